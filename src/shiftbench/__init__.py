@@ -1,0 +1,3 @@
+"""shiftbench: controlled, explained, measured distribution shifts."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,72 @@
+"""Columns: the array types everything is made of, their codes and their digest."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shiftbench.errors import ShiftBenchError
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Strs = npt.NDArray[np.str_]
+Images = npt.NDArray[np.uint8]
+Values = npt.NDArray[Any]
+
+
+def encode(values: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:
+    """Codes and names of a column: `names[codes[i]] == str(values[i])`.
+
+    Names come sorted, numbers by value and words by code point, so the codes never depend on the order of the rows.
+    This is the only place where codes are made.
+
+    >>> codes, names = encode(["b", "a", "b"])
+    >>> codes.tolist(), names
+    ([1, 0, 1], ('a', 'b'))
+    """
+    column = np.asarray(values)
+    if column.ndim != 1:
+        raise ShiftBenchError(f"A column has one value per item; got an array of shape {column.shape}.")
+    if column.dtype.kind == "f" and np.isnan(column).any():
+        missing = int(np.isnan(column).sum())
+        raise ShiftBenchError(f"A column of codes has {missing} missing values (NaN). Fill them or drop those items.")
+    if column.dtype.kind in "UO":
+        dictionary = pa.array(column, pa.string()).dictionary_encode()
+        words = np.asarray(dictionary.dictionary.to_pylist(), dtype=str)
+        order = np.argsort(words, kind="stable")
+        rank = np.empty(len(words), np.int64)
+        rank[order] = np.arange(len(words))
+        return rank[dictionary.indices.to_numpy()], tuple(words[order].tolist())
+    distinct, codes = np.unique(column, return_inverse=True)
+    return codes.astype(np.int64), tuple(str(value) for value in distinct.tolist())
+
+
+def positions(needles: Strs, haystack: Strs) -> Ints:
+    """Where each needle stands in the haystack; -1 where it does not. The haystack has no doubles."""
+    found = pc.index_in(pa.array(needles, pa.string()), value_set=pa.array(haystack, pa.string()))
+    return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
+
+
+def digest(columns: Mapping[str, npt.ArrayLike]) -> str:
+    """SHA-256 over canonical column bytes: the same columns give the same digest on any machine.
+
+    Each column contributes its name, its kind, its length and its values: words as UTF-8 with 64-bit offsets, whole
+    numbers as little-endian 64-bit integers, others as little-endian 64-bit floats.
+    """
+    total = hashlib.sha256()
+    for name, values in columns.items():
+        column = np.asarray(values)
+        kind = "s" if column.dtype.kind in "UO" else "i" if column.dtype.kind in "iub" else "f"
+        total.update(f"{name}\0{kind}\0{column.shape}\0".encode())
+        if kind == "s":
+            words = [str(word).encode() for word in column.ravel().tolist()]
+            total.update(np.cumsum([len(word) for word in words], dtype="<i8").tobytes())
+            total.update(b"".join(words))
+        else:
+            total.update(np.ascontiguousarray(column, dtype="<i8" if kind == "i" else "<f8").tobytes())
+    return total.hexdigest()

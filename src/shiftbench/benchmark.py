@@ -1,0 +1,186 @@
+"""A benchmark: what a shift makes of a collection with a seed. Rows, no pixels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shiftbench.arrays import Ints, Strs, Values, digest, encode, positions
+from shiftbench.collection import Collection, read_marker, to_strings, to_values
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.files import read_table, write_json, write_table, writing_folder
+
+MARKER = "benchmark.json"
+FORMAT = 1
+
+SPLITS = ("train", "id_val", "val", "id_test", "test")
+"""`id_val` and `id_test` are drawn as `train` is; `val` and `test` are drawn after the shift."""
+
+CODED = ("label", "domain", "group")
+
+
+@dataclass(frozen=True, eq=False)
+class Benchmark:
+    """Rows with split, label, domain and group, and the card that explains them.
+
+    `label`, `domain` and `group` are codes; `names[column][code]` is the word. `extra` holds further columns by name.
+    The card: which shift with which parameters and seed on which collection, distance, explanation, counts, notes.
+    """
+
+    items: Strs
+    split: Strs
+    label: Ints
+    domain: Ints
+    group: Ints
+    names: Mapping[str, tuple[str, ...]]
+    card: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Values] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for column in ("split", *CODED):
+            if len(getattr(self, column)) != len(self.items):
+                raise ShiftBenchError(f"A benchmark needs one {column} per row: {len(getattr(self, column))} for "
+                                      f"{len(self.items)} rows.")
+        for word in np.unique(self.split).tolist():
+            if word not in SPLITS:
+                raise unknown("split", word, SPLITS)
+        for column in CODED:
+            codes = getattr(self, column)
+            if len(codes) and (codes.min() < 0 or codes.max() >= len(self.names[column])):
+                raise ShiftBenchError(f"A {column} code lies outside its {len(self.names[column])} names.")
+
+    @staticmethod
+    def of(
+        collection: Collection,
+        shift: Any,
+        seed: int,
+        rows: Ints,
+        split: Strs,
+        *,
+        label: Values,
+        domain: Values,
+        group: Values | None = None,
+        card: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Values] | None = None,
+    ) -> "Benchmark":
+        """From item numbers and one value per row; without `group`, a group is a cell of label × domain.
+
+        Rows come out ordered by split, then by item number: the order does not tell how they were drawn.
+        """
+        order = np.lexsort((rows, positions(np.asarray(split, np.str_), np.asarray(SPLITS))))
+        columns: dict[str, Values] = {"label": np.asarray(label)[order], "domain": np.asarray(domain)[order]}
+        y, y_names = encode(columns["label"])
+        d, d_names = encode(columns["domain"])
+        if group is None:
+            cells = np.asarray([f"{a}, {b}" for a in y_names for b in d_names], np.str_)
+            columns["group"] = cells[y * len(d_names) + d]
+        else:
+            columns["group"] = np.asarray(group)[order]
+        g, g_names = encode(columns["group"])
+        made = Benchmark(
+            items=collection.items[rows[order]],
+            split=np.asarray(split, np.str_)[order],
+            label=y, domain=d, group=g,
+            names={"label": y_names, "domain": d_names, "group": g_names},
+            extra={name: np.asarray(values)[order] for name, values in (extra or {}).items()},
+        )
+        params = asdict(shift) if is_dataclass(shift) and not isinstance(shift, type) else {}
+        facts = {
+            "shift": getattr(shift, "name", type(shift).__name__.lower()),
+            "params": params,
+            "seed": seed,
+            "collection": {"name": collection.name, "digest": collection.digest},
+            "distance": None,
+            "notes": [],
+            **(card or {}),
+            "counts": made.counts(),
+        }
+        return Benchmark(made.items, made.split, y, d, g, made.names, facts, made.extra)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Benchmark) and self.digest == other.digest and self.card == other.card
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that have rows, in their usual order."""
+        present = set(np.unique(self.split).tolist())
+        return tuple(name for name in SPLITS if name in present)
+
+    def rows(self, split: str) -> Ints:
+        """Row numbers of a split."""
+        if split not in SPLITS:
+            raise unknown("split", split, SPLITS)
+        return np.flatnonzero(self.split == split)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Rows per split and group."""
+        table: dict[str, dict[str, int]] = {}
+        for split in self.splits:
+            n = np.bincount(self.group[self.rows(split)], minlength=len(self.names["group"]))
+            table[split] = {name: int(k) for name, k in zip(self.names["group"], n, strict=True) if k}
+        return table
+
+    @cached_property
+    def digest(self) -> str:
+        """Over every row and name, in order; not over the card."""
+        return digest({
+            "items": self.items, "split": self.split,
+            **{column: getattr(self, column) for column in CODED},
+            **{f"names:{column}": np.asarray(self.names[column], np.str_) for column in CODED},
+            **{f"extra:{name}": values for name, values in sorted(self.extra.items())},
+        })
+
+    def save(self, folder: Path | str, name: str = "") -> Path:
+        """Write the folder of `docs/files.md`; an existing benchmark there is replaced in one step."""
+        with writing_folder(folder, MARKER) as place:
+            columns = {"item": pa.array(self.items), "split": pa.array(self.split)}
+            for column in CODED:
+                codes = pa.array(getattr(self, column).astype(np.int32))
+                columns[column] = pa.DictionaryArray.from_arrays(codes, pa.array(self.names[column], pa.string()))
+            columns |= {key: pa.array(values) for key, values in self.extra.items()}
+            write_table(place / "rows.parquet", pa.table(columns))
+            write_json(place / MARKER, {
+                "format": "shiftbench benchmark", "version": FORMAT, "name": name or Path(folder).name,
+                "digest": self.digest, "rows": len(self), "names": {key: list(self.names[key]) for key in CODED},
+                "extra": list(self.extra), "card": self.card})
+        return Path(folder)
+
+    @staticmethod
+    def load(folder: Path | str) -> "Benchmark":
+        """Read a folder that `save` wrote and check its rows against their digest."""
+        place = Path(folder)
+        facts = read_marker(place, MARKER, "benchmark", FORMAT)
+        table = read_table(place / "rows.parquet", ["item", "split", *CODED, *facts["extra"]])
+        names = {column: tuple(facts["names"][column]) for column in CODED}
+        codes = {column: positions(to_strings(table[column]), np.asarray(names[column], np.str_)) for column in CODED}
+        made = Benchmark(
+            items=to_strings(table["item"]), split=to_strings(table["split"]), **codes, names=names,
+            card={**facts["card"], "name": facts["name"]},
+            extra={key: to_values(table[key]) for key in facts["extra"]},
+        )
+        if made.digest != facts["digest"]:
+            raise ShiftBenchError(f"{place}: rows.parquet does not match the digest in {MARKER}; the rows were changed "
+                                  "after they were built. Build the benchmark again.")
+        return made
+
+    @property
+    def name(self) -> str:
+        """The folder's name once saved, else the shift's."""
+        return str(self.card.get("name") or self.card.get("shift", "benchmark"))
+
+
+def table(benchmark: Benchmark, columns: Sequence[str] = ("item", "split", *CODED)) -> dict[str, Values]:
+    """The rows as words, column by column, for exports and looks."""
+    words: dict[str, Values] = {"item": benchmark.items, "split": benchmark.split}
+    for column in CODED:
+        words[column] = np.asarray(benchmark.names[column], np.str_)[getattr(benchmark, column)]
+    return {name: {**words, **benchmark.extra}[name] for name in columns}

@@ -1,0 +1,324 @@
+"""A collection: items with annotations, before any decision about train or test."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from shiftbench.arrays import Floats, Ints, Strs, Values, digest, positions
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.files import inside, read_json, read_table, write_json, write_table, writing_folder
+
+MARKER = "collection.json"
+FORMAT = 1
+
+
+class Texts(NamedTuple):
+    """Captions or documents: row r says that item number `item[r]` has `text[r]`; several per item are usual."""
+
+    item: Ints
+    text: Strs
+
+    @staticmethod
+    def none() -> "Texts":
+        return Texts(np.zeros(0, np.int64), np.zeros(0, np.str_))
+
+
+@dataclass(frozen=True, eq=False)
+class Tags:
+    """Which item carries which tag, as a long table sorted by item, then tag, each pair once.
+
+    Row r says that item number `item[r]` carries the tag `names[tag[r]]`, which is of kind `kinds[tag[r]]` and covers
+    `area[r]` of the image (a share, summed over instances, so overlapping instances may exceed 1; NaN when unknown).
+    The same word may stand twice in `names` under two kinds (`grass` the object, `grass` the place).
+    Box k, `boxes[k]` = (x, y, width, height) as shares of the image, belongs to row `box_row[k]`.
+    """
+
+    item: Ints
+    tag: Ints
+    area: npt.NDArray[np.float32]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    box_row: Ints
+    boxes: npt.NDArray[np.float32]
+
+    @staticmethod
+    def of(
+        item: npt.ArrayLike,
+        tag: npt.ArrayLike,
+        names: Sequence[str],
+        kinds: Sequence[str] | str = "object",
+        area: npt.ArrayLike | None = None,
+        boxes: npt.ArrayLike | None = None,
+    ) -> "Tags":
+        """From one row per instance, in any order: pairs are merged, their areas summed, their boxes kept.
+
+        A row of `boxes` that is NaN means that this instance has none.
+        """
+        items, tags = np.asarray(item, np.int64), np.asarray(tag, np.int64)
+        kind = (kinds,) * len(names) if isinstance(kinds, str) else tuple(kinds)
+        if len(items) != len(tags) or len(kind) != len(names):
+            raise ShiftBenchError(f"Tags need one tag per row and one kind per name; got {len(items)} items, "
+                                  f"{len(tags)} tags, {len(names)} names, {len(kind)} kinds.")
+        if len(set(zip(names, kind, strict=True))) != len(names):
+            raise ShiftBenchError("A tag is listed twice with the same name and kind. List each once.")
+        if len(tags) and (tags.min() < 0 or tags.max() >= len(names)):
+            raise ShiftBenchError(f"A tag code is outside 0..{len(names) - 1}.")
+        key = items * max(len(names), 1) + tags
+        order = np.argsort(key, kind="stable")
+        pairs, start = np.unique(key[order], return_index=True)
+        share = np.full(len(items), np.nan) if area is None else np.asarray(area, np.float64)
+        if np.isinf(share).any() or (share < 0).any():
+            raise ShiftBenchError("An area is negative or infinite. Areas are shares of the image, at least 0.")
+        known = ~np.isnan(share[order])
+        summed = np.add.reduceat(np.where(known, share[order], 0.0), start) if len(start) else np.zeros(0)
+        counted = np.add.reduceat(known.astype(np.int64), start) if len(start) else np.zeros(0, np.int64)
+        box = np.full((len(items), 4), np.nan) if boxes is None else np.asarray(boxes, np.float64).reshape(-1, 4)
+        boxed = order[~np.isnan(box[order]).any(axis=1)]
+        return Tags(
+            item=pairs // max(len(names), 1),
+            tag=pairs % max(len(names), 1),
+            area=np.where(counted > 0, summed, np.nan).astype(np.float32),
+            names=tuple(names),
+            kinds=kind,
+            box_row=np.searchsorted(pairs, key[boxed]).astype(np.int64),
+            boxes=box[boxed].astype(np.float32),
+        )
+
+    @staticmethod
+    def none() -> "Tags":
+        return Tags.of([], [], ())
+
+    def codes(self, name: str) -> Ints:
+        """The codes of a tag: `grass` means every kind of grass, `place:grass` only the place."""
+        kind, _, bare = name.rpartition(":")
+        found = [code for code, (word, sort) in enumerate(zip(self.names, self.kinds, strict=True))
+                 if word == name or (kind and word == bare and sort == kind)]
+        if not found:
+            raise unknown("tag", name, self.names)
+        return np.asarray(found, np.int64)
+
+    def rows_of(self, name: str) -> Ints:
+        """The rows of this table that carry a tag."""
+        start, order = self._by_tag
+        return np.sort(np.concatenate([order[start[code]:start[code + 1]] for code in self.codes(name)]))
+
+    @cached_property
+    def _by_tag(self) -> tuple[Ints, Ints]:
+        order = np.argsort(self.tag, kind="stable")
+        return np.searchsorted(self.tag[order], np.arange(len(self.names) + 1)), order
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """Items with annotations. Made by readers and worlds, read by shifts and meta-graphs.
+
+    `items`    ids in the source data, one per item, no doubles
+    `factors`  columns with exactly one value per item
+    `tags`     names an item may carry or not
+    `texts`    captions or documents
+    `parents`  class hierarchy: name -> names of its parents
+    `pixels`   per item an image (uint8, N × H × W × 3) or a file name below `root`; None when there are no images
+    """
+
+    name: str
+    items: Strs
+    factors: Mapping[str, Values] = field(default_factory=dict)
+    tags: Tags = field(default_factory=Tags.none)
+    texts: Texts = field(default_factory=Texts.none)
+    parents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pixels: Values | None = None
+    root: Path | None = None
+
+    def __post_init__(self) -> None:
+        items = np.asarray(self.items)
+        if items.dtype.kind != "U":
+            items = items.astype(np.str_)
+        object.__setattr__(self, "items", items)
+        if len(np.unique(items)) != len(items):
+            names, counts = np.unique(items, return_counts=True)
+            raise ShiftBenchError(f"Collection '{self.name}': item '{names[counts > 1][0]}' is listed more than once. "
+                                  "Ids must be unique.")
+        for name, values in self.factors.items():
+            if len(values) != len(items):
+                raise ShiftBenchError(f"Collection '{self.name}': factor '{name}' has {len(values)} values "
+                                      f"for {len(items)} items.")
+        for what, rows in (("tags", self.tags.item), ("texts", self.texts.item)):
+            if len(rows) and (rows.min() < 0 or rows.max() >= len(items)):
+                raise ShiftBenchError(f"Collection '{self.name}': its {what} name an item number outside "
+                                      f"0..{len(items) - 1}.")
+        if self.pixels is not None and len(self.pixels) != len(items):
+            raise ShiftBenchError(f"Collection '{self.name}': {len(self.pixels)} images for {len(items)} items.")
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Collection):
+            return NotImplemented
+        same_pixels = (self.pixels is None) == (other.pixels is None)
+        if same_pixels and self.pixels is not None and other.pixels is not None:
+            same_pixels = np.array_equal(self.pixels, other.pixels) and self.root == other.root
+        return self.name == other.name and self.digest == other.digest and same_pixels
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def digest(self) -> str:
+        """Over every annotation, not over the pixels."""
+        parents = [(child, parent) for child, above in sorted(self.parents.items()) for parent in above]
+        return digest({
+            "items": self.items,
+            **{f"factor:{name}": values for name, values in sorted(self.factors.items())},
+            "tags.item": self.tags.item, "tags.tag": self.tags.tag, "tags.area": self.tags.area,
+            "tags.names": np.asarray(self.tags.names, np.str_), "tags.kinds": np.asarray(self.tags.kinds, np.str_),
+            "tags.box_row": self.tags.box_row, "tags.boxes": self.tags.boxes,
+            "texts.item": self.texts.item, "texts.text": self.texts.text,
+            "parents": np.asarray(parents, np.str_).reshape(-1),
+        })
+
+    def factor(self, name: str) -> Values:
+        """One value per item: a column, or a question about a tag.
+
+        `has:sofa` is `yes` or `no`; `area:sofa` is the share of the image that sofas cover, 0 where there is none.
+        """
+        if name in self.factors:
+            return self.factors[name]
+        question, _, tag = name.partition(":")
+        if question == "has" and tag:
+            answer = np.full(len(self), "no", dtype="U3")
+            answer[self.with_tag(tag)] = "yes"
+            return answer
+        if question == "area" and tag:
+            rows = self.tags.rows_of(tag)
+            share: Floats = np.zeros(len(self))
+            np.add.at(share, self.tags.item[rows], self.tags.area[rows])
+            return share
+        raise unknown("factor", name, [*self.factors, "has:TAG", "area:TAG"])
+
+    def with_tag(self, name: str) -> Ints:
+        """Numbers of the items that carry a tag, sorted."""
+        return np.unique(self.tags.item[self.tags.rows_of(name)])
+
+    def index(self, items: Strs) -> Ints:
+        """Item numbers of ids; an id that is not here is an error."""
+        found = positions(np.asarray(items, np.str_), self.items)
+        if len(found) and found.min() < 0:
+            missing = np.asarray(items)[found < 0]
+            raise ShiftBenchError(f"Collection '{self.name}' has no item '{missing[0]}'"
+                                  f"{f' (and {len(missing) - 1} more)' if len(missing) > 1 else ''}.")
+        return found
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the folder of `docs/files.md`; an existing collection there is replaced in one step."""
+        with writing_folder(folder, MARKER) as place:
+            columns = {"item": pa.array(self.items), **{f"factor:{k}": pa.array(v) for k, v in self.factors.items()}}
+            kept = "none"
+            if self.pixels is not None and self.pixels.dtype.kind == "U":
+                kept = "files"
+                columns["pixels"] = pa.array(self.pixels)
+            elif self.pixels is not None:
+                kept = "array"
+                np.save(place / "pixels.npy", self.pixels, allow_pickle=False)
+            write_table(place / "items.parquet", pa.table(columns))
+            tags = self.tags
+            vocabulary = [f"{kind}:{name}" for name, kind in zip(tags.names, tags.kinds, strict=True)]
+            write_table(place / "tags.parquet", pa.table({
+                "item": pa.DictionaryArray.from_arrays(pa.array(tags.item), pa.array(self.items)),
+                "tag": pa.DictionaryArray.from_arrays(pa.array(tags.tag), pa.array(vocabulary, pa.string())),
+                "area": pa.array(tags.area),
+            }))
+            if len(tags.boxes):
+                write_table(place / "boxes.parquet", pa.table({"row": tags.box_row, **dict(zip(
+                    ("x", "y", "width", "height"), tags.boxes.T, strict=True))}))
+            words = {"item": self.items[self.texts.item], "text": self.texts.text}
+            write_table(place / "texts.parquet", pa.table(words))
+            pairs = [(child, parent) for child, above in self.parents.items() for parent in above]
+            write_table(place / "parents.parquet", pa.table({
+                "child": pa.array([child for child, _ in pairs], pa.string()),
+                "parent": pa.array([parent for _, parent in pairs], pa.string())}))
+            write_json(place / MARKER, {
+                "format": "shiftbench collection", "version": FORMAT, "name": self.name, "items": len(self),
+                "factors": list(self.factors), "tags": [list(tags.names), list(tags.kinds)], "pixels": kept,
+                "root": str(self.root) if self.root else None, "digest": self.digest})
+        return Path(folder)
+
+    @staticmethod
+    def load(folder: Path | str) -> "Collection":
+        """Read a folder that `save` wrote; images stay on disk, memory-mapped."""
+        place = Path(folder)
+        facts = read_marker(place, MARKER, "collection", FORMAT)
+        table = read_table(place / "items.parquet", ["item"])
+        items = to_strings(table["item"])
+        names, kinds = facts["tags"]
+        long = read_table(place / "tags.parquet", ["item", "tag", "area"])
+        vocabulary = np.asarray([f"{kind}:{name}" for name, kind in zip(names, kinds, strict=True)], np.str_)
+        boxes = place / "boxes.parquet"
+        box = read_table(boxes, ["row", "x", "y", "width", "height"]) if boxes.exists() else None
+        texts = read_table(place / "texts.parquet", ["item", "text"])
+        parents: dict[str, tuple[str, ...]] = {}
+        for pair in read_table(place / "parents.parquet", ["child", "parent"]).to_pylist():
+            parents[pair["child"]] = (*parents.get(pair["child"], ()), pair["parent"])
+        root = Path(facts["root"]) if facts.get("root") else None
+        pixels: Values | None = None
+        if facts["pixels"] == "array":
+            pixels = np.load(place / "pixels.npy", mmap_mode="r", allow_pickle=False)
+        elif facts["pixels"] == "files":
+            pixels = to_strings(table["pixels"])
+        return Collection(
+            name=facts["name"],
+            items=items,
+            factors={name: to_values(table[f"factor:{name}"]) for name in facts["factors"]},
+            tags=Tags(
+                item=positions(to_strings(long["item"]), items),
+                tag=positions(to_strings(long["tag"]), vocabulary),
+                area=long["area"].to_numpy().astype(np.float32),
+                names=tuple(names),
+                kinds=tuple(kinds),
+                box_row=np.zeros(0, np.int64) if box is None else box["row"].to_numpy(),
+                boxes=np.zeros((0, 4), np.float32) if box is None else np.stack(
+                    [box[side].to_numpy() for side in ("x", "y", "width", "height")], axis=1).astype(np.float32),
+            ),
+            texts=Texts(positions(to_strings(texts["item"]), items), to_strings(texts["text"])),
+            parents=parents,
+            pixels=pixels,
+            root=root,
+        )
+
+    def path(self, row: int) -> Path:
+        """The image file of an item; a name that leads out of `root` is refused."""
+        if self.pixels is None or self.pixels.dtype.kind != "U":
+            raise ShiftBenchError(f"Collection '{self.name}' has no image files.")
+        return inside(self.root or Path.cwd(), str(self.pixels[row]))
+
+
+def to_strings(column: pa.ChunkedArray) -> Strs:
+    """An arrow column as a numpy array of strings."""
+    return np.asarray(column.cast(pa.string()).to_pylist(), dtype=np.str_) if len(column) else np.zeros(0, np.str_)
+
+
+def to_values(column: pa.ChunkedArray) -> Values:
+    """An arrow column as numpy values: strings where it holds strings, numbers where it holds numbers."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_dictionary(column.type):
+        return to_strings(column)
+    return np.asarray(column.to_numpy())
+
+
+def read_marker(folder: Path, marker: str, what: str, version: int) -> dict[str, Any]:
+    """The JSON file by which we know a folder of ours, or an error that says what the folder is not."""
+    if not folder.is_dir():
+        raise ShiftBenchError(f"{folder}: no such folder. A {what} is a folder that holds {marker}.")
+    if not (folder / marker).is_file():
+        raise ShiftBenchError(f"{folder} has no {marker}, so it is not a {what}.")
+    facts = read_json(folder / marker)
+    if not isinstance(facts, dict) or facts.get("format") != f"shiftbench {what}":
+        raise ShiftBenchError(f"{folder / marker}: does not describe a {what}.")
+    if facts.get("version") != version:
+        raise ShiftBenchError(f"{folder}: written in format {facts.get('version')}, this version reads {version}. "
+                              f"Make the {what} again.")
+    return facts

@@ -1,0 +1,147 @@
+"""Files that are never half-written, and reading that says what is wrong with a file.
+
+Everything is written under a temporary name, synced and renamed: a reader never sees half a file, and a killed process
+leaves the old one in place.
+"""
+
+import json
+import os
+import shutil
+import tomllib
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from shiftbench.errors import ShiftBenchError
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[Path]:
+    """A temporary name beside `path`; when the block ends well, the file takes its place in one step."""
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ShiftBenchError(f"{target}: cannot make its folder ({problem.strerror}).") from problem
+    if target.is_dir():
+        raise ShiftBenchError(f"{target} is a folder, but a file is to be written there. Choose another name.")
+    hidden = target.parent / f".{target.stem}-{uuid.uuid4().hex[:8]}{target.suffix}"
+    try:
+        yield hidden
+        with hidden.open("rb") as handle:
+            os.fsync(handle.fileno())
+        hidden.replace(target)
+    except OSError as problem:
+        raise ShiftBenchError(f"{target}: cannot be written ({problem.strerror}).") from problem
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing_folder(path: Path | str, marker: str) -> Iterator[Path]:
+    """A temporary folder beside `path` that takes its place when the block ends well.
+
+    An existing folder is replaced only when it holds `marker`, the file by which we know our own; anything else a user
+    keeps there is never deleted.
+    """
+    target = Path(path)
+    if target.exists() and not (target / marker).is_file() and (not target.is_dir() or any(target.iterdir())):
+        raise ShiftBenchError(f"{target} exists and has no {marker}: it is not ours to replace. Choose another folder.")
+    hidden = target.parent / f".{target.name}-{uuid.uuid4().hex[:8]}"
+    try:
+        hidden.mkdir(parents=True)
+    except OSError as problem:
+        raise ShiftBenchError(f"{target}: cannot make the folder ({problem.strerror}).") from problem
+    old = hidden.with_name(hidden.name + "-old")
+    try:
+        yield hidden
+        for part in hidden.rglob("*"):
+            if part.is_file():
+                with part.open("rb") as handle:
+                    os.fsync(handle.fileno())
+        if target.exists():
+            target.rename(old)
+        hidden.rename(target)
+    except OSError as problem:
+        raise ShiftBenchError(f"{target}: cannot be written ({problem.strerror}).") from problem
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    with writing(path) as hidden:
+        hidden.write_text(json.dumps(value, indent=1, ensure_ascii=False, sort_keys=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path | str) -> Any:
+    """The content of a JSON file, or an error that names the file and the place."""
+    try:
+        return json.loads(_text(Path(path)))
+    except json.JSONDecodeError as problem:
+        raise ShiftBenchError(f"{path}: not valid JSON, line {problem.lineno}: {problem.msg}.") from problem
+
+
+def read_toml(path: Path | str) -> dict[str, Any]:
+    """The content of a TOML file, or an error that names the file and the place."""
+    try:
+        return tomllib.loads(_text(Path(path)))
+    except tomllib.TOMLDecodeError as problem:
+        raise ShiftBenchError(f"{path}: not valid TOML: {problem}.") from problem
+
+
+def write_table(path: Path | str, table: pa.Table) -> None:
+    """Write a parquet file, or a CSV file where the name ends so."""
+    with writing(path) as hidden:
+        if Path(path).suffix == ".csv":
+            from pyarrow import csv
+
+            csv.write_csv(table, hidden)
+        else:
+            pq.write_table(table, hidden, compression="zstd")
+
+
+def read_table(path: Path | str, columns: Sequence[str] = ()) -> pa.Table:
+    """Read a parquet or CSV file and check that it has `columns`."""
+    file = Path(path)
+    if not file.is_file():
+        raise ShiftBenchError(f"{file}: no such file." if not file.exists() else f"{file} is a folder, not a table.")
+    try:
+        if file.suffix == ".csv":
+            from pyarrow import csv
+
+            table = csv.read_csv(file)
+        else:
+            table = pq.read_table(file)
+    except (pa.ArrowException, OSError) as problem:
+        kind = "CSV" if file.suffix == ".csv" else "parquet"
+        raise ShiftBenchError(f"{file}: not a readable {kind} table ({str(problem).splitlines()[0]}).") from problem
+    for name in columns:
+        if name not in table.column_names:
+            raise ShiftBenchError(f"{file}: has no column '{name}'. Its columns: {', '.join(table.column_names)}.")
+    return table
+
+
+def inside(root: Path | str, relative: str) -> Path:
+    """`root / relative`, or an error when that would lead out of `root`."""
+    base = Path(root).resolve()
+    full = (base / relative).resolve()
+    if not full.is_relative_to(base):
+        raise ShiftBenchError(f"'{relative}' leads out of its folder {base}. Paths must stay inside it.")
+    return full
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as problem:
+        raise ShiftBenchError(f"{path}: no such file.") from problem
+    except IsADirectoryError as problem:
+        raise ShiftBenchError(f"{path} is a folder; a file is needed.") from problem
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ShiftBenchError(f"{path}: cannot be read as text ({problem}).") from problem

@@ -1,0 +1,131 @@
+"""Predictions: one row of class scores per item, from our training or from any other model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from shiftbench.arrays import Floats, Ints, Strs, positions
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import to_strings, to_values
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.files import read_table, write_table
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """`scores[i, c]`: the score of class `classes[c]` for `item[i]`, a logit or log-probability; larger is likelier."""
+
+    item: Strs
+    split: Strs
+    scores: npt.NDArray[np.float32]
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Predictions) and self.classes == other.classes
+                and np.array_equal(self.item, other.item) and np.array_equal(self.split, other.split)
+                and np.array_equal(self.scores, other.scores, equal_nan=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def save(self, path: Path | str) -> Path:
+        """One file: columns item, split and one column of scores per class, `score:cat`."""
+        write_table(path, pa.table({"item": self.item, "split": self.split, **{
+            f"score:{name}": self.scores[:, code] for code, name in enumerate(self.classes)}}))
+        return Path(path)
+
+    @staticmethod
+    def load(path: Path | str, benchmark: Benchmark) -> "Predictions":
+        """Read a parquet or CSV file of predictions, ours or any other model's, and match it to a benchmark by item id.
+
+        The file has a column `item` (or `id`) and one of:
+        - `prediction` (or `label`): the predicted class, by name or by code;
+        - one column per class, named `cat`, `score:cat` (logits) or `prob:cat`; columns whose rows all lie in [0, 1]
+          and sum to 1 are taken as probabilities.
+
+        Every id must be in the benchmark and stand once. A split is scored when all its items are there; a split that
+        is there in part is an error, one that is wholly absent is left out.
+        """
+        table = read_table(path)
+        where, names = str(path), table.column_names
+        id_column = next((name for name in ("item", "id", "item_id") if name in names), None)
+        if id_column is None:
+            raise ShiftBenchError(f"{where}: has no column 'item'. Its columns: {', '.join(names)}.")
+        items = to_strings(table[id_column])
+        rows = _match(items, benchmark, where)
+        classes = benchmark.names["label"]
+        columns = {name.removeprefix("score:").removeprefix("prob:"): name for name in names}
+        if all(name in columns for name in classes):
+            scores = np.stack([_numbers(table[columns[name]], columns[name], where) for name in classes], axis=1)
+            if _are_probabilities(scores) or all(columns[name].startswith("prob:") for name in classes):
+                with np.errstate(divide="ignore"):
+                    scores = np.log(scores)
+        else:
+            chosen = next((name for name in ("prediction", "label") if name in names), None)
+            if chosen is None:
+                missing = ", ".join(name for name in classes if name not in columns)
+                raise ShiftBenchError(f"{where}: needs a column 'prediction', or a column of scores for every class "
+                                      f"(missing: {missing}). Its columns: {', '.join(names)}.")
+            scores = np.full((len(items), len(classes)), -np.inf)
+            scores[np.arange(len(items)), _codes(table[chosen], classes, where)] = 0.0
+        return Predictions(items, benchmark.split[rows], scores.astype(np.float32), classes)
+
+    @property
+    def predicted(self) -> Ints:
+        """The class of the largest score; of equal scores the first."""
+        return np.asarray(self.scores.argmax(axis=1), np.int64)
+
+
+def _match(items: Strs, benchmark: Benchmark, where: str) -> Ints:
+    """Rows of the benchmark by id; complains about unknown, double and missing ids."""
+    rows = positions(items, benchmark.items)
+    if (rows < 0).any():
+        strange = items[rows < 0]
+        raise ShiftBenchError(f"{where}: {len(strange)} ids are not in the benchmark, the first is '{strange[0]}'. "
+                              "Predict the items that rows.parquet lists.")
+    times = np.bincount(rows, minlength=len(benchmark))
+    if (times > 1).any():
+        double = benchmark.items[times > 1]
+        raise ShiftBenchError(f"{where}: {len(double)} ids stand more than once, the first is '{double[0]}'. "
+                              "Give one prediction per item.")
+    for split in benchmark.splits:
+        part = benchmark.rows(split)
+        absent = part[times[part] == 0]
+        if 0 < len(absent) < len(part):
+            raise ShiftBenchError(f"{where}: {len(absent)} of the {len(part)} items of split '{split}' are missing, "
+                                  f"the first is '{benchmark.items[absent[0]]}'. Predict all of them, or none.")
+    if not len(items):
+        raise ShiftBenchError(f"{where}: holds no predictions.")
+    return rows
+
+
+def _numbers(column: pa.ChunkedArray, name: str, where: str) -> Floats:
+    values = to_values(column)
+    if values.dtype.kind not in "iuf":
+        raise ShiftBenchError(f"{where}: column '{name}' must hold numbers, but holds '{values[0]}'.")
+    if np.isnan(values.astype(np.float64)).any():
+        row = int(np.flatnonzero(np.isnan(values.astype(np.float64)))[0])
+        raise ShiftBenchError(f"{where}: column '{name}' has no number in row {row + 1}. Give a score for every item.")
+    return values.astype(np.float64)
+
+
+def _are_probabilities(scores: Floats) -> bool:
+    return bool(((scores >= 0) & (scores <= 1)).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-3))
+
+
+def _codes(column: pa.ChunkedArray, classes: tuple[str, ...], where: str) -> Ints:
+    """Class codes of a column of names or of codes. Names win where both would fit."""
+    words = to_strings(column)
+    codes = positions(words, np.asarray(classes, np.str_))
+    if (codes < 0).any() and to_values(column).dtype.kind in "iu":
+        numbers = to_values(column).astype(np.int64)
+        if ((numbers >= 0) & (numbers < len(classes))).all():
+            return numbers
+    if (codes < 0).any():
+        raise unknown("class", str(words[codes < 0][0]), classes, where)
+    return codes

@@ -1,0 +1,88 @@
+"""Tables of named things (shifts, methods, models, readers) and how settings become one of them.
+
+A field of a dataclass is its default, its type, its help text and its legal key. `make` checks a mapping of settings
+against the fields: an unknown key or a value of the wrong type is an error that names the key and what is allowed.
+"""
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from shiftbench.errors import ShiftBenchError, unknown
+
+T = TypeVar("T")
+
+
+def register(table: dict[str, Any], name: str) -> Callable[[T], T]:
+    """Enter a class or function into a table under a name that is still free."""
+
+    def enter(thing: T) -> T:
+        if name in table:
+            raise ShiftBenchError(f"The name '{name}' is taken by {table[name]!r}. Choose another.")
+        table[name] = thing
+        if isinstance(thing, type):
+            thing.name = name  # type: ignore[attr-defined]
+        return thing
+
+    return enter
+
+
+def find(table: Mapping[str, T], kind: str, name: str) -> T:
+    """The entry of that name, or an error with the nearest known one."""
+    if name not in table:
+        raise unknown(kind, name, table)
+    return table[name]
+
+
+def make(cls: type[T], settings: Mapping[str, Any], where: str) -> T:
+    """Build a dataclass from settings; `where` names the file or the call in an error."""
+    hints = get_type_hints(cls)
+    known = {field.name: field for field in fields(cls) if field.init}  # type: ignore[arg-type]
+    for key in settings:
+        if key not in known:
+            raise unknown("setting", key, known, where)
+    for key, field in known.items():
+        if key not in settings and field.default is MISSING and field.default_factory is MISSING:
+            raise ShiftBenchError(f"{where}: '{key}' is missing. It has no default, so it must be given.")
+    return cls(**{key: _cast(value, hints[key], key, where) for key, value in settings.items()})
+
+
+def _cast(value: Any, hint: Any, key: str, where: str) -> Any:
+    """The value as the type the field declares; whole numbers pass as floats, lists as tuples."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        for option in get_args(hint):
+            try:
+                return _cast(value, option, key, where)
+            except ShiftBenchError:
+                continue
+        raise _mismatch(value, hint, key, where)
+    if hint is Any:
+        return value
+    if hint is None or hint is type(None):
+        if value is None:
+            return None
+    elif hint is float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    elif hint is int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    elif hint in (str, bool):
+        if isinstance(value, hint):
+            return value
+    elif origin is tuple:
+        if isinstance(value, list | tuple):
+            return tuple(_cast(part, get_args(hint)[0], key, where) for part in value)
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        if isinstance(value, Mapping):
+            return {str(name): _cast(part, get_args(hint)[1], f"{key}.{name}", where) for name, part in value.items()}
+    elif isinstance(value, hint):
+        return value
+    raise _mismatch(value, hint, key, where)
+
+
+def _mismatch(value: Any, hint: Any, key: str, where: str) -> ShiftBenchError:
+    wanted = hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint).replace("typing.", "")
+    return ShiftBenchError(f"{where}: '{key}' is {value!r}, but it must be of type {wanted}.")

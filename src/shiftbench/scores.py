@@ -1,0 +1,78 @@
+"""Scores: the long table everything after training reads. One number per run, split, group and metric."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shiftbench.arrays import Bools, Values
+from shiftbench.collection import to_strings
+from shiftbench.errors import unknown
+from shiftbench.files import read_table, write_table
+
+COLUMNS: Mapping[str, type] = {
+    "run": str, "benchmark": str, "method": str, "seed": int, "split": str, "group": str, "n": int,
+    "metric": str, "value": float, "low": float, "high": float,
+}
+ALL = "all"
+"""The group of a score over every item of its split."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Columns of equal length, named as in COLUMNS. `low` and `high` are the interval of `value`, NaN where unknown."""
+
+    columns: Mapping[str, Values]
+
+    @staticmethod
+    def of(rows: Iterable[Mapping[str, Any]]) -> "Scores":
+        """From one mapping per score."""
+        listed = list(rows)
+        return Scores({name: np.asarray([row[name] for row in listed], dtype=np.str_ if kind is str else kind)
+                       for name, kind in COLUMNS.items()})
+
+    @staticmethod
+    def join(parts: Sequence["Scores"]) -> "Scores":
+        return Scores({name: np.concatenate([part.columns[name] for part in parts]) if parts
+                       else np.zeros(0, np.str_ if kind is str else kind) for name, kind in COLUMNS.items()})
+
+    def __len__(self) -> int:
+        return len(self.columns["value"])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for row in zip(*(self.columns[name].tolist() for name in COLUMNS), strict=True):
+            yield dict(zip(COLUMNS, row, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scores) and all(
+            np.array_equal(self.columns[name], other.columns[name], equal_nan=kind is float)
+            for name, kind in COLUMNS.items())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getitem__(self, name: str) -> Values:
+        if name not in self.columns:
+            raise unknown("column", name, COLUMNS)
+        return self.columns[name]
+
+    def where(self, **equal: Any) -> "Scores":
+        """The rows whose columns have these values: where(split="test", metric="accuracy")."""
+        keep: Bools = np.ones(len(self), np.bool_)
+        for name, value in equal.items():
+            keep &= self[name] == value
+        return Scores({name: values[keep] for name, values in self.columns.items()})
+
+    def save(self, path: Path | str) -> Path:
+        """Parquet, or CSV where the name ends so."""
+        write_table(path, pa.table({name: pa.array(self.columns[name]) for name in COLUMNS}))
+        return Path(path)
+
+    @staticmethod
+    def load(path: Path | str) -> "Scores":
+        table = read_table(path, list(COLUMNS))
+        return Scores({name: to_strings(table[name]) if kind is str
+                       else np.asarray(table[name].cast(pa.int64() if kind is int else pa.float64()).to_numpy())
+                       for name, kind in COLUMNS.items()})
