@@ -106,8 +106,11 @@ def write_table(path: Path | str, table: pa.Table) -> None:
             pq.write_table(table, hidden, compression="zstd")
 
 
-def read_table(path: Path | str, columns: Sequence[str] = ()) -> pa.Table:
-    """Read a parquet or CSV file and check that it has `columns`."""
+def read_table(path: Path | str, columns: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
+    """Read a parquet or CSV file and check that it has `columns`.
+
+    Columns named in `text` stay text in a CSV file, so that the id 000123 does not become the number 123.
+    """
     file = Path(path)
     if not file.is_file():
         raise ShiftBenchError(f"{file}: no such file." if not file.exists() else f"{file} is a folder, not a table.")
@@ -115,7 +118,8 @@ def read_table(path: Path | str, columns: Sequence[str] = ()) -> pa.Table:
         if file.suffix == ".csv":
             from pyarrow import csv
 
-            table = csv.read_csv(file)
+            as_text = csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string()))
+            table = csv.read_csv(file, convert_options=as_text)
         else:
             table = pq.read_table(file)
     except (pa.ArrowException, OSError) as problem:

@@ -9,9 +9,12 @@ import pyarrow as pa
 
 from shiftbench.arrays import Floats, Ints, Strs, positions
 from shiftbench.benchmark import Benchmark
-from shiftbench.collection import to_strings, to_values
+from shiftbench.collection import to_strings
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_table, write_table
+
+IDS = ("item", "id", "item_id")
+CHOICES = ("prediction", "label")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +54,9 @@ class Predictions:
         Every id must be in the benchmark and stand once. A split is scored when all its items are there; a split that
         is there in part is an error, one that is wholly absent is left out.
         """
-        table = read_table(path)
+        table = read_table(path, text=(*IDS, *CHOICES))
         where, names = str(path), table.column_names
-        id_column = next((name for name in ("item", "id", "item_id") if name in names), None)
+        id_column = next((name for name in IDS if name in names), None)
         if id_column is None:
             raise ShiftBenchError(f"{where}: has no column 'item'. Its columns: {', '.join(names)}.")
         items = to_strings(table[id_column])
@@ -66,7 +69,7 @@ class Predictions:
                 with np.errstate(divide="ignore"):
                     scores = np.log(scores)
         else:
-            chosen = next((name for name in ("prediction", "label") if name in names), None)
+            chosen = next((name for name in CHOICES if name in names), None)
             if chosen is None:
                 missing = ", ".join(name for name in classes if name not in columns)
                 raise ShiftBenchError(f"{where}: needs a column 'prediction', or a column of scores for every class "
@@ -105,13 +108,14 @@ def _match(items: Strs, benchmark: Benchmark, where: str) -> Ints:
 
 
 def _numbers(column: pa.ChunkedArray, name: str, where: str) -> Floats:
-    values = to_values(column)
-    if values.dtype.kind not in "iuf":
-        raise ShiftBenchError(f"{where}: column '{name}' must hold numbers, but holds '{values[0]}'.")
-    if np.isnan(values.astype(np.float64)).any():
-        row = int(np.flatnonzero(np.isnan(values.astype(np.float64)))[0])
+    try:
+        values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid as problem:
+        raise ShiftBenchError(f"{where}: column '{name}' must hold numbers ({problem}).") from problem
+    if np.isnan(values).any():
+        row = int(np.flatnonzero(np.isnan(values))[0])
         raise ShiftBenchError(f"{where}: column '{name}' has no number in row {row + 1}. Give a score for every item.")
-    return values.astype(np.float64)
+    return values
 
 
 def _are_probabilities(scores: Floats) -> bool:
@@ -122,10 +126,8 @@ def _codes(column: pa.ChunkedArray, classes: tuple[str, ...], where: str) -> Int
     """Class codes of a column of names or of codes. Names win where both would fit."""
     words = to_strings(column)
     codes = positions(words, np.asarray(classes, np.str_))
-    if (codes < 0).any() and to_values(column).dtype.kind in "iu":
-        numbers = to_values(column).astype(np.int64)
-        if ((numbers >= 0) & (numbers < len(classes))).all():
-            return numbers
+    if (codes < 0).all() and np.isin(words, [str(code) for code in range(len(classes))]).all():
+        return words.astype(np.int64)
     if (codes < 0).any():
         raise unknown("class", str(words[codes < 0][0]), classes, where)
     return codes

@@ -1,0 +1,90 @@
+"""Is a benchmark fit to be used? Leakage, empty cells, small splits, missing classes."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.arrays import Strs, encode
+from shiftbench.benchmark import Benchmark
+
+SMALL_SPLIT = 30
+"""Under this many items a 95 % interval of an accuracy of 0.9 is wider than 0.2: say nothing rather than that."""
+SMALL_GROUP = 10
+
+
+class Finding(NamedTuple):
+    """One thing to know about a benchmark. `unfit` findings make `shiftbench check` exit with 1."""
+
+    unfit: bool
+    what: str
+    where: str
+    detail: str
+
+
+def check(benchmark: Benchmark, hashes: Strs | None = None) -> list[Finding]:
+    """Everything found, the worst first. `hashes` holds a content hash per row, where pixels are at hand."""
+    found = [*_sizes(benchmark), *_leaks(benchmark, hashes), *_classes(benchmark), *_cells(benchmark)]
+    return sorted(found, key=lambda finding: not finding.unfit)
+
+
+def fit(findings: list[Finding]) -> bool:
+    """Whether nothing found makes the benchmark unfit."""
+    return not any(finding.unfit for finding in findings)
+
+
+def _leaks(benchmark: Benchmark, hashes: Strs | None) -> Iterator[Finding]:
+    sources = [("same item", benchmark.items)] + ([("same content", hashes)] if hashes is not None else [])
+    for what, values in sources:
+        codes, _ = encode(values)
+        order = np.argsort(codes, kind="stable")
+        split, code = benchmark.split[order], codes[order]
+        double = np.flatnonzero((code[1:] == code[:-1]) & (split[1:] != split[:-1]))
+        pairs = np.asarray([" and ".join(sorted(pair)) for pair in zip(split[double], split[double + 1], strict=True)])
+        for pair in np.unique(pairs) if len(pairs) else []:
+            n = int((pairs == pair).sum())
+            first = order[double[pairs == pair][0]]
+            yield Finding(True, f"{what} in two splits", str(pair), f"{n} items, for example {benchmark.items[first]}")
+
+
+def _sizes(benchmark: Benchmark) -> Iterator[Finding]:
+    for split in ("train", "test"):
+        if split not in benchmark.splits:
+            yield Finding(True, "empty split", split, "it has no items")
+    for split in benchmark.splits:
+        n = len(benchmark.rows(split))
+        if n < SMALL_SPLIT:
+            yield Finding(True, "small split", split, f"{n} items; an interval needs at least {SMALL_SPLIT}")
+
+
+def _classes(benchmark: Benchmark) -> Iterator[Finding]:
+    names = benchmark.names["label"]
+    if len(names) < 2:
+        yield Finding(True, "one class", "label", "there is nothing to tell apart")
+    for split in benchmark.splits:
+        absent = np.setdiff1d(np.arange(len(names)), benchmark.label[benchmark.rows(split)])
+        if len(absent):
+            yield Finding(True, "missing class", split, _few("no item of", [names[code] for code in absent]))
+
+
+def _cells(benchmark: Benchmark) -> Iterator[Finding]:
+    """Cells of the labels × domains of a split. An empty one in test leaves its score, and the worst, undefined."""
+    labels, domains = benchmark.names["label"], benchmark.names["domain"]
+    for split in benchmark.splits:
+        rows = benchmark.rows(split)
+        counts = np.zeros((len(labels), len(domains)), np.int64)
+        np.add.at(counts, (benchmark.label[rows], benchmark.domain[rows]), 1)
+        there = counts.any(axis=1)[:, None] & counts.any(axis=0)[None, :]
+        empty = [f"{labels[y]}, {domains[d]}" for y, d in np.argwhere(there & (counts == 0))]
+        if empty:
+            yield Finding(split == "test", "empty cell", split, _few("no item in", empty))
+        groups = np.bincount(benchmark.group[rows], minlength=len(benchmark.names["group"]))
+        small = [benchmark.names["group"][g] for g in np.flatnonzero((groups > 0) & (groups < SMALL_GROUP))]
+        if small and split != "train":
+            yield Finding(False, "small group", split, _few(f"under {SMALL_GROUP} items in", small))
+
+
+def _few(what: str, names: list[str]) -> str:
+    """The first three names and how many more."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{what} " + ", ".join(f"'{name}'" for name in names[:3]) + more

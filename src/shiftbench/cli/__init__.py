@@ -1,0 +1,42 @@
+"""The command line: one file per verb, the same words as in Python."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from shiftbench import __version__
+from shiftbench.cli.build import build
+from shiftbench.cli.check import check
+from shiftbench.cli.read import read
+from shiftbench.cli.show import show
+from shiftbench.errors import ShiftBenchError
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown",
+    help="Controlled, explained, measured distribution shifts from what is already annotated about your data.",
+    epilog="The flow: read → build → check → train → score → report. Start with: shiftbench demo",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        sys.stdout.write(f"shiftbench {__version__}\n")
+        raise typer.Exit
+
+
+app.add_typer(read, name="read")
+for verb in (show, build, check):
+    app.command()(verb)
+
+
+def main() -> None:
+    """Run a command. What the user can mend is one line on standard error and exit code 1."""
+    try:
+        app()
+    except ShiftBenchError as problem:
+        sys.stderr.write(f"shiftbench: {problem}\n")
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(0)

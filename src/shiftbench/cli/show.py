@@ -1,0 +1,107 @@
+"""shiftbench show COLLECTION | BENCHMARK | RUNS"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from shiftbench.arrays import encode
+from shiftbench.benchmark import MARKER as BENCHMARK
+from shiftbench.benchmark import Benchmark
+from shiftbench.cli.output import Json, console, print_json, print_table
+from shiftbench.collection import MARKER as COLLECTION
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.files import read_json
+
+
+def show(
+    folder: Annotated[Path, typer.Argument(help="Folder of a collection, a benchmark or runs.")],
+    json: Json = False,
+) -> None:
+    """What is in a folder of ours, as a table."""
+    if (folder / COLLECTION).exists():
+        collection = Collection.load(folder)
+        print_json(collection_facts(collection)) if json else show_collection(collection)
+    elif (folder / BENCHMARK).exists():
+        benchmark = Benchmark.load(folder)
+        facts = {"name": benchmark.name, "digest": benchmark.digest, "rows": len(benchmark), **benchmark.card}
+        print_json(facts) if json else show_benchmark(benchmark)
+    elif any(folder.glob("*/run.json")):
+        runs = [run_facts(path.parent) for path in sorted(folder.glob("*/run.json"))]
+        print_json(runs) if json else print_table(str(folder), list(runs[0]), [list(run.values()) for run in runs])
+    else:
+        there = "is not there" if not folder.exists() else f"has no {COLLECTION}, no {BENCHMARK} and no runs"
+        raise ShiftBenchError(f"{folder} {there}. Name the folder of a collection, a benchmark or runs.")
+
+
+def collection_facts(collection: Collection) -> dict[str, Any]:
+    """Counts of everything in a collection."""
+    tags = collection.tags
+    times = np.bincount(tags.tag, minlength=len(tags.names))
+    kinds = sorted(set(tags.kinds))
+    return {
+        "name": collection.name, "items": len(collection), "digest": collection.digest,
+        "images": "none" if collection.pixels is None else "files" if collection.pixels.dtype.kind == "U"
+        else "×".join(map(str, collection.pixels.shape[1:3])),
+        "texts": len(collection.texts.item), "boxes": len(tags.boxes),
+        "factors": {name: _values(values) for name, values in collection.factors.items()},
+        "tags": {kind: {tags.names[code]: int(times[code]) for code in np.argsort(-times, kind="stable")
+                        if tags.kinds[code] == kind} for kind in kinds},
+        "parents": len(collection.parents),
+    }
+
+
+def _values(values: Any) -> dict[str, int]:
+    """How often each value occurs; numbers with many values are given by their range."""
+    if values.dtype.kind == "f" or (values.dtype.kind in "iu" and len(np.unique(values)) > 50):
+        return {"least": values.min().item(), "most": values.max().item()} if len(values) else {}
+    codes, names = encode(values)
+    return dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
+
+
+def show_collection(collection: Collection) -> None:
+    facts = collection_facts(collection)
+    console().print(f"[bold]{facts['name']}[/]  {facts['items']:,} items, images {facts['images']}, "
+                    f"{facts['texts']:,} texts, {facts['boxes']:,} boxes, {facts['parents']:,} names in the hierarchy")
+    rows: list[tuple[str, str, int, str]] = []
+    for name, values in facts["factors"].items():
+        rows.append((name, "factor", len(values), _most(values)))
+    for kind, names in facts["tags"].items():
+        rows.append((kind, "tags", len(names), _most(names)))
+    print_table("", ["name", "is", "values", "how many items"], rows)
+
+
+def _most(values: dict[str, int]) -> str:
+    shown = [f"{name} {n:,}" for name, n in list(values.items())[:8]]
+    return ", ".join(shown) + (" …" if len(values) > 8 else "")
+
+
+def show_benchmark(benchmark: Benchmark) -> None:
+    card = benchmark.card
+    params = ", ".join(f"{key} = {value}" for key, value in card.get("params", {}).items())
+    console().print(f"[bold]{benchmark.name}[/]  {card.get('shift')}({params})\nseed {card.get('seed')}, "
+                    f"{len(benchmark):,} rows, digest {benchmark.digest[:16]}", markup=True)
+    if card.get("distance") is not None:
+        console().print(f"distance {card['distance']:.3f}")
+    counts = benchmark.counts()
+    groups = [name for name in benchmark.names["group"] if any(name in part for part in counts.values())]
+    print_table("", ["group", *benchmark.splits],
+                [[name, *(counts[split].get(name, 0) for split in benchmark.splits)] for name in groups[:40]])
+    if len(groups) > 40:
+        console().print(f"… and {len(groups) - 40} more groups")
+    if card.get("explanation"):
+        print_table("\nwhat differs most", ["tag", "kind", "train", "test", "lift"],
+                    [[part[key] for key in ("tag", "kind", "train", "test", "lift")] for part in card["explanation"]])
+    for note in card.get("notes", []):
+        console().print(note)
+
+
+def run_facts(folder: Path) -> dict[str, Any]:
+    """One run: what it was and whether it is done."""
+    facts = read_json(folder / "run.json")
+    run = facts.get("run", {})
+    return {"run": folder.name, "benchmark": facts.get("benchmark", {}).get("name", ""),
+            "method": run.get("method", ""), "model": run.get("model", ""), "seed": run.get("seed", ""),
+            "state": "done" if (folder / "done").exists() else "unfinished"}

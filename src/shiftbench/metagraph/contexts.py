@@ -1,0 +1,98 @@
+"""Which tags are contexts of a class, and how each is spelled between the brackets.
+
+Every tag is a context of every class but itself, except attributes of classes: `cat(black)` of kind attribute is the
+context `black` of class cat and no context of another class. A context is spelled by its word where that word means one
+tag, by kind and word (`attribute:glass`) where it means several, so that what is printed can always be read back.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.arrays import Bools, Ints
+from shiftbench.collection import Tags
+from shiftbench.errors import ShiftBenchError, unknown
+
+ATTRIBUTE = "attribute"
+
+
+class Vocabulary(NamedTuple):
+    """Per tag the class that it is an attribute of ('' when of none) and its word; how many tags answer to a spelling."""
+
+    owner: tuple[str, ...]
+    word: tuple[str, ...]
+    answers: Counter[str]
+    owned: dict[str, list[int]]
+
+
+def vocabulary(tags: Tags) -> Vocabulary:
+    """The vocabulary of a collection's tags, made once and used for every class."""
+    owner, word, owned = [], [], dict[str, list[int]]()
+    for code, (name, kind) in enumerate(zip(tags.names, tags.kinds, strict=True)):
+        cls, bracket, inner = name.partition("(")
+        of_class = kind == ATTRIBUTE and cls != "" and bracket != "" and inner.endswith(")") and len(inner) > 1
+        owner.append(cls if of_class else "")
+        word.append(inner[:-1] if of_class else name)
+        if of_class:
+            owned.setdefault(cls, []).append(code)
+    plain = [code for code, cls in enumerate(owner) if not cls]
+    answers = Counter(tags.names)
+    answers.update(f"{tags.kinds[code]}:{word[code]}" for code in plain)
+    return Vocabulary(tuple(owner), tuple(word), answers, owned)
+
+
+def contexts_of(tags: Tags, words: Vocabulary, cls: str, kinds: Sequence[str] = ()) -> Bools:
+    """Per tag: may it be a context of this class?"""
+    own = tags.codes(cls)
+    for kind in kinds:
+        if kind not in tags.kinds:
+            raise unknown("kind", kind, set(tags.kinds), where="contexts")
+    allowed = np.asarray([not owner for owner in words.owner], np.bool_)
+    for name in {tags.names[code] for code in own}:
+        allowed[words.owned.get(name, [])] = True
+    allowed[own] = False
+    if kinds:
+        allowed &= np.isin(np.asarray(tags.kinds, np.str_), np.asarray(kinds, np.str_))
+    return allowed
+
+
+def spell(tags: Tags, words: Vocabulary, cls: str, codes: Ints) -> tuple[str, ...]:
+    """How each context of a class is written: the shortest spelling that means this tag alone."""
+    own = {name for name in (tags.names[code] for code in tags.codes(cls))}
+    answers = Counter(
+        spelling for name in own for code in words.owned.get(name, []) for spelling in _own_spellings(words.word[code]))
+    spelled = []
+    for code in codes.tolist():
+        name, kind, word = tags.names[code], tags.kinds[code], words.word[code]
+        options = (word, f"{kind}:{word}") if words.owner[code] in own or not words.owner[code] else ()
+        spelled.append(next((text for text in options if words.answers[text] + answers[text] == 1), name))
+    return tuple(spelled)
+
+
+def resolve(tags: Tags, cls: str, context: str) -> list[int]:
+    """The tags that a context's spelling means for a class; empty when there is none."""
+    own = {tags.names[code] for code in tags.codes(cls)}
+    kind, _, word = context.rpartition(":")
+    spelled = {f"{name}({context})" for name in own}
+    if kind == ATTRIBUTE:
+        spelled |= {f"{name}({word})" for name in own}
+    return [code for code, (name, sort) in enumerate(zip(tags.names, tags.kinds, strict=True))
+            if name == context or (kind and name == word and sort == kind) or (sort == ATTRIBUTE and name in spelled)]
+
+
+def known_contexts(tags: Tags, cls: str) -> tuple[str, ...]:
+    """Every context that may be asked of a class, for messages."""
+    words = vocabulary(tags)
+    return spell(tags, words, cls, np.flatnonzero(contexts_of(tags, words, cls)))
+
+
+def no_context(tags: Tags, cls: str, context: str) -> ShiftBenchError:
+    """The error for a context that is not there, with the nearest one that is."""
+    hint = f" A union is written with spaces: {cls}({context.replace('+', ' + ')})." if "+" in context else ""
+    return ShiftBenchError(f"{unknown('context', context, known_contexts(tags, cls), where=f'Class {cls!r}')}{hint}")
+
+
+def _own_spellings(word: str) -> tuple[str, str]:
+    return word, f"{ATTRIBUTE}:{word}"

@@ -1,0 +1,84 @@
+"""What a classifier's scores are worth: each metric is a function (label, scores, weight) -> float.
+
+`scores[i, c]` is a logit or log-probability of class c for item i. `weight` counts item i `weight[i]` times, so a
+bootstrap replicate is the metric at the times each item was drawn. No items, or a value that is not defined: NaN.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftbench.arrays import Floats, Ints
+from shiftbench.metrics.tally import tally
+
+Metric = Callable[..., float]
+Table = npt.NDArray[np.floating]
+
+
+def accuracy(label: Ints, scores: Table, weight: Floats | None = None) -> float:
+    """Share of items whose largest score is their label. Higher is better."""
+    return _mean((scores.argmax(axis=1) == label).astype(np.float64), weight)
+
+
+def error(label: Ints, scores: Table, weight: Floats | None = None) -> float:
+    """Share of items whose largest score is not their label. Lower is better."""
+    return 1.0 - accuracy(label, scores, weight)
+
+
+def macro_f1(label: Ints, scores: Table, weight: Floats | None = None) -> float:
+    """Mean over the classes in the truth of F1 = 2 TP / (2 TP + FP + FN). Higher is better."""
+    return float(tally(label, scores.argmax(axis=1), n_classes=scores.shape[1], weight=weight).macro_f1[0])
+
+
+def macro_recall(label: Ints, scores: Table, weight: Floats | None = None) -> float:
+    """Mean over the classes in the truth of TP / (TP + FN). Higher is better."""
+    return float(tally(label, scores.argmax(axis=1), n_classes=scores.shape[1], weight=weight).macro_recall[0])
+
+
+def nll(label: Ints, scores: Table, weight: Floats | None = None) -> float:
+    """Mean of −log p(label), p = softmax(scores). Lower is better; infinite where a label was ruled out."""
+    return _mean(-_log_softmax(scores)[np.arange(len(label)), label], weight)
+
+
+def auc(label: Ints, scores: Table, weight: Floats | None = None) -> float:
+    """P(s⁺ > s⁻) + ½ P(s⁺ = s⁻) for a class against the rest, s its log-probability. Higher is better.
+
+    With two classes this is the usual AUC; with more it is the mean over the classes that have items on both sides.
+    """
+    ranks = _log_softmax(scores)
+    classes = [1] if scores.shape[1] == 2 else range(scores.shape[1])
+    each = np.asarray([_one_auc(label == code, ranks[:, code], weight) for code in classes])
+    return float(np.mean(each[~np.isnan(each)])) if not np.isnan(each).all() else math.nan
+
+
+METRICS: Mapping[str, Metric] = {
+    "accuracy": accuracy, "error": error, "macro_f1": macro_f1, "macro_recall": macro_recall, "nll": nll, "auc": auc,
+}
+
+
+def _mean(values: Floats, weight: Floats | None) -> float:
+    if not len(values):
+        return math.nan
+    if weight is None:
+        return float(np.mean(values))
+    total = float(weight.sum())
+    taken = weight > 0  # 0 × inf is not a number, but an item drawn 0 times is simply absent
+    return float(values[taken] @ weight[taken]) / total if total else math.nan
+
+
+def _log_softmax(scores: Table) -> Floats:
+    peak = scores.max(axis=1, keepdims=True, initial=-np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shifted = np.asarray(scores - np.where(np.isfinite(peak), peak, 0.0), np.float64)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+
+def _one_auc(positive: npt.NDArray[np.bool_], rank: Floats, weight: Floats | None) -> float:
+    _, place = np.unique(rank, return_inverse=True)
+    share = np.ones(len(rank)) if weight is None else weight
+    above = np.bincount(place, share * positive)
+    below = np.bincount(place, share * ~positive)
+    pairs = above.sum() * below.sum()
+    return float(above @ (np.cumsum(below) - below / 2) / pairs) if pairs else math.nan

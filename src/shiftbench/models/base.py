@@ -1,0 +1,72 @@
+"""What a model is: a net with `features` and `head`, so that methods can look in between."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from shiftbench.errors import ShiftBenchError
+from shiftbench.models.weights import load_into, read_weights
+from shiftbench.registry import find
+from shiftbench.rng import child
+
+MODELS: dict[str, type["Net"]] = {}
+
+
+class Net(nn.Module):
+    """logits = head(z), z = features(x), with z of width `width`.
+
+    `takes` says what x is: "features" (cached, N × D) or "images" (N × 3 × H × W, normalised with `mean` and `std`, which
+    are on the 0..255 scale). `side` is the image size the published weights were trained at.
+    """
+
+    takes: ClassVar[str] = "images"
+    mean: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
+    std: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
+    side: ClassVar[int] = 64
+    name: ClassVar[str]
+
+    features: nn.Module
+    head: nn.Linear
+
+    @property
+    def width(self) -> int:
+        return int(self.head.in_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+    @staticmethod
+    def rename(key: str) -> str:
+        """The name in this net of a tensor of a published weight file; our own names pass unchanged."""
+        return key
+
+    @classmethod
+    def imagenet(cls) -> Path:
+        """The file of the ImageNet weights, fetched or found; an error that says what to do where there is none."""
+        with_weights = sorted(name for name, net in MODELS.items() if "imagenet" in vars(net))
+        raise ShiftBenchError(f"Model '{cls.name}' has no ImageNet weights. Models that have: {', '.join(with_weights)}. "
+                              "Use weights=none, or weights=FILE with a checkpoint of your own.")
+
+
+def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", seed: int = 0) -> Net:
+    """A net of the table, drawn from the seed on the CPU (so every device starts from the same numbers), then loaded.
+
+    `weights` is `none`, `imagenet`, or a file: .safetensors, or .pth/.pt read as weights only. `n_inputs` is the width of
+    the cached features for the nets that take them. The head is taken from the file where its shape fits `n_classes`.
+    """
+    cls = find(MODELS, "model", name)
+    if n_classes < 1:
+        raise ShiftBenchError(f"Model '{name}': a net needs at least one class, got {n_classes}.")
+    if cls.takes == "features" and n_inputs < 1:
+        raise ShiftBenchError(f"Model '{name}' works on cached features. Name them, for example "
+                              "features=efficientnet-lite0@128, or choose a model that takes images: "
+                              f"{', '.join(sorted(other for other, net in MODELS.items() if net.takes == 'images'))}.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(child(seed, "model", name).integers(2**63)))
+        net = cls(n_classes, n_inputs)
+    if weights != "none":
+        path = cls.imagenet() if weights == "imagenet" else Path(weights)
+        load_into(net, {cls.rename(key): value for key, value in read_weights(path).items()}, path)
+    return net

@@ -1,0 +1,76 @@
+"""Weight files: read without ever unpickling an object, loaded strictly, with a message for each way to be wrong."""
+
+import hashlib
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from shiftbench.errors import ShiftBenchError
+
+SUFFIXES = (".safetensors", ".pth", ".pt")
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a weight file by name.
+
+    A .pth or .pt file is read with `weights_only=True`: tensors and plain containers, no code. A file that wraps its
+    tensors in `state_dict` or `model` (as training scripts write them) is unwrapped, and a `module.` prefix dropped.
+    """
+    if path.suffix not in SUFFIXES:
+        raise ShiftBenchError(f"{path}: weights are none, imagenet, or a file that ends in {', '.join(SUFFIXES)}.")
+    if not path.is_file():
+        raise ShiftBenchError(f"{path}: no such weight file.")
+    try:
+        if path.suffix == ".safetensors":
+            found: object = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as problem:
+        raise ShiftBenchError(f"{path}: not a readable weight file; it is damaged or holds more than tensors "
+                              f"({str(problem).splitlines()[0][:120] if str(problem) else type(problem).__name__}). "
+                              "Save it as .safetensors.") from problem
+    for wrapper in ("state_dict", "model"):
+        if isinstance(found, Mapping) and isinstance(found.get(wrapper), Mapping):
+            found = found[wrapper]
+    if not isinstance(found, Mapping) or not found or not all(isinstance(value, Tensor) for value in found.values()):
+        raise ShiftBenchError(f"{path}: holds no table of tensors by name, so it is not a weight file.")
+    return {str(key).removeprefix("module."): value for key, value in found.items()}
+
+
+def load_into(net: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy tensors into a net: the features must match name for name and shape for shape.
+
+    The head is for other classes more often than not: where its shape differs, or it is absent, the fresh one stays.
+    """
+    own = net.state_dict()
+    head = [key for key in own if key.startswith("head.")]
+    fits = all(key in tensors and tensors[key].shape == own[key].shape for key in head)
+    given = {key: value for key, value in tensors.items() if fits or not key.startswith("head.")}
+    wanted = {key: value for key, value in own.items() if fits or key not in head}
+    # Files written before batch norm counted its batches lack the counter; it changes nothing we use.
+    missing = [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")]
+    strange = [key for key in given if key not in wanted]
+    if missing or strange:
+        parts = [f"{len(keys)} {what} (first: {keys[0]})" for what, keys in (("missing", missing), ("unknown", strange))
+                 if keys]
+        raise ShiftBenchError(f"{path}: does not belong to this model: tensors {' and '.join(parts)}. "
+                              "Choose the model the file was made with.")
+    for key, value in given.items():
+        if value.shape != own[key].shape:
+            raise ShiftBenchError(f"{path}: tensor '{key}' has shape {tuple(value.shape)}, but the model needs "
+                                  f"{tuple(own[key].shape)}. Choose the model the file was made with.")
+    net.load_state_dict({**own, **given})
+
+
+def weights_digest(net: nn.Module) -> str:
+    """SHA-256 over every tensor of a net, by name: two nets with one digest compute the same."""
+    total = hashlib.sha256()
+    for key, value in sorted(net.state_dict().items()):
+        total.update(f"{key}\0{tuple(value.shape)}\0".encode())
+        total.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()

@@ -1,0 +1,1 @@
+"""Items to images to tensors: decode without torch, augment with it."""

@@ -1,0 +1,123 @@
+"""Pixels of items: from the collection's array or from its image files, always RGB and uint8. No torch here."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from shiftbench.arrays import Images, Ints, Strs
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+
+MAX_PIXELS = 64_000_000
+"""A larger image is refused before it is decoded: a small file can unfold into gigabytes."""
+
+T = TypeVar("T")
+
+
+def images(collection: Collection, rows: Ints, size: int | None = None) -> Images:
+    """The images of these items, N × H × W × 3.
+
+    With `size` each is squeezed to size × size (bicubic, antialiased): nothing is cut off, since what stands at the
+    edge may be the context that a shift is about. Without it all must have one size already. Rotation flags in
+    a file are not applied: boxes and areas refer to the pixels as stored.
+    """
+    rows = np.asarray(rows, np.int64)
+    if collection.pixels is None:
+        raise ShiftBenchError(f"Collection '{collection.name}' has no images. Read it with its image files.")
+    if collection.pixels.dtype.kind == "U":
+        return _stack(collection, rows, size)
+    _check_array(collection)
+    if size in (None, 0, collection.pixels.shape[1]) and collection.pixels.shape[1] == collection.pixels.shape[2]:
+        return np.ascontiguousarray(collection.pixels[rows])
+    if not size:
+        return np.ascontiguousarray(collection.pixels[rows])
+    pixels, side = collection.pixels, int(size)
+    resized = _threaded(lambda row: np.asarray(_squeeze(Image.fromarray(pixels[row]), side)), rows)
+    return _filled(resized, len(rows), (side, side, 3))
+
+
+def content_hashes(collection: Collection, rows: Ints) -> Strs:
+    """SHA-256 of each item's image: of the file's bytes, or of its row of the pixel array. Equal means the same image."""
+    if collection.pixels is None:
+        raise ShiftBenchError(f"Collection '{collection.name}' has no images to compare.")
+    pixels = collection.pixels
+    if pixels.dtype.kind != "U":
+        return np.asarray([hashlib.sha256(np.ascontiguousarray(pixels[row])).hexdigest() for row in rows], np.str_)
+
+    def of_file(row: int) -> str:
+        path = collection.path(row)
+        try:
+            with path.open("rb") as handle:
+                return hashlib.file_digest(handle, "sha256").hexdigest()
+        except OSError as problem:
+            raise _unreadable(collection, row, path, problem) from problem
+
+    return np.asarray(list(_threaded(of_file, np.asarray(rows, np.int64))), np.str_)
+
+
+def _stack(collection: Collection, rows: Ints, size: int | None) -> Images:
+    """Decode files; the first one fixes the size where none was asked for."""
+    def decode(row: int) -> Images:
+        picture = np.asarray(_open(collection, row, size))
+        if picture.shape != shape:
+            raise ShiftBenchError(f"Collection '{collection.name}': the image of item '{collection.items[row]}' has "
+                                  f"{picture.shape[1]} × {picture.shape[0]} pixels, others have {shape[1]} × {shape[0]}. "
+                                  "Ask for one size, for example size=224.")
+        return picture
+
+    if not len(rows):
+        return np.zeros((0, size or 1, size or 1, 3), np.uint8)
+    shape = (size, size, 3) if size else np.asarray(_open(collection, int(rows[0]), size)).shape
+    return _filled(_threaded(decode, rows), len(rows), (shape[0], shape[1], 3))
+
+
+def _open(collection: Collection, row: int, size: int | None) -> Image.Image:
+    path = collection.path(row)
+    try:
+        with Image.open(path) as picture:
+            if picture.width * picture.height > MAX_PIXELS:
+                raise Image.DecompressionBombError(f"it has {picture.width} × {picture.height} pixels, more than the "
+                                                   f"{MAX_PIXELS:,} allowed")
+            if picture.mode.startswith(("I", "F")):
+                raise OSError(f"it has more than 8 bits per channel (mode {picture.mode}); store it with 8")
+            whole = picture.convert("RGB")
+    except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError, Image.DecompressionBombError) as problem:
+        raise _unreadable(collection, row, path, problem) from problem
+    return _squeeze(whole, size) if size else whole
+
+
+def _squeeze(picture: Image.Image, size: int) -> Image.Image:
+    return picture if picture.size == (size, size) else picture.resize((size, size), Image.Resampling.BICUBIC)
+
+
+def _check_array(collection: Collection) -> None:
+    pixels = collection.pixels
+    if pixels is None or pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] != 3:
+        found = "none" if pixels is None else f"{pixels.dtype} of shape {pixels.shape}"
+        raise ShiftBenchError(f"Collection '{collection.name}': pixels must be uint8, N × H × W × 3, but are {found}.")
+
+
+def _unreadable(collection: Collection, row: int, path: Path, problem: Exception) -> ShiftBenchError:
+    why = "no such file" if isinstance(problem, FileNotFoundError) else str(problem).splitlines()[0] if str(
+        problem) else type(problem).__name__
+    return ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' cannot be read ({why}). "
+                           "Replace the file or drop the item.")
+
+
+def _threaded(work: Callable[[int], T], rows: Ints) -> Iterator[T]:
+    """Decoding and resizing release the interpreter lock, so threads use every core. Results come in order."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        yield from pool.map(work, rows.tolist())
+
+
+def _filled(pictures: Iterator[Images], n: int, shape: tuple[int, int, int]) -> Images:
+    out = np.empty((n, *shape), np.uint8)
+    for place, picture in enumerate(pictures):
+        out[place] = picture
+    return out

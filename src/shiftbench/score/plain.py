@@ -1,0 +1,30 @@
+"""Scores as nested plain data, for `--json` and for other tools."""
+
+import math
+from typing import Any
+
+from shiftbench.score.judge import GAP
+from shiftbench.scores import ALL, Scores
+from shiftbench.stats import LEVEL
+
+
+def to_json(scores: Scores, *, level: float = LEVEL) -> dict[str, Any]:
+    """Runs, in them splits, in them the average, the worst group and every group; what is not a number is null."""
+    runs: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in scores:
+        key = {name: row[name] for name in ("run", "benchmark", "method", "seed")}
+        run = runs.setdefault(tuple(key.values()), {**key, "splits": {}})
+        entry: dict[str, Any] = {name: row[name] if math.isfinite(row[name]) else None
+                                 for name in ("value", "low", "high")}
+        entry["n"] = row["n"]
+        if row["split"] == GAP:
+            run[row["metric"]] = entry
+            continue
+        split = run["splits"].setdefault(row["split"], {"groups": {}})
+        if row["metric"] == "worst_group_accuracy":
+            split[row["metric"]] = {"group": row["group"], **entry}
+        elif row["group"] == ALL:
+            split[row["metric"]] = entry
+        else:
+            split["groups"].setdefault(row["group"], {})[row["metric"]] = entry
+    return {"interval": {"kind": "percentile bootstrap", "level": level}, "runs": list(runs.values())}

@@ -1,0 +1,67 @@
+"""Dealing items to splits: how many of each cell, and which. Shared by every shift that draws."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from shiftbench.arrays import Floats, Ints, Strs
+from shiftbench.errors import ShiftBenchError
+from shiftbench.rng import uniform
+
+
+def quota(n: int, shares: Floats) -> Ints:
+    """n places by shares that sum to 1, by largest remainder: whole numbers that sum to n, each within one of n·share.
+
+    >>> quota(10, np.array([0.55, 0.45])).tolist()
+    [6, 4]
+    """
+    exact = n * np.asarray(shares, np.float64)
+    floor = np.floor(exact + 1e-9).astype(np.int64)
+    # Rounding the remainders makes ties exact, so that the earlier cell wins them on every machine.
+    order = np.argsort(-np.round(exact - floor, 9), kind="stable")
+    floor[order[: n - int(floor.sum())]] += 1
+    return floor
+
+
+def spread(n: int, available: Ints) -> Ints:
+    """n places as evenly as the available numbers allow: what one cell lacks, the others make up.
+
+    >>> spread(10, np.array([2, 9, 9])).tolist()
+    [2, 4, 4]
+    """
+    taken = np.zeros(len(available), np.int64)
+    while (left := n - int(taken.sum())) > 0 and (open_ := np.flatnonzero(taken < available)).size:
+        share = quota(left, np.full(len(open_), 1 / len(open_)))
+        taken[open_] += np.minimum(share, (available - taken)[open_])
+    return taken
+
+
+def deal(rows: Ints, cell: Ints, wanted: Mapping[str, Ints], seed: int, names: tuple[str, ...]) -> tuple[Ints, Strs]:
+    """Deal each row at most once: `wanted[split][c]` rows of cell c go to each split, in the order of `wanted`.
+
+    A row's place in the queue is a number of its own, `uniform(seed, "deal", row)`: asking for one more item, or adding
+    a cell, moves no other item. Splits listed first are served first and stay the same when later ones grow.
+    """
+    bounds = np.cumsum(np.stack([np.asarray(counts, np.int64) for counts in wanted.values()]), axis=0)
+    available = np.bincount(cell, minlength=bounds.shape[1])
+    short = np.flatnonzero(available < bounds[-1])
+    if short.size:
+        worst = short[np.argmax((bounds[-1] - available)[short])]
+        asked = " + ".join(f"{counts[worst]} for {split}" for split, counts in wanted.items())
+        raise ShiftBenchError(f"Group '{names[worst]}' has {available[worst]} items, but {asked} are asked for. "
+                              "Lower the sizes, or use a larger collection.")
+    order = np.lexsort((rows, uniform(seed, "deal", rows), cell))
+    start = np.searchsorted(cell[order], np.arange(bounds.shape[1]))
+    rank = np.arange(len(order)) - start[cell[order]]
+    place = (bounds[:, cell[order]] <= rank).sum(axis=0)
+    kept = place < len(wanted)
+    return rows[order[kept]], np.asarray(list(wanted), np.str_)[place[kept]]
+
+
+def largest(fits: Callable[[int], bool], most: int) -> int:
+    """The largest n up to `most` for which `fits(n)`, where fitting n means fitting every smaller number."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low

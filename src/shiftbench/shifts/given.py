@@ -1,0 +1,48 @@
+"""The split is in the data: WILDS, DomainBed, a hospital's own table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shiftbench.benchmark import SPLITS, Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.registry import register
+from shiftbench.shifts.base import SHIFTS, card
+
+
+@register(SHIFTS, "given")
+@dataclass(frozen=True)
+class Given:
+    """Take the split from a factor of the collection, as its makers meant it. Nothing is drawn.
+
+        split(i) = rename(c_i),   label(i) = y_i,   domain(i) = d_i
+    """
+
+    label: str  # factor to predict
+    split: str = "split"  # factor that names the split of each item
+    domain: str = ""  # factor that moves between train and test; without one, the split is the domain
+    groups: tuple[str, ...] = ()  # factors whose cells with the label are the groups; default: the domain
+    rename: Mapping[str, str] = field(default_factory=dict)  # the data's word -> ours, e.g. {"valid": "val"}
+    ignore: tuple[str, ...] = ()  # words whose items are left out
+
+    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        words = collection.factor(self.split).astype(np.str_)
+        rows = np.flatnonzero(~np.isin(words, self.ignore))
+        split = words[rows]
+        for old, new in self.rename.items():
+            split = np.where(words[rows] == old, new, split)
+        for word in np.unique(split).tolist():
+            if word not in SPLITS:
+                raise unknown("split", word, SPLITS, f"Factor '{self.split}', use rename or ignore")
+        if not len(rows):
+            raise ShiftBenchError(f"Factor '{self.split}' leaves no items. Check `ignore`.")
+        label = collection.factor(self.label)[rows].astype(np.str_)
+        domain = collection.factor(self.domain)[rows].astype(np.str_) if self.domain else split
+        group = None
+        if self.groups:
+            columns = [label, *(collection.factor(name)[rows].astype(np.str_) for name in self.groups)]
+            group = np.asarray([", ".join(cell) for cell in zip(*columns, strict=True)], np.str_)
+        return Benchmark.of(collection, self, seed, rows, split, label=label, domain=domain, group=group,
+                            card=card(collection, rows, split))

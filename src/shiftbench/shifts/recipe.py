@@ -1,0 +1,123 @@
+"""A recipe: which collection, which shift, which seed. TOML in, a benchmark out."""
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.files import read_toml
+from shiftbench.registry import find, make
+from shiftbench.shifts.base import SHIFTS, Shift
+
+KEYS = ("collection", "seed", "shift")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The three facts that fix a benchmark."""
+
+    collection: Path
+    shift: Shift
+    seed: int = 0
+
+    @staticmethod
+    def load(path: Path | str, changes: Mapping[str, Any] | None = None) -> "Recipe":
+        """Read and check a recipe; `changes` are settings that replace those of the file.
+
+            collection = "collections/scenes"
+            seed = 0
+            [shift.subpopulation]
+            label = "class"
+            p = 0.06
+
+        A change is named as in the file (`seed`, `shift.subpopulation.p`) or, for the shift, alone (`p`).
+        A relative collection is looked for from the current folder, then from the recipe's.
+        """
+        raw = read_toml(path)
+        for key in raw:
+            if key not in KEYS:
+                raise unknown("key", key, KEYS, str(path))
+        named = raw.get("shift")
+        if not isinstance(named, dict) or len(named) != 1 or not all(isinstance(part, dict) for part in named.values()):
+            raise ShiftBenchError(f"{path}: needs exactly one table [shift.NAME]. Known shifts: {', '.join(SHIFTS)}.")
+        name, settings = next(iter(named.items()))
+        cls = find(SHIFTS, "shift", name)
+        top = {key: raw[key] for key in ("collection", "seed") if key in raw}
+        for key, value in (changes or {}).items():
+            if key in ("collection", "seed"):
+                top[key] = value
+            else:
+                _assign(settings, key.removeprefix(f"shift.{name}.").removeprefix("shift."), value, cls, str(path))
+        if not isinstance(top.get("collection"), str):
+            raise ShiftBenchError(f"{path}: 'collection' is missing. Name the folder of a collection.")
+        if not isinstance(top.get("seed", 0), int):
+            raise ShiftBenchError(f"{path}: 'seed' is {top['seed']!r}, but it must be a whole number.")
+        beside = Path(path).parent / top["collection"]
+        here = Path(top["collection"])
+        return Recipe(beside if not here.exists() and beside.exists() else here,
+                      make(cls, settings, f"{path} [shift.{name}]"), top.get("seed", 0))
+
+
+def build(
+    recipe: Path | str | Recipe, out: Path | str | None = None, changes: Mapping[str, Any] | None = None
+) -> Benchmark:
+    """Build a benchmark from a recipe and, where `out` is given, save it there."""
+    plan = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe, changes)
+    benchmark = plan.shift.build(Collection.load(plan.collection), plan.seed)
+    if out is None:
+        return benchmark
+    # The path is a hint for finding pixels again, relative so that a project folder can be moved as a whole.
+    benchmark.card["collection"]["path"] = os.path.relpath(plan.collection, out)
+    benchmark.save(out)
+    return Benchmark.load(out)
+
+
+def collection_of(benchmark: Benchmark, folder: Path | str, override: Path | str | None = None) -> Collection:
+    """The collection a saved benchmark was built from; `override` says where it is now."""
+    facts = benchmark.card.get("collection", {})
+    if override is None and not facts.get("path"):
+        raise ShiftBenchError(f"{folder}: does not say where its collection is. Name it with --collection.")
+    place = Path(override) if override else Path(folder) / facts["path"]
+    if not place.exists():
+        raise ShiftBenchError(f"{folder}: its collection '{facts.get('name')}' is not at {place} any more. "
+                              "Name it with --collection.")
+    collection = Collection.load(place)
+    if collection.digest != facts.get("digest"):
+        raise ShiftBenchError(f"{place}: digest is {collection.digest[:8]}, but {folder} was built from "
+                              f"{str(facts.get('digest'))[:8]}. The collection was changed; build the benchmark again.")
+    return collection
+
+
+def parse_changes(pairs: Sequence[str]) -> dict[str, Any]:
+    """`key=value` words from the command line; a value is read as TOML, else taken as text.
+
+    >>> parse_changes(["p=0.06", "label=class", "classes=['cat', 'dog']"])
+    {'p': 0.06, 'label': 'class', 'classes': ['cat', 'dog']}
+    """
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ShiftBenchError(f"'{pair}' is not a setting. Write --set key=value.")
+        try:
+            changes[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            changes[key.strip()] = value
+    return changes
+
+
+def _assign(settings: dict[str, Any], key: str, value: Any, cls: type, where: str) -> None:
+    """Set `majority.cat` or `p` in the settings of a shift."""
+    head, _, rest = key.partition(".")
+    known = [field.name for field in fields(cls)]
+    if head not in known:
+        raise unknown("setting", head, known, f"{where}, --set")
+    if rest:
+        settings[head] = {**settings.get(head, {}), rest: value}
+    else:
+        settings[head] = value

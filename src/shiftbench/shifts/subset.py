@@ -1,0 +1,154 @@
+"""Train on some subsets, test on others: MetaShift's domain generalization."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.arrays import Bools, Ints, Strs, encode
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.metagraph.graph import distance, meta_graph
+from shiftbench.metagraph.subsets import parse, subset, written
+from shiftbench.registry import register
+from shiftbench.rng import uniform
+from shiftbench.shifts.base import SHIFTS, ambiguous, card
+from shiftbench.shifts.deal import deal, quota, spread
+
+Contexts = Mapping[str, tuple[str, ...]]
+
+
+@register(SHIFTS, "subset")
+@dataclass(frozen=True)
+class Subset:
+    """Train on some subsets of each class, test on others (Liang & Zou, 2022, §4.1).
+
+        test = ⋃ test subsets − ambiguous,   train = ⋃ train subsets − test − ambiguous
+
+    `cat(sofa + bed)` is cat(sofa) ∪ cat(bed). The label of an item is the class of its subset. An item that carries the
+    tags of two of the classes is ambiguous and dropped; one that lies in a training and a test subset is a test item.
+    Both are counted on the card. `n_train` is split evenly over the classes and, as far as their sizes allow, over the
+    contexts of a class; what training leaves of its subsets is shared by `id_val` and `id_test`.
+
+    Our reading of the domains, on which the paper is silent: the k-th contexts of all classes together form domain k,
+    so that each domain has every class. Groups are the subsets. The card's distance is that of class `moves`, or the
+    mean over the tested classes.
+    """
+
+    train: tuple[str, ...]  # e.g. ["cat(sofa + bed)", "dog(cabinet + bed)"]
+    test: tuple[str, ...]  # e.g. ["cat(shelf)", "dog(shelf)"]
+    moves: str = ""  # the class whose distance is the shift's
+    n_train: int = 0  # 0: three fifths of what there is
+    threshold: float = 0.1  # edges of the meta-graph under this overlap are dropped
+    min_size: int = 25  # smallest subset in the meta-graph
+
+    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        train, test = _by_class(self.train, "train"), _by_class(self.test, "test")
+        for name in test:
+            if name not in train:
+                raise ShiftBenchError(f"Class '{name}' is tested but not trained on. Add '{name}(...)' to train.")
+        if len(train) < 2:
+            raise ShiftBenchError(f"Training has the one class '{next(iter(train))}'. Add subsets of a second one.")
+        if self.moves and self.moves not in test:
+            raise unknown("class", self.moves, test, "moves")
+        dropped = ambiguous(collection, list(train))
+        tested = _members(collection, test, dropped, seed)
+        every = _members(collection, train, dropped, seed)
+        trained = every.only(~np.isin(every.row, tested.row))
+        dealt, split = self._deal(trained, seed)
+        rows = tested.join(trained.only(np.searchsorted(trained.row, dealt)))
+        split = np.concatenate([np.full(len(tested.row), "test"), split])
+        distances = self._distances(collection, train, test)
+        known = [value for value in distances.values() if value is not None]
+        return Benchmark.of(
+            collection, self, seed, rows.row, split, label=rows.label, domain=rows.domain, group=rows.group,
+            card=card(
+                collection, rows.row, split,
+                notes=[
+                    f"{len(dropped)} items carry the tags of two of the classes and were dropped.",
+                    f"{len(every.row) - len(trained.row)} training items are also test items and went to the test.",
+                ],
+                distance=distances[self.moves] if self.moves else float(np.mean(known)) if known else None,
+                distances=distances,
+            ),
+        )
+
+    def _deal(self, trained: "_Members", seed: int) -> tuple[Ints, Strs]:
+        """`train` evenly over classes and domains; the rest in halves to `id_val` and `id_test`."""
+        y, y_names = encode(trained.label)
+        d, d_names = encode(trained.domain)
+        cell = y * len(d_names) + d
+        available = np.bincount(cell, minlength=len(y_names) * len(d_names)).reshape(len(y_names), -1)
+        if self.n_train:
+            asked = quota(self.n_train, np.full(len(y_names), 1 / len(y_names)))
+            for name, n, there in zip(y_names, asked, available.sum(axis=1), strict=True):
+                if there < n:
+                    raise ShiftBenchError(f"Class '{name}' has {there} training items, but n_train = {self.n_train} "
+                                          f"asks for {n}. Lower n_train or add subsets of '{name}' to train.")
+            train = np.stack([spread(int(n), row) for n, row in zip(asked, available, strict=True)])
+        else:
+            train = available * 3 // 5
+        left = available - train
+        wanted = {"train": train.ravel(), "id_val": (left // 2).ravel(), "id_test": (left - left // 2).ravel()}
+        cells = tuple(f"{one}, {other}" for one in y_names for other in d_names)
+        return deal(trained.row, cell, wanted, seed, cells)
+
+    def _distances(self, collection: Collection, train: Contexts, test: Contexts) -> dict[str, float | None]:
+        """Per tested class the distance in its meta-graph from training to test; None where a subset is too small."""
+        distances: dict[str, float | None] = {}
+        for cls in sorted(test):
+            graph = meta_graph(collection, cls, threshold=self.threshold, min_size=self.min_size)
+            inside = all(name in graph.names for name in (*train[cls], *test[cls])) and train[cls] and test[cls]
+            distances[cls] = distance(graph, train[cls], test[cls]) if inside else None
+        return distances
+
+
+class _Members(NamedTuple):
+    """Items of some subsets, sorted by item number, each once."""
+
+    row: Ints
+    label: Strs
+    domain: Strs
+    group: Strs
+
+    def only(self, keep: Ints | Bools) -> "_Members":
+        return _Members(*(column[keep] for column in self))
+
+    def join(self, other: "_Members") -> "_Members":
+        return _Members(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+
+def _by_class(names: Sequence[str], where: str) -> Contexts:
+    """Class -> its contexts, in the order given. A class that is listed twice has the contexts of both."""
+    contexts: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        cls, more = parse(name)
+        contexts[cls] = (*contexts.get(cls, ()), *more)
+    if not contexts:
+        raise ShiftBenchError(f"'{where}' names no subset. Write for example ['cat(sofa)', 'dog(bed)'].")
+    return contexts
+
+
+def _members(collection: Collection, classes: Contexts, dropped: Ints, seed: int) -> _Members:
+    """Every item of the subsets; an item in two contexts of its class belongs to the one listed first."""
+    n_domains = max(1, *(len(contexts) for contexts in classes.values()))
+    part = {cls: contexts or ("",) for cls, contexts in classes.items()}  # no context: the whole class
+    domains = np.asarray([" / ".join(dict.fromkeys(c[k % len(c)] or "all" for c in part.values()))
+                          for k in range(n_domains)])
+    found: list[_Members] = []
+    for cls, contexts in part.items():
+        taken = dropped
+        for place, context in enumerate(contexts):
+            name = written(cls, [context] if context else [])
+            rows = np.setdiff1d(subset(collection, name), taken)
+            taken = np.union1d(taken, rows)
+            # A class with fewer contexts than others spreads each over several domains, so that none lacks the class.
+            own = np.arange(place, n_domains, len(contexts))
+            domain = own[(uniform(seed, "domain", rows) * len(own)).astype(np.int64)]
+            found.append(_Members(rows, np.full(len(rows), cls), domains[domain], np.full(len(rows), name)))
+    joined = found[0]
+    for more in found[1:]:
+        joined = joined.join(more)
+    return joined.only(np.argsort(joined.row, kind="stable"))

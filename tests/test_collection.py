@@ -1,0 +1,93 @@
+"""Collections: saving, tags as factors, errors at the door."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from shiftbench.collection import Collection, Tags
+from shiftbench.errors import ShiftBenchError
+from tests.strategies import collections
+
+
+@given(collections())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_load_gives_back_what_save_wrote(tmp_path, collection):
+    """load(save(x)) == x, every column with its type."""
+    loaded = Collection.load(collection.save(tmp_path / "c"))
+    assert loaded == collection
+    for name, values in collection.factors.items():
+        assert np.array_equal(loaded.factors[name], values)
+        assert loaded.factors[name].dtype.kind == values.dtype.kind
+    assert np.array_equal(loaded.tags.boxes, collection.tags.boxes)
+    assert np.array_equal(loaded.texts.text, collection.texts.text)
+    assert loaded.parents == collection.parents
+
+
+@given(collections())
+def test_tags_become_factors(collection):
+    """has:TAG is yes exactly for the items with the tag, and area:TAG sums what is known of its area."""
+    tags = collection.tags
+    for name in set(tags.names):
+        rows = np.isin(tags.tag, [code for code, word in enumerate(tags.names) if word == name])
+        carrying = set(tags.item[rows].tolist())
+        assert {k for k, word in enumerate(collection.factor(f"has:{name}")) if word == "yes"} == carrying
+        share = collection.factor(f"area:{name}")
+        assert (share[[k for k in range(len(collection)) if k not in carrying]] == 0).all()
+
+
+def test_instances_of_one_tag_are_merged():
+    """Two dogs in one image are one tag with both areas and both boxes; the order of rows does not matter."""
+    one = Tags.of([1, 0, 0], [0, 1, 1], ["cat", "dog"], "object", [0.2, 0.1, 0.3], [[0, 0, 1, 1], [0, 0, 2, 2], [np.nan] * 4])
+    other = Tags.of([0, 0, 1], [1, 1, 0], ["cat", "dog"], "object", [0.3, 0.1, 0.2], [[np.nan] * 4, [0, 0, 2, 2], [0, 0, 1, 1]])
+    assert one.item.tolist() == [0, 1]
+    assert np.allclose(one.area, [0.4, 0.2])
+    assert one.boxes.tolist() == [[0, 0, 2, 2], [0, 0, 1, 1]]
+    assert one.box_row.tolist() == [0, 1]
+    assert np.array_equal(one.area, other.area)
+    assert np.array_equal(one.boxes, other.boxes)
+
+
+def test_a_tag_of_two_kinds_is_found_by_word_and_by_kind():
+    """`grass` is both, `place:grass` is one."""
+    tags = Tags.of([0, 1], [0, 1], ["grass", "grass"], ["object", "place"])
+    assert tags.codes("grass").tolist() == [0, 1]
+    assert tags.codes("place:grass").tolist() == [1]
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Collection("c", np.asarray(["a", "a"])), "'a' is listed more than once"),
+    (lambda: Collection("c", np.asarray(["a"]), {"f": np.asarray([1, 2])}), "factor 'f' has 2 values for 1 items"),
+    (lambda: Collection("c", np.asarray(["a"]), tags=Tags.of([3], [0], ["x"])), "outside 0..0"),
+    (lambda: Collection("c", np.asarray(["a"]), pixels=np.zeros((2, 4, 4, 3), np.uint8)), "2 images for 1 items"),
+    (lambda: Tags.of([0], [0], ["x"], "object", [-1.0]), "negative or infinite"),
+    (lambda: Tags.of([0], [5], ["x"]), "outside 0..0"),
+    (lambda: Tags.of([], [], ["x", "x"]), "listed twice"),
+    (lambda: Collection("c", np.asarray(["a"]), {"shape": np.asarray([1])}).factor("shap"), "Did you mean 'shape'"),
+    (lambda: Collection("c", np.asarray(["a"]), tags=Tags.of([0], [0], ["sofa"])).factor("has:sofe"), "Did you mean 'sofa'"),
+    (lambda: Collection("c", np.asarray(["a"])).index(np.asarray(["a", "b"])), "has no item 'b'"),
+    (lambda: Collection.load("nowhere"), "no such folder"),
+])
+def test_bad_collections_are_refused_with_one_clear_message(make, message):
+    """What is wrong and where."""
+    with pytest.raises(ShiftBenchError, match=message):
+        make()
+
+
+def test_a_collection_of_another_format_is_refused(tmp_path):
+    """A folder of a newer version says so, and a folder of something else says that."""
+    folder = Collection("c", np.asarray(["a"])).save(tmp_path / "c")
+    marker = folder / "collection.json"
+    marker.write_text(marker.read_text().replace('"version": 1', '"version": 99'))
+    with pytest.raises(ShiftBenchError, match="written in format 99"):
+        Collection.load(folder)
+    marker.write_text('{"format": "other"}')
+    with pytest.raises(ShiftBenchError, match="does not describe a collection"):
+        Collection.load(folder)
+
+
+def test_image_paths_cannot_leave_their_root(tmp_path):
+    """A file name in a hostile annotation cannot reach outside the image folder."""
+    collection = Collection("c", np.asarray(["a", "b"]), pixels=np.asarray(["ok.png", "../../etc/passwd"]), root=tmp_path)
+    assert collection.path(0) == (tmp_path / "ok.png").resolve()
+    with pytest.raises(ShiftBenchError, match="leads out"):
+        collection.path(1)

@@ -1,0 +1,76 @@
+"""Imports go in one direction, torch stays in its stage, and no message prints a bare {name}."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
+
+ORDER = (
+    "errors", "arrays", "rng", "files", "registry", "collection", "readers", "worlds", "metagraph", "hierarchy",
+    "benchmark", "shifts", "checks", "predictions", "scores", "pixels", "models", "methods", "training",
+    "metrics", "stats", "scoring", "select", "sweeps", "reporting", "compat", "demo", "cli",
+)
+"""The whole architecture in a line: a part imports only from itself and from those before it."""
+
+TORCH = ("pixels", "models", "methods", "training")
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def part(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(tree: ast.Module) -> list[str]:
+    """Every module that a file imports, at the top or inside a function."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the direction"
+            names.append(node.module or "")
+    return names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_one_way(path):
+    """A file imports only from parts that come before its own, and torch only in the torch stage."""
+    own = part(path)
+    if own == "__init__":
+        return
+    assert own in ORDER, f"{own} has no place in ORDER"
+    for name in imported(ast.parse(path.read_text())):
+        top, _, rest = name.partition(".")
+        if top == "shiftbench" and rest:
+            assert ORDER.index(rest.split(".")[0]) <= ORDER.index(own), f"{own} imports {name}, which comes later"
+        if top in ("torch", "torchvision"):
+            assert own in TORCH, f"{own} imports {name} outside the torch stage"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_message_forgets_its_f(path):
+    """A {name} in a plain string that is raised would be printed as it stands."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            for inner in ast.walk(node.exc):
+                inside = [value for joined in ast.walk(node.exc) if isinstance(joined, ast.JoinedStr) for value in joined.values]
+                if isinstance(inner, ast.Constant) and isinstance(inner.value, str) and inner not in inside:
+                    assert "{" not in inner.value or "{cat" in inner.value, f"{path}:{inner.lineno}: {inner.value}"
+
+
+def test_no_file_says_nothing_by_its_name():
+    """A helper lives with the idea it serves."""
+    assert not [path for path in FILES if path.stem in ("utils", "util", "helpers", "common", "misc")]
+
+
+def test_import_is_quick_and_needs_no_torch():
+    """`import shiftbench, shiftbench.cli` loads neither torch nor anything that takes long."""
+    script = ("import shiftbench, shiftbench.cli, sys;"
+              "heavy = {'torch', 'torchvision', 'matplotlib', 'numba', 'igraph', 'scipy', 'jinja2', 'sklearn'} & set(sys.modules);"
+              "assert not heavy, heavy")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

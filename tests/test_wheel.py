@@ -1,0 +1,68 @@
+"""The core without torch: a wheel in a clean environment."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    """A new environment with the wheel and its core dependencies at the pinned versions, and nothing else."""
+    place = tmp_path_factory.mktemp("clean")
+    run = lambda *words: subprocess.run(words, check=True, cwd=place, capture_output=True, text=True)  # noqa: E731
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place), str(ROOT))
+    run(sys.executable, "-m", "venv", str(place / "env"))
+    wheel = next(place.glob("*.whl"))
+    run(str(place / "env/bin/python"), "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), str(wheel))
+    return place
+
+
+def command(place, *words, code=0):
+    """Run the installed command outside the checkout."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run([str(place / "env/bin/shiftbench"), *words], cwd=place, capture_output=True, text=True,
+                          env=environment)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+RECIPE = """
+collection = "scenes"
+[shift.subpopulation]
+label = "class"
+factor = "location"
+majority = {cat = "indoors", dog = "outdoors"}
+p = 0.2
+"""
+
+
+@pytest.mark.slow
+def test_the_flow_runs_without_torch(clean):
+    """Draw, look, build, check, score a foreign model and report; only training asks for the extra."""
+    have = subprocess.run([str(clean / "env/bin/python"), "-c", "import torch"], capture_output=True)
+    assert have.returncode != 0
+    assert command(clean, "--version").stdout.startswith("shiftbench ")
+    command(clean, "read", "world", "scenes", "--items", "800", "--out", "scenes")
+    graph = json.loads(command(clean, "graph", "scenes", "--class", "dog", "--min-size", "10", "--json").stdout)
+    assert graph["class"] == "dog"
+    (clean / "recipe.toml").write_text(RECIPE)
+    command(clean, "build", "recipe.toml", "--out", "bench")
+    command(clean, "check", "bench")
+    script = ("from shiftbench.benchmark import Benchmark; b = Benchmark.load('bench');"
+              "print('item,prediction'); [print(f'{item},cat') for item in b.items]")
+    predictions = subprocess.run([str(clean / "env/bin/python"), "-c", script], cwd=clean, capture_output=True, text=True)
+    (clean / "preds.csv").write_text(predictions.stdout)
+    scores = json.loads(command(clean, "score", "bench", "preds.csv", "--out", "scores.parquet", "--json").stdout)
+    assert scores
+    command(clean, "report", "scores.parquet", "--out", "report.html")
+    assert "<html" in (clean / "report.html").read_text()
+    refused = command(clean, "train", "bench", "--method", "erm", "--out", "runs", code=1)
+    assert 'pip install "shiftbench[train]"' in refused.stderr
+    assert not (clean / "runs").exists()
