@@ -60,7 +60,8 @@ def main() -> None:
     print(f"macro F1 of every group, a loop of f1_score  {loop:8.3f} s   ({SAMPLED} groups timed, scaled)")
     print(f"macro F1 of every group, counted at once     {count:8.3f} s   (median of 5)")
     print(f"worst-group accuracy, 1,000 replicates       {boot:8.3f} s   [{low:.4f}, {high:.4f}]")
-    print(f"peak memory                                  {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:8.0f} MB")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak memory                                  {peak:8.0f} MB")
     print(f"ratio: {loop / count:.1f}")
 
 

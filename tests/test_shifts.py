@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.shifts import SHIFTS, Correlation, Given, Subpopulation, Subset
 from shiftbench.shifts.deal import deal, largest, quota, spread
-from shiftbench.shifts.recipe import Recipe, build, collection_of, parse_changes
+from shiftbench.shifts.recipe import Recipe, build, collection_folder, parse_changes
 from tests.strategies import seeds, toy
 
 quick = settings(max_examples=25, deadline=None)
@@ -199,10 +200,10 @@ def test_a_recipe_builds_and_remembers_its_collection(tmp_path):
     assert made.card["params"]["p"] == 0.5
     assert made.card["params"]["majority"] == {"cat": "outdoors", "dog": "outdoors"}
     assert made.card["seed"] == 4
-    assert collection_of(made, tmp_path / "b") == toy(500)
+    assert Collection.load(collection_folder(made, tmp_path / "b")) == toy(500)
     toy(400).save(tmp_path / "toy")
     with pytest.raises(ShiftBenchError, match="The collection was changed"):
-        collection_of(made, tmp_path / "b")
+        collection_folder(made, tmp_path / "b")
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [

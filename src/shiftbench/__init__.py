@@ -1,3 +1,34 @@
-"""shiftbench: controlled, explained, measured distribution shifts."""
+"""shiftbench: controlled, explained, measured distribution shifts.
+
+    import shiftbench as sb
+
+Every verb of the command line is a function here: sb.read, sb.build, sb.check, sb.embed, sb.train, sb.score, sb.report.
+Names are loaded when they are first used, so that the import is quick and needs no torch.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+_HOME = {
+    **dict.fromkeys(("read", "graph", "build", "check", "embed", "train", "score", "report"), "verbs"),
+    "demo": "demonstration",
+    "Collection": "collection", "Tags": "collection", "Texts": "collection",
+    "Benchmark": "benchmark", "Predictions": "predictions", "Scores": "scores", "ShiftBenchError": "errors",
+    **dict.fromkeys(("Given", "Subset", "Correlation", "Subpopulation", "Recipe", "SHIFTS"), "shifts"),
+    "METHODS": "methods",
+}
+"""Where each public name lives."""
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'shiftbench' has no attribute '{name}'")
+    return getattr(import_module(f"shiftbench.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -8,8 +8,15 @@ import typer
 from shiftbench import __version__
 from shiftbench.cli.build import build
 from shiftbench.cli.check import check
+from shiftbench.cli.demo import demo
+from shiftbench.cli.embed import embed
+from shiftbench.cli.graph import graph
+from shiftbench.cli.methods import methods
 from shiftbench.cli.read import read
+from shiftbench.cli.report import report
+from shiftbench.cli.score import score
 from shiftbench.cli.show import show
+from shiftbench.cli.train import train
 from shiftbench.errors import ShiftBenchError
 
 app = typer.Typer(
@@ -27,7 +34,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 app.add_typer(read, name="read")
-for verb in (show, build, check):
+for verb in (demo, show, graph, build, check, embed, train, methods, score, report):
     app.command()(verb)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, print_json
 from shiftbench.cli.show import show_benchmark
 
@@ -20,10 +21,9 @@ def build(
 
     shiftbench build examples/cat_dog_shelf.toml --out benchmarks/cat-dog
     """
-    from shiftbench.shifts.recipe import build as build_benchmark
     from shiftbench.shifts.recipe import parse_changes
 
-    benchmark = build_benchmark(recipe, out, parse_changes(changes or []))
+    benchmark = verbs.build(recipe, out, parse_changes(changes or []))
     if json:
         print_json({"benchmark": str(out), "digest": benchmark.digest, "rows": len(benchmark), "card": benchmark.card})
     elif not quiet:

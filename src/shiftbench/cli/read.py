@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, print_json, progress
 from shiftbench.cli.show import show_collection
 from shiftbench.collection import Collection
@@ -28,17 +29,13 @@ def read_world(
 
     shiftbench read world scenes --items 6000 --seed 0 --out collections/scenes
     """
-    from shiftbench.registry import find
-    from shiftbench.worlds import WORLDS
-
     with progress(f"drawing {world}", quiet or json) as advance:
-        collection = find(WORLDS, "world", world)(items=items, seed=seed, size=size, progress=advance)
+        collection = verbs.read("world", world, out=out, items=items, seed=seed, size=size, progress=advance)
     finish(collection, out, json, quiet)
 
 
 def finish(collection: Collection, out: Path, json: bool, quiet: bool) -> None:
-    """Save what was read and say what is in it."""
-    collection.save(out)
+    """Say what was read."""
     if json:
         print_json({"collection": str(out), "items": len(collection), "digest": collection.digest})
     elif not quiet:

@@ -19,7 +19,10 @@ ATTRIBUTE = "attribute"
 
 
 class Vocabulary(NamedTuple):
-    """Per tag the class that it is an attribute of ('' when of none) and its word; how many tags answer to a spelling."""
+    """Per tag its word and the class that it is an attribute of, '' when of none.
+
+    `answers` counts the tags that a spelling means to any class; `owned` lists the attributes of each class.
+    """
 
     owner: tuple[str, ...]
     word: tuple[str, ...]
@@ -43,24 +46,30 @@ def vocabulary(tags: Tags) -> Vocabulary:
     return Vocabulary(tuple(owner), tuple(word), answers, owned)
 
 
-def contexts_of(tags: Tags, words: Vocabulary, cls: str, kinds: Sequence[str] = ()) -> Bools:
-    """Per tag: may it be a context of this class?"""
-    own = tags.codes(cls)
+def possible(tags: Tags, words: Vocabulary, kinds: Sequence[str] = ()) -> tuple[Bools, Bools]:
+    """Per tag: may it be a context of every class, and may it be one of the class that it is an attribute of?"""
     for kind in kinds:
         if kind not in tags.kinds:
-            raise unknown("kind", kind, set(tags.kinds), where="contexts")
-    allowed = np.asarray([not owner for owner in words.owner], np.bool_)
-    for name in {tags.names[code] for code in own}:
-        allowed[words.owned.get(name, [])] = True
-    allowed[own] = False
-    if kinds:
-        allowed &= np.isin(np.asarray(tags.kinds, np.str_), np.asarray(kinds, np.str_))
+            raise unknown("kind", kind, set(tags.kinds), where="Contexts")
+    asked = np.asarray([not kinds or kind in kinds for kind in tags.kinds], np.bool_)
+    plain = np.asarray([not owner for owner in words.owner], np.bool_)
+    return asked & plain, asked & ~plain
+
+
+def contexts_of(tags: Tags, words: Vocabulary, cls: str, kinds: Sequence[str] = ()) -> Bools:
+    """Per tag: may it be a context of this class?"""
+    codes = tags.codes(cls)
+    allowed, of_class = possible(tags, words, kinds)
+    for name in {tags.names[code] for code in codes}:
+        own = words.owned.get(name, [])
+        allowed[own] = of_class[own]
+    allowed[codes] = False
     return allowed
 
 
 def spell(tags: Tags, words: Vocabulary, cls: str, codes: Ints) -> tuple[str, ...]:
     """How each context of a class is written: the shortest spelling that means this tag alone."""
-    own = {name for name in (tags.names[code] for code in tags.codes(cls))}
+    own = {tags.names[code] for code in tags.codes(cls)}
     answers = Counter(
         spelling for name in own for code in words.owned.get(name, []) for spelling in _own_spellings(words.word[code]))
     spelled = []

@@ -1,43 +1,39 @@
 """The counting loops, compiled. Imported only where they run, because numba is slow to import.
 
-Counting walks these arrays: item i carries the tags `code[start[i]:start[i + 1]]`, ascending, and class k has the items
-`rows[row_start[k]:row_start[k + 1]]`. It adds to `out`, so chunks of items can be counted one after another.
+The arrays are those of `Incidence` and `Plan`. Each loop does the classes low..high - 1, adds to its part of `out` and
+touches no other, so classes can be shared out to threads and chunks of items can be counted one after another. Indices
+are unsigned where it matters, because numba checks signed ones for Python's counting from the end.
 """
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from shiftbench.arrays import Ints
-from shiftbench.metagraph.subsets import Codes
-
-Singles = npt.NDArray[np.float32]
+from shiftbench.metagraph.overlaps import Codes, Counts, Shares
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def add_sizes(start: Ints, code: Codes, row_start: Ints, rows: Codes, out: Codes) -> None:
+def add_sizes(low: int, high: int, start: Ints, code: Codes, row_start: Ints, rows: Codes, out: Counts) -> None:
     """out[k, t] += the number of items of class k that carry tag t."""
-    for k in range(len(row_start) - 1):
+    for k in range(low, high):
+        line = out[k]
         for r in range(row_start[k], row_start[k + 1]):
             for place in range(start[rows[r]], start[rows[r] + 1]):
-                out[k, code[place]] += 1
+                line[code[place]] += np.int32(1)
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def add_meetings(
-    start: Ints, code: Codes, row_start: Ints, rows: Codes, first: Ints, context: Codes, block: Ints, n_tags: int,
-    out: Codes,
+    low: int, high: int, start: Ints, code: Codes, row_start: Ints, rows: Codes, first: Ints, context: Codes,
+    block: Ints, n_tags: int, widest: int, out: Counts,
 ) -> None:
     """out[block[k] + cell(b, c)] += the number of items of class k that carry its contexts b <= c.
 
-    Class after class, because then the counts of one class stay in the processor's cache while its items stream by.
+    `out` begins at block[low]. Class after class, because the counts of one class fit into the processor's cache.
     """
     local = np.full(n_tags, -1, np.int32)
-    widest = 0
-    for item in range(len(start) - 1):
-        widest = max(widest, start[item + 1] - start[item])
-    here = np.empty(widest, np.int32)
-    for k in range(len(row_start) - 1):
+    here = np.empty(widest + 1, np.uint64)
+    for k in range(low, high):
         n = first[k + 1] - first[k]
         for place in range(first[k], first[k + 1]):
             local[context[place]] = place - first[k]
@@ -45,31 +41,51 @@ def add_meetings(
             found = 0
             for place in range(start[rows[r]], start[rows[r] + 1]):
                 where = local[code[place]]
-                here[found] = where
+                here[found] = np.uint64(where)
                 found += where >= 0
             for i in range(found):
                 b = np.int64(here[i])
-                row = block[k] + b * n - b * (b + 1) // 2  # the upper triangle, row by row, diagonal included
+                line = np.uint64(block[k] - block[low] + b * n - b * (b + 1) // 2)
                 for j in range(i, found):
-                    out[row + here[j]] += 1
+                    out[line + here[j]] += np.int32(1)
         for place in range(first[k], first[k + 1]):
             local[context[place]] = -1
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def share(first: Ints, block: Ints, counts: Codes, out: Singles) -> None:
-    """out[cell(b, c)] = |X ∩ Y| / min(|X|, |Y|) over the triangles of all classes; sizes stand on their diagonals."""
-    for k in range(len(first) - 1):
+def edges(
+    low: int, high: int, first: Ints, context: Codes, block: Ints, counts: Counts, threshold: float, number: Ints,
+    one: Codes, other: Codes, weight: Shares,
+) -> int:
+    """Write the contexts and the overlap of every pair that meets and reaches the threshold, and how many per class."""
+    found = 0
+    for k in range(low, high):
         n = first[k + 1] - first[k]
-        sizes = np.empty(n, np.float32)
-        cell = block[k]
+        sizes = np.empty(n, np.int32)
+        near = np.empty(n + 1, np.uint64)
+        cell = block[k] - block[low]
         for b in range(n):
-            sizes[b] = max(counts[cell], 1)
+            sizes[b] = counts[cell]
             cell += n - b
-        cell = block[k]
+        cell = block[k] - block[low]
+        before = found
         for b in range(n):
+            line = np.uint64(cell - b)
             size = sizes[b]
-            for c in range(b, n):
+            some = np.uint64(0)
+            for c in range(np.uint64(b + 1), np.uint64(n)):  # without a branch: most pairs fall away, in no pattern
+                near[some] = c
+                meeting = counts[line + c]
                 smaller = sizes[c] if sizes[c] < size else size
-                out[cell + c - b] = np.float32(counts[cell + c - b]) / smaller
+                some += np.uint64((meeting > 0) & (meeting >= threshold * smaller - 1))
+            for i in range(some):
+                c = near[i]
+                share = counts[line + c] / min(size, sizes[c])
+                if share >= threshold:
+                    one[found] = context[first[k] + b]
+                    other[found] = context[first[k] + np.int64(c)]
+                    weight[found] = share
+                    found += 1
             cell += n - b
+        number[k - low] = found - before
+    return found

@@ -16,7 +16,7 @@ from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.metagraph.contexts import contexts_of, no_context, resolve, spell, vocabulary
 
-Codes = npt.NDArray[np.int32]
+Codes = npt.NDArray[np.uint32]
 
 
 class Candidates(NamedTuple):
@@ -118,5 +118,5 @@ def candidates(collection: Collection, cls: str, *, kinds: Sequence[str] = (), m
         sizes=sizes[codes[order]],
         items=items,
         start=np.searchsorted(row, np.arange(len(items) + 1)).astype(np.int64),
-        context=context[by_item].astype(np.int32),
+        context=context[by_item].astype(np.uint32),
     )

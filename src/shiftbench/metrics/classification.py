@@ -43,13 +43,15 @@ def nll(label: Ints, scores: Table, weight: Floats | None = None) -> float:
 
 
 def auc(label: Ints, scores: Table, weight: Floats | None = None) -> float:
-    """P(s⁺ > s⁻) + ½ P(s⁺ = s⁻) for a class against the rest, s its log-probability. Higher is better.
+    """P(s⁺ > s⁻) + ½ P(s⁺ = s⁻) for a class against the rest, s its log-odds or log-probability. Higher is better.
 
     With two classes this is the usual AUC; with more it is the mean over the classes that have items on both sides.
     """
+    if scores.shape[1] == 2:
+        with np.errstate(invalid="ignore"):
+            return _one_auc(label == 1, np.asarray(scores[:, 1] - scores[:, 0], np.float64), weight)  # keeps ties exact
     ranks = _log_softmax(scores)
-    classes = [1] if scores.shape[1] == 2 else range(scores.shape[1])
-    each = np.asarray([_one_auc(label == code, ranks[:, code], weight) for code in classes])
+    each = np.asarray([_one_auc(label == code, ranks[:, code], weight) for code in range(scores.shape[1])])
     return float(np.mean(each[~np.isnan(each)])) if not np.isnan(each).all() else math.nan
 
 

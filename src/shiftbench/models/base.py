@@ -17,8 +17,8 @@ MODELS: dict[str, type["Net"]] = {}
 class Net(nn.Module):
     """logits = head(z), z = features(x), with z of width `width`.
 
-    `takes` says what x is: "features" (cached, N × D) or "images" (N × 3 × H × W, normalised with `mean` and `std`, which
-    are on the 0..255 scale). `side` is the image size the published weights were trained at.
+    `takes` says what x is: "features" (cached, N × D) or "images" (N × 3 × H × W, normalised with `mean` and `std`,
+    which are on the 0..255 scale). `side` is the image size the published weights were trained at.
     """
 
     takes: ClassVar[str] = "images"
@@ -45,16 +45,16 @@ class Net(nn.Module):
     @classmethod
     def imagenet(cls) -> Path:
         """The file of the ImageNet weights, fetched or found; an error that says what to do where there is none."""
-        with_weights = sorted(name for name, net in MODELS.items() if "imagenet" in vars(net))
-        raise ShiftBenchError(f"Model '{cls.name}' has no ImageNet weights. Models that have: {', '.join(with_weights)}. "
+        have = sorted(name for name, net in MODELS.items() if "imagenet" in vars(net))
+        raise ShiftBenchError(f"Model '{cls.name}' has no ImageNet weights. Models that have: {', '.join(have)}. "
                               "Use weights=none, or weights=FILE with a checkpoint of your own.")
 
 
 def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", seed: int = 0) -> Net:
     """A net of the table, drawn from the seed on the CPU (so every device starts from the same numbers), then loaded.
 
-    `weights` is `none`, `imagenet`, or a file: .safetensors, or .pth/.pt read as weights only. `n_inputs` is the width of
-    the cached features for the nets that take them. The head is taken from the file where its shape fits `n_classes`.
+    `weights` is `none`, `imagenet`, or a file: .safetensors, or .pth/.pt read as weights only. `n_inputs` is the width
+    of the cached features for the nets that take them. The head is the file's where its shape fits `n_classes`.
     """
     cls = find(MODELS, "model", name)
     if n_classes < 1:

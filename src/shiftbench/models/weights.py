@@ -67,6 +67,12 @@ def load_into(net: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None
     net.load_state_dict({**own, **given})
 
 
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
 def weights_digest(net: nn.Module) -> str:
     """SHA-256 over every tensor of a net, by name: two nets with one digest compute the same."""
     total = hashlib.sha256()

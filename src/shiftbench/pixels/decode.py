@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from shiftbench.arrays import Images, Ints, Strs
 from shiftbench.collection import Collection
@@ -33,9 +33,7 @@ def images(collection: Collection, rows: Ints, size: int | None = None) -> Image
     if collection.pixels.dtype.kind == "U":
         return _stack(collection, rows, size)
     _check_array(collection)
-    if size in (None, 0, collection.pixels.shape[1]) and collection.pixels.shape[1] == collection.pixels.shape[2]:
-        return np.ascontiguousarray(collection.pixels[rows])
-    if not size:
+    if not size or collection.pixels.shape[1:3] == (size, size):
         return np.ascontiguousarray(collection.pixels[rows])
     pixels, side = collection.pixels, int(size)
     resized = _threaded(lambda row: np.asarray(_squeeze(Image.fromarray(pixels[row]), side)), rows)
@@ -43,7 +41,7 @@ def images(collection: Collection, rows: Ints, size: int | None = None) -> Image
 
 
 def content_hashes(collection: Collection, rows: Ints) -> Strs:
-    """SHA-256 of each item's image: of the file's bytes, or of its row of the pixel array. Equal means the same image."""
+    """SHA-256 of each item's image: of the file's bytes, or of its row of the pixel array."""
     if collection.pixels is None:
         raise ShiftBenchError(f"Collection '{collection.name}' has no images to compare.")
     pixels = collection.pixels
@@ -67,8 +65,8 @@ def _stack(collection: Collection, rows: Ints, size: int | None) -> Images:
         picture = np.asarray(_open(collection, row, size))
         if picture.shape != shape:
             raise ShiftBenchError(f"Collection '{collection.name}': the image of item '{collection.items[row]}' has "
-                                  f"{picture.shape[1]} × {picture.shape[0]} pixels, others have {shape[1]} × {shape[0]}. "
-                                  "Ask for one size, for example size=224.")
+                                  f"{picture.shape[1]} × {picture.shape[0]} pixels, others have {shape[1]} × "
+                                  f"{shape[0]}. Ask for one size, for example size=224.")
         return picture
 
     if not len(rows):
@@ -87,7 +85,7 @@ def _open(collection: Collection, row: int, size: int | None) -> Image.Image:
             if picture.mode.startswith(("I", "F")):
                 raise OSError(f"it has more than 8 bits per channel (mode {picture.mode}); store it with 8")
             whole = picture.convert("RGB")
-    except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError, Image.DecompressionBombError) as problem:
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as problem:
         raise _unreadable(collection, row, path, problem) from problem
     return _squeeze(whole, size) if size else whole
 

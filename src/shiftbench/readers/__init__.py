@@ -1,1 +1,7 @@
-"""Readers: one file per annotation format, each gives a Collection. They never filter, never guess, know of no split."""
+"""Readers: one per annotation format, each gives a Collection. They never filter, never guess, know of no split."""
+
+from collections.abc import Callable
+
+from shiftbench.collection import Collection
+
+READERS: dict[str, Callable[..., Collection]] = {}

@@ -29,10 +29,9 @@ def spread(n: int, available: Ints) -> Ints:
     >>> spread(10, np.array([2, 9, 9])).tolist()
     [2, 4, 4]
     """
-    taken = np.zeros(len(available), np.int64)
-    while (left := n - int(taken.sum())) > 0 and (open_ := np.flatnonzero(taken < available)).size:
-        share = quota(left, np.full(len(open_), 1 / len(open_)))
-        taken[open_] += np.minimum(share, (available - taken)[open_])
+    level = largest(lambda height: int(np.minimum(available, height).sum()) <= n, int(available.max(initial=0)))
+    taken = np.minimum(available, level)
+    taken[np.flatnonzero(available > level)[: n - int(taken.sum())]] += 1
     return taken
 
 

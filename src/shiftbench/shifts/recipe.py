@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
+from shiftbench.collection import FORMAT, MARKER, Collection, read_marker
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_toml
 from shiftbench.registry import find, make
@@ -77,20 +77,20 @@ def build(
     return Benchmark.load(out)
 
 
-def collection_of(benchmark: Benchmark, folder: Path | str, override: Path | str | None = None) -> Collection:
-    """The collection a saved benchmark was built from; `override` says where it is now."""
+def collection_folder(benchmark: Benchmark, folder: Path | str, override: Path | str | None = None) -> Path:
+    """Where the collection of a saved benchmark is, checked to be the one it was built from."""
     facts = benchmark.card.get("collection", {})
     if override is None and not facts.get("path"):
         raise ShiftBenchError(f"{folder}: does not say where its collection is. Name it with --collection.")
-    place = Path(override) if override else Path(folder) / facts["path"]
+    place = Path(override) if override else Path(os.path.normpath(Path(folder) / facts["path"]))
     if not place.exists():
         raise ShiftBenchError(f"{folder}: its collection '{facts.get('name')}' is not at {place} any more. "
                               "Name it with --collection.")
-    collection = Collection.load(place)
-    if collection.digest != facts.get("digest"):
-        raise ShiftBenchError(f"{place}: digest is {collection.digest[:8]}, but {folder} was built from "
+    found = str(read_marker(place, MARKER, "collection", FORMAT).get("digest"))
+    if found != facts.get("digest"):
+        raise ShiftBenchError(f"{place}: digest is {found[:8]}, but {folder} was built from "
                               f"{str(facts.get('digest'))[:8]}. The collection was changed; build the benchmark again.")
-    return collection
+    return place
 
 
 def parse_changes(pairs: Sequence[str]) -> dict[str, Any]:

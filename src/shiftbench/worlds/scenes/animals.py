@@ -211,7 +211,7 @@ def coat(pen: Pen, b: Build, x0: float, y0: float, x1: float, y1: float) -> None
         pen.oval("accent", x0 + w * 0.3, y0 + h * 0.12, w * 0.14, h * 0.2)
     elif b.coat == "spots":
         for k in range(16):
-            pen.oval("accent", x0 + w * ((k * 0.618) % 1.0), y0 + h * ((k * 0.37 + 0.1) % 1.0), 1.2 + 0.4 * (k % 2), 1.1 + 0.3 * (k % 3))
+            pen.oval("accent", x0 + w * (k * 0.755 % 1.0), y0 + h * (k * 0.57 % 1.0), 1.2 + 0.4 * (k % 2), 1.1 + 0.3 * (k % 3))
     elif b.coat == "bib":
         pen.oval("paper", x0 + w * 0.18, y0 + h * 0.35, w * 0.2, h * 0.62)
     elif b.coat == "mask":
@@ -251,11 +251,11 @@ def hide(pen: Pen, kind: str, b: Build, half: float, top: float, base: tuple[flo
     elif b.coat == "rump":
         pen.oval("accent", half * 0.72, top - b.girth * 0.2, half * 0.42, b.girth * 0.5)
         for k in range(9):
-            pen.oval("main", half * (0.5 + 0.5 * ((k * 0.618) % 1)), top - b.girth * ((k * 0.37) % 1) * 0.55, 0.8, 0.8)
+            pen.oval("main", half * (0.5 + 0.5 * (k * 0.755 % 1)), top - b.girth * (k * 0.57 % 1) * 0.55, 0.8, 0.8)
     elif kind == "giraffe":
         size = 2.3 if b.coat == "net" else 1.9
         for k in range(40):
-            x, y = -half + b.length * ((k * 0.618) % 1.0), b.leg - 4 + (b.girth + 8) * ((k * 0.2915 + 0.05) % 1.0)
+            x, y = -half + b.length * (k * 0.755 % 1.0), b.leg - 4 + (b.girth + 8) * (k * 0.57 % 1.0)
             spot(pen, b, x, y, size)
         for k in range(14):
             t = k / 13

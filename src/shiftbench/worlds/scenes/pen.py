@@ -30,7 +30,7 @@ class Ink:
     @staticmethod
     def of(word: str) -> "Ink":
         """`main`, `accent-` (darker), `wood++` (much lighter), `ink/30` (30 % over what lies below, which keeps its id)."""
-        word, _, percent = word.partition("/")
+        word, _, percent = word.replace("_", " ").partition("/")
         name = word.rstrip("+-")
         role = {"main": MAIN, "accent": ACCENT}.get(name, LITERAL)
         return Ink(role, NAMED[name] if role == LITERAL else (0, 0, 0), SHADES[word[len(name):]],

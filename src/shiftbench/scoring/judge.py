@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench import stats
 from shiftbench.arrays import Floats, Ints, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
@@ -14,7 +13,7 @@ from shiftbench.metrics import METRICS, tally
 from shiftbench.predictions import Predictions
 from shiftbench.registry import find
 from shiftbench.scores import ALL, Scores
-from shiftbench.stats import LEVEL, REPLICATES
+from shiftbench.stats import LEVEL, REPLICATES, accuracies, bootstrap, interval, macro_f1s
 
 GAP = "id_test-test"
 """The split of a gap: in-distribution test minus test."""
@@ -50,7 +49,7 @@ def score(
         label, table = benchmark.label[benchmark.rows(split)], predictions.scores[part]
         for name in metrics:
             metric = partial(find(METRICS, "metric", name), label, table)
-            draws = stats.bootstrap(metric, len(label), replicates=replicates, seed=seed, purpose=split)
+            draws = bootstrap(metric, len(label), replicates=replicates, seed=seed, purpose=split)
             rows += judge.rows(split, ALL, len(label), name, _Estimate(np.asarray([metric()]), draws[:, None]))
     return Scores.of(rows)
 
@@ -121,10 +120,10 @@ class _Judge(NamedTuple):
         size = np.bincount(group, minlength=len(names))
         grouped = np.stack([tally(label, one, group, len(names), n_classes=classes).accuracy for one in predicted])
         f1 = np.asarray([tally(label, one, n_classes=classes).macro_f1[0] for one in predicted])
-        draws = stats.accuracies(predicted == label, group, len(names), method=self.owner, replicates=self.replicates,
-                                 seed=self.seed, purpose=split)
-        f1_draws = stats.macro_f1s(label, predicted, method=self.owner, replicates=self.replicates, seed=self.seed,
-                                   purpose=split)
+        draws = accuracies(predicted == label, group, len(names), method=self.owner, replicates=self.replicates,
+                           seed=self.seed, purpose=split)
+        f1_draws = macro_f1s(label, predicted, method=self.owner, replicates=self.replicates, seed=self.seed,
+                             purpose=split)
         average = _Estimate(self.mean((predicted == label).mean(axis=1)), draws.average)
         worst = _Estimate(self.mean(np.nanmin(grouped, axis=1)), draws.worst)
         f1s = _Estimate(self.mean(f1), f1_draws)
@@ -150,7 +149,7 @@ class _Judge(NamedTuple):
 
     def rows(self, split: str, group: str, n: int, metric: str, estimate: _Estimate) -> list[Row]:
         """One row per method."""
-        low, high = stats.interval(estimate.draws, self.level)
+        low, high = interval(estimate.draws, self.level)
         return [{**head, "split": split, "group": group, "n": n, "metric": metric, "value": float(value),
                  "low": float(least), "high": float(most)}
                 for head, value, least, most in zip(self.heads, estimate.value, low, high, strict=True)]
@@ -160,8 +159,8 @@ def _parts(benchmark: Benchmark, predictions: Predictions) -> dict[str, Ints]:
     """Per split that was predicted, the rows of the predictions in the benchmark's order."""
     if predictions.classes != benchmark.names["label"]:
         raise ShiftBenchError(f"Predictions for the classes {', '.join(predictions.classes)} cannot be scored on "
-                              f"benchmark '{benchmark.name}': its classes are {', '.join(benchmark.names['label'])}, in "
-                              "this order.")
+                              f"benchmark '{benchmark.name}': its classes, in their order, are "
+                              f"{', '.join(benchmark.names['label'])}.")
     place = positions(benchmark.items, predictions.item)
     strange = int(len(predictions) - len(np.unique(place[place >= 0])))
     if strange:

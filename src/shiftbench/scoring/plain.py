@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from shiftbench.score.judge import GAP
 from shiftbench.scores import ALL, Scores
+from shiftbench.scoring.judge import GAP
 from shiftbench.stats import LEVEL
 
 

@@ -11,8 +11,8 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_json
 from shiftbench.predictions import Predictions
-from shiftbench.score.judge import means, score
 from shiftbench.scores import Scores
+from shiftbench.scoring.judge import means, score
 from shiftbench.stats import LEVEL, REPLICATES
 
 
@@ -49,6 +49,11 @@ def runs_in(folder: Path | str) -> tuple[list[Finished], int]:
                                   "'benchmark' with name, digest and path. Train again.")
         finished.append(Finished(marker.parent, run, benchmark))
     return finished, unfinished
+
+
+def benchmarks_of(folder: Path | str) -> list[Path]:
+    """Where the benchmarks of a folder's finished runs are, each once."""
+    return list(dict.fromkeys(run.benchmark_folder for run in runs_in(folder)[0]))
 
 
 def score_runs(

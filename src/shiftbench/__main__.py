@@ -1,0 +1,5 @@
+"""python -m shiftbench"""
+
+from shiftbench.cli import main
+
+main()

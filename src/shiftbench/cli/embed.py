@@ -1,0 +1,29 @@
+"""shiftbench embed BENCHMARK --model NAME"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Json, Quiet, console, print_json, progress
+
+
+def embed(
+    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
+    model: Annotated[str, typer.Option(help="Backbone; this one has its weights on board.")] = "efficientnet-lite0",
+    size: Annotated[int, typer.Option(help="Pixels per side that the backbone sees.")] = 224,
+    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Cache the features of every item, once, for head-only training. Goes on where it was interrupted.
+
+    shiftbench embed benchmarks/cat-dog --model efficientnet-lite0 --size 128
+    """
+    with progress(f"embedding with {model}", quiet or json) as advance:
+        folder = verbs.embed(benchmark, model, size, collection, advance)
+    if json:
+        print_json({"features": str(folder), "model": model, "size": size})
+    elif not quiet:
+        console().print(f"features in {folder}; train on them with --model linear --features {model}@{size}")

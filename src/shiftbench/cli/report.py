@@ -1,0 +1,25 @@
+"""shiftbench report RUNS|SCORES --out report.html"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Quiet, console
+
+
+def report(
+    source: Annotated[Path, typer.Argument(help="A folder of runs, or a table of scores.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML page to write.")] = Path("report.html"),
+    benchmark: Annotated[list[Path] | None, typer.Option(help="Show its card; may be repeated.")] = None,
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "shiftbench report",
+    quiet: Quiet = False,
+) -> None:
+    """One self-contained HTML page: cards of the shifts, tables with intervals, figures. Opens from disk.
+
+    shiftbench report runs --out report.html
+    """
+    verbs.report(source, out, benchmarks=benchmark or (), title=title)
+    if not quiet:
+        console().print(f"wrote {out}")

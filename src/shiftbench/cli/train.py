@@ -1,0 +1,48 @@
+"""shiftbench train BENCHMARK --method NAME --out RUNS"""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Json, Quiet, console, print_json, progress
+
+
+def train(
+    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
+    method: Annotated[str, typer.Option(help="See `shiftbench methods`.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of runs; this one gets a folder in it.")],
+    model: Annotated[str, typer.Option(help="linear or mlp on features; small-cnn, resnet18 on images.")] = "linear",
+    features: Annotated[str, typer.Option(help="Backbone and size for linear and mlp.")] = "",
+    weights: Annotated[str, typer.Option(help="Start of an image model: none, imagenet or a file.")] = "none",
+    steps: Annotated[int | None, typer.Option(help="Steps of the optimizer.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
+    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train one method on a benchmark. A finished run is found and not repeated, an interrupted one goes on.
+
+    shiftbench train benchmarks/cat-dog --method group_dro --set step_size=0.1 --seed 1 --out runs
+    """
+    from shiftbench.shifts.recipe import parse_changes
+    from shiftbench.training import Run
+
+    given: dict[str, Any] = {"model": model, "features": features, "weights": weights, "seed": seed}
+    if steps is not None:
+        given["steps"] = steps
+    params: dict[str, Any] = {}
+    of_run = {field.name for field in fields(Run)} - {"benchmark", "method", "params"}
+    for key, value in parse_changes(changes or []).items():
+        (given if key in of_run else params)[key] = value
+    with progress(f"training {method}", quiet or json) as advance:
+        folder = verbs.train(benchmark, method, out, collection=collection, device=device, params=params,
+                             progress=advance, **given)
+    if json:
+        print_json({"run": str(folder)})
+    elif not quiet:
+        console().print(f"done: {folder}")

@@ -1,0 +1,117 @@
+"""What a method is, what it is told about the task, and what a batch holds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from shiftbench.methods.space import Space
+from shiftbench.models.base import Net
+from shiftbench.registry import find
+
+METHODS: dict[str, type["Method"]] = {}
+
+BATCHES = ("plain", "domain", "group")
+"""What a batch is drawn from: all training items alike, or the same number from each domain, or from each group."""
+
+
+class Task(NamedTuple):
+    """What a method may know before it starts. Domains and groups are those of the training items, coded 0, 1, …
+
+    `label_counts[d, y]` is the number of training items of domain d and label y; `group_counts[g]` that of group g.
+    `n_features` is the width of the net's features.
+    """
+
+    n_classes: int
+    n_domains: int
+    n_groups: int
+    n_features: int
+    label_counts: Tensor
+    group_counts: Tensor
+
+
+class Batch(NamedTuple):
+    """Training items: inputs, codes, numbers among the training items, and a weight for each loss (None: all 1)."""
+
+    x: Tensor
+    label: Tensor
+    domain: Tensor
+    group: Tensor
+    index: Tensor
+    weight: Tensor | None = None
+
+
+class Trained(Protocol):
+    """What `train` gives back to `fit`: the net with its chosen weights, and what it says about a split."""
+
+    net: Net
+    step: int  # updates done
+    best_step: int  # the one whose weights were chosen
+
+    def logits(self, split: str = "train") -> Tensor: ...
+
+    def wrong(self, split: str = "train") -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """A learning rule: hyperparameters are fields, memory is a state, and the loss is what is minimised.
+
+    Three verbs with defaults. `state(task)` makes the memory: a module, so that its tensors move, train and are saved
+    with the net's. `loss(net, batch, state, step)` is a number to go down on; it may update the state. `fit(train)`
+    runs the training: a method of several stages calls `train(method, weights=None, steps=None)` more than once.
+
+    `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from.
+    """
+
+    family: ClassVar[str] = ""
+    batches: ClassVar[str] = "plain"
+    space: ClassVar[Space] = {}
+    name: ClassVar[str]
+
+    def state(self, task: Task) -> nn.Module:
+        return nn.Module()
+
+    def loss(self, net: Net, batch: Batch, state: nn.Module, step: int) -> Tensor:
+        raise NotImplementedError
+
+    def fit(self, train: Callable[..., Trained]) -> Trained:
+        return train(self)
+
+
+def facts(name: str) -> dict[str, Any]:
+    """What a list of methods shows of one: family, batches, parameters with defaults, search space, first sentence."""
+    cls = find(METHODS, "method", name)
+    return {"name": name, "family": cls.family, "batches": cls.batches,
+            "parameters": {part.name: part.default for part in fields(cls)},
+            "space": {key: str(law) for key, law in cls.space.items()},
+            "summary": (cls.__doc__ or "").strip().splitlines()[0]}
+
+
+def per_item(logits: Tensor, batch: Batch) -> Tensor:
+    """Cross-entropy of each item, times its weight."""
+    losses = F.cross_entropy(logits, batch.label, reduction="none")
+    return losses if batch.weight is None else losses * batch.weight
+
+
+def means_by(values: Tensor, codes: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Mean of the values per code, 0 where a code is absent, and how many items each code has.
+
+    As a product with the one-hot matrix: unlike a scatter it adds in a fixed order on every device.
+    """
+    member = F.one_hot(codes, n).to(values.dtype)
+    count = member.sum(dim=0)
+    return (values @ member) / count.clamp(min=1), count
+
+
+def memory(**values: Tensor | int) -> nn.Module:
+    """A state without parameters: tensors become buffers, which are saved and moved; numbers are plain attributes."""
+    state = nn.Module()
+    for name, value in values.items():
+        if isinstance(value, Tensor):
+            state.register_buffer(name, value)
+        else:
+            setattr(state, name, value)
+    return state

@@ -1,0 +1,27 @@
+"""Empirical risk minimisation: the baseline every other method is measured against."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from shiftbench.methods.base import METHODS, Batch, Method, per_item
+from shiftbench.models.base import Net
+from shiftbench.registry import register
+
+
+@register(METHODS, "erm")
+@dataclass(frozen=True)
+class ERM(Method):
+    """Empirical risk minimisation (Vapnik, 1998).
+
+        min  1/n sum_i  l(f(x_i), y_i)
+
+    l is the cross-entropy. Batches are drawn from all training items alike; DomainBed's ERM takes the same number from
+    each domain, which is `batches = "domain"` of the run.
+    """
+
+    family: ClassVar[str] = "baseline"
+
+    def loss(self, net: Net, batch: Batch, state: nn.Module, step: int) -> Tensor:
+        return per_item(net(batch.x), batch).mean()

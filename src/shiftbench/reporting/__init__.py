@@ -1,0 +1,9 @@
+"""Scores -> tables, figures, one HTML page that needs no network."""
+
+from shiftbench.reporting.page import report
+from shiftbench.reporting.tables import distance_tables, families, family_table, pivot, share_tables
+from shiftbench.reporting.terminal import as_table, scores_table
+
+__all__ = [
+    "as_table", "distance_tables", "families", "family_table", "pivot", "report", "scores_table", "share_tables",
+]

@@ -1,0 +1,157 @@
+"""The page: what it says, put together from scores and cards; `page.html` says how it looks."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from shiftbench import __version__
+from shiftbench.benchmark import SPLITS, Benchmark
+from shiftbench.collection import Collection
+from shiftbench.files import writing
+from shiftbench.reporting.figures import dumbbells, ladder
+from shiftbench.reporting.pictures import samples
+from shiftbench.reporting.tables import Row, classes, families, family_table, methods_in, percent, pivot
+from shiftbench.reporting.words import findings, overview, summary
+from shiftbench.scores import Scores
+from shiftbench.scoring import GAP
+from shiftbench.stats import LEVEL
+
+GROUPS = 8
+"""Groups whose bars are drawn; of more, those with the lowest accuracy."""
+CARD = (("accuracy", "id_test", "Before the shift", "id_test"), ("accuracy", "test", "After the shift", "test"),
+        ("accuracy_gap", GAP, "Gap", "points lost"), ("worst_group_accuracy", "test", "Worst group", "test"),
+        ("macro_f1", "test", "Macro F1", "test"))
+"""Columns of a card's table: metric, split, head and what stands under it."""
+
+
+def report(
+    scores: Scores,
+    benchmarks: Sequence[Benchmark],
+    out: Path | str,
+    *,
+    collections: Sequence[Collection | None] | None = None,
+    title: str = "shiftbench report",
+    level: float = LEVEL,
+) -> Path:
+    """Write one self-contained HTML page: findings, a table and a figure per family of shifts, a card per benchmark.
+
+    Pictures come from the collection whose digest the card names. `level` is that of the scores' intervals.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    known = {name: _unknown(name) for name in sorted(set(scores["benchmark"].tolist()))}
+    known |= {benchmark.name: benchmark for benchmark in benchmarks}
+    images = {collection.digest: collection for collection in collections or () if collection is not None}
+    groups = families(list(known.values()))
+    methods = methods_in(row["method"] for split in SPLITS for row in pivot(scores, "accuracy", split))
+    order = [benchmark for family in groups for benchmark in family.members]
+    shown = {
+        "title": title, "version": __version__, "level": f"{100 * level:g}", "methods": methods,
+        "overview": overview(scores, order, methods),
+        "findings": [line for family in groups for line in findings(family_table(scores, family))],
+        "families": [_family(scores, family_table(scores, family), family.members) for family in groups
+                     if family.kind != "single"],
+        "cards": [_card(scores, benchmark, images) for benchmark in order],
+    }
+    folder = Path(__file__).parent
+    drawer = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined,
+                         trim_blocks=True, lstrip_blocks=True)
+    drawer.filters["percent"] = percent
+    text = drawer.get_template("page.html").render(**shown)
+    with writing(out) as hidden:
+        hidden.write_text(text, encoding="utf-8")
+    return Path(out)
+
+
+def _family(scores: Scores, table: Row, members: Sequence[Benchmark]) -> Row:
+    """A family's table and, for a ladder, its figure in a wide and a narrow form."""
+    cells = [cell for row in table["rows"] for cell in row["cells"] if cell]
+    table |= {"runs": max((cell["runs"] for cell in cells), default=0), "blocks": _blocks(table["columns"]),
+              "figures": [], "n": sorted({cell["n"] for row in table["rows"] for cell in row["cells"] if cell})}
+    if table["kind"] == "distance" and cells:
+        first = table["rows"][0]["method"]
+        before = {row["method"]: row["cells"] for row in pivot(scores, "accuracy", "id_test")}.get(first, {})
+        baseline = [before[b.name]["value"] if b.name in before else None for b in members]
+        chance = 1 / len(members[0].names["label"])
+        table["figures"] = [
+            ladder(table, baseline=baseline, chance=chance, width=760, height=380, right=150) | {"form": "wide"},
+            ladder(table, baseline=baseline, chance=chance, width=380, height=380, right=92) | {"form": "narrow"}]
+        table["first"] = first
+    return table
+
+
+def _blocks(columns: Sequence[Row]) -> list[tuple[str, int]]:
+    """Heads that span several columns: (text, how many)."""
+    names = [column["block"] for column in columns]
+    return [(name, names.count(name)) for name in dict.fromkeys(names)]
+
+
+def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -> Row:
+    """All that is known of one shift."""
+    card = benchmark.card
+    source = card.get("collection") or {}
+    collection = images.get(str(source.get("digest")))
+    recipe = {key: card[key] for key in ("shift", "params", "seed", "collection") if key in card}
+    has_pictures = collection is not None and collection.pixels is not None
+    return {
+        "name": benchmark.name, "shift": str(card.get("shift", "")), "task": classes(benchmark),
+        "collection": str(source.get("name", "")), "summary": summary(benchmark),
+        "facts": _facts(benchmark), "explanation": dumbbells(card.get("explanation") or []),
+        "pictures": samples(benchmark, collection) if collection is not None and has_pictures else [],
+        "n_classes": len(benchmark.names["label"]),
+        "splits": benchmark.splits, "counts": _counts(benchmark),
+        "notes": [str(note) for note in card.get("notes") or []],
+        "table": _table(scores, benchmark.name), "bars": _bars(scores, benchmark),
+        "recipe": json.dumps(recipe, indent=2, ensure_ascii=False, default=str), "digest": benchmark.digest,
+    }
+
+
+def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
+    card, params = benchmark.card, benchmark.card.get("params") or {}
+    facts = [("shift", str(card.get("shift", "")))]
+    if isinstance(card.get("distance"), int | float):
+        facts.append(("distance", f"{card['distance']:.2f}"))
+    facts += [(key, f"{params[key]:g}") for key in ("p", "rho") if isinstance(params.get(key), int | float)]
+    return [*facts, *((split, f"{len(benchmark.rows(split)):,}") for split in benchmark.splits)]
+
+
+def _counts(benchmark: Benchmark) -> list[Row]:
+    counts = benchmark.counts()
+    return [{"group": name, "cells": [counts[split].get(name, 0) for split in benchmark.splits]}
+            for name in benchmark.names["group"] if any(name in part for part in counts.values())]
+
+
+def _table(scores: Scores, name: str) -> Row:
+    """Methods × what was measured on one benchmark."""
+    columns, cells = [], []
+    for metric, split, head, under in CARD:
+        column = {row["method"]: row["cells"][name] for row in pivot(scores, metric, split) if name in row["cells"]}
+        if column:
+            columns.append({"metric": metric, "split": split, "head": head, "under": under})
+            cells.append(column)
+    methods = methods_in(method for column in cells for method in column)
+    return {"columns": columns, "rows": [{"method": method, "cells": [column.get(method) for column in cells]}
+                                         for method in methods]}
+
+
+def _bars(scores: Scores, benchmark: Benchmark) -> Row:
+    """Accuracy of every method in every group of test, the hardest groups first where there are many."""
+    mine = scores.where(benchmark=benchmark.name)
+    counts = benchmark.counts()
+    groups: list[Row] = []
+    for group, n in counts.get("test", {}).items():
+        rows = [{"method": row["method"], **row["cells"][benchmark.name]}
+                for row in pivot(mine, "accuracy", "test", group)]
+        if rows:
+            groups.append({"group": group, "n": n, "trained": counts.get("train", {}).get(group, 0), "rows": rows})
+    hardest = sorted(groups, key=lambda one: float(np.mean([row["value"] for row in one["rows"]])))[:GROUPS]
+    return {"groups": groups if len(groups) <= GROUPS else hardest, "all": len(groups)}
+
+
+def _unknown(name: str) -> Benchmark:
+    """Stands in for a benchmark that has scores but was not given: its numbers are shown, its card is empty."""
+    none, words = np.zeros(0, np.int64), np.zeros(0, np.str_)
+    return Benchmark(words, words, none, none, none, {"label": (), "domain": (), "group": ()},
+                     {"name": name, "notes": ["The benchmark was not given to the report, so its card is empty."]})

@@ -1,0 +1,56 @@
+"""Sample images of train and test, side by side and class by class, as data inside the page."""
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+
+from shiftbench.arrays import Ints
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.rng import child
+
+PER_CELL, CLASSES, SIZE = 5, 4, 128
+"""Images per class and split, classes shown, and the largest side of an image."""
+
+
+def samples(benchmark: Benchmark, collection: Collection) -> list[dict[str, Any]]:
+    """Per class the pictures of a few training and test items: {"label", "train": [picture…], "test": […]}.
+
+    The choice depends on the benchmark alone, so the page is the same each time. Classes that are in both splits come
+    first; of many classes only the first are shown.
+    """
+    names = benchmark.names["label"]
+    rows = {split: benchmark.rows(split) for split in ("train", "test")}
+    times = np.stack([np.bincount(benchmark.label[part], minlength=len(names)) for part in rows.values()])
+    order = sorted(np.flatnonzero(times.sum(axis=0)), key=lambda code: (times[:, code].min() == 0, code))[:CLASSES]
+    return [{"label": names[code], **{
+        split: _pictures(benchmark, collection, _few(part[benchmark.label[part] == code], f"{split} {names[code]}"))
+        for split, part in rows.items()}} for code in sorted(order)]
+
+
+def _few(rows: Ints, purpose: str) -> Ints:
+    chosen = child(0, "report", "pictures", purpose).permutation(len(rows))[:PER_CELL]
+    return rows[np.sort(chosen)]
+
+
+def _pictures(benchmark: Benchmark, collection: Collection, rows: Ints) -> list[dict[str, str]]:
+    from shiftbench.pixels.decode import images
+
+    if not len(rows) or collection.pixels is None:
+        return []
+    drawn = collection.pixels.dtype.kind != "U"
+    small = drawn and max(collection.pixels.shape[1:3]) <= SIZE
+    found = images(collection, collection.index(benchmark.items[rows]), None if small else SIZE)
+    group = [benchmark.names["group"][code] for code in benchmark.group[rows]]
+    return [{"item": str(item), "group": name, "source": _inline(picture)}
+            for item, name, picture in zip(benchmark.items[rows], group, found, strict=True)]
+
+
+def _inline(picture: Any) -> str:
+    from PIL import Image
+
+    held = io.BytesIO()
+    Image.fromarray(picture).save(held, "WEBP", quality=88, method=4)
+    return "data:image/webp;base64," + base64.b64encode(held.getvalue()).decode()

@@ -1,0 +1,98 @@
+"""Where a run stands, in one safetensors file: nets, optimizer, random streams and counters. Nothing is pickled."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from shiftbench.errors import ShiftBenchError
+from shiftbench.files import writing
+from shiftbench.training.device import random_state, restore_random_state
+
+
+@dataclass
+class Point:
+    """The counters of a stage of training: what must be known besides tensors to go on exactly."""
+
+    stage: int = 0
+    step: int = 0  # updates done
+    loss_sum: float = 0.0  # of training losses since the last evaluation
+    loss_count: int = 0
+    best: tuple[float, ...] = ()
+    best_step: int = 0
+    waited: int = 0  # evaluations since the best one
+    seconds: float = 0.0
+
+
+@dataclass
+class Parts:
+    """Everything with tensors that a stage of training changes."""
+
+    net: nn.Module
+    state: nn.Module
+    optimizer: torch.optim.Optimizer
+    best: dict[str, Tensor]  # weights of the best evaluation so far
+    device: torch.device
+
+
+def save_weights(path: Path, weights: dict[str, Tensor], **facts: str) -> None:
+    """Write tensors, and words about them, under a temporary name first."""
+    with writing(path) as hidden:
+        save_file({key: value.detach().cpu().contiguous() for key, value in weights.items()}, hidden, metadata=facts)
+
+
+def save_checkpoint(path: Path, run_id: str, point: Point, parts: Parts) -> None:
+    tensors = {f"best/{key}": value for key, value in parts.best.items()}
+    tensors |= {f"net/{key}": value for key, value in parts.net.state_dict().items()}
+    tensors |= {f"state/{key}": value for key, value in parts.state.state_dict().items()}
+    tensors |= {f"random/{key}": value for key, value in random_state(parts.device).items()}
+    for number, parameter in enumerate(_parameters(parts.optimizer)):
+        for key, value in parts.optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer/{number}/{key}"] = value
+    save_weights(path, tensors, run=run_id, point=json.dumps(asdict(point)))
+
+
+def peek(path: Path, run_id: str) -> Point | None:
+    """The counters of a checkpoint; None where there is none. A file of another run, or a damaged one, is an error."""
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts: dict[str, Any] = file.metadata() or {}
+            point = Point(**json.loads(facts["point"]))
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
+        raise ShiftBenchError(f"{path}: not a readable checkpoint. Delete it to start this run again.") from problem
+    if facts.get("run") != run_id:
+        raise ShiftBenchError(f"{path}: is the checkpoint of run {facts.get('run')}, not of {run_id}. Delete it.")
+    point.best = tuple(point.best)
+    return point
+
+
+def restore(path: Path, parts: Parts) -> None:
+    """Put a checkpoint's tensors back where `save_checkpoint` found them."""
+    tables: dict[str, dict[str, Tensor]] = {"best": {}, "net": {}, "state": {}, "random": {}, "optimizer": {}}
+    with safe_open(path, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118 - not a mapping
+            table, _, key = name.partition("/")
+            tables[table][key] = file.get_tensor(name)
+    parts.net.load_state_dict(tables["net"])
+    parts.state.load_state_dict(tables["state"])
+    parts.best = {key: value.to(parts.device) for key, value in tables["best"].items()}
+    parameters = _parameters(parts.optimizer)
+    for name, value in tables["optimizer"].items():
+        number, _, key = name.partition("/")
+        parameter = parameters[int(number)]
+        # Fused optimizers walk raw memory: the moments must lie in memory as the parameter does.
+        like = parameter.detach() if value.shape == parameter.shape else value.to(parameter.device)
+        parts.optimizer.state[parameter][key] = torch.empty_like(like).copy_(value)
+    restore_random_state(tables["random"], parts.device)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -1,0 +1,104 @@
+"""The rows of a benchmark as tensors: inputs, codes and splits, on the device where they fit."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftbench.arrays import Ints
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.methods.base import Batch, Task
+from shiftbench.models.base import Net
+from shiftbench.pixels.augment import augment
+from shiftbench.pixels.decode import images
+from shiftbench.training.embed import embed
+from shiftbench.training.run import Run, split_features
+
+
+def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path | None) -> Tensor:
+    """One input per row of the benchmark: cached features as float32, or images as uint8 N × H × W × 3."""
+    rows = collection.index(benchmark.items)
+    if run.features:
+        backbone, size = split_features(run.features)
+        return torch.from_numpy(embed(collection, rows, backbone, size, folder=cache))
+    return torch.from_numpy(images(collection, rows, run.size or None))
+
+
+@dataclass(eq=False)
+class Data:
+    """Inputs and codes of every row, and how to take a batch of training items or a split's inputs from them."""
+
+    benchmark: Benchmark
+    x: Tensor
+    device: torch.device
+    augmentation: str = "none"
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.benchmark):
+            raise ShiftBenchError(f"{len(self.x)} inputs for the {len(self.benchmark)} rows of the benchmark.")
+        if not len(self.benchmark.rows("train")):
+            raise ShiftBenchError(f"Benchmark '{self.benchmark.name}' has no rows in split 'train'.")
+        if self.x.is_floating_point() and not bool(torch.isfinite(self.x).all()):
+            bad = int((~torch.isfinite(self.x).flatten(1).all(dim=1)).nonzero()[0])
+            raise ShiftBenchError(f"The features of item '{self.benchmark.items[bad]}' are not finite numbers.")
+        if self.device.type == "cuda" and self.x.nbytes < 0.6 * torch.cuda.mem_get_info(self.device)[0]:
+            self.x = self.x.to(self.device)
+
+    @cached_property
+    def train(self) -> Ints:
+        return self.benchmark.rows("train")
+
+    @cached_property
+    def selection(self) -> str:
+        """The split on which weights are chosen: `id_val`, else `val`, else none."""
+        return next((split for split in ("id_val", "val") if split in self.benchmark.splits), "")
+
+    def codes(self, column: str) -> Ints:
+        """Codes of the training items, counted from 0 without gaps: only what training has."""
+        return np.unique(getattr(self.benchmark, column)[self.train], return_inverse=True)[1].astype(np.int64)
+
+    def task(self, n_features: int) -> Task:
+        label, domain, group = self.benchmark.label[self.train], self.codes("domain"), self.codes("group")
+        n_classes, n_domains = len(self.benchmark.names["label"]), int(domain.max()) + 1
+        counts = np.bincount(domain * n_classes + label, minlength=n_domains * n_classes).reshape(n_domains, n_classes)
+        return Task(n_classes, n_domains, int(group.max()) + 1, n_features, torch.from_numpy(counts),
+                    torch.from_numpy(np.bincount(group)))
+
+    @cached_property
+    def _columns(self) -> dict[str, Tensor]:
+        columns = {"row": self.train, "label": self.benchmark.label[self.train], "domain": self.codes("domain"),
+                   "group": self.codes("group")}
+        return {name: torch.from_numpy(values).to(self.device) for name, values in columns.items()}
+
+    def batch(self, index: Tensor, net: Net, weight: Tensor | None) -> Batch:
+        """The training items of these numbers, augmented."""
+        column = {name: values[index] for name, values in self._columns.items()}
+        x = self.prepare(self.take(column["row"]), net, self.augmentation)
+        return Batch(x, column["label"], column["domain"], column["group"], index,
+                     None if weight is None else weight[index])
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Inputs of benchmark rows, on the device; from host memory where all of them would not fit there."""
+        return self.x[rows.to(self.x.device)].to(self.device, non_blocking=True)
+
+    def prepare(self, x: Tensor, net: Net, augmentation: str = "none") -> Tensor:
+        if x.dtype != torch.uint8:
+            return x
+        scale = torch.tensor([net.mean, net.std], device=self.device)
+        return augment(x, augmentation, scale[0], scale[1], torch.default_generator)
+
+    @torch.inference_mode()
+    def logits(self, net: Net, rows: Ints) -> Tensor:
+        """Logits for benchmark rows, on the CPU, without augmentation."""
+        net.eval()
+        chunk = 4096 if self.x.dtype != torch.uint8 else max(1, 8_000_000 // max(1, self.x[0].numel()))
+        parts = [net(self.prepare(self.take(part), net)) for part in torch.from_numpy(rows).split(chunk)]
+        net.train()
+        if not parts:
+            return torch.zeros(0, len(self.benchmark.names["label"]))
+        return torch.cat(parts).float().cpu()

@@ -1,0 +1,58 @@
+"""Which device computes, and how its results are made to repeat."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from shiftbench.errors import ShiftBenchError
+from shiftbench.rng import child
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """`auto` is the GPU where there is one; `cpu`, `cuda` and `cuda:1` are taken by name."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise ShiftBenchError(f"No device named '{name}'. Known devices: auto, cpu, cuda, cuda:N.")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise ShiftBenchError(f"Device '{name}' is not here: torch sees {torch.cuda.device_count()} GPUs. "
+                              "Use device=auto or device=cpu.")
+    return torch.device(name)
+
+
+@contextmanager
+def repeatable(device: torch.device, seed: int, *purpose: str) -> Iterator[None]:
+    """Inside, torch draws from a stream of its own and adds in a fixed order; outside, nothing has changed.
+
+    The only place where torch is seeded. On a GPU this also asks for algorithms that repeat; the few operations that
+    have none still run, with torch's warning.
+    """
+    on_gpu = device.type == "cuda"
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.manual_seed(int(child(seed, *purpose).integers(2**63)))
+        if on_gpu:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            torch.utils.deterministic.fill_uninitialized_memory = False
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+            torch.utils.deterministic.fill_uninitialized_memory = filled
+
+
+def random_state(device: torch.device) -> dict[str, torch.Tensor]:
+    """Where torch's streams stand, as tensors of bytes."""
+    state = {"cpu": torch.get_rng_state()}
+    return state | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
+
+
+def restore_random_state(state: dict[str, torch.Tensor], device: torch.device) -> None:
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], device)

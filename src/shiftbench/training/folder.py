@@ -1,0 +1,116 @@
+"""The folder of a run: run.json, log.jsonl, checkpoint.safetensors, predictions.parquet and, written last, done."""
+
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import shiftbench
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.files import read_json, write_json, writing
+from shiftbench.models.weights import file_digest
+from shiftbench.predictions import Predictions
+from shiftbench.training.checkpoint import save_weights
+from shiftbench.training.data import Data, inputs
+from shiftbench.training.device import choose_device
+from shiftbench.training.embed import Report
+from shiftbench.training.loop import Trainer
+from shiftbench.training.run import Run
+
+
+def train(
+    benchmark: Benchmark,
+    collection: Collection,
+    run: Run,
+    out: Path | str,
+    *,
+    device: str = "auto",
+    benchmark_path: Path | str | None = None,
+    collection_path: Path | str | None = None,
+    progress: Report | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> Path:
+    """Do a run and give its folder, `out`/ID. A finished run is found and not repeated; an unfinished one goes on.
+
+    `collection_path` is the collection's folder, below which cached features lie; without it they are computed again.
+    `progress(done, total)` is called now and then. A killed process loses at most `checkpoint_seconds` of work.
+    """
+    if run.benchmark != benchmark.digest:
+        raise ShiftBenchError(f"run {run.id}: made for benchmark {run.benchmark[:12]}, but '{benchmark.name}' is now "
+                              f"{benchmark.digest[:12]}. The benchmark was rebuilt; make the run again.")
+    folder = Path(out) / run.id
+    facts = _facts(benchmark, run, benchmark_path)
+    if (folder / "run.json").is_file():
+        _check_same(folder, facts)
+    if is_done(folder):
+        _tidy(folder)
+        return folder
+    place = choose_device(device)
+    if not (folder / "run.json").is_file():
+        write_json(folder / "run.json", {**facts, **_machine(place)})
+    x = inputs(benchmark, collection, run, Path(collection_path) if collection_path else None)
+    data = Data(benchmark, x, place, run.augment)
+    learned = run.learner().fit(Trainer(run, data, folder, checkpoint_seconds, progress))
+    logits = data.logits(learned.net, np.arange(len(benchmark))).numpy()
+    if not np.isfinite(logits).all():
+        raise ShiftBenchError(f"run {run.id}: after {learned.step} steps method '{run.method}' predicts numbers that "
+                              "are not finite. Lower lr.")
+    Predictions(benchmark.items, benchmark.split, logits, benchmark.names["label"]).save(folder / "predictions.parquet")
+    save_weights(folder / "checkpoint.safetensors", learned.net.state_dict(), run=run.id, model=run.model)
+    with writing(folder / "done") as hidden:
+        hidden.write_text(f"{learned.step} steps, weights of step {learned.best_step}\n", encoding="utf-8")
+    _tidy(folder)
+    return folder
+
+
+def is_done(folder: Path | str) -> bool:
+    return (Path(folder) / "done").is_file()
+
+
+def load_run(folder: Path | str) -> Run:
+    """The Run of a run folder."""
+    path = Path(folder) / "run.json"
+    facts = read_json(path)
+    if not isinstance(facts, dict) or not isinstance(facts.get("run"), dict):
+        raise ShiftBenchError(f"{path}: does not describe a run.")
+    return Run.of(facts["run"], str(path))
+
+
+def _facts(benchmark: Benchmark, run: Run, path: Path | str | None) -> dict[str, Any]:
+    weights = Path(run.weights)
+    return {
+        "format": "shiftbench run", "version": 1, "id": run.id,
+        "benchmark": {"name": benchmark.name, "digest": benchmark.digest, "path": str(path) if path else None},
+        "run": run.to_json(),
+        "weights_digest": file_digest(weights) if weights.is_file() else None,
+    }
+
+
+def _machine(device: torch.device) -> dict[str, Any]:
+    """What else could explain a difference between two machines. The Run's id does not depend on it."""
+    return {
+        "versions": {"shiftbench": shiftbench.__version__, "python": platform.python_version(),
+                     "torch": version("torch"), "numpy": version("numpy")},
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _check_same(folder: Path, facts: dict[str, Any]) -> None:
+    found = read_json(folder / "run.json")
+    if not isinstance(found, dict) or found.get("id") != facts["id"]:
+        raise ShiftBenchError(f"{folder / 'run.json'}: does not describe run {facts['id']}. Delete the folder.")
+    if found.get("weights_digest") != facts["weights_digest"]:
+        raise ShiftBenchError(f"{folder}: the weight file {facts['run']['weights']} has changed since this run. "
+                              "Give the new file a new name, or delete the folder.")
+
+
+def _tidy(folder: Path) -> None:
+    """What only an unfinished run needs."""
+    for file in (folder / "resume.safetensors", *folder.glob("stage-*.safetensors")):
+        file.unlink(missing_ok=True)

@@ -1,0 +1,108 @@
+"""A run: one method, one benchmark, one model, one seed. Flat, frozen, JSON, and named by its content."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.methods import METHODS, Method
+from shiftbench.methods.base import BATCHES
+from shiftbench.models import MODELS
+from shiftbench.pixels.augment import PRESETS
+from shiftbench.registry import find, make
+
+OPTIMIZERS = ("adam", "adamw", "sgd")
+SELECTIONS = ("accuracy", "worst_group", "loss", "last")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that decides the predictions. Two runs with equal fields have one `id` and are never done twice.
+
+    `params` are the method's hyperparameters; those not given are filled with its defaults, so that naming a default
+    changes nothing. `features` is the embedding a head is trained on, BACKBONE@SIZE (`efficientnet-lite0@128`), empty
+    for a model that takes images. `select_on` chooses which evaluation's weights are kept, on `id_val` or else `val`.
+    """
+
+    benchmark: str  # digest of the benchmark's rows
+    method: str = "erm"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    model: str = "linear"
+    weights: str = "none"  # none, imagenet or a file
+    features: str = ""
+    size: int = 0  # images are resized to this; 0: as they are
+    augment: str = "none"
+    batches: str = ""  # plain, domain or group; empty: what the method asks for
+    batch_size: int = 32  # items of a plain batch; items of each domain or group in the others
+    steps: int = 300
+    optimizer: str = "adam"
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    momentum: float = 0.9  # of sgd
+    eval_every: int = 50
+    patience: int = 0  # evaluations without a better one before training stops; 0: never
+    select_on: str = "accuracy"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", SELECTIONS, "selection"),
+                                  ("augment", PRESETS, "augmentation"), ("batches", ("", *BATCHES), "kind of batch")):
+            if getattr(self, name) not in known:
+                raise unknown(kind, getattr(self, name), [word for word in known if word], "run")
+        for name in ("steps", "batch_size", "eval_every", "patience", "size", "seed"):
+            least = int(name in ("steps", "batch_size", "eval_every"))
+            if getattr(self, name) < least:
+                raise ShiftBenchError(f"run: '{name}' is {getattr(self, name)}, but must be at least {least}.")
+        for name in ("lr", "weight_decay", "momentum"):
+            value = float(getattr(self, name))
+            object.__setattr__(self, name, value)  # 1 and 1.0 must give one id
+            if not 0 <= value < float("inf") or (name == "lr" and value == 0):
+                raise ShiftBenchError(f"run: '{name}' is {value}, but must be a finite number "
+                                      f"{'above' if name == 'lr' else 'of at least'} 0.")
+        takes = find(MODELS, "model", self.model).takes
+        if takes == "features" and not self.features:
+            raise ShiftBenchError(f"run: model '{self.model}' works on cached features. Name them, for example "
+                                  "features=efficientnet-lite0@128, or choose a model that takes images.")
+        if takes == "images" and self.features:
+            raise ShiftBenchError(f"run: model '{self.model}' takes images, so features='{self.features}' has no use. "
+                                  "Leave features empty, or choose linear or mlp.")
+        if self.features:
+            split_features(self.features)
+        object.__setattr__(self, "params", asdict(self.learner()))
+
+    def learner(self) -> Method:
+        """The method with its hyperparameters."""
+        return make(find(METHODS, "method", self.method), self.params, f"method {self.method}")
+
+    @property
+    def batch_kind(self) -> str:
+        return self.batches or METHODS[self.method].batches
+
+    @property
+    def id(self) -> str:
+        """The first 16 hexadecimal digits of the SHA-256 of the canonical JSON."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
+    @staticmethod
+    def of(settings: Mapping[str, Any], where: str = "run") -> "Run":
+        """From settings of a file or a command line: every key is checked, every value cast to its field's type."""
+        return make(Run, settings, where)
+
+
+def split_features(name: str) -> tuple[str, int]:
+    """Backbone and image size of an embedding's name: `efficientnet-lite0@128` is ("efficientnet-lite0", 128)."""
+    backbone, _, size = name.partition("@")
+    images = {other: net for other, net in MODELS.items() if net.takes == "images"}
+    net = images.get(backbone)
+    if net is None:
+        raise unknown("backbone", backbone, images, "features")
+    if size and not (size.isdecimal() and 8 <= int(size) <= 1024):
+        raise ShiftBenchError(f"features: '{name}' must read BACKBONE@SIZE with a size from 8 to 1024, "
+                              f"for example {backbone}@{net.side}.")
+    return backbone, int(size or net.side)

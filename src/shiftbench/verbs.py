@@ -1,0 +1,167 @@
+"""The verbs in Python: the same words as on the command line. Each takes folders or objects and returns an object.
+
+    import shiftbench as sb
+    scenes = sb.read("world", "scenes", out="collections/scenes")
+    bench = sb.build("recipe.toml", out="benchmarks/cat-dog")
+    sb.train("benchmarks/cat-dog", method="group_dro", out="runs", seed=1)
+    sb.report("runs", out="report.html")
+
+Stages are imported inside the functions: torch is loaded by `train` and `embed` alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.checks import Finding
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.predictions import Predictions
+from shiftbench.scores import Scores
+
+if TYPE_CHECKING:
+    from shiftbench.metagraph.graph import MetaGraph
+
+Place = Path | str
+Advance = Callable[[int, int], None]
+
+
+def read(format: str, *sources: Place, out: Place | None = None, **options: Any) -> Collection:
+    """Read annotations, or draw a world, into a collection: read("world", "scenes", items=6000, seed=0)."""
+    from shiftbench.readers import READERS
+    from shiftbench.registry import find
+    from shiftbench.worlds import WORLDS
+
+    def world(name: str, **drawing: Any) -> Collection:
+        return find(WORLDS, "world", name)(**drawing)
+
+    collection = find({**READERS, "world": world}, "format", format)(*map(str, sources), **options)
+    if out is not None:
+        collection.save(out)
+    return collection
+
+
+def graph(collection: Collection | Place, cls: str, **options: Any) -> "MetaGraph":
+    """The meta-graph of a class: its subsets, how they overlap, their communities and their embedding."""
+    from shiftbench.metagraph.graph import meta_graph
+
+    return meta_graph(_collection(collection), cls, **options)
+
+
+def build(recipe: Place, out: Place | None = None, changes: Mapping[str, Any] | None = None) -> Benchmark:
+    """Apply the shift of a recipe to its collection; `changes` replace settings of the file."""
+    from shiftbench.shifts.recipe import build as build_recipe
+
+    return build_recipe(recipe, out, changes)
+
+
+def check(benchmark: Benchmark | Place, collection: Collection | Place | None = None) -> list[Finding]:
+    """What is wrong with a benchmark. Where images are at hand, the same content under two ids is a leak."""
+    from shiftbench.checks import check as find_faults
+    from shiftbench.pixels.decode import content_hashes
+
+    made = _benchmark(benchmark)
+    images = _collection_of(benchmark, collection, needed=False)
+    hashes = None
+    if images is not None and images.pixels is not None:
+        hashes = content_hashes(images, images.index(made.items))
+    return find_faults(made, hashes)
+
+
+def embed(
+    benchmark: Benchmark | Place, model: str = "efficientnet-lite0", size: int = 224,
+    collection: Place | None = None, progress: Advance | None = None,
+) -> Path:
+    """Cache the features of every item of a benchmark, once; training a head then takes a second."""
+    from shiftbench.training.embed import embed as embed_items
+
+    made = _benchmark(benchmark)
+    folder = _collection_folder(benchmark, collection)
+    images = Collection.load(folder)
+    embed_items(images, images.index(made.items), backbone=model, size=size, folder=folder, progress=progress)
+    return folder / "features"
+
+
+def train(
+    benchmark: Place, method: str, out: Place, *, collection: Place | None = None, device: str = "auto",
+    params: Mapping[str, Any] | None = None, progress: Advance | None = None, **settings: Any,
+) -> Path:
+    """Train one method on one benchmark with one seed; gives the folder of the run. A finished run is not repeated.
+
+    `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, …
+    """
+    from shiftbench.training.folder import train as train_run
+    from shiftbench.training.run import Run
+
+    made = Benchmark.load(benchmark)
+    run = Run.of({"benchmark": made.digest, "method": method, "params": params or {}, **settings}, "train")
+    folder = _collection_folder(benchmark, collection)
+    return train_run(made, Collection.load(folder), run, Path(out), device=device, benchmark_path=Path(benchmark),
+                     collection_path=folder, progress=progress)
+
+
+def score(benchmark: Benchmark | Place, *predictions: Predictions | Place, **options: Any) -> Scores:
+    """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval."""
+    from shiftbench.scoring import score as score_one
+
+    made = _benchmark(benchmark)
+    if not predictions:
+        raise ShiftBenchError("There are no predictions to score. Name at least one file.")
+    parts = []
+    for given in predictions:
+        loaded = given if isinstance(given, Predictions) else Predictions.load(given, made)
+        name = "predictions" if isinstance(given, Predictions) else Path(given).stem
+        parts.append(score_one(made, loaded, run=name, method=name, **options))
+    return Scores.join(parts)
+
+
+def report(
+    source: Scores | Place, out: Place, *, benchmarks: Sequence[Place] = (), title: str = "shiftbench report",
+) -> Path:
+    """One self-contained HTML page from a folder of runs or a table of scores."""
+    from shiftbench.reporting import report as write_report
+    from shiftbench.scoring import benchmarks_of, score_runs
+
+    if isinstance(source, Scores):
+        scores, folders = source, list(benchmarks)
+    elif Path(source).is_dir():
+        scores, folders = score_runs(source), [*benchmarks, *benchmarks_of(source)]
+    else:
+        scores, folders = Scores.load(source), list(benchmarks)
+    made = [Benchmark.load(folder) for folder in folders]
+    images = [_collection_of(folder, None, needed=False) for folder in folders]
+    return write_report(scores, made, out, collections=images, title=title)
+
+
+def _benchmark(given: Benchmark | Place) -> Benchmark:
+    return given if isinstance(given, Benchmark) else Benchmark.load(given)
+
+
+def _collection(given: Collection | Place) -> Collection:
+    return given if isinstance(given, Collection) else Collection.load(given)
+
+
+def _collection_folder(benchmark: Benchmark | Place, override: Place | None) -> Path:
+    """Where the collection of a saved benchmark is."""
+    from shiftbench.shifts.recipe import collection_folder
+
+    if isinstance(benchmark, Benchmark):
+        if override is None:
+            raise ShiftBenchError("A benchmark in memory does not know where its collection is. Give `collection`.")
+        return Path(override)
+    return collection_folder(Benchmark.load(benchmark), benchmark, override)
+
+
+def _collection_of(
+    benchmark: Benchmark | Place, given: Collection | Place | None, needed: bool = True
+) -> Collection | None:
+    """The collection itself; None where it is not to be had and not needed."""
+    if isinstance(given, Collection):
+        return given
+    try:
+        return Collection.load(_collection_folder(benchmark, given))
+    except ShiftBenchError:
+        if needed or given is not None:
+            raise
+        return None

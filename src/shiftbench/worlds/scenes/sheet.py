@@ -1,0 +1,116 @@
+"""The sheet: every sprite, read once from the art files and the breeds, packed into flat arrays for the rasteriser."""
+
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from shiftbench.arrays import Ints
+from shiftbench.errors import ShiftBenchError
+from shiftbench.worlds.scenes.animals import POSES, animal
+from shiftbench.worlds.scenes.breeds import BREEDS
+from shiftbench.worlds.scenes.pen import Pen, Point, Polygon
+
+ART = ("places", "weather", "indoors", "things", "outdoors", "breeds")
+
+
+@dataclass(frozen=True)
+class Sprite:
+    """One drawing: `name` is the tag (or the place), `breed` and `pose` say which variant it is."""
+
+    name: str
+    band: str
+    main: tuple[str, ...]
+    accent: tuple[str, ...]
+    polygons: list[Polygon] = field(repr=False)
+    breed: str = ""
+    pose: str = ""
+    horizon: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """All sprites; sprite s owns polygons `first[s]:first[s+1]`, polygon p owns points `start[p]:start[p+1]`.
+
+    A row of `ink` is (role, red, green, blue, shade, alpha, clip, stuff).
+    """
+
+    sprites: tuple[Sprite, ...]
+    first: Ints
+    start: Ints
+    ink: Ints
+    points: Ints
+    stuff: tuple[str, ...]
+
+    def variants(self, name: str) -> list[int]:
+        return [number for number, sprite in enumerate(self.sprites) if sprite.name == name]
+
+
+def read_art(text: str, where: str) -> list[Sprite]:
+    """Sprites from the lines of an art file; the format is described at the head of `art/indoors.shapes`."""
+    sprites: list[Sprite] = []
+    pen = Pen()
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or line.startswith("#"):
+            continue
+        if line.startswith("@"):
+            title, band, main, accent = (part.strip() for part in line[1:].split("|"))
+            name, _, breed = title.partition(":")
+            pen = Pen()
+            sprites.append(Sprite(name, band, split(main), split(accent), pen.done, breed))
+        elif words[0] == "stuff":
+            pen.stuff = words[1]
+        elif words[0] == "horizon":
+            sprites[-1] = Sprite(**{**vars(sprites[-1]), "horizon": float(words[1])})
+        else:
+            try:
+                stroke(pen, words[0], words[1], [float(word) for word in words[2:]])
+            except (KeyError, IndexError, ValueError, TypeError) as why:
+                raise ShiftBenchError(f"{where}, line {number}: cannot draw '{line}' ({why}).") from why
+    return sprites
+
+
+def stroke(pen: Pen, kind: str, ink: str, numbers: list[float]) -> None:
+    """One line of an art file; `|` in the kind mirrors about x = 0, `&` clips to the sprite drawn so far."""
+    pen.clip = "&" in kind
+    for side in (1, -1) if "|" in kind else (1,):
+        head, pairs = numbers[:1], numbers
+        name = kind.rstrip("|&")
+        if name == "line":
+            pairs = numbers[1:]
+        points: list[Point] = [(side * x, y) for x, y in zip(pairs[::2], pairs[1::2], strict=False)]
+        if name == "line":
+            pen.line(ink, head[0], points)
+        elif name == "rect":
+            x, y, width, height = numbers
+            pen.rect(ink, x if side > 0 else -x - width, y, width, height)
+        elif name == "oval":
+            pen.oval(ink, side * numbers[0], *numbers[1:4], turn=side * (numbers[4] if len(numbers) > 4 else 0.0))
+        else:
+            {"poly": pen.poly, "blob": pen.blob}[name](ink, points)
+    pen.clip = False
+
+
+def split(words: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in words.split(","))
+
+
+@cache
+def sheet() -> Sheet:
+    """The whole sheet, built on first use."""
+    art = files(__package__) / "art"
+    sprites = [sprite for name in ART for sprite in read_art((art / f"{name}.shapes").read_text("utf-8"), f"{name}.shapes")]
+    sprites += [Sprite(kind, "subject", split(build.main), split(build.accent), animal(kind, build, pose), breed, pose)
+                for kind, breeds in BREEDS.items() for breed, build in breeds.items() for pose in POSES[kind]]
+    polygons = [polygon for sprite in sprites for polygon in sprite.polygons]
+    stuff = ("", *sorted({polygon.stuff for polygon in polygons} - {""}))
+    return Sheet(
+        sprites=tuple(sprites),
+        first=np.cumsum([0, *(len(sprite.polygons) for sprite in sprites)]),
+        start=np.cumsum([0, *(len(polygon.points) for polygon in polygons)]),
+        ink=np.asarray([(p.ink.role, *p.ink.rgb, p.ink.shade, p.ink.alpha, p.clip, stuff.index(p.stuff)) for p in polygons], np.int64),
+        points=np.asarray([point for polygon in polygons for point in polygon.points], np.int64),
+        stuff=stuff,
+    )

@@ -1,0 +1,75 @@
+"""A toy that can be learned in a blink: two classes apart in feature space, two domains, groups of unequal size."""
+
+import numpy as np
+import torch
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.methods import METHODS, Batch, Method, Task
+from shiftbench.models import build
+from shiftbench.training.data import Data
+from shiftbench.training.loop import Trainer
+from shiftbench.training.run import Run
+
+CPU = torch.device("cpu")
+FEATURES = "efficientnet-lite0@32"
+"""Named in a run so that a head may be trained; the toys bring features of their own."""
+
+
+def toy_rows(n: int = 240, seed: int = 0) -> tuple[Collection, Benchmark]:
+    """Rows of three splits; domain and label agree in nine of ten training items, in half of the test's."""
+    rng = np.random.default_rng(seed)
+    split = np.asarray(["train", "id_val", "test"])[np.repeat([0, 1, 2], [n // 2, n // 4, n - n // 2 - n // 4])]
+    label = rng.integers(0, 2, n)
+    agree = rng.random(n) < np.where(split == "test", 0.5, 0.9)
+    domain = np.where(agree, label, 1 - label)
+    pixels = rng.integers(0, 90, (n, 16, 16, 3), dtype=np.uint8)
+    pixels[label == 1, :8] += 120  # class 1 is bright above
+    collection = Collection("toy", np.asarray([f"i{k:03d}" for k in range(n)]), pixels=pixels)
+    return collection, Benchmark.of(collection, None, seed, np.arange(n), split, label=np.asarray(["cat", "dog"])[label],
+                                    domain=np.asarray(["in", "out"])[domain])
+
+
+def toy_features(benchmark: Benchmark, width: int = 8, seed: int = 0) -> torch.Tensor:
+    """Class in the first feature, domain in the second, noise in the others."""
+    x = np.random.default_rng(seed).normal(size=(len(benchmark), width)) * 0.5
+    x[:, 0] += 2.0 * benchmark.label - 1
+    x[:, 1] += 2.0 * benchmark.domain - 1
+    return torch.from_numpy(x.astype(np.float32))
+
+
+def toy_run(benchmark: Benchmark, **settings) -> Run:
+    return Run(**{"benchmark": benchmark.digest, "model": "mlp", "features": FEATURES, "steps": 40, "lr": 0.02,
+                  "batch_size": 16, "eval_every": 10, **settings})
+
+
+def learn(run: Run, benchmark: Benchmark, x: torch.Tensor, folder=None, **options) -> torch.Tensor:
+    """Train in memory and give the logits of every row."""
+    data = Data(benchmark, x, CPU)
+    learned = run.learner().fit(Trainer(run, data, folder, **options))
+    return data.logits(learned.net, np.arange(len(benchmark)))
+
+
+def ten_rows() -> tuple[torch.Tensor, Batch, Task]:
+    """Ten fixed rows: three classes, two domains of six and four rows, three groups, one weight each."""
+    rng = np.random.default_rng(7)
+    label = np.asarray([0, 1, 2, 0, 1, 2, 0, 0, 1, 2])
+    domain = np.asarray([0, 1, 0, 0, 1, 0, 1, 0, 1, 0])
+    group = np.asarray([0, 1, 2, 0, 1, 2, 2, 0, 1, 2])
+    x = torch.from_numpy(rng.normal(size=(10, 5)).astype(np.float32))
+    counts = np.zeros((2, 3), np.int64)
+    np.add.at(counts, (domain, label), 1)
+    batch = Batch(x, *(torch.from_numpy(codes) for codes in (label, domain, group)), torch.arange(10))
+    return x, batch, Task(3, 2, 3, 64, torch.from_numpy(counts), torch.from_numpy(np.bincount(group)))
+
+
+def net_of(n_classes: int = 3, n_inputs: int = 5, model: str = "mlp"):
+    return build(model, n_classes, n_inputs, seed=1)
+
+
+def every_method() -> list[str]:
+    return sorted(METHODS)
+
+
+def method_of(name: str, **params) -> Method:
+    return METHODS[name](**params)
