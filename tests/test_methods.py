@@ -32,6 +32,10 @@ def parts(batch: Batch) -> tuple[np.ndarray, ...]:
     return tuple(codes.numpy() for codes in (batch.label, batch.domain, batch.group))
 
 
+def number(tensor: torch.Tensor) -> float:
+    return tensor.detach().item()
+
+
 def wide(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().numpy().astype(np.float64)
 
@@ -97,8 +101,8 @@ def test_restores_from_its_state(name):
     memory.load_state_dict(state.state_dict())
     go(net, state, 3, 6)
     go(fresh, memory, 3, 6)
-    assert all(torch.equal(a, b) for a, b in zip(net.state_dict().values(), fresh.state_dict().values(), strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(state.state_dict().values(), memory.state_dict().values(), strict=True))
+    for old, new in ((net, fresh), (state, memory)):
+        assert all(torch.equal(old.state_dict()[key], value) for key, value in new.state_dict().items())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,7 +156,7 @@ def test_penalty_zero_is_erm(name, batches):
 @pytest.mark.parametrize("params", [{}, {"by": "domain"}, {"step_size": 5.0}])
 def test_one_group_makes_group_dro_erm(params):
     """With one group, or one domain, there is nothing to weigh: Group DRO has ERM's trajectory bit for bit."""
-    collection, benchmark = toy_rows()
+    _, benchmark = toy_rows()
     one = dataclasses.replace(benchmark, group=np.zeros_like(benchmark.group), domain=np.zeros_like(benchmark.domain))
     x = toy_features(benchmark)
     settings = {"batches": "plain", "batch_size": 20}
@@ -176,7 +180,7 @@ def test_identical_domains_are_at_distance_zero():
     """CORAL's discrepancy is 0 between a domain and its copy, whatever the order of their rows."""
     z = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     both = torch.cat([z, z.flip(0)])
-    assert float(discrepancy(both, torch.arange(12) // 6, 2)) == pytest.approx(0, abs=1e-6)
+    assert number(discrepancy(both, torch.arange(12) // 6, 2)) == pytest.approx(0, abs=1e-6)
 
 
 # The papers' formulas, in plain numpy, on ten fixed rows
@@ -187,11 +191,11 @@ def test_erm_is_the_mean_cross_entropy():
     _, batch, task = ten_rows()
     net, erm = net_of(), method_of("erm")
     label, _, _ = parts(batch)
-    assert float(erm.loss(net, batch, erm.state(task), 0)) == pytest.approx(losses(wide(net(batch.x)), label).mean())
+    assert number(erm.loss(net, batch, erm.state(task), 0)) == pytest.approx(losses(wide(net(batch.x)), label).mean())
 
 
 def test_irm_penalty_is_the_product_of_half_batch_slopes():
-    """D_e multiplies the slopes d/dw CE(w l, y) at w = 1 of a domain's even and odd rows, found by finite differences."""
+    """D_e multiplies the slopes d/dw CE(w l, y) at w = 1 of a domain's even and odd rows, by finite differences."""
     _, batch, _ = ten_rows()
     logits = net_of()(batch.x)
     label, domain, _ = parts(batch)
@@ -199,8 +203,8 @@ def test_irm_penalty_is_the_product_of_half_batch_slopes():
     slope = (losses((1 + h) * numbers, label) - losses((1 - h) * numbers, label)) / (2 * h)
     halves = [slope[domain == e][0::2].mean() * slope[domain == e][1::2].mean() for e in (0, 1)]
     squares = [slope[domain == e].mean() ** 2 for e in (0, 1)]
-    assert float(invariance(logits, batch, 2)) == pytest.approx(np.mean(halves), rel=1e-4)
-    assert float(invariance(logits, batch, 2, unbiased=False)) == pytest.approx(np.mean(squares), rel=1e-4)
+    assert number(invariance(logits, batch, 2)) == pytest.approx(np.mean(halves), rel=1e-4)
+    assert number(invariance(logits, batch, 2, unbiased=False)) == pytest.approx(np.mean(squares), rel=1e-4)
 
 
 def test_irm_gradient_agrees_with_a_second_derivative():
@@ -230,8 +234,8 @@ def test_irm_anneals(penalty, step, weight):
     net, irm = net_of(), method_of("irm", penalty=penalty)
     label, _, _ = parts(batch)
     risk = losses(wide(net(batch.x)), label).mean()
-    expected = (risk + weight * float(invariance(net(batch.x), batch, 2))) / max(1.0, weight)
-    assert float(irm.loss(net, batch, irm.state(task), step)) == pytest.approx(expected, rel=1e-5)
+    expected = (risk + weight * number(invariance(net(batch.x), batch, 2))) / max(1.0, weight)
+    assert number(irm.loss(net, batch, irm.state(task), step)) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("by", ["group", "domain"])
@@ -248,7 +252,7 @@ def test_group_dro_follows_algorithm_1(by):
     for step in range(3):
         q = q * np.exp(0.5 * risk)
         q /= q.sum()
-        assert float(dro.loss(net, batch, state, step)) == pytest.approx(q @ risk, rel=1e-5)
+        assert number(dro.loss(net, batch, state, step)) == pytest.approx(q @ risk, rel=1e-5)
         np.testing.assert_allclose(state.q.numpy(), q, rtol=1e-5)
 
 
@@ -260,8 +264,8 @@ def test_group_dro_absent_group_has_no_risk():
     without = Batch(*(column[batch.group != 1] for column in batch[:5]))
     dro.loss(net_of(), without, state, 0)
     assert state.q[1] == state.q.min()
-    assert float(state.q[1]) < 1 / 3
-    assert float(state.q.sum()) == pytest.approx(1)
+    assert number(state.q[1]) < 1 / 3
+    assert number(state.q.sum()) == pytest.approx(1)
 
 
 def test_group_dro_does_not_overflow():
@@ -271,7 +275,7 @@ def test_group_dro_does_not_overflow():
     state = dro.state(task)
     loss = dro.loss(net_of(), batch._replace(x=batch.x * 1e6), state, 0)
     assert torch.isfinite(loss)
-    assert float(state.q.sum()) == pytest.approx(1)
+    assert number(state.q.sum()) == pytest.approx(1)
 
 
 def test_coral_is_the_distance_of_means_and_covariances():
@@ -282,11 +286,11 @@ def test_coral_is_the_distance_of_means_and_covariances():
     covariances = [np.cov(wide(z[domain == e]), rowvar=False) for e in range(3)]
     pairs = [((means[a] - means[b]) ** 2).mean() + ((covariances[a] - covariances[b]) ** 2).mean()
              for a, b in ((0, 1), (0, 2), (1, 2))]
-    assert float(discrepancy(z, domain, 3)) == pytest.approx(np.mean(pairs), rel=1e-5)
+    assert number(discrepancy(z, domain, 3)) == pytest.approx(np.mean(pairs), rel=1e-5)
     alone = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1, 2])  # a domain of one row is left out
     two = ((wide(z[:5]).mean(0) - wide(z[5:9]).mean(0)) ** 2).mean() + (
         (np.cov(wide(z[:5]), rowvar=False) - np.cov(wide(z[5:9]), rowvar=False)) ** 2).mean()
-    assert float(discrepancy(z, alone, 4)) == pytest.approx(two, rel=1e-5)
+    assert number(discrepancy(z, alone, 4)) == pytest.approx(two, rel=1e-5)
 
 
 def test_coral_loss_adds_the_weighted_discrepancy():
@@ -294,8 +298,9 @@ def test_coral_loss_adds_the_weighted_discrepancy():
     _, batch, task = ten_rows()
     net, coral = net_of(), method_of("coral", penalty=3.0)
     label, _, _ = parts(batch)
-    expected = losses(wide(net(batch.x)), label).mean() + 3 * float(discrepancy(net.features(batch.x), batch.domain, 2))
-    assert float(coral.loss(net, batch, coral.state(task), 0)) == pytest.approx(expected, rel=1e-5)
+    apart = number(discrepancy(net.features(batch.x), batch.domain, 2))
+    expected = losses(wide(net(batch.x)), label).mean() + 3 * apart
+    assert number(coral.loss(net, batch, coral.state(task), 0)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_cdann_weights_give_every_domain_a_uniform_prior():
@@ -322,7 +327,7 @@ def test_cdann_loss_is_risk_plus_weighted_discriminator_loss():
     labels = (task.label_counts.numpy() > 0).sum(axis=1)
     b = 1 / (labels[domain] * share[domain, label])
     expected = losses(wide(net(batch.x)), label).mean() + (b * guess).mean()
-    assert float(cdann.loss(net, batch, state, 0)) == pytest.approx(expected, rel=1e-5)
+    assert number(cdann.loss(net, batch, state, 0)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_cdann_reverses_the_gradient_for_the_net_alone():

@@ -199,6 +199,19 @@ def test_a_benchmark_that_changed_is_refused(tmp_path):
         score_runs(tmp_path / "runs")
 
 
+def test_a_benchmark_in_memory_is_given_by_hand(tmp_path):
+    """A run whose benchmark was never in a folder is scored on the one that is given, and says so when none is."""
+    benchmark = made()
+    write_run(tmp_path / "runs", "a", benchmark, guesses(benchmark))
+    facts = json.loads((tmp_path / "runs" / "a" / "run.json").read_text())
+    facts["benchmark"]["path"] = None
+    (tmp_path / "runs" / "a" / "run.json").write_text(json.dumps(facts))
+    assert benchmarks_of(tmp_path / "runs") == []
+    assert len(score_runs(tmp_path / "runs", benchmarks=[benchmark], replicates=5))
+    with pytest.raises(ShiftBenchError, match="was in no folder"):
+        score_runs(tmp_path / "runs")
+
+
 def test_a_folder_without_runs_is_refused(tmp_path):
     """No folder, no finished run and a run.json that is none are errors that say what to do."""
     with pytest.raises(ShiftBenchError, match="no such folder"):

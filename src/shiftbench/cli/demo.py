@@ -19,8 +19,13 @@ def demo(
     Four training sets at growing distance and three minority shares, five methods, three seeds: MetaShift's
     Tables 1 and 2 in the terminal, and report.html to look at.
     """
+    from shiftbench.benchmark import Benchmark
     from shiftbench.demonstration import demo as run_demo
+    from shiftbench.reporting import as_table, distance_tables, share_tables
 
     shown = run_demo(out, items, workers=workers, bar=lambda what: progress(what, quiet))
     if not quiet:
+        benchmarks = [Benchmark.load(folder) for folder in shown.benchmarks]
+        for table in (*distance_tables(shown.scores, benchmarks), *share_tables(shown.scores, benchmarks)):
+            console().print(as_table(table))
         console().print(f"\nlook at {shown.page}")

@@ -24,7 +24,8 @@ def score(
 
     shiftbench score benchmarks/cat-dog my_model.csv --json
     """
-    from shiftbench.scoring import to_json, to_table
+    from shiftbench.reporting import scores_table
+    from shiftbench.scoring import to_json
 
     scores = verbs.score(benchmark, *predictions, replicates=replicates, level=level)
     if out is not None:
@@ -32,4 +33,4 @@ def score(
     if json:
         print_json(to_json(scores))
     elif not quiet:
-        console().print(to_table(scores))
+        console().print(scores_table(scores))

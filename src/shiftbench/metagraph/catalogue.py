@@ -1,7 +1,7 @@
 """All classes of a collection at once: every candidate subset and every edge, in one pass over the items.
 
-MetaShift keeps subsets of at least 25 items and classes of more than 5 subsets; on Visual Genome that made 12,868 subsets
-of 410 classes.
+MetaShift keeps subsets of at least 25 items and classes of more than 5 subsets; on Visual Genome that made 12,868
+subsets of 410 classes.
 """
 
 from collections.abc import Sequence
@@ -48,9 +48,9 @@ def catalogue(
     kept = kept_contexts(tags, words, codes, sizes, kinds, min_size)
     enough = kept.sum(axis=1) > more_than
     if not enough.any():
-        raise ShiftBenchError(f"No tag of kind '{class_kind}' in '{collection.name}' has more than {more_than} contexts "
-                              f"with at least {min_size} items each. Lower min_size, or name another kind of class: "
-                              f"{', '.join(sorted(set(tags.kinds)))}.")
+        raise ShiftBenchError(f"No tag of kind '{class_kind}' in '{collection.name}' has more than {more_than} "
+                              f"contexts with at least {min_size} items each. Lower min_size, or name another kind of "
+                              f"class: {', '.join(sorted(set(tags.kinds)))}.")
     codes, sizes, kept = codes[enough], sizes[enough], kept[enough]
     room = plan(kept)
     table = incidence(tags.item, tags.tag, len(collection), len(tags.names), codes)

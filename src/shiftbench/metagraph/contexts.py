@@ -83,7 +83,7 @@ def spell(tags: Tags, words: Vocabulary, cls: str, codes: Ints) -> tuple[str, ..
 def resolve(tags: Tags, cls: str, context: str) -> list[int]:
     """The tags that a context's spelling means for a class; empty when there is none."""
     own = {tags.names[code] for code in tags.codes(cls)}
-    kind, _, word = context.rpartition(":")
+    kind, _, word = context.partition(":")
     spelled = {f"{name}({context})" for name in own}
     if kind == ATTRIBUTE:
         spelled |= {f"{name}({word})" for name in own}

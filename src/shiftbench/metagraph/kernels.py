@@ -5,6 +5,9 @@ touches no other, so classes can be shared out to threads and chunks of items ca
 are unsigned where it matters, because numba checks signed ones for Python's counting from the end.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numba
 import numpy as np
 
@@ -12,7 +15,15 @@ from shiftbench.arrays import Ints
 from shiftbench.metagraph.overlaps import Codes, Counts, Shares
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile on first use; keep the result on disk for the next process where a folder can be written."""
+    try:
+        return numba.njit(loop, cache=True, nogil=True)  # type: ignore[no-any-return]
+    except RuntimeError:  # neither the package's folder nor the home can be written
+        return numba.njit(loop, nogil=True)  # type: ignore[no-any-return]
+
+
+@compiled
 def add_sizes(low: int, high: int, start: Ints, code: Codes, row_start: Ints, rows: Codes, out: Counts) -> None:
     """out[k, t] += the number of items of class k that carry tag t."""
     for k in range(low, high):
@@ -22,7 +33,7 @@ def add_sizes(low: int, high: int, start: Ints, code: Codes, row_start: Ints, ro
                 line[code[place]] += np.int32(1)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled
 def add_meetings(
     low: int, high: int, start: Ints, code: Codes, row_start: Ints, rows: Codes, first: Ints, context: Codes,
     block: Ints, n_tags: int, widest: int, out: Counts,
@@ -52,7 +63,7 @@ def add_meetings(
             local[context[place]] = -1
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled
 def edges(
     low: int, high: int, first: Ints, context: Codes, block: Ints, counts: Counts, threshold: float, number: Ints,
     one: Codes, other: Codes, weight: Shares,

@@ -65,9 +65,9 @@ def incidence(item: Ints, tag: Ints, n_items: int, n_tags: int, classes: Ints) -
     place[classes] = np.arange(len(classes))
     short = np.int16 if len(classes) < 2**15 else np.int64  # numpy sorts short integers by radix, several times faster
     served = place.astype(short)[tag]
-    holders = item
-    if len(classes) < n_tags:
-        holders, served = item[served >= 0], served[served >= 0]
+    holders, serving = item, place[tag] >= 0 if len(classes) < n_tags else None
+    if serving is not None:
+        holders, served = item[serving], served[serving]
     return Incidence(
         start=start,
         code=tag.astype(np.uint32),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from shiftbench.arrays import Bools, Ints
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.metagraph.contexts import contexts_of, no_context, resolve, spell, vocabulary
+from shiftbench.metagraph.contexts import ATTRIBUTE, contexts_of, no_context, resolve, spell, vocabulary
 
 Codes = npt.NDArray[np.uint32]
 
@@ -71,8 +71,9 @@ def subset(collection: Collection, name: str) -> Ints:
     """The numbers of the items of a subset, sorted; none when the context is known but never seen with the class."""
     tags = collection.tags
     cls, contexts = parse(name)
-    if contexts and name.strip() in tags.names and cls not in tags.names:  # a class with brackets in its own name
-        cls, contexts = name.strip(), ()
+    kinds = {kind for tag, kind in zip(tags.names, tags.kinds, strict=True) if tag == name.strip()}
+    if kinds - {ATTRIBUTE}:
+        cls, contexts = name.strip(), ()  # a class, maybe with brackets in its own name
     members = collection.with_tag(cls)
     if not contexts:
         return members

@@ -39,7 +39,8 @@ class CDANN(Method):
 
     family: ClassVar[str] = "adversarial"
     batches: ClassVar[str] = "domain"
-    space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True), "depth": Choice((2, 3, 4))}
+    space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True),
+                              "depth": Choice((2, 3, 4))}
 
     def state(self, task: Task) -> nn.Module:
         sizes = [task.n_features, *[self.width] * self.depth]

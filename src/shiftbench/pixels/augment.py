@@ -1,12 +1,14 @@
 """Augmentation of a whole batch at once, on the device the batch is on; every draw comes from one torch generator."""
 
+import shiftbench.pixels.needs_torch  # noqa: F401
+
+# isort: split
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-import shiftbench.pixels.needs_torch  # noqa: F401
 from shiftbench.errors import unknown
 
 PRESETS = ("none", "standard", "color")

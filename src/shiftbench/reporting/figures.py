@@ -88,12 +88,36 @@ def _apart(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
     return [max(top, y) for y in placed] if len(wanted) * LINE < bottom - top else placed
 
 
+def panels(table: Mapping[str, Any]) -> Figure:
+    """Average and worst group of every method, a panel per share, places in per cent of a common axis."""
+    half = len(table["columns"]) // 2
+    ends = [end for row in table["rows"] for cell in row["cells"] if cell
+            for end in (cell["low"], cell["value"]) if math.isfinite(end)]
+    floor = max(0.0, math.floor((min(ends, default=0.0) - 0.02) * 5) / 5)
+
+    def at(value: float) -> float:
+        return 100 * (min(1.0, max(floor, value)) - floor) / (1 - floor)
+
+    drawn = []
+    for place, column in enumerate(table["columns"][:half]):
+        rows = []
+        for row in table["rows"]:
+            average, worst = row["cells"][place], row["cells"][place + half]
+            if average and worst:
+                low, high = at(_or(worst["low"], worst["value"])), at(_or(worst["high"], worst["value"]))
+                rows.append({"method": row["method"], "average": average, "worst": worst, "low": low, "high": high,
+                             "at_average": at(average["value"]), "at_worst": at(worst["value"])})
+        drawn.append({"head": column["head"], "rows": rows})
+    ticks = [floor + 0.2 * k for k in range(round((1 - floor) / 0.2) + 1)]
+    return {"panels": drawn, "ticks": [{"at": at(tick), "text": f"{100 * tick:.0f}"} for tick in ticks]}
+
+
 def dumbbells(explanation: Sequence[Mapping[str, Any]]) -> list[Figure]:
     """Share of each tag in train and in test, as places on a common scale that ends at the largest share."""
     rows = [part for part in explanation if _share(part, "train") is not None and _share(part, "test") is not None]
     most = max((max(part["train"], part["test"]) for part in rows), default=0.0) or 1.0
     return [{**part, "at_train": 100 * part["train"] / most, "at_test": 100 * part["test"] / most,
-             "times": _times(part.get("lift"))} for part in rows]
+             "times": _times(part)} for part in rows]
 
 
 def _share(part: Mapping[str, Any], key: str) -> float | None:
@@ -101,11 +125,15 @@ def _share(part: Mapping[str, Any], key: str) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _times(lift: Any) -> str:
+def _times(part: Mapping[str, Any]) -> str:
+    """The lift in words: what only one side has is told so, since no factor says it.
+
+    >>> _times({"train": 0.1, "test": 0.3, "lift": 3.0}), _times({"train": 0.0, "test": 0.3, "lift": 260.0})
+    ('× 3.0', 'new')
     """
-    >>> _times(3.21), _times(0.041), _times(math.inf), _times(None)
-    ('× 3.2', '× 0.04', 'new', '')
-    """
-    if not isinstance(lift, int | float) or math.isnan(lift):
+    lift = part.get("lift")
+    if not part["train"] or not part["test"]:
+        return "new" if part["test"] else "gone"
+    if not isinstance(lift, int | float) or not math.isfinite(lift):
         return ""
-    return "new" if math.isinf(lift) else f"× {lift:.1f}" if lift >= 1 else f"× {lift:.2f}"
+    return f"× {lift:.0f}" if lift >= 10 else f"× {lift:.1f}" if lift >= 1 else f"× {lift:.2f}"

@@ -10,7 +10,7 @@ from shiftbench import __version__
 from shiftbench.benchmark import SPLITS, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.files import writing
-from shiftbench.reporting.figures import dumbbells, ladder
+from shiftbench.reporting.figures import dumbbells, ladder, panels
 from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.tables import Row, classes, families, family_table, methods_in, percent, pivot
 from shiftbench.reporting.words import findings, overview, summary
@@ -52,7 +52,7 @@ def report(
         "overview": overview(scores, order, methods),
         "findings": [line for family in groups for line in findings(family_table(scores, family))],
         "families": [_family(scores, family_table(scores, family), family.members) for family in groups
-                     if family.kind != "single"],
+                     if len(family.members) > 1],
         "cards": [_card(scores, benchmark, images) for benchmark in order],
     }
     folder = Path(__file__).parent
@@ -69,7 +69,7 @@ def _family(scores: Scores, table: Row, members: Sequence[Benchmark]) -> Row:
     """A family's table and, for a ladder, its figure in a wide and a narrow form."""
     cells = [cell for row in table["rows"] for cell in row["cells"] if cell]
     table |= {"runs": max((cell["runs"] for cell in cells), default=0), "blocks": _blocks(table["columns"]),
-              "figures": [], "n": sorted({cell["n"] for row in table["rows"] for cell in row["cells"] if cell})}
+              "figures": [], "panels": None, "n": _sizes(table)}
     if table["kind"] == "distance" and cells:
         first = table["rows"][0]["method"]
         before = {row["method"]: row["cells"] for row in pivot(scores, "accuracy", "id_test")}.get(first, {})
@@ -79,7 +79,19 @@ def _family(scores: Scores, table: Row, members: Sequence[Benchmark]) -> Row:
             ladder(table, baseline=baseline, chance=chance, width=760, height=380, right=150) | {"form": "wide"},
             ladder(table, baseline=baseline, chance=chance, width=380, height=380, right=92) | {"form": "narrow"}]
         table["first"] = first
+    if table["kind"] == "share" and cells:
+        table["panels"] = panels(table)
     return table
+
+
+def _sizes(table: Row) -> str:
+    """How many test items stand behind the numbers."""
+    cells = [(column["metric"], cell) for row in table["rows"]
+             for column, cell in zip(table["columns"], row["cells"], strict=True) if cell]
+    sizes = {metric: sorted({cell["n"] for name, cell in cells if name == metric}) for metric, _ in cells}
+    told = {metric: f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,} to {n[-1]:,}" for metric, n in sizes.items() if n}
+    worst = f", {told['worst_group_accuracy']} in the worst group" if "worst_group_accuracy" in told else ""
+    return f"Test items: {told['accuracy']}{worst}." if "accuracy" in told else ""
 
 
 def _blocks(columns: Sequence[Row]) -> list[tuple[str, int]]:
@@ -90,7 +102,7 @@ def _blocks(columns: Sequence[Row]) -> list[tuple[str, int]]:
 
 def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -> Row:
     """All that is known of one shift."""
-    card = benchmark.card
+    card, mine = benchmark.card, scores.where(benchmark=benchmark.name)
     source = card.get("collection") or {}
     collection = images.get(str(source.get("digest")))
     recipe = {key: card[key] for key in ("shift", "params", "seed", "collection") if key in card}
@@ -103,7 +115,7 @@ def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -
         "n_classes": len(benchmark.names["label"]),
         "splits": benchmark.splits, "counts": _counts(benchmark),
         "notes": [str(note) for note in card.get("notes") or []],
-        "table": _table(scores, benchmark.name), "bars": _bars(scores, benchmark),
+        "table": _table(mine, benchmark.name), "bars": _bars(mine, benchmark),
         "recipe": json.dumps(recipe, indent=2, ensure_ascii=False, default=str), "digest": benchmark.digest,
     }
 
@@ -138,12 +150,11 @@ def _table(scores: Scores, name: str) -> Row:
 
 def _bars(scores: Scores, benchmark: Benchmark) -> Row:
     """Accuracy of every method in every group of test, the hardest groups first where there are many."""
-    mine = scores.where(benchmark=benchmark.name)
     counts = benchmark.counts()
     groups: list[Row] = []
     for group, n in counts.get("test", {}).items():
         rows = [{"method": row["method"], **row["cells"][benchmark.name]}
-                for row in pivot(mine, "accuracy", "test", group)]
+                for row in pivot(scores, "accuracy", "test", group)]
         if rows:
             groups.append({"group": group, "n": n, "trained": counts.get("train", {}).get(group, 0), "rows": rows})
     hardest = sorted(groups, key=lambda one: float(np.mean([row["value"] for row in one["rows"]])))[:GROUPS]

@@ -77,40 +77,44 @@ def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bo
             continue
         difference, top = behind[method], known[best]
         if difference is not None:
-            cell["tied"] = difference["low"] <= 0
+            cell["tied"] = not difference["low"] > 0  # an unknown interval tells nothing apart
         else:
-            cell["tied"] = top["low"] <= cell["high"] and cell["low"] <= top["high"]
+            cell["tied"] = not (cell["low"] > top["high"] if lower else top["low"] > cell["high"])
 
 
 class Family(NamedTuple):
     """Benchmarks that are one experiment: the same shift at growing strength."""
 
-    kind: str  # "distance": a ladder; "share": subpopulation shifts; "single": neither
+    kind: str  # "distance": a ladder; "share": subpopulation shifts; "other": what is neither, together
     title: str
     members: tuple[Benchmark, ...]  # from the mildest to the hardest
 
 
 def families(benchmarks: Sequence[Benchmark]) -> list[Family]:
-    """Sort benchmarks into ladders (same shift and classes, different distance), mixtures (parameter p) and others."""
+    """Sort benchmarks into ladders (same shift and classes, other distance), mixtures (parameter p) and the rest."""
     found: dict[tuple[str, ...], list[Benchmark]] = {}
     for benchmark in benchmarks:
         card, ladder = benchmark.card, _distance(benchmark) is not None
-        kind = "share" if _share(benchmark) is not None else "distance" if ladder else "single"
+        kind = "share" if _share(benchmark) is not None else "distance" if ladder else "other"
         key = (kind, str(card.get("shift")), str(card.get("collection")), str(benchmark.names["label"]),
                str(card.get("params", {}).get("test", "")))
-        found.setdefault(key if kind != "single" else (kind, benchmark.name), []).append(benchmark)
-    made = []
+        found.setdefault(key, []).append(benchmark)
+    made, rest = [], []
     for (kind, *_), members in found.items():
+        if kind == "other" or len(members) == 1:
+            rest += members
+            continue
         order = sorted(members, key=lambda b: -(_share(b) or 0.0) if kind == "share" else _distance(b) or 0.0)
-        made.append(Family(kind if len(order) > 1 else "single", classes(order[0]), tuple(order)))
-    return sorted(made, key=lambda family: ("distance", "share", "single").index(family.kind))
+        made.append(Family(kind, classes(order[0]), tuple(order)))
+    made.sort(key=lambda family: ("distance", "share").index(family.kind))
+    return [*made, Family("other", "Other shifts" if made else "All shifts", tuple(rest))] if rest else made
 
 
 def family_table(scores: Scores, family: Family) -> Row:
     """A family's table: {"title", "kind", "columns", "rows"}; a row's cells stand in the order of the columns.
 
     A ladder has one column per training set (MetaShift's Table 1), the others have the average and the worst group for
-    each (its Table 2). A column: block (what it measures), head, benchmark, x (distance or share), metric.
+    each (its Table 2). A column: block (what it measures), head, under, benchmark, x (distance or share), metric.
     """
     blocks = {"accuracy": "Average accuracy", "worst_group_accuracy": "Worst-group accuracy"}
     if family.kind == "distance":
@@ -121,6 +125,7 @@ def family_table(scores: Scores, family: Family) -> Row:
         for benchmark in family.members:
             x = _distance(benchmark) if family.kind == "distance" else _share(benchmark)
             columns.append({"block": block, "head": _head(benchmark, family.kind), "benchmark": benchmark.name, "x": x,
+                            "under": benchmark.name if family.kind != "other" else str(benchmark.card.get("shift", "")),
                             "metric": metric})
             cells.append({method: row.get(benchmark.name) for method, row in rows.items()})
     methods = methods_in(method for column in cells for method, cell in column.items() if cell)
@@ -145,11 +150,12 @@ def classes(benchmark: Benchmark) -> str:
 
 
 def percent(value: float, digits: int = 1) -> str:
+    """How a share is written.
+
+    >>> percent(0.8234), percent(0.12, 0), percent(-0.072), percent(math.nan)
+    ('82.3', '12', '−7.2', '–')
     """
-    >>> percent(0.8234), percent(0.12, 0), percent(math.nan)
-    ('82.3', '12', '–')
-    """
-    return f"{100 * value:.{digits}f}" if math.isfinite(value) else "–"
+    return f"{round(100 * value, digits) + 0.0:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
 
 
 def _share(benchmark: Benchmark) -> float | None:
@@ -168,5 +174,5 @@ def _number(value: Any) -> float | None:
 def _head(benchmark: Benchmark, kind: str) -> str:
     share, distance = _share(benchmark), _distance(benchmark)
     if kind == "share" and share is not None:
-        return f"p = {100 * share:.3g} %"
+        return f"p = {100 * share:.3g}\u00a0%"
     return f"d = {distance:.2f}" if kind == "distance" and distance is not None else benchmark.name

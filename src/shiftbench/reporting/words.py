@@ -8,47 +8,64 @@ from shiftbench.reporting.tables import Row, percent
 from shiftbench.scores import Scores
 from shiftbench.scoring import MEAN
 
+MOST = 6
+"""Benchmarks outside every family that get a sentence of their own."""
+
 
 def overview(scores: Scores, benchmarks: Sequence[Benchmark], methods: Sequence[str]) -> str:
     """How much was measured on what."""
-    runs = {(row["benchmark"], row["run"]) for row in scores if not row["run"].startswith(MEAN)}
+    single = {(row["benchmark"], row["run"]) for row in scores if row["seed"] != -1}
+    told = {(row["benchmark"], row["method"]): row["run"] for row in scores if row["seed"] == -1}
+    runs = len(single) or sum(int(run.removeprefix(MEAN)) for run in told.values())
     sources = sorted({str((b.card.get("collection") or {}).get("name", "")) for b in benchmarks} - {""})
-    made = f" made from {_listed(sources)}" if sources else ""
-    measured = f"{_many(len(methods), 'method')} in {_many(len(runs), 'run')}" if methods else "No method yet"
+    made = f" made from the collection{'s' if len(sources) > 1 else ''} {_listed(sources)}" if sources else ""
+    measured = f"{_many(len(methods), 'method')} in {_many(runs, 'run')}" if methods else "No method yet"
     return f"{measured} on {_many(len(benchmarks), 'benchmark')}{made}."
 
 
-def findings(table: Row) -> list[str]:
-    """What a family's table shows about its first method and the best one at the hardest shift."""
+def findings(table: Row) -> list[tuple[str, str]]:
+    """Title and sentence: what a family's table shows about its first method and the best one at the hardest shift."""
     rows, columns = table["rows"], table["columns"]
-    if not rows or table["kind"] == "single":
+    if not rows:
         return []
     first = rows[0]
+    if table["kind"] == "other":
+        half = len(columns) // 2
+        return [line for place in range(min(half, MOST)) for line in _plain(rows, columns, place, place + half)]
     if table["kind"] == "distance":
         near, far = first["cells"][0], first["cells"][-1]
         if not near or not far:
             return []
         moved = "falls" if far["high"] < near["low"] else "goes"
-        return [f"{table['title']}: as the distance grows from {columns[0]['x']:.2f} to {columns[-1]['x']:.2f}, "
-                f"{first['method']} {moved} from {percent(near['value'])} % to {percent(far['value'])} %."
-                + _best(rows, len(columns) - 1)]
+        return [(f"{table['title']}, farther away.",
+                 f"As the distance grows from {columns[0]['x']:.2f} to {columns[-1]['x']:.2f}, {first['method']} "
+                 f"{moved} from {percent(near['value'])}\u00a0% to {percent(far['value'])}\u00a0%."
+                 + _best(rows, len(columns) - 1, "there"))]
     last = len(columns) - 1
-    average, worst = first["cells"][last // 2], first["cells"][last]
+    share = columns[last]["head"].removeprefix("p = ")
+    return [(f"{table['title']}, rare groups.", f"With a minority share of {share}: {text}")
+            for _, text in _plain(rows, columns, last // 2, last)]
+
+
+def _plain(rows: Sequence[Row], columns: Sequence[Row], place: int, other: int) -> list[tuple[str, str]]:
+    """One benchmark: average and worst group of the first method, and the method with the best worst group."""
+    average, worst = rows[0]["cells"][place], rows[0]["cells"][other]
     if not average or not worst:
         return []
-    return [f"{table['title']}: with a minority share of {columns[last]['head'].removeprefix('p = ')}, "
-            f"{first['method']} has {percent(average['value'])} % on average and {percent(worst['value'])} % in its worst group, "
-            f"{worst['group']}." + _best(rows, last)]
+    return [(f"{columns[place]['benchmark']}.",
+             f"{rows[0]['method']} has {percent(average['value'])}\u00a0% on average and "
+             f"{percent(worst['value'])}\u00a0% in its worst group “{worst['group']}”."
+             + _best(rows, other, "for the worst group"))]
 
 
-def _best(rows: Sequence[Row], place: int) -> str:
+def _best(rows: Sequence[Row], place: int, where: str) -> str:
     """Which method is best in a column, and which others cannot be told from it."""
     known = [(row["method"], row["cells"][place]) for row in rows if row["cells"][place]]
     best = next((pair for pair in known if pair[1]["best"]), None)
     if best is None:
         return ""
     tied = [method for method, cell in known if cell["tied"]]
-    told = f" {best[0]} is best there with {percent(best[1]['value'])} %"
+    told = f" Best {where} is {best[0]} with {percent(best[1]['value'])}\u00a0%"
     if not tied:
         return told + ", distinguishable from every other method."
     if len(tied) == len(known) - 1:
@@ -57,8 +74,9 @@ def _best(rows: Sequence[Row], place: int) -> str:
 
 
 def summary(benchmark: Benchmark) -> str:
-    """What test shows more and less often than training."""
+    """What test shows more and less often than training, where the shares differ by three points or more."""
     parts = [part for part in benchmark.card.get("explanation") or [] if _told(part)]
+    parts = [part for part in parts if abs(part["test"] - part["train"]) >= 0.03]
     more = [part for part in parts if part["test"] > part["train"]][:3]
     less = [part for part in parts if part["test"] < part["train"]][:3]
     sentences = []
@@ -74,7 +92,8 @@ def _told(part: Any) -> bool:
 
 
 def _shares(parts: Sequence[Row]) -> str:
-    return _listed([f"{part['tag']} ({percent(part['train'], 0)} → {percent(part['test'], 0)} %)" for part in parts])
+    return _listed([f"{part['tag']} ({percent(part['train'], 0)}\u00a0→\u00a0{percent(part['test'], 0)}\u00a0%)"
+                    for part in parts])
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -26,6 +26,9 @@ class Finished(NamedTuple):
     @property
     def benchmark_folder(self) -> Path:
         """Where the benchmark is: the path as the run knew it, else the same path seen from the runs folder."""
+        if not self.benchmark["path"]:
+            raise ShiftBenchError(f"{self.folder}: its benchmark '{self.benchmark['name']}' was in no folder when it "
+                                  "was trained. Save it, and give it to score_runs as one of `benchmarks`.")
         path = Path(str(self.benchmark["path"]))
         near = [path, self.folder.parent / path, self.folder.parent.parent / path]
         return next((place for place in near if place.is_dir()), path)
@@ -52,8 +55,8 @@ def runs_in(folder: Path | str) -> tuple[list[Finished], int]:
 
 
 def benchmarks_of(folder: Path | str) -> list[Path]:
-    """Where the benchmarks of a folder's finished runs are, each once."""
-    return list(dict.fromkeys(run.benchmark_folder for run in runs_in(folder)[0]))
+    """Where the benchmarks of a folder's finished runs are, each once; those in no folder are left out."""
+    return list(dict.fromkeys(run.benchmark_folder for run in runs_in(folder)[0] if run.benchmark["path"]))
 
 
 def score_runs(

@@ -47,7 +47,7 @@ def mixture(
                 "train": quota(n, skewed)}
 
     n_train = shift.n_train or largest(lambda n: bool((sum(wanted(n).values()) <= available).all()), len(rows))
-    if n_train < len(cells):
+    if (wanted(n_train)["test"] == 0).any():
         empty = cells[int(available.argmin())]
         raise ShiftBenchError(f"Group '{empty}' has {available.min()} items, too few to train and test on. Choose "
                               "other classes or another factor, or use a larger collection.")

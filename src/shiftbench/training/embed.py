@@ -34,6 +34,9 @@ Report = Callable[[int, int], None]
 PIXELS_AT_ONCE = 600_000
 """Per forward pass on a CPU: 12 images of 224 px, 36 of 128. More falls out of its cache and gets slower."""
 
+CHUNK = 256
+"""Images between two writes to disk and two reports of progress."""
+
 
 def embed(
     collection: Collection,
@@ -85,7 +88,7 @@ def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, 
     body = fused(net.eval()).to(place, memory_format=torch.channels_last)
     scale = torch.tensor([net.mean, net.std], device=place)
     at_once = max(1, PIXELS_AT_ONCE // size**2) * (16 if place.type == "cuda" else 1)
-    chunk = at_once * max(1, 256 // at_once)  # one look at the disk for some hundred images
+    chunk = at_once * max(1, CHUNK // at_once)
     with torch.inference_mode():
         for start in range(0, len(rows), chunk):
             part = slice(start, min(start + chunk, len(rows)))
@@ -131,9 +134,11 @@ def _open(folder: Path, collection: Collection, net: Net, backbone: str, size: i
             if not place.is_dir():  # else another process was first: its files are as good
                 raise ShiftBenchError(f"{place}: cannot keep features there ({problem.strerror}).") from problem
     try:
+        for name in ("features.npy", "present.npy"):
+            np.load(place / name, mmap_mode="r", allow_pickle=False)  # "r+" would pad a file that was cut with zeros
         table = np.load(place / "features.npy", mmap_mode="r+", allow_pickle=False)
         present: Bools = np.load(place / "present.npy", mmap_mode="r+", allow_pickle=False)
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, EOFError) as problem:
         raise ShiftBenchError(f"{place}: damaged ({problem}). Delete this folder, then try again.") from problem
     if table.shape != (len(collection), net.width) or present.shape != (len(collection),):
         raise ShiftBenchError(f"{place}: has features of shape {table.shape}, not {(len(collection), net.width)}. "

@@ -28,20 +28,20 @@ PETS = "black, white, gray, brown, beige, orange, tan"
 
 BREEDS: dict[str, dict[str, Build]] = {
     "cat": {
-        "tabby": Build(9.6, 25, 11.5, 10, 3.6, coat="tabby", main=PETS),
-        "siamese": Build(8.4, 24, 9, 12.5, 2.8, ear="tall", tail="whip", coat="points", main="beige, white, tan, gray"),
-        "persian": Build(11, 24, 14, 7, 4.4, ear="small", tail="bushy", coat="fluff", muzzle=0.6, main=PETS),
-        "sphynx": Build(8.6, 23, 8.6, 12, 2.6, ear="huge", tail="whip", coat="wrinkle", main="beige, tan, gray, black, brown"),
-        "tuxedo": Build(9.6, 25, 11.5, 10, 3.6, coat="bib", main="black, gray, dark brown, orange"),
-        "calico": Build(9.6, 25, 11.8, 10, 3.6, coat="patches", main="white, beige", accent="orange, black, brown"),
+        "tabby": Build(11.9, 25, 11.5, 10, 3.6, coat="tabby", main=PETS),
+        "siamese": Build(10.4, 24, 9, 12.5, 2.8, ear="tall", tail="whip", coat="points", main="beige, white, tan, gray"),
+        "persian": Build(13.6, 24, 14, 7, 4.4, ear="small", tail="bushy", coat="fluff", muzzle=0.6, main=PETS),
+        "sphynx": Build(10.7, 23, 8.6, 12, 2.6, ear="huge", tail="whip", coat="wrinkle", main="beige, tan, gray, black, brown"),
+        "tuxedo": Build(11.9, 25, 11.5, 10, 3.6, coat="bib", main="black, gray, dark brown, orange"),
+        "calico": Build(11.9, 25, 11.8, 10, 3.6, coat="patches", main="white, beige", accent="orange, black, brown"),
     },
     "dog": {
-        "labrador": Build(9, 27, 12.5, 12, 4, ear="flop", tail="up", main=PETS),
-        "dachshund": Build(8.2, 33, 9.4, 5, 3.6, ear="long", tail="thin", muzzle=1.25, main=PETS),
-        "poodle": Build(8.6, 23, 11, 12, 3.2, ear="puff", tail="pom", coat="curls", main=PETS),
-        "bulldog": Build(10.6, 25, 14, 8, 5, ear="fold", tail="stub", coat="bib", muzzle=1.5, main=PETS),
-        "husky": Build(9.4, 26, 13, 11.5, 4, ear="wolf", tail="curl", coat="mask", main="gray, black, brown, tan, orange"),
-        "dalmatian": Build(8.8, 27, 11, 13, 3.4, ear="flop", tail="thin", coat="spots", main="white, beige", accent="black, brown"),
+        "labrador": Build(11.2, 27, 12.5, 12, 4, ear="flop", tail="up", main=PETS),
+        "dachshund": Build(10.2, 33, 9.4, 5, 3.6, ear="long", tail="thin", muzzle=1.25, main=PETS),
+        "poodle": Build(10.7, 23, 11, 12, 3.2, ear="puff", tail="pom", coat="curls", main=PETS),
+        "bulldog": Build(13.1, 25, 14, 8, 5, ear="fold", tail="stub", coat="bib", muzzle=1.5, main=PETS),
+        "husky": Build(11.7, 26, 13, 11.5, 4, ear="wolf", tail="curl", coat="mask", main="gray, black, brown, tan, orange"),
+        "dalmatian": Build(10.9, 27, 11, 13, 3.4, ear="flop", tail="thin", coat="spots", main="white, beige", accent="black, brown"),
     },
     "bear": {
         "brown bear": Build(8.8, 32, 17, 8, 6.4, ear="round", tail="stub", coat="hump", main="brown, dark brown, light brown"),

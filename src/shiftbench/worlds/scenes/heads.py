@@ -45,9 +45,9 @@ def cat(pen: Pen, b: Build, x: float, y: float) -> None:
     if b.coat == "bib":
         pen.poly("paper", [(x - 0.2 * r, y - 0.3 * r), (x, y + 0.5 * r), (x + 0.2 * r, y - 0.3 * r)])
     for side in BOTH:
-        pen.oval("ink", x + side * 0.44 * r, y + 0.1 * r, 0.29 * r, 0.27 * r)
-        pen.oval("iris+" if b.coat != "points" else "light_blue", x + side * 0.44 * r, y + 0.1 * r, 0.24 * r, 0.22 * r)
-        pen.oval("ink", x + side * 0.44 * r, y + 0.1 * r, 0.08 * r, 0.21 * r)
+        pen.oval("ink", x + side * 0.46 * r, y + 0.1 * r, 0.34 * r, 0.32 * r)
+        pen.oval("iris+" if b.coat != "points" else "light_blue", x + side * 0.46 * r, y + 0.1 * r, 0.29 * r, 0.27 * r)
+        pen.oval("ink", x + side * 0.46 * r, y + 0.1 * r, 0.1 * r, 0.26 * r)
         for slope in (0.1, -0.1):
             pen.line("paper" if dark else "main--", 0.06 * r, [(x + side * 0.5 * r, y - (0.38 + slope) * r),
                                                              (x + side * 1.3 * r, y - (0.35 + 2.4 * slope) * r)])
@@ -78,14 +78,14 @@ def dog(pen: Pen, b: Build, x: float, y: float) -> None:
             pen.oval("accent", x + dx * r, y + dy * r, s * r, s * r)
     wide, low = 0.5 * min(b.muzzle, 1.5) * r + 0.04 * r, 0.46 * r
     if b.muzzle < 1.4:
-        pen.oval("tongue", x + 0.06 * r, y - 1.02 * r, 0.2 * r, 0.3 * r)
+        pen.oval("tongue", x + 0.06 * r, y - 1.05 * r, 0.25 * r, 0.38 * r)
     light = "paper" if b.coat in ("mask", "bib") else "main+"
     pen.oval(light, x, y - 0.52 * r, wide, low)
     if b.muzzle > 1.4:
         for side in BOTH:
             pen.oval("main+" if b.coat != "bib" else "paper", x + side * 0.45 * r, y - 0.72 * r, 0.42 * r, 0.4 * r)
             pen.line("main--", 0.08 * r, [(x, y - 0.5 * r), (x + side * 0.7 * r, y - 0.78 * r)])
-    pen.oval("ink", x, y - 0.26 * r, 0.28 * r, 0.2 * r)
+    pen.oval("ink", x, y - 0.26 * r, 0.34 * r, 0.25 * r)
     pen.line("ink", 0.09 * r, [(x, y - 0.3 * r), (x, y - 0.68 * r), (x - 0.24 * r, y - 0.78 * r)])
     pen.line("ink", 0.09 * r, [(x, y - 0.68 * r), (x + 0.24 * r, y - 0.78 * r)])
     for side in BOTH:
@@ -109,7 +109,7 @@ def dog_profile(pen: Pen, b: Build, x: float, y: float) -> None:
     if b.ear == "wolf":
         pen.poly("main-", [(x - 0.05 * r, y + 0.6 * r), (x + 0.5 * r, y + 1.75 * r), (x + 0.8 * r, y + 0.4 * r)])
     if b.muzzle < 1.4:
-        pen.oval("tongue", x - 0.8 * snout, y - 0.72 * r, 0.18 * r, 0.34 * r)
+        pen.oval("tongue", x - 0.8 * snout, y - 0.76 * r, 0.24 * r, 0.42 * r)
     pen.blob("main", [(x + 0.85 * r, y - 0.1 * r), (x + 0.6 * r, y + 0.75 * r), (x - 0.1 * r, y + 0.9 * r), (x - 0.65 * r, y + 0.42 * r),
                       (x - snout, y + 0.12 * r), (x - snout - 0.05 * r, y - 0.28 * r), (x - 0.75 * r, y - 0.6 * r), (x + 0.2 * r, y - 0.85 * r)])
     if b.coat == "mask":
@@ -121,7 +121,7 @@ def dog_profile(pen: Pen, b: Build, x: float, y: float) -> None:
     if b.muzzle > 1.4:
         pen.blob("main+", [(x - 0.5 * r, y - 0.1 * r), (x - snout, y - 0.2 * r), (x - 0.9 * snout, y - 0.85 * r), (x - 0.3 * r, y - 0.75 * r)])
     pen.line("ink", 0.09 * r, [(x - snout, y - 0.3 * r), (x - 0.45 * r, y - 0.36 * r)])
-    pen.oval("ink", x - snout, y + 0.04 * r, 0.24 * r, 0.2 * r)
+    pen.oval("ink", x - snout, y + 0.04 * r, 0.28 * r, 0.24 * r)
     pen.oval("paper", x - 0.3 * r, y + 0.32 * r, 0.19 * r, 0.19 * r)
     pen.oval("ink", x - 0.33 * r, y + 0.31 * r, 0.15 * r, 0.16 * r)
     if b.ear in ("flop", "long"):

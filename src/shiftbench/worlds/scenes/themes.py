@@ -6,15 +6,15 @@ garage's surfboard and the promenade's bench join the street to the sea.
 """
 
 CLASSES = {
-    "cat": 22.5, "dog": 22.5, "bus": 7.5, "truck": 8.5, "elephant": 6.5, "horse": 7.5, "bowl": 6.5, "cup": 7.5,
+    "cat": 22.0, "dog": 25.0, "bus": 7.0, "truck": 8.5, "elephant": 6.0, "horse": 7.5, "bowl": 6.0, "cup": 7.5,
     "bear": 1.8, "bird": 2.0, "cow": 1.9, "sheep": 1.8, "giraffe": 1.8, "zebra": 1.8,
 }
 
 WHERE = {  # class -> places
-    "cat": "bedroom 19, living room 19, kitchen 7, bathroom 6, office 8, hallway 5, store 3, garage 2, "
-           "yard 10, street 7, park 5, beach 3, lake 2, forest 2, farm 2",
-    "dog": "bedroom 11, living room 8, hallway 6, store 5, garage 4, office 3, kitchen 3, bathroom 1, "
-           "park 14, street 12, beach 13, lake 7, yard 6, field 2, snow 3, forest 2",
+    "cat": "bedroom 21, living room 21, kitchen 7, bathroom 5, office 6, hallway 4, store 2, garage 2, "
+           "yard 10, street 7, park 6, beach 3, lake 2, forest 2, farm 2",
+    "dog": "bedroom 14, living room 11, hallway 6, store 4.5, garage 3.5, office 3, kitchen 2, bathroom 1, "
+           "park 13, street 11, beach 12.5, lake 6.5, yard 5, field 2, snow 3, forest 2",
     "bus": "street 56, parking lot 20, plaza 14, airport 5, beach 5",
     "truck": "airport 30, street 28, parking lot 18, plaza 9, farm 7, snow 8",
     "elephant": "savanna 52, forest 12, lake 10, park 10, field 10, plaza 6",
@@ -30,9 +30,9 @@ WHERE = {  # class -> places
 }
 
 WITH = {  # place -> objects
-    "bedroom": "bed 94, shelf 46, cabinet 44, lamp 45, pillow 30, window 40, picture 30, book 25, clock 15, mirror 15, "
+    "bedroom": "bed 94, shelf 42, cabinet 48, lamp 45, pillow 30, window 40, picture 30, book 25, clock 15, mirror 15, "
                "chair 8, plant 12, television 5, laptop 12, bag 8, box 8",
-    "living room": "sofa 92, shelf 50, cabinet 38, lamp 40, television 20, table 10, plant 30, picture 30, window 35, "
+    "living room": "sofa 92, shelf 46, cabinet 44, lamp 40, television 20, table 10, plant 30, picture 30, window 35, "
                    "pillow 20, book 25, chair 8, clock 15, bag 6, box 8, laptop 10, tray 8, cup 5, coffee 6",
     "kitchen": "cabinet 60, refrigerator 42, oven 40, sink 34, table 22, chair 25, shelf 32, window 30, clock 20, plant 12, "
                "fruit 30, knife 34, bottle 12, plate 18, tray 30, coffee 26, water 28, box 8, bag 6, bowl 5, cup 5, lamp 5",
@@ -99,7 +99,7 @@ TINTS = {  # camera -> gain by channel, lift by channel, zoom in percent, most d
 }
 
 SCALES = {"small": 86, "medium": 100, "large": 114}
-GROWTH = {"cat": 172, "dog": 164, "bus": 100, "truck": 100, "elephant": 112, "horse": 112, "bowl": 112, "cup": 112,
+GROWTH = {"cat": 164, "dog": 158, "bus": 100, "truck": 100, "elephant": 112, "horse": 112, "bowl": 112, "cup": 112,
           "bear": 120, "bird": 120, "cow": 112, "sheep": 128, "giraffe": 108, "zebra": 112}  # of a sprite, as the subject
 
 

@@ -1,0 +1,55 @@
+"""What the readers of image annotations share: which files they were given, the order of ids, where the images lie."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from shiftbench.arrays import Strs
+from shiftbench.errors import ShiftBenchError
+from shiftbench.files import inside
+
+
+def given(sources: Sequence[Path | str], format: str) -> list[Path]:
+    """The files to read: one at least, none twice, for its areas would count twice."""
+    if not sources:
+        raise ShiftBenchError(f"Reading {format} needs one file at least. Give the annotation files.")
+    paths = [Path(source) for source in sources]
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise ShiftBenchError(f"{path} is given twice. Give each file once.")
+        seen.add(path.resolve())
+    return paths
+
+
+def in_order(ids: Iterable[str]) -> list[str]:
+    """Ids without doubles: whole numbers by value, then words by code point.
+
+    >>> in_order(["10", "n1", "9", "10"])
+    ['9', '10', 'n1']
+    """
+    return sorted(set(ids), key=lambda name: (0, int(name), name) if _is_number(name) else (1, 0, name))
+
+
+def folder(images: Path | str | None) -> Path | None:
+    """The folder of the images, which must be there; None when none is given."""
+    if images is None:
+        return None
+    if not Path(images).is_dir():
+        raise ShiftBenchError(f"{images}: no such folder. `images` is the folder that holds the image files.")
+    return Path(images).resolve()
+
+
+def below(root: Path, names: Sequence[str]) -> Strs:
+    """File names below a folder, or an error for the first that would leave it."""
+    for name in names:
+        if "\0" in name or not name:
+            raise ShiftBenchError(f"{name!r} is not the name of an image file.")
+        if ".." in name or name.startswith("/") or "\\" in name or ":" in name:
+            inside(root, name.replace("\\", "/"))
+    return np.asarray(names, np.str_)
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) < 20
