@@ -59,7 +59,7 @@ class Shown(NamedTuple):
 
 
 def demo(
-    out: Path | str = "demo", items: int = 6000, seeds: tuple[int, ...] = SEEDS, workers: int = 0,
+    out: Path | str = "demo", items: int = 12_000, seeds: tuple[int, ...] = SEEDS, workers: int = 0,
     bar: Bar | None = None,
 ) -> Shown:
     """Draw, build, embed, train, score and report below `out`. What is already there is not done again."""

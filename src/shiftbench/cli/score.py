@@ -31,6 +31,6 @@ def score(
     if out is not None:
         scores.save(out)
     if json:
-        print_json(to_json(scores))
+        print_json(to_json(scores, level=level))
     elif not quiet:
         console().print(scores_table(scores))

@@ -28,9 +28,16 @@ def add_sizes(low: int, high: int, start: Ints, code: Codes, row_start: Ints, ro
     """out[k, t] += the number of items of class k that carry tag t."""
     for k in range(low, high):
         line = out[k]
-        for r in range(row_start[k], row_start[k + 1]):
-            for place in range(start[rows[r]], start[rows[r] + 1]):
+        for r in range(np.uint64(row_start[k]), np.uint64(row_start[k + 1])):
+            item = np.uint64(rows[r])
+            for place in range(np.uint64(start[item]), np.uint64(start[item + np.uint64(1)])):
                 line[code[place]] += np.int32(1)
+
+
+@compiled
+def _line(corner: np.uint64, b: np.uint64, n: np.uint64) -> np.uint64:
+    """Where cell (b, 0) would be if the triangle that begins at `corner` were a full matrix: add c for cell (b, c)."""
+    return corner + b * n - ((b * (b + np.uint64(1))) >> np.uint64(1))
 
 
 @compiled
@@ -38,25 +45,27 @@ def add_meetings(
     low: int, high: int, start: Ints, code: Codes, row_start: Ints, rows: Codes, first: Ints, context: Codes,
     block: Ints, n_tags: int, widest: int, out: Counts,
 ) -> None:
-    """out[block[k] + cell(b, c)] += the number of items of class k that carry its contexts b <= c.
+    """Add the number of items of class k that carry its contexts b <= c to their cell in the triangle of class k.
 
-    `out` begins at block[low]. Class after class, because the counts of one class fit into the processor's cache.
+    `out` begins with class `low`. Class after class, because the counts of one class fit into the processor's cache.
     """
     local = np.full(n_tags, -1, np.int32)
     here = np.empty(widest + 1, np.uint64)
+    one = np.uint64(1)
     for k in range(low, high):
-        n = first[k + 1] - first[k]
+        n = np.uint64(first[k + 1] - first[k])
+        corner = np.uint64(block[k] - block[low])
         for place in range(first[k], first[k + 1]):
             local[context[place]] = place - first[k]
-        for r in range(row_start[k], row_start[k + 1]):
-            found = 0
-            for place in range(start[rows[r]], start[rows[r] + 1]):
+        for r in range(np.uint64(row_start[k]), np.uint64(row_start[k + 1])):
+            found = np.uint64(0)
+            item = np.uint64(rows[r])
+            for place in range(np.uint64(start[item]), np.uint64(start[item + one])):
                 where = local[code[place]]
-                here[found] = np.uint64(where)
-                found += where >= 0
+                here[found] = np.uint64(where)  # without a branch: overwritten by the next where this is no context
+                found += np.uint64(where >= 0)
             for i in range(found):
-                b = np.int64(here[i])
-                line = np.uint64(block[k] - block[low] + b * n - b * (b + 1) // 2)
+                line = _line(corner, here[i], n)
                 for j in range(i, found):
                     out[line + here[j]] += np.int32(1)
         for place in range(first[k], first[k + 1]):
@@ -71,32 +80,28 @@ def edges(
     """Write the contexts and the overlap of every pair that meets and reaches the threshold, and how many per class."""
     found = 0
     for k in range(low, high):
-        n = first[k + 1] - first[k]
-        sizes = np.empty(n, np.int32)
-        near = np.empty(n + 1, np.uint64)
-        cell = block[k] - block[low]
+        n = np.uint64(first[k + 1] - first[k])
+        corner = np.uint64(block[k] - block[low])
+        sizes, least = np.empty(n, np.int32), np.empty(n, np.int32)
+        near = np.empty(n + np.uint64(1), np.uint64)
         for b in range(n):
-            sizes[b] = counts[cell]
-            cell += n - b
-        cell = block[k] - block[low]
+            size = counts[_line(corner, b, n) + b]
+            sizes[b] = size
+            least[b] = max(int(threshold * size) - 1, 1)  # the fewest meetings that reach the threshold
+            while size > 0 and least[b] / size < threshold:
+                least[b] += 1
         before = found
         for b in range(n):
-            line = np.uint64(cell - b)
-            size = sizes[b]
+            line = _line(corner, b, n)
             some = np.uint64(0)
-            for c in range(np.uint64(b + 1), np.uint64(n)):  # without a branch: most pairs fall away, in no pattern
+            for c in range(b + np.uint64(1), n):  # without a branch: most pairs fall away, in no pattern
                 near[some] = c
-                meeting = counts[line + c]
-                smaller = sizes[c] if sizes[c] < size else size
-                some += np.uint64((meeting > 0) & (meeting >= threshold * smaller - 1))
+                some += np.uint64(counts[line + c] >= min(least[b], least[c]))
             for i in range(some):
                 c = near[i]
-                share = counts[line + c] / min(size, sizes[c])
-                if share >= threshold:
-                    one[found] = context[first[k] + b]
-                    other[found] = context[first[k] + np.int64(c)]
-                    weight[found] = share
-                    found += 1
-            cell += n - b
+                one[found] = context[np.uint64(first[k]) + b]
+                other[found] = context[np.uint64(first[k]) + c]
+                weight[found] = counts[line + c] / min(sizes[b], sizes[c])
+                found += 1
         number[k - low] = found - before
     return found

@@ -3,5 +3,6 @@
 from collections.abc import Callable
 
 from shiftbench.collection import Collection
+from shiftbench.readers.coco import coco
 
-READERS: dict[str, Callable[..., Collection]] = {}
+READERS: dict[str, Callable[..., Collection]] = {"coco": coco}

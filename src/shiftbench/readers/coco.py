@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints, Strs, Values
+from shiftbench.arrays import Ints, Strs, Values
 from shiftbench.collection import Collection, Tags, Texts
 from shiftbench.errors import ShiftBenchError
 from shiftbench.readers.coco_file import CocoFile, load
@@ -51,7 +51,7 @@ def coco(*sources: Path | str, name: str = "coco", images: Path | str | None = N
 
 def _merged(files: Sequence[CocoFile]) -> tuple[Ints, Ints, Ints]:
     """Image ids in order, the first row that lists each, and the number of the file this row is in."""
-    ids, width, height = (np.concatenate([getattr(file, column) for file in files]) for column in ("ids", "width", "height"))
+    ids, width, height = (np.concatenate([getattr(file, of) for file in files]) for of in ("ids", "width", "height"))
     file_of: Ints = np.repeat(np.arange(len(files)), [len(file.ids) for file in files])
     known, first, where = np.unique(ids, return_index=True, return_inverse=True)
     for row in np.flatnonzero((width != width[first][where]) | (height != height[first][where]))[:1]:
@@ -75,21 +75,79 @@ def _tags(files: Sequence[CocoFile], known: Ints, width: Ints, height: Ints) -> 
     code_of = {pair: code for code, pair in enumerate(vocabulary)}
     items, codes, areas, boxes = [], [], [], []
     for file, mine in zip(files, named, strict=True):
-        rows = slice(None) if file.category.min(initial=0) >= 0 else file.category >= 0
-        item, category = _numbers(file, known)[rows], file.category[rows]
-        ids = np.asarray(sorted(mine), np.int64)
-        found = _places(category, ids)
-        for row in np.flatnonzero(found < 0)[:1]:
-            at = np.arange(len(file.category))[rows][row]
-            raise ShiftBenchError(f"{file.path}: annotations[{at}] has category_id {category[row]}, which is not among "
-                                  f"the {len(ids)} categories of the file.")
+        rows: Ints = np.flatnonzero(file.category >= 0)
+        ids: Ints = np.asarray(sorted(mine), np.int64)
+        item, which = _places(file.image[rows], known), _places(file.category[rows], ids)
+        for row in rows[item < 0][:1]:
+            raise _no_image(file, row)
+        for row in rows[which < 0][:1]:
+            raise ShiftBenchError(f"{file.path}: annotations[{row}] has category_id {file.category[row]}, which is not "
+                                  f"among the {len(ids)} categories of the file.")
         area = file.area[rows] / (width * height)[item]
-        sides = np.stack([width, height, width, height], axis=1)[item]
-        box = file.box[rows] / sides
-        _check_size(file, rows, area, box, known[item], width[item], height[item])
+        box = file.box[rows]
+        box[:, ::2] /= width[item, None]
+        box[:, 1::2] /= height[item, None]
+        for place in np.flatnonzero((area > LARGEST) | (np.abs(box) > LARGEST).any(axis=1))[:1]:
+            at = item[place]
+            what = "area" if area[place] > LARGEST else "bbox"
+            raise ShiftBenchError(f"{file.path}: annotations[{rows[place]}].{what} is more than {LARGEST} times the size "
+                                  f"of its image {known[at]} ({width[at]} × {height[at]} pixels). It must be in pixels.")
         items.append(item)
-        codes.append(np.asarray([code_of[mine[key]] for key in ids.tolist()], np.int64)[found])
+        codes.append(np.asarray([code_of[mine[key]] for key in ids.tolist()], np.int64)[which])
         areas.append(area)
         boxes.append(box)
     return Tags.of(np.concatenate(items), np.concatenate(codes), [word for _, word in vocabulary],
                    [kind for kind, _ in vocabulary], np.concatenate(areas), np.concatenate(boxes))
+
+
+def _texts(files: Sequence[CocoFile], known: Ints) -> Texts:
+    """Captions in the order of their images, those of one image in the order of the files."""
+    items = []
+    for file in files:
+        items.append(_places(file.image[file.captioned], known))
+        for row in file.captioned[items[-1] < 0][:1]:
+            raise _no_image(file, row)
+    item = np.concatenate(items)
+    order = np.argsort(item, kind="stable")
+    words = [word for file in files for word in file.captions]
+    return Texts(item[order], np.asarray([words[row] for row in order.tolist()], np.str_))
+
+
+def _parents(files: Sequence[CocoFile]) -> dict[str, tuple[str, ...]]:
+    """Supercategories; COCO calls the supercategory of `person` person too, which says nothing and would be a loop."""
+    above: dict[str, set[str]] = {}
+    for category in (category for file in files for category in file.categories):
+        if category.supercategory and category.supercategory != category.name:
+            above.setdefault(category.name, set()).add(category.supercategory)
+    return {name: tuple(sorted(above[name])) for name in sorted(above)}
+
+
+def _pixels(root: Path, names: Sequence[str], source: Strs, known: Ints) -> Strs:
+    own = {name: (root / name).is_dir() for name in set(source.tolist())}
+    for row, name in enumerate(names):
+        if not name:
+            raise ShiftBenchError(f"Image {known[row]} of {source[row]} has no file_name, so it is not to be found in "
+                                  f"{root}.")
+    return below(root, [f"{part}/{name}" if own[part] else name
+                        for part, name in zip(source.tolist(), names, strict=True)])
+
+
+def _places(needles: Ints, haystack: Ints) -> Ints:
+    """Where each number stands in sorted numbers; -1 where it does not."""
+    place = np.searchsorted(haystack, needles)
+    place[place == len(haystack)] = 0
+    return np.where(haystack[place] == needles, place, -1) if len(haystack) else np.full(len(needles), -1)
+
+
+def _no_image(file: CocoFile, row: int) -> ShiftBenchError:
+    return ShiftBenchError(f"{file.path}: annotations[{row}] has image_id {file.image[row]}, which no file lists among "
+                           "its images.")
+
+
+def _kind(isthing: bool | int | None, stuff: bool) -> str:
+    """A category says itself whether it is a thing, or its file does."""
+    return "stuff" if isthing == 0 or (isthing is None and stuff) else "object"
+
+
+def _source(path: Path) -> str:
+    return next((path.stem.removeprefix(start) for start in PREFIXES if path.stem.startswith(start)), path.stem)

@@ -90,14 +90,13 @@ def load(path: Path) -> CocoFile:
         head = file.before("annotations", Frame)
         for piece in file.elements(Annotation, "annotations"):
             columns.append(_columns(piece))
-            if columns[-1][1].min(initial=0) < 0 or piece[0].caption is not None:
-                words = [annotation.caption for annotation in piece]
-                has: Ints = np.flatnonzero([word is not None for word in words])
-                for row in np.setdiff1d(np.flatnonzero(columns[-1][1] < 0), has)[:1]:
-                    raise ShiftBenchError(f"{path}: annotations[{count + row}] has neither a category_id nor a caption. "
-                                          "Instances, stuff and captions files can be read.")
-                captioned.append(has + count)
-                captions += [word for word in words if word is not None]
+            words = [annotation.caption for annotation in piece]
+            has: Ints = np.asarray([row for row, word in enumerate(words) if word is not None], np.int64)
+            for row in np.setdiff1d(np.flatnonzero(columns[-1][1] < 0), has)[:1]:
+                raise ShiftBenchError(f"{path}: annotations[{count + row}] has neither a category_id nor a caption. "
+                                      "Instances, stuff and captions files can be read.")
+            captioned.append(has + count)
+            captions += [words[row] or "" for row in has.tolist()]
             count += len(piece)
         tail = file.after(Frame)
     if tail.annotations is not msgspec.UNSET:

@@ -23,10 +23,10 @@ WINDOW = 256  # how far before an element the end of the last one is looked for
 
 _BYTE = re.compile(r"(?:JSON is malformed: )?(.*) \(byte (\d+)\)")
 _FIELD = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?")
-_LIST = re.compile(rb"\s*:\s*\[")
-_CLOSING = {b"[": b"]", b"{": b"}"}
-_FIRST = {b"[": re.compile(rb'\s*(\{\s*"[^"\\]*")'), b"{": re.compile(rb'\s*"[^"\\]*"\s*:\s*(\{\s*"[^"\\]*")')}
-_BORDER = {b"[": re.compile(rb"\}\s*,\s*()\Z"), b"{": re.compile(rb'\}\s*,\s*()"[^"\\]*"\s*:\s*\Z')}
+_LIST = re.compile(rb"\s*:\s*(?=\[)")
+_CLOSING = {"[": b"]", "{": b"}"}
+_FIRST = {"[": re.compile(rb'\[\s*(\{\s*"[^"\\]*")'), "{": re.compile(rb'\{\s*"[^"\\]*"\s*:\s*(\{\s*"[^"\\]*")')}
+_BORDER = {"[": re.compile(rb"\}\s*,\s*()\Z"), "{": re.compile(rb'\}\s*,\s*()"[^"\\]*"\s*:\s*\Z')}
 
 
 class Pieces:
@@ -42,12 +42,12 @@ class Pieces:
 
     def __init__(self, path: Path | str, block: int = BLOCK) -> None:
         self.path, self._block = Path(path), block
-        self._text, self._offset = b"", 0  # what was read and is not yet decoded, and where in the file it begins
+        self._text, self._offset = bytearray(), 0  # what was read and is not yet decoded, and where it begins
         self._ended, self._outer, self._missing = False, True, False
         if self.path.is_dir():
             raise ShiftBenchError(f"{self.path} is a folder. Give the annotation files themselves.")
         try:
-            self._handle = self.path.open("rb")
+            self._handle = self.path.open("rb", buffering=0)
         except OSError as problem:
             raise ShiftBenchError(f"{self.path}: cannot be read ({problem.strerror}).") from problem
         while not self._text.strip():
@@ -62,9 +62,9 @@ class Pieces:
         self._handle.close()
 
     @property
-    def bracket(self) -> bytes:
+    def bracket(self) -> str:
         """The first sign of the file: `[` of a list, `{` of a dictionary."""
-        return self._text.lstrip()[:1]
+        return self._text.lstrip()[:1].decode(errors="replace")
 
     def before(self, key: str, frame: type[T]) -> T:
         """What stands before a member of the outermost dictionary; all of it when there is no such member."""
@@ -77,9 +77,9 @@ class Pieces:
                 if self._fill():
                     continue
                 self._missing = True
-                return self._whole(decoder, self._text, 0)
+                return self._whole(decoder, bytes(self._text), 0)
             try:  # ends well only where the word is a key of the outermost level
-                head = decoder.decode(b"".join((memoryview(self._text)[:place], word, b":0}")))
+                head = decoder.decode(bytes(self._text[:place]) + word + b":0}")
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 seen = place + 1
                 continue
@@ -91,68 +91,82 @@ class Pieces:
 
     def elements(self, member: type[T], where: str = "") -> Iterator[list[T]]:
         """The elements of a list, a piece at a time; `where` names the list in an error."""
-        return self._pieces(b"[", member, list[member], where)  # type: ignore[valid-type]
+        return self._pieces("[", member, list[member], where)  # type: ignore[valid-type]
 
     def entries(self, member: type[T]) -> Iterator[dict[str, T]]:
         """The entries of a dictionary, a piece at a time."""
-        return self._pieces(b"{", member, dict[str, member], "")  # type: ignore[valid-type]
+        return self._pieces("{", member, dict[str, member], "")  # type: ignore[valid-type]
 
     def after(self, frame: type[T]) -> T:
         """What stands after the member whose elements were read."""
         while self._fill():
             pass
-        text = b'{"":0' + (b"}" if self._missing else self._text)
+        text = b'{"":0' + (b"}" if self._missing else bytes(self._text))
         return self._whole(msgspec.json.Decoder(frame), text, 5)
 
-    def _pieces(self, opening: bytes, member: Any, kind: Any, where: str) -> Iterator[Any]:
+    def _pieces(self, bracket: str, member: Any, kind: Any, where: str) -> Iterator[Any]:
+        """From here on the text begins with the opening bracket, written over what parted it from the last piece."""
         if self._missing:
             return
-        if self._outer:
-            if self.bracket != opening:
-                what, found = "a list" if opening == b"[" else "a dictionary", self.bracket.decode(errors="replace")
-                raise ShiftBenchError(f"{self.path}: must be {what}, but begins with '{found}'.")
-            self._skip(self._text.index(opening) + 1)
+        if self.bracket != bracket:
+            what = "a list" if bracket == "[" else "a dictionary"
+            raise ShiftBenchError(f"{self.path}: must be {what}, but begins with '{self.bracket}'.")
+        self._skip(self._text.index(bracket.encode()))
         decoder, count, closed = msgspec.json.Decoder(kind), 0, False
-        first: re.Match[bytes] | None = None
+        first = b""
         while not closed:
             if not self._ended:
                 self._fill()
-            first = first or _FIRST[opening].match(self._text)
-            for end, start in self._cuts(opening, first[1] if first else b""):
-                close = b"" if self._ended else _CLOSING[opening]
-                text = b"".join((opening, memoryview(self._text)[:end], close))
+            if not first and (found := _FIRST[bracket].match(self._text)):
+                first = bytes(found[1])
+            for end, start in self._cuts(bracket, first):
                 try:
-                    piece = decoder.decode(text)
+                    piece = self._closed(decoder, end, bracket)
                     closed = self._ended
                 except msgspec.ValidationError as problem:
-                    self._misfit(problem, text, opening, member, where, count)
+                    self._misfit(problem, end, bracket, member, where, count)
                     continue
                 except msgspec.DecodeError as problem:
                     what, place = _spot(problem)
-                    if what == "trailing characters" and place and not self._outer:  # the list ends in this block
-                        piece, start, closed = decoder.decode(text[:place]), place - 1, True
-                    elif self._ended or (place is not None and place < len(text) - 1):
-                        raise self._malformed(what, place, 1) from problem
+                    if what == "trailing characters" and not self._outer:  # the list ends inside this block
+                        start, closed = self._text.rfind(b"]", 0, place) + 1, True
+                        piece = self._whole(decoder, bytes(self._text[:start]), 0)
+                    elif self._ended or (place is not None and place < end):
+                        raise self._malformed(what, place, 0) from problem
                     else:
                         continue
                 except (UnicodeDecodeError, RecursionError) as problem:
                     raise self._unreadable(problem) from problem
-                self._skip(start)
+                self._skip(start if closed else start - 1)
+                if not closed:
+                    self._text[:1] = bracket.encode()
                 count += len(piece)
                 yield piece
                 break
 
-    def _cuts(self, opening: bytes, first: bytes) -> Iterator[tuple[int, int]]:
+    def _cuts(self, bracket: str, first: bytes) -> Iterator[tuple[int, int]]:
         """Where a piece may end and the next begin, the last place first; at the end of the file all that is left."""
         if self._ended:
             yield len(self._text), len(self._text)
             return
         place, tries = len(self._text), TRIES if first else 0
-        while tries and (place := self._text.rfind(first, 1, place)) > 0:
-            border = _BORDER[opening].search(self._text, max(0, place - WINDOW), place)
+        while tries and (place := self._text.rfind(first, 2, place)) > 0:
+            border = _BORDER[bracket].search(self._text, max(0, place - WINDOW), place)
             if border is not None:
                 tries -= 1
                 yield border.start() + 1, border.start(1)
+
+    def _closed(self, decoder: "msgspec.json.Decoder[Any]", end: int, bracket: str) -> Any:
+        """Decode the text up to a cut, where a closing bracket takes the place of the comma meanwhile."""
+        if self._ended:
+            return decoder.decode(self._text)
+        kept = self._text[end:end + 1]
+        self._text[end:end + 1] = _CLOSING[bracket]
+        try:
+            with memoryview(self._text) as view:
+                return decoder.decode(view[:end + 1])
+        finally:
+            self._text[end:end + 1] = kept
 
     def _fill(self) -> bool:
         """Read one block, or as much again as is waiting; False at the end of the file."""
@@ -161,12 +175,12 @@ class Pieces:
             more = self._handle.read(size)
         except OSError as problem:
             raise ShiftBenchError(f"{self.path}: cannot be read ({problem.strerror}).") from problem
-        self._ended = len(more) < size
+        self._ended = not more
         self._text += more
         return bool(more)
 
     def _skip(self, length: int) -> None:
-        self._text = self._text[length:]
+        del self._text[:length]
         self._offset += length
 
     def _whole(self, decoder: "msgspec.json.Decoder[T]", text: bytes, lead: int) -> T:
@@ -180,23 +194,25 @@ class Pieces:
         except (UnicodeDecodeError, RecursionError) as problem:
             raise self._unreadable(problem) from problem
 
-    def _misfit(self, problem: Exception, text: bytes, opening: bytes, member: Any, where: str, count: int) -> None:
+    def _misfit(self, problem: Exception, end: int, bracket: str, member: Any, where: str, count: int) -> None:
         """Raise the error of the first element that is not as it should be; return when the cut was wrong instead."""
-        parts: Any = list[msgspec.Raw] if opening == b"[" else dict[str, msgspec.Raw]
+        parts: Any = list[msgspec.Raw] if bracket == "[" else dict[str, msgspec.Raw]
         try:
-            raw = msgspec.json.decode(text, type=parts)
+            raw = self._closed(msgspec.json.Decoder(parts), end, bracket)
         except msgspec.DecodeError as detail:
             what, place = _spot(detail)
-            if what != "trailing characters":
-                if self._ended:
-                    raise self._malformed(what, place, 1) from detail
+            if what == "trailing characters" and not self._outer:
+                inner = self._text[:self._text.rfind(b"]", 0, place) + 1]
+                raw = self._whole(msgspec.json.Decoder(parts), bytes(inner), 0)
+            elif self._ended or what == "trailing characters":
+                raise self._malformed(what, place, 0) from detail
+            else:
                 return
-            raw = msgspec.json.decode(text[:place], type=parts)
-        for key, part in enumerate(raw, count) if opening == b"[" else raw.items():
+        for key, part in enumerate(raw, count) if bracket == "[" else raw.items():
             try:
                 msgspec.json.decode(part, type=member)
             except msgspec.ValidationError as detail:
-                raise self._wrong(detail, f"{where}[{key}]" if opening == b"[" else str(key)) from problem
+                raise self._wrong(detail, f"{where}[{key}]" if bracket == "[" else str(key)) from problem
         raise self._wrong(problem, where)
 
     def _wrong(self, problem: Exception, place: str) -> ShiftBenchError:
@@ -205,18 +221,17 @@ class Pieces:
         return ShiftBenchError(f"{self.path}: {f'{where}: ' if where else ''}{what.replace('`', '')}.")
 
     def _malformed(self, what: str, place: int | None, lead: int) -> ShiftBenchError:
-        cut = place is None
         byte = self._offset + (len(self._text) if place is None else place - lead)
-        ahead = b"" if place is None else self._text[max(place - lead, 0):][:8]
-        if ahead.startswith((b"NaN", b"Inf")):
-            what = "NaN and Infinity are not numbers in JSON"
         line = 1
         with self.path.open("rb") as again:
             for start in range(0, byte, BLOCK):
                 line += again.read(min(BLOCK, byte - start)).count(b"\n")
-        if cut:
+            ahead = again.read(3)
+        if place is None:
             return ShiftBenchError(f"{self.path}: cut off at byte {byte}, line {line}, in the middle of a value. "
                                    "Copy or download it again.")
+        if ahead in (b"NaN", b"Inf"):
+            what = "NaN and Infinity are not numbers in JSON"
         return ShiftBenchError(f"{self.path}: not valid JSON at byte {byte}, line {line}: {what}.")
 
     def _unreadable(self, problem: Exception) -> ShiftBenchError:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from shiftbench.benchmark import Benchmark
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, MEAN
@@ -26,7 +28,8 @@ def pivot(scores: Scores, metric: str, split: str = "test", group: str | None = 
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in some:
         cells.setdefault((row["method"] or row["run"] or "model", row["benchmark"]), []).append(row)
-    behind = {(row["method"], row["benchmark"]): row for row in scores.where(split=split, metric=metric + BEHIND)}
+    behind = {(row["method"], row["benchmark"]): row for row in scores.where(split=split, metric=metric + BEHIND)
+              if metric.startswith("worst_group") or row["group"] == group}
     means = {key: _mean(rows) for key, rows in cells.items()}
     # Where a benchmark has means as scored, single runs of a method with several settings are no row of their own.
     scored = {benchmark for (_, benchmark), cell in means.items() if cell["scored"]}
@@ -113,15 +116,17 @@ def families(benchmarks: Sequence[Benchmark]) -> list[Family]:
 def family_table(scores: Scores, family: Family) -> Row:
     """A family's table: {"title", "kind", "columns", "rows"}; a row's cells stand in the order of the columns.
 
-    A ladder has one column per training set (MetaShift's Table 1), the others have the average and the worst group for
-    each (its Table 2). A column: block (what it measures), head, under, benchmark, x (distance or share), metric.
+    A ladder has one column per training set (MetaShift's Table 1: accuracy on the test subset of the class that moves),
+    the others have the average and the worst group for each (its Table 2). A column: block (what it measures), head,
+    under, benchmark, x (distance or share), metric.
     """
-    blocks = {"accuracy": "Average accuracy", "worst_group_accuracy": "Worst-group accuracy"}
+    blocks = [("accuracy", ALL, "Average accuracy"), ("worst_group_accuracy", ALL, "Worst-group accuracy")]
     if family.kind == "distance":
-        blocks.pop("worst_group_accuracy")
+        group = moved_group(family.members)
+        blocks = [("accuracy", group, "Average accuracy" if group == ALL else f"Accuracy on {group}")]
     columns, cells = [], []
-    for metric, block in blocks.items():
-        rows = {row["method"]: row["cells"] for row in pivot(scores, metric)}
+    for metric, group, block in blocks:
+        rows = {row["method"]: row["cells"] for row in pivot(scores, metric, group=group)}
         for benchmark in family.members:
             x = _distance(benchmark) if family.kind == "distance" else _share(benchmark)
             columns.append({"block": block, "head": _head(benchmark, family.kind), "benchmark": benchmark.name, "x": x,
@@ -133,8 +138,19 @@ def family_table(scores: Scores, family: Family) -> Row:
             "rows": [{"method": method, "cells": [column.get(method) for column in cells]} for method in methods]}
 
 
+def moved_group(ladder: Sequence[Benchmark]) -> str:
+    """The test group of the class whose training items move, where a ladder has one such class and group."""
+    classes = {str(benchmark.card.get("params", {}).get("moves") or "") for benchmark in ladder}
+    groups: set[str] = set()
+    for benchmark in ladder:
+        rows = benchmark.rows("test")
+        own = [code for code, name in enumerate(benchmark.names["label"]) if name in classes]
+        groups |= {benchmark.names["group"][code] for code in benchmark.group[rows[np.isin(benchmark.label[rows], own)]]}
+    return groups.pop() if len(classes) == 1 and len(groups) == 1 else ALL
+
+
 def distance_tables(scores: Scores, benchmarks: Sequence[Benchmark]) -> list[Row]:
-    """A table per ladder: test accuracy of each method as the distance grows."""
+    """A table per ladder: test accuracy of each method as the distance grows (MetaShift's Table 1)."""
     return [family_table(scores, family) for family in families(benchmarks) if family.kind == "distance"]
 
 

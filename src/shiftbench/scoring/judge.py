@@ -134,6 +134,8 @@ class _Judge(NamedTuple):
         for code in np.flatnonzero(size):
             one = _Estimate(by_group[:, code], draws.by_group[:, :, code])
             rows += self.rows(split, names[code], int(size[code]), "accuracy", one)
+            if len(self.heads) > 1:
+                rows += self.rows(split, names[code], int(size[code]), "accuracy" + BEHIND, one.behind())
         for row, code in zip(self.rows(split, ALL, n, "worst_group_accuracy", worst), lowest, strict=True):
             rows.append({**row, "group": names[code], "n": int(size[code])})
         rows += self.rows(split, ALL, n, "macro_f1", f1s)

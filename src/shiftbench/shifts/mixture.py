@@ -61,7 +61,7 @@ def mixture(
 def mate(value: str, values: Names, factor: str) -> int:
     """The code of a factor value that a recipe names."""
     if value not in values:
-        raise unknown(f"value of factor '{factor}'", value, values)
+        raise unknown("value", value, values, f"Factor '{factor}'")
     return values.index(value)
 
 

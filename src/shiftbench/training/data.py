@@ -70,21 +70,20 @@ class Data:
                     torch.from_numpy(np.bincount(group)))
 
     @cached_property
-    def _columns(self) -> dict[str, Tensor]:
-        columns = {"row": self.train, "label": self.benchmark.label[self.train], "domain": self.codes("domain"),
-                   "group": self.codes("group")}
-        return {name: torch.from_numpy(values).to(self.device) for name, values in columns.items()}
+    def _codes(self) -> Tensor:
+        """Row, label, domain and group of every training item, in one tensor: one gather per batch."""
+        return torch.from_numpy(np.stack([self.train, self.benchmark.label[self.train], self.codes("domain"),
+                                          self.codes("group")])).to(self.device)
 
     def batch(self, index: Tensor, net: Net, weight: Tensor | None) -> Batch:
         """The training items of these numbers, augmented."""
-        column = {name: values[index] for name, values in self._columns.items()}
-        x = self.prepare(self.take(column["row"]), net, self.augmentation)
-        return Batch(x, column["label"], column["domain"], column["group"], index,
-                     None if weight is None else weight[index])
+        row, label, domain, group = self._codes.index_select(1, index).unbind()
+        x = self.prepare(self.take(row), net, self.augmentation)
+        return Batch(x, label, domain, group, index, None if weight is None else weight[index])
 
     def take(self, rows: Tensor) -> Tensor:
         """Inputs of benchmark rows, on the device; from host memory where all of them would not fit there."""
-        return self.x[rows.to(self.x.device)].to(self.device, non_blocking=True)
+        return self.x.index_select(0, rows.to(self.x.device)).to(self.device)
 
     def prepare(self, x: Tensor, net: Net, augmentation: str = "none") -> Tensor:
         if x.dtype != torch.uint8:

@@ -76,7 +76,8 @@ class Trainer:
     def _learn(self, method: Method, net: Net, weights: Tensor | None, steps: int, stage: int) -> Learned:
         run, data = self.run, self.data
         state = method.state(data.task(net.width)).to(data.device)
-        optimizer = make_optimizer(run, [*net.parameters(), *state.parameters()])
+        parameters = [*net.parameters(), *state.parameters()]
+        optimizer = make_optimizer(run, parameters)
         parts = Parts(net, state, optimizer, {}, data.device)
         point = self._resume(parts, stage)
         pools = np.zeros(len(data.train), np.int64) if run.batch_kind == "plain" else data.codes(run.batch_kind)
@@ -92,7 +93,8 @@ class Trainer:
                 first = point.step
                 block = torch.from_numpy(batches.block(first, min(BLOCK, steps - first))).to(data.device)
             batch = data.batch(block[point.step - first], net, weight)
-            optimizer.zero_grad(set_to_none=True)
+            for parameter in parameters:  # what zero_grad does, without its bookkeeping
+                parameter.grad = None
             loss = method.loss(net, batch, state, point.step)
             loss.backward()
             optimizer.step()

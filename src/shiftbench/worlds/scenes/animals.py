@@ -139,7 +139,7 @@ def head_place(kind: str, b: Build, half: float, top: float, pose: str) -> tuple
     if kind == "sheep":
         return -half - b.head * 0.45, top - b.head * 0.3
     if pose == "grazing":
-        return -half - b.head * 0.9 - b.neck * 0.45, max(b.head * 1.7, b.leg * 0.55)
+        return -half - b.head * 0.5 - b.neck * 0.2, b.head * 1.9
     if kind == "giraffe":
         return -half - b.neck * 0.24, top + b.neck
     return -half - b.neck * 0.42 - b.head * 0.2, top + b.neck * 0.62 - (b.head * 0.3 if kind == "cow" else 0)
@@ -253,12 +253,12 @@ def hide(pen: Pen, kind: str, b: Build, half: float, top: float, base: tuple[flo
         for k in range(9):
             pen.oval("main", half * (0.5 + 0.5 * (k * 0.755 % 1)), top - b.girth * (k * 0.57 % 1) * 0.55, 0.8, 0.8)
     elif kind == "giraffe":
-        size = 2.3 if b.coat == "net" else 1.9
-        for k in range(40):
+        size = 2.0 if b.coat == "net" else 1.7
+        for k in range(24):
             x, y = -half + b.length * (k * 0.755 % 1.0), b.leg - 4 + (b.girth + 8) * (k * 0.57 % 1.0)
             spot(pen, b, x, y, size)
-        for k in range(14):
-            t = k / 13
+        for k in range(10):
+            t = k / 9
             spot(pen, b, x0 + (x1 - x0) * t + (1.7 if k % 2 else -1.5), y0 + (y1 - y0) * t, size * 0.8)
     elif kind == "elephant":
         pen.line("main-", 0.8, [(-half * 0.2, b.leg + b.girth * 0.2), (half * 0.3, b.leg + b.girth * 0.12)])
@@ -268,7 +268,9 @@ def hide(pen: Pen, kind: str, b: Build, half: float, top: float, base: tuple[flo
         width = {"zebra": 2.4, "giraffe": 1.4}.get(kind, 3.4 if b.coat != "shag" else 5.0)
         ink = mane_ink(b) if kind == "horse" else "accent"
         edge = b.girth * (0.32 if kind == "giraffe" else 0.42)
-        pen.line(ink, width, [(x0 + edge, y0 + edge * 0.6), (x1 + b.head * 0.95, y1 + b.head * 0.2), (x1 + b.head * 0.3, y1 + b.head * 0.75)])
+        start = (x0 + edge, y0 + edge * 0.6) if y1 > y0 else (x0 - edge, y0 + edge * 0.4)
+        side = 0.95 if y1 > y0 else 0.2
+        pen.line(ink, width, [start, (x1 + b.head * side, y1 + b.head * (1.15 - side)), (x1 + b.head * 0.3, y1 + b.head * 0.75)])
     if b.coat == "shag":
         for k in range(6):
             x = -half + 2 + k * b.length / 6

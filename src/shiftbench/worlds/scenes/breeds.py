@@ -76,13 +76,13 @@ BREEDS: dict[str, dict[str, Build]] = {
     },
     "cow": {
         "holstein": Build(6.2, 32, 16.5, 10, 3.6, 4, ear="side", tail="tuft", coat="patches", main="white", accent="black"),
-        "angus": Build(6.4, 31, 17.5, 8, 4, 3, ear="side", tail="tuft", main="black, maroon"),
+        "angus": Build(6.4, 31, 17.5, 8, 4, 3, ear="side", tail="tuft", coat="polled", main="black, maroon"),
         "highland": Build(6.8, 29, 17, 8, 4, 3, ear="side", tail="tuft", coat="shag", main="orange, brown, tan"),
         "longhorn": Build(6, 31, 14.5, 11, 3.4, 4, ear="side", tail="tuft", coat="horns", main="light brown, white, maroon", accent="white"),
         "jersey": Build(6, 29, 14.5, 10, 3.2, 4, ear="side", tail="tuft", coat="snout", main="tan, light brown", accent="white"),
     },
     "sheep": {
-        "merino": Build(5.4, 25, 17, 7, 2.4, 1, ear="side", tail="stub", coat="wool", main="white, beige", accent="beige"),
+        "merino": Build(5.4, 25, 17, 7, 2.4, 1, ear="side", tail="stub", coat="wool", main="white, beige", accent="tan"),
         "suffolk": Build(5.6, 25, 16, 8, 2.4, 1, ear="side", tail="stub", coat="wool", main="white", accent="black"),
         "ram": Build(5.8, 26, 16, 8, 2.8, 1, ear="side", tail="stub", coat="ram", main="beige, gray, white", accent="light brown"),
         "black sheep": Build(5.4, 24, 16, 7, 2.4, 1, ear="side", tail="stub", coat="wool", main="black, dark brown", accent="black"),

@@ -1,254 +1,208 @@
-"""Heads: a cat's or a dog's from the front, a dog's in profile, and those of the larger animals from the side.
+"""Heads: a cat's, a dog's, a bear's, a cow's and a sheep's from the front, the others from the side, looking left.
 
-All look to the left; the layout flips a sprite for the other way. `x, y` is the middle of the head, `r` its radius.
+A head is drawn in its own frame: (0, 0) is its middle and 1 its radius. The layout flips a sprite for the other way.
 """
 
 from shiftbench.worlds.scenes.breeds import Build
 from shiftbench.worlds.scenes.pen import Pen
 
-BOTH = (-1, 1)
+STRIPED = ("wide", "fine", "belly", "half")
 
 
-def cat(pen: Pen, b: Build, x: float, y: float) -> None:
-    r = b.head
-    dark = b.coat == "points"
-    high, wide = {"point": (0.72, 0.42), "tall": (0.9, 0.4), "small": (0.35, 0.36), "huge": (1.15, 0.52)}[b.ear]
-    skull = "main" if b.coat != "points" else "main+"
-    for side in BOTH:
-        base, tip = x + side * 0.62 * r, x + side * (0.72 + 0.22 * (b.ear == "huge")) * r
-        outer, inner = base + side * wide * r, base - side * wide * r
-        top = y + (0.75 + high) * r
-        pen.poly("dark_brown" if dark else "main-", [(outer, y + 0.15 * r), (tip, top), (inner, y + 0.8 * r)])
-        pen.poly("skin", [(outer - side * 0.16 * r, y + 0.4 * r), (tip - side * 0.02 * r, top - 0.3 * r),
-                          (inner + side * 0.2 * r, y + 0.82 * r)])
+def cat(pen: Pen, b: Build) -> None:
+    both, dark = pen.pair, b.coat == "points"
+    high, wide, lean = {"point": (0.72, 0.42, 0.1), "tall": (0.9, 0.4, 0.1), "small": (0.35, 0.36, 0.1),
+                        "huge": (1.15, 0.52, 0.32)}[b.ear]
+    both.poly("dark_brown" if dark else "main-", [(0.62 + wide, 0.15), (0.62 + lean, 0.75 + high), (0.62 - wide, 0.8)])
+    both.poly("skin", [(0.46 + wide, 0.4), (0.6 + lean, 0.45 + high), (0.82 - wide, 0.82)])
     if b.coat == "fluff":
-        for side in BOTH:
-            pen.poly("main", [(x + side * 0.6 * r, y + 0.4 * r), (x + side * 1.4 * r, y), (x + side * 1.15 * r, y - 0.2 * r),
-                              (x + side * 1.3 * r, y - 0.5 * r), (x + side * 0.4 * r, y - 0.95 * r)])
-    pen.oval(skull, x, y, 1.06 * r, 0.9 * r)
+        both.poly("main", [(0.6, 0.4), (1.4, 0), (1.15, -0.2), (1.3, -0.5), (0.4, -0.95)])
+    pen.oval("main+" if dark else "main", 0, 0, 1.06, 0.9)
     if dark:
-        pen.oval("dark_brown", x, y - 0.28 * r, 0.62 * r, 0.56 * r)
-    if b.coat == "tabby":
-        for dx in (-0.3, 0.0, 0.3):
-            pen.line("main--", 0.13 * r, [(x + dx * r, y + 0.82 * r), (x + dx * 0.7 * r, y + 0.42 * r)])
-        for side in BOTH:
-            pen.line("main--", 0.12 * r, [(x + side * 1.02 * r, y - 0.05 * r), (x + side * 0.66 * r, y - 0.12 * r)])
-    if b.coat == "patches":
-        pen.blob("accent", [(x - 0.1 * r, y + 0.9 * r), (x - 0.9 * r, y + 0.5 * r), (x - 0.9 * r, y - 0.1 * r), (x - 0.2 * r, y)])
-        pen.blob("black", [(x + 0.2 * r, y + 0.9 * r), (x + 0.9 * r, y + 0.5 * r), (x + 0.7 * r, y + 0.2 * r)])
-    if b.coat == "wrinkle":
-        for dy in (0.5, 0.66):
-            pen.line("main-", 0.09 * r, [(x - 0.3 * r, y + dy * r), (x + 0.3 * r, y + dy * r)])
-    light = "paper" if b.coat == "bib" else "dark_brown+" if dark else "main+"
-    for side in BOTH:
-        pen.oval(light, x + side * 0.24 * r, y - 0.42 * r, 0.32 * r, 0.26 * r)
+        pen.oval("dark_brown", 0, -0.28, 0.62, 0.56)
+    elif b.coat == "tabby":
+        both.line("main--", 0.13, [(0.3, 0.82), (0.21, 0.42)])
+        pen.line("main--", 0.13, [(0, 0.82), (0, 0.42)])
+        both.line("main--", 0.12, [(1.02, -0.05), (0.66, -0.12)])
+    elif b.coat == "patches":
+        pen.blob("accent", [(-0.1, 0.9), (-0.9, 0.5), (-0.9, -0.1), (-0.2, 0)])
+        pen.blob("black", [(0.2, 0.9), (0.9, 0.5), (0.7, 0.2)])
+    elif b.coat == "wrinkle":
+        for y in (0.5, 0.66):
+            pen.line("main-", 0.09, [(-0.3, y), (0.3, y)])
+    both.oval("paper" if b.coat == "bib" else "dark_brown+" if dark else "main+", 0.24, -0.42, 0.32, 0.26)
     if b.coat == "bib":
-        pen.poly("paper", [(x - 0.2 * r, y - 0.3 * r), (x, y + 0.5 * r), (x + 0.2 * r, y - 0.3 * r)])
-    for side in BOTH:
-        pen.oval("ink", x + side * 0.46 * r, y + 0.1 * r, 0.34 * r, 0.32 * r)
-        pen.oval("iris+" if b.coat != "points" else "light_blue", x + side * 0.46 * r, y + 0.1 * r, 0.29 * r, 0.27 * r)
-        pen.oval("ink", x + side * 0.46 * r, y + 0.1 * r, 0.1 * r, 0.26 * r)
-        for slope in (0.1, -0.1):
-            pen.line("paper" if dark else "main--", 0.06 * r, [(x + side * 0.5 * r, y - (0.38 + slope) * r),
-                                                             (x + side * 1.3 * r, y - (0.35 + 2.4 * slope) * r)])
-    pen.poly("tongue", [(x - 0.15 * r, y - 0.16 * r), (x + 0.15 * r, y - 0.16 * r), (x, y - 0.34 * r)])
-    pen.line("ink", 0.08 * r, [(x, y - 0.32 * r), (x, y - 0.5 * r)])
+        pen.poly("paper", [(-0.2, -0.3), (0, 0.5), (0.2, -0.3)])
+    both.oval("ink", 0.46, 0.1, 0.34, 0.32)
+    both.oval("light_blue" if dark else "iris+", 0.46, 0.1, 0.29, 0.27)
+    both.oval("ink", 0.46, 0.1, 0.1, 0.26)
+    for slope in (0.1, -0.1):
+        both.line("paper" if dark else "main--", 0.06, [(0.5, -0.38 - slope), (1.3, -0.35 - 2.4 * slope)])
+    pen.poly("tongue", [(-0.15, -0.16), (0.15, -0.16), (0, -0.34)])
+    pen.line("ink", 0.08, [(0, -0.32), (0, -0.5)])
 
 
-def dog(pen: Pen, b: Build, x: float, y: float) -> None:
-    r = b.head
-    if b.ear in ("wolf", "fold"):
-        for side in BOTH:
-            tip = (x + side * 0.7 * r, y + 1.75 * r) if b.ear == "wolf" else (x + side * 1.05 * r, y + 1.0 * r)
-            pen.poly("main-", [(x + side * 0.95 * r, y + 0.3 * r), tip, (x + side * 0.15 * r, y + 0.8 * r)])
-            if b.ear == "wolf":
-                pen.poly("skin-", [(x + side * 0.78 * r, y + 0.6 * r), (x + side * 0.66 * r, y + 1.4 * r),
-                                   (x + side * 0.36 * r, y + 0.8 * r)])
-            else:
-                pen.poly("main--", [tip, (x + side * 1.25 * r, y + 0.45 * r), (x + side * 0.5 * r, y + 0.7 * r)])
-    jowl = 0.25 * (b.muzzle > 1.4) * r
-    pen.blob("main", [(x, y + 0.98 * r), (x - 0.82 * r, y + 0.55 * r), (x - 0.85 * r - jowl, y - 0.3 * r), (x - 0.5 * r, y - 0.95 * r),
-                      (x, y - 1.15 * r), (x + 0.5 * r, y - 0.95 * r), (x + 0.85 * r + jowl, y - 0.3 * r), (x + 0.82 * r, y + 0.55 * r)])
-    if b.coat == "mask":
-        pen.blob("paper", [(x, y + 0.3 * r), (x - 0.7 * r, y + 0.3 * r), (x - 0.85 * r, y - 0.4 * r), (x, y - 1.15 * r),
-                           (x + 0.85 * r, y - 0.4 * r), (x + 0.7 * r, y + 0.3 * r)])
-        pen.poly("main", [(x - 0.18 * r, y + 0.6 * r), (x + 0.18 * r, y + 0.6 * r), (x, y - 0.2 * r)])
-    if b.coat == "spots":
-        for dx, dy, s in ((-0.4, 0.6, 0.14), (0.2, 0.7, 0.12), (0.55, 0.1, 0.1), (-0.55, -0.35, 0.1)):
-            pen.oval("accent", x + dx * r, y + dy * r, s * r, s * r)
-    wide, low = 0.5 * min(b.muzzle, 1.5) * r + 0.04 * r, 0.46 * r
-    if b.muzzle < 1.4:
-        pen.oval("tongue", x + 0.06 * r, y - 1.05 * r, 0.25 * r, 0.38 * r)
-    light = "paper" if b.coat in ("mask", "bib") else "main+"
-    pen.oval(light, x, y - 0.52 * r, wide, low)
-    if b.muzzle > 1.4:
-        for side in BOTH:
-            pen.oval("main+" if b.coat != "bib" else "paper", x + side * 0.45 * r, y - 0.72 * r, 0.42 * r, 0.4 * r)
-            pen.line("main--", 0.08 * r, [(x, y - 0.5 * r), (x + side * 0.7 * r, y - 0.78 * r)])
-    pen.oval("ink", x, y - 0.26 * r, 0.34 * r, 0.25 * r)
-    pen.line("ink", 0.09 * r, [(x, y - 0.3 * r), (x, y - 0.68 * r), (x - 0.24 * r, y - 0.78 * r)])
-    pen.line("ink", 0.09 * r, [(x, y - 0.68 * r), (x + 0.24 * r, y - 0.78 * r)])
-    for side in BOTH:
-        pen.oval("paper", x + side * 0.38 * r, y + 0.22 * r, 0.2 * r, 0.2 * r)
-        pen.oval("ink" if b.coat != "mask" else "blue", x + side * 0.38 * r, y + 0.21 * r, 0.16 * r, 0.17 * r)
-        if b.ear in ("flop", "long"):
-            drop = 0.35 if b.ear == "flop" else 1.0
-            ink = "accent" if b.coat == "spots" else "main--"
-            pen.blob(ink, [(x + side * 0.5 * r, y + 0.95 * r), (x + side * 1.12 * r, y + 0.72 * r), (x + side * 1.4 * r, y - drop * r),
-                           (x + side * 1.05 * r, y - (drop + 0.3) * r), (x + side * 0.8 * r, y - drop * 0.5 * r), (x + side * 0.72 * r, y + 0.4 * r)])
-        if b.ear == "puff":
-            pen.oval("main-", x + side * 1.05 * r, y - 0.15 * r, 0.46 * r, 0.75 * r)
-    if b.ear == "puff":
-        for dx, dy in ((-0.5, 0.85), (0.5, 0.85), (0, 1.15), (0, 0.8)):
-            pen.oval("main+" if dx else "main", x + dx * r, y + dy * r, 0.55 * r, 0.46 * r)
-
-
-def dog_profile(pen: Pen, b: Build, x: float, y: float) -> None:
-    r = b.head
-    snout = (1.15 if b.muzzle > 1.4 else 1.45 * b.muzzle + 0.25) * r
+def dog(pen: Pen, b: Build) -> None:
+    both, broad = pen.pair, b.muzzle > 1.4
     if b.ear == "wolf":
-        pen.poly("main-", [(x - 0.05 * r, y + 0.6 * r), (x + 0.5 * r, y + 1.75 * r), (x + 0.8 * r, y + 0.4 * r)])
-    if b.muzzle < 1.4:
-        pen.oval("tongue", x - 0.8 * snout, y - 0.76 * r, 0.24 * r, 0.42 * r)
-    pen.blob("main", [(x + 0.85 * r, y - 0.1 * r), (x + 0.6 * r, y + 0.75 * r), (x - 0.1 * r, y + 0.9 * r), (x - 0.65 * r, y + 0.42 * r),
-                      (x - snout, y + 0.12 * r), (x - snout - 0.05 * r, y - 0.28 * r), (x - 0.75 * r, y - 0.6 * r), (x + 0.2 * r, y - 0.85 * r)])
+        both.poly("main-", [(0.95, 0.3), (0.7, 1.75), (0.15, 0.8)])
+        both.poly("skin-", [(0.78, 0.6), (0.66, 1.4), (0.36, 0.8)])
+    elif b.ear == "fold":
+        both.poly("main-", [(0.95, 0.3), (1.05, 1.0), (0.15, 0.8)])
+        both.poly("main--", [(1.05, 1.0), (1.25, 0.45), (0.5, 0.7)])
+    jaw = 1.1 if broad else 0.85
+    pen.blob("main", [(0, 0.98), (-0.82, 0.55), (-jaw, -0.3), (-0.5, -0.95), (0, -1.15), (0.5, -0.95), (jaw, -0.3), (0.82, 0.55)])
     if b.coat == "mask":
-        pen.blob("paper", [(x - 0.3 * r, y + 0.3 * r), (x - snout, y + 0.05 * r), (x - snout, y - 0.28 * r),
-                           (x - 0.6 * r, y - 0.58 * r), (x + 0.3 * r, y - 0.8 * r), (x + 0.2 * r, y - 0.2 * r)])
+        pen.blob("paper", [(0, 0.3), (-0.7, 0.3), (-0.85, -0.4), (0, -1.15), (0.85, -0.4), (0.7, 0.3)])
+        pen.poly("main", [(-0.18, 0.6), (0.18, 0.6), (0, -0.2)])
     if b.coat == "spots":
-        for dx, dy in ((0.3, 0.5), (-0.4, -0.3), (0.35, -0.45)):
-            pen.oval("accent", x + dx * r, y + dy * r, 0.12 * r, 0.12 * r)
-    if b.muzzle > 1.4:
-        pen.blob("main+", [(x - 0.5 * r, y - 0.1 * r), (x - snout, y - 0.2 * r), (x - 0.9 * snout, y - 0.85 * r), (x - 0.3 * r, y - 0.75 * r)])
-    pen.line("ink", 0.09 * r, [(x - snout, y - 0.3 * r), (x - 0.45 * r, y - 0.36 * r)])
-    pen.oval("ink", x - snout, y + 0.04 * r, 0.28 * r, 0.24 * r)
-    pen.oval("paper", x - 0.3 * r, y + 0.32 * r, 0.19 * r, 0.19 * r)
-    pen.oval("ink", x - 0.33 * r, y + 0.31 * r, 0.15 * r, 0.16 * r)
+        for x, y, size in ((-0.4, 0.6, 0.14), (0.2, 0.7, 0.12), (0.55, 0.1, 0.1), (-0.55, -0.35, 0.1)):
+            pen.oval("accent", x, y, size, size)
+    pale = "paper" if b.coat in ("mask", "bib") else "main+"
+    if not broad:
+        pen.oval("tongue", 0.06, -1.05, 0.25, 0.38)
+    pen.oval(pale, 0, -0.52, 0.04 + 0.5 * b.muzzle, 0.46)
+    if broad:
+        both.oval(pale, 0.45, -0.72, 0.42, 0.4)
+        both.line("main--", 0.08, [(0, -0.5), (0.7, -0.78)])
+    pen.oval("ink", 0, -0.26, 0.34, 0.25)
+    pen.line("ink", 0.09, [(0, -0.3), (0, -0.68)])
+    both.line("ink", 0.09, [(0, -0.68), (0.24, -0.78)])
+    both.oval("paper", 0.38, 0.22, 0.2, 0.2)
+    both.oval("blue" if b.coat == "mask" else "ink", 0.38, 0.21, 0.16, 0.17)
+    if b.ear in ("flop", "long"):
+        drop = 0.35 if b.ear == "flop" else 1.0
+        both.blob("accent" if b.coat == "spots" else "main--",
+                  [(0.5, 0.95), (1.12, 0.72), (1.4, -drop), (1.05, -drop - 0.3), (0.8, -drop * 0.5), (0.72, 0.4)])
+    elif b.ear == "puff":
+        both.oval("main-", 1.05, -0.15, 0.46, 0.75)
+        both.oval("main+", 0.5, 0.85, 0.55, 0.46)
+        for y in (1.15, 0.8):
+            pen.oval("main", 0, y, 0.55, 0.46)
+
+
+def dog_profile(pen: Pen, b: Build) -> None:
+    broad = b.muzzle > 1.4
+    nose = -1.15 if broad else -1.45 * b.muzzle - 0.25
+    if b.ear == "wolf":
+        pen.poly("main-", [(-0.05, 0.6), (0.5, 1.75), (0.8, 0.4)])
+    if not broad:
+        pen.oval("tongue", 0.8 * nose, -0.76, 0.24, 0.42)
+    pen.blob("main", [(0.85, -0.1), (0.6, 0.75), (-0.1, 0.9), (-0.65, 0.42), (nose, 0.12), (nose - 0.05, -0.28), (-0.75, -0.6), (0.2, -0.85)])
+    if b.coat == "mask":
+        pen.blob("paper", [(-0.3, 0.3), (nose, 0.05), (nose, -0.28), (-0.6, -0.58), (0.3, -0.8), (0.2, -0.2)])
+    if b.coat == "spots":
+        for x, y in ((0.3, 0.5), (-0.4, -0.3), (0.35, -0.45)):
+            pen.oval("accent", x, y, 0.12, 0.12)
+    if broad:
+        pen.blob("main+", [(-0.5, -0.1), (nose, -0.2), (0.9 * nose, -0.85), (-0.3, -0.75)])
+    pen.line("ink", 0.09, [(nose, -0.3), (-0.45, -0.36)])
+    pen.oval("ink", nose, 0.04, 0.28, 0.24)
+    pen.oval("paper", -0.3, 0.32, 0.19, 0.19)
+    pen.oval("ink", -0.33, 0.31, 0.15, 0.16)
     if b.ear in ("flop", "long"):
         drop = 0.5 if b.ear == "flop" else 1.0
-        ink = "accent" if b.coat == "spots" else "main--"
-        pen.blob(ink, [(x + 0.1 * r, y + 0.85 * r), (x - 0.1 * r, y), (x + 0.15 * r, y - drop * r), (x + 0.6 * r, y - drop * r), (x + 0.8 * r, y + 0.4 * r)])
-    if b.ear == "fold":
-        pen.poly("main--", [(x + 0.1 * r, y + 0.9 * r), (x, y + 0.35 * r), (x + 0.6 * r, y + 0.6 * r)])
-    if b.ear == "puff":
-        pen.oval("main-", x + 0.45 * r, y - 0.1 * r, 0.46 * r, 0.75 * r)
-        for dx, dy in ((-0.2, 0.85), (0.4, 0.9), (0.1, 1.15)):
-            pen.oval("main+", x + dx * r, y + dy * r, 0.5 * r, 0.42 * r)
+        pen.blob("accent" if b.coat == "spots" else "main--", [(0.1, 0.85), (-0.1, 0), (0.15, -drop), (0.6, -drop), (0.8, 0.4)])
+    elif b.ear == "fold":
+        pen.poly("main--", [(0.1, 0.9), (0, 0.35), (0.6, 0.6)])
+    elif b.ear == "puff":
+        pen.oval("main-", 0.45, -0.1, 0.46, 0.75)
+        for x, y in ((-0.2, 0.85), (0.4, 0.9), (0.1, 1.15)):
+            pen.oval("main+", x, y, 0.5, 0.42)
 
 
-def bear(pen: Pen, b: Build, x: float, y: float) -> None:
-    r = b.head
-    dark = "accent" if b.coat == "panda" else "main-"
+def bear(pen: Pen, b: Build) -> None:
+    both, panda = pen.pair, b.coat == "panda"
     size = 0.22 if b.ear == "tiny" else 0.36
-    for side in BOTH:
-        pen.oval(dark, x + side * 0.72 * r, y + 0.72 * r, size * r, size * r)
-        if b.coat != "panda":
-            pen.oval("skin--", x + side * 0.72 * r, y + 0.7 * r, size * 0.5 * r, size * 0.5 * r)
-    pen.oval("main", x, y, 1.04 * r, 0.92 * r)
-    pen.oval("accent" if b.coat == "snout" else "main+", x, y - 0.38 * r, 0.5 * r, 0.4 * r)
-    if b.coat == "panda":
-        for side in BOTH:
-            pen.oval("accent", x + side * 0.42 * r, y + 0.12 * r, 0.24 * r, 0.32 * r, side * -25)
-    pen.oval("ink", x, y - 0.2 * r, 0.22 * r, 0.15 * r)
-    pen.line("ink", 0.08 * r, [(x, y - 0.25 * r), (x, y - 0.5 * r)])
-    for side in BOTH:
-        pen.oval("paper", x + side * 0.4 * r, y + 0.17 * r, 0.14 * r, 0.14 * r)
-        pen.oval("ink", x + side * 0.4 * r, y + 0.16 * r, 0.12 * r, 0.12 * r)
+    both.oval("accent" if panda else "main-", 0.72, 0.72, size, size)
+    if not panda:
+        both.oval("skin--", 0.72, 0.7, size / 2, size / 2)
+    pen.oval("main", 0, 0, 1.04, 0.92)
+    pen.oval("accent" if b.coat == "snout" else "main+", 0, -0.38, 0.5, 0.4)
+    if panda:
+        both.oval("accent", 0.42, 0.12, 0.24, 0.32, -25)
+    pen.oval("ink", 0, -0.2, 0.22, 0.15)
+    pen.line("ink", 0.08, [(0, -0.25), (0, -0.5)])
+    both.oval("paper", 0.4, 0.17, 0.14, 0.14)
+    both.oval("ink", 0.4, 0.16, 0.12, 0.12)
 
 
-def elephant(pen: Pen, b: Build, x: float, y: float) -> None:
-    r = b.head
-    pen.line("main-", 0.5 * r, [(x - 0.6 * r, y - 0.2 * r), (x - 1.15 * r, y - 0.8 * r), (x - 1.2 * r, y - 1.4 * r)])
-    pen.line("main-", 0.4 * r, [(x - 1.2 * r, y - 1.4 * r), (x - 1.1 * r, y - 1.95 * r), (x - 1.5 * r, y - 2.15 * r)])
-    pen.blob("main", [(x + 0.8 * r, y + 0.4 * r), (x + 0.1 * r, y + 0.95 * r), (x - 0.7 * r, y + 0.6 * r), (x - 1.0 * r, y - 0.2 * r),
-                      (x - 0.7 * r, y - 0.8 * r), (x + 0.2 * r, y - 0.9 * r), (x + 0.8 * r, y - 0.3 * r)])
+def elephant(pen: Pen, b: Build) -> None:
+    pen.line("main-", 0.5, [(-0.6, -0.2), (-1.15, -0.8), (-1.2, -1.4)])
+    pen.line("main-", 0.4, [(-1.2, -1.4), (-1.1, -1.95), (-1.5, -2.15)])
+    pen.blob("main", [(0.8, 0.4), (0.1, 0.95), (-0.7, 0.6), (-1.0, -0.2), (-0.7, -0.8), (0.2, -0.9), (0.8, -0.3)])
     if b.coat == "dome":
-        pen.oval("main", x - 0.4 * r, y + 0.72 * r, 0.5 * r, 0.36 * r)
-        pen.oval("main", x + 0.35 * r, y + 0.75 * r, 0.5 * r, 0.36 * r)
+        pen.oval("main", -0.4, 0.72, 0.5, 0.36)
+        pen.oval("main", 0.35, 0.75, 0.5, 0.36)
     if b.coat == "fuzz":
-        for dx in (-0.4, -0.1, 0.2):
-            pen.line("main--", 0.7, [(x + dx * r, y + 0.8 * r), (x + dx * 1.4 * r, y + 1.15 * r)])
+        for x in (-0.4, -0.1, 0.2):
+            pen.line("main--", 0.07, [(x, 0.8), (1.4 * x, 1.15)])
     tusk = {"tusks": 1.1, "fuzz": 0.0, "dome": 0.3}.get(b.coat, 0.75)
     if tusk:
-        pen.poly("ivory", [(x - 0.72 * r, y - 0.5 * r), (x - 0.5 * r, y - 0.72 * r), (x - (0.9 + tusk) * r, y - 0.95 * r)])
-    big = {"vast": 1.0, "ample": 0.66, "oval": 0.78}[b.ear]
+        pen.poly("ivory", [(-0.72, -0.5), (-0.5, -0.72), (-0.9 - tusk, -0.95)])
     if b.ear == "oval":
-        pen.oval("main-", x + 0.55 * r, y - 0.05 * r, 0.72 * r, 0.8 * r)
+        pen.oval("main-", 0.55, -0.05, 0.72, 0.8)
     else:
-        pen.blob("main-", [(x - 0.05 * r, y + 0.6 * big * r), (x + 0.9 * big * r, y + 1.05 * big * r), (x + 1.6 * big * r, y + 0.5 * big * r),
-                           (x + 1.3 * big * r, y - 0.5 * big * r), (x + 0.6 * big * r, y - 1.15 * big * r), (x + 0.05 * r, y - 0.5 * big * r)])
-        pen.blob("skin--", [(x + 0.25 * r, y + 0.3 * big * r), (x + 0.9 * big * r, y + 0.65 * big * r), (x + 1.2 * big * r, y + 0.2 * big * r),
-                            (x + 0.65 * big * r, y - 0.7 * big * r)])
-    pen.oval("paper", x - 0.45 * r, y + 0.18 * r, 0.15 * r, 0.15 * r)
-    pen.oval("ink", x - 0.47 * r, y + 0.17 * r, 0.12 * r, 0.13 * r)
+        ear = pen.at(pen.x, pen.y, pen.unit * {"vast": 1.0, "ample": 0.66}[b.ear])
+        ear.blob("main-", [(-0.05, 0.6), (0.9, 1.05), (1.6, 0.5), (1.3, -0.5), (0.6, -1.15), (0.05, -0.5)])
+        ear.blob("skin--", [(0.25, 0.3), (0.9, 0.65), (1.2, 0.2), (0.65, -0.7)])
+    pen.oval("paper", -0.45, 0.18, 0.15, 0.15)
+    pen.oval("ink", -0.47, 0.17, 0.12, 0.13)
 
 
-def horse(pen: Pen, b: Build, x: float, y: float) -> None:
-    r = b.head
-    high = 1.3 if b.ear == "up" else 1.8
-    for dx in (0.55, 0.1):
-        pen.poly("main-" if dx > 0.3 else "main", [(x + (dx - 0.3) * r, y + 0.6 * r), (x + dx * r, y + high * r), (x + (dx + 0.35) * r, y + 0.5 * r)])
-    pen.blob("main", [(x + 0.9 * r, y + 0.1 * r), (x + 0.4 * r, y + 0.85 * r), (x - 0.4 * r, y + 0.55 * r), (x - 1.9 * r, y - 0.75 * r),
-                      (x - 2.0 * r, y - 1.3 * r), (x - 1.3 * r, y - 1.45 * r), (x - 0.2 * r, y - 0.8 * r), (x + 0.6 * r, y - 0.7 * r)])
-    if b.coat in ("wide", "fine", "belly", "half"):
+def horse(pen: Pen, b: Build) -> None:
+    high = 1.8 if b.ear == "big" else 1.3
+    pen.poly("main-", [(0.25, 0.6), (0.55, high), (0.9, 0.5)])
+    pen.poly("main", [(-0.2, 0.6), (0.1, high), (0.45, 0.5)])
+    pen.blob("main", [(0.9, 0.1), (0.4, 0.85), (-0.4, 0.55), (-1.9, -0.75), (-2.0, -1.3), (-1.3, -1.45), (-0.2, -0.8), (0.6, -0.7)])
+    if b.coat in STRIPED:
         for k in range(3):
-            pen.line("accent", 0.18 * r, [(x - (0.9 * k - 0.5) * r, y + (0.75 - 0.6 * k) * r), (x - (0.75 * k - 0.1) * r, y - (0.35 + 0.3 * k) * r)])
+            pen.line("accent", 0.18, [(0.5 - 0.9 * k, 0.75 - 0.6 * k), (0.1 - 0.75 * k, -0.35 - 0.3 * k)])
     if b.coat in ("feathers", "patches"):
-        pen.line("paper", 0.32 * r, [(x - 0.3 * r, y + 0.3 * r), (x - 1.6 * r, y - 0.85 * r)])
-    muzzle = "accent" if b.coat in ("wide", "fine", "belly", "half") else "main-"
-    pen.oval(muzzle, x - 1.65 * r, y - 1.08 * r, 0.5 * r, 0.42 * r)
-    pen.oval("ink", x - 1.8 * r, y - 0.95 * r, 0.11 * r, 0.14 * r)
-    pen.oval("paper", x - 0.28 * r, y + 0.14 * r, 0.22 * r, 0.2 * r)
-    pen.oval("ink", x - 0.3 * r, y + 0.12 * r, 0.19 * r, 0.19 * r)
+        pen.line("paper", 0.32, [(-0.3, 0.3), (-1.6, -0.85)])
+    pen.oval("accent" if b.coat in STRIPED else "main-", -1.65, -1.08, 0.5, 0.42)
+    pen.oval("ink", -1.8, -0.95, 0.11, 0.14)
+    pen.oval("paper", -0.28, 0.14, 0.22, 0.2)
+    pen.oval("ink", -0.3, 0.12, 0.19, 0.19)
 
 
-def giraffe(pen: Pen, b: Build, x: float, y: float) -> None:
-    r = b.head
-    for dx in (0.35, -0.05):
-        pen.line("main-", 0.28 * r, [(x + dx * r, y + 0.5 * r), (x + (dx + 0.12) * r, y + 1.35 * r)])
-        pen.oval("accent--", x + (dx + 0.12) * r, y + 1.45 * r, 0.25 * r, 0.22 * r)
-    pen.oval("main-", x + 1.05 * r, y + 0.45 * r, 0.6 * r, 0.26 * r, 20)
-    pen.blob("main", [(x + 0.8 * r, y + 0.2 * r), (x + 0.2 * r, y + 0.75 * r), (x - 0.5 * r, y + 0.5 * r), (x - 1.9 * r, y - 0.25 * r),
-                      (x - 1.9 * r, y - 0.8 * r), (x - 0.6 * r, y - 0.7 * r), (x + 0.6 * r, y - 0.5 * r)])
-    pen.oval("main+", x - 1.55 * r, y - 0.5 * r, 0.5 * r, 0.36 * r)
-    pen.oval("ink", x - 1.7 * r, y - 0.4 * r, 0.12 * r, 0.12 * r)
-    pen.oval("ink", x - 0.2 * r, y + 0.18 * r, 0.24 * r, 0.24 * r)
+def giraffe(pen: Pen, b: Build) -> None:
+    for x in (0.35, -0.05):
+        pen.line("main-", 0.28, [(x, 0.5), (x + 0.12, 1.35)])
+        pen.oval("accent--", x + 0.12, 1.45, 0.25, 0.22)
+    pen.oval("main-", 1.05, 0.45, 0.6, 0.26, 20)
+    pen.blob("main", [(0.8, 0.2), (0.2, 0.75), (-0.5, 0.5), (-1.9, -0.25), (-1.9, -0.8), (-0.6, -0.7), (0.6, -0.5)])
+    pen.oval("main+", -1.55, -0.5, 0.5, 0.36)
+    pen.oval("ink", -1.7, -0.4, 0.12, 0.12)
+    pen.oval("ink", -0.2, 0.18, 0.24, 0.24)
 
 
-def cow(pen: Pen, b: Build, x: float, y: float) -> None:
-    r = b.head
-    long = {"horns": 2.2, "shag": 1.5}.get(b.coat, 0.62)
-    if b.main != "black, maroon":
-        for side in BOTH:
-            pen.line("ivory", 0.26 * r, [(x + side * 0.45 * r, y + 0.75 * r), (x + side * (0.5 + 0.5 * long) * r, y + (0.8 + 0.05 * long) * r),
-                                         (x + side * (0.5 + 0.7 * long) * r, y + (0.95 + 0.4 * long) * r)])
-    for side in BOTH:
-        pen.oval("main-", x + side * 1.05 * r, y + 0.42 * r, 0.5 * r, 0.24 * r, side * -15)
-    pen.blob("main", [(x, y + 0.95 * r), (x - 0.75 * r, y + 0.6 * r), (x - 0.6 * r, y - 0.5 * r), (x, y - 1.1 * r), (x + 0.6 * r, y - 0.5 * r), (x + 0.75 * r, y + 0.6 * r)])
+def cow(pen: Pen, b: Build) -> None:
+    both = pen.pair
+    if b.coat != "polled":
+        long = {"horns": 2.2, "shag": 1.5}.get(b.coat, 0.62)
+        both.line("ivory", 0.26, [(0.45, 0.75), (0.5 + 0.5 * long, 0.8 + 0.05 * long), (0.5 + 0.7 * long, 0.95 + 0.4 * long)])
+    both.oval("main-", 1.05, 0.42, 0.5, 0.24, -15)
+    pen.blob("main", [(0, 0.95), (-0.75, 0.6), (-0.6, -0.5), (0, -1.1), (0.6, -0.5), (0.75, 0.6)])
     if b.coat == "patches":
-        pen.blob("accent", [(x - 0.2 * r, y + 0.9 * r), (x - 0.75 * r, y + 0.5 * r), (x - 0.55 * r, y - 0.3 * r), (x - 0.2 * r, y + 0.1 * r)])
-    pen.oval("accent" if b.coat == "snout" else "skin", x, y - 0.78 * r, 0.66 * r, 0.46 * r)
-    for side in BOTH:
-        pen.oval("ink", x + side * 0.26 * r, y - 0.74 * r, 0.11 * r, 0.13 * r)
-        pen.oval("paper", x + side * 0.4 * r, y + 0.2 * r, 0.19 * r, 0.19 * r)
-        pen.oval("ink", x + side * 0.4 * r, y + 0.18 * r, 0.15 * r, 0.16 * r)
+        pen.blob("accent", [(-0.2, 0.9), (-0.75, 0.5), (-0.55, -0.3), (-0.2, 0.1)])
+    pen.oval("accent" if b.coat == "snout" else "skin", 0, -0.78, 0.66, 0.46)
+    both.oval("ink", 0.26, -0.74, 0.11, 0.13)
+    both.oval("paper", 0.4, 0.2, 0.19, 0.19)
+    both.oval("ink", 0.4, 0.18, 0.15, 0.16)
     if b.coat == "shag":
-        for dx in (-0.5, -0.2, 0.1, 0.4):
-            pen.poly("main-", [(x + (dx - 0.2) * r, y + 0.95 * r), (x + (dx + 0.25) * r, y + 0.95 * r), (x + dx * 1.2 * r, y + 0.1 * r)])
+        for x in (-0.5, -0.2, 0.1, 0.4):
+            pen.poly("main-", [(x - 0.2, 0.95), (x + 0.25, 0.95), (x * 1.2, 0.1)])
 
 
-def sheep(pen: Pen, b: Build, x: float, y: float) -> None:
-    r = b.head
-    for side in BOTH:
-        pen.oval("accent-", x + side * 0.95 * r, y + (0.25 if b.ear == "side" else 0.0) * r, 0.5 * r, 0.24 * r, side * (-12 if b.ear == "side" else -50))
-    pen.blob("accent", [(x, y + 0.8 * r), (x - 0.68 * r, y + 0.5 * r), (x - 0.5 * r, y - 0.6 * r), (x, y - 1.0 * r), (x + 0.5 * r, y - 0.6 * r), (x + 0.68 * r, y + 0.5 * r)])
-    for dx, dy in ((-0.45, 0.75), (0.45, 0.75), (0, 0.95)):
-        pen.oval("main", x + dx * r, y + dy * r, 0.46 * r, 0.38 * r)
-    for side in BOTH:
-        pen.oval("paper", x + side * 0.32 * r, y + 0.15 * r, 0.2 * r, 0.2 * r)
-        pen.oval("ink", x + side * 0.32 * r, y + 0.13 * r, 0.14 * r, 0.15 * r)
-    pen.oval("skin", x, y - 0.68 * r, 0.24 * r, 0.14 * r)
+def sheep(pen: Pen, b: Build) -> None:
+    both = pen.pair
+    both.oval("accent-", 0.95, *((0.25, 0.5, 0.24, -12) if b.ear == "side" else (0.0, 0.5, 0.24, -50)))
+    pen.blob("accent", [(0, 0.8), (-0.68, 0.5), (-0.5, -0.6), (0, -1.0), (0.5, -0.6), (0.68, 0.5)])
+    both.oval("main", 0.45, 0.75, 0.46, 0.38)
+    pen.oval("main", 0, 0.95, 0.46, 0.38)
+    both.oval("paper", 0.32, 0.15, 0.2, 0.2)
+    both.oval("ink", 0.32, 0.13, 0.14, 0.15)
+    pen.oval("skin", 0, -0.68, 0.24, 0.14)
     if b.coat == "ram":
-        for side in BOTH:
-            pen.line("wood", 0.36 * r, [(x + side * 0.4 * r, y + 0.8 * r), (x + side * 1.1 * r, y + 0.9 * r), (x + side * 1.5 * r, y + 0.2 * r),
-                                        (x + side * 1.1 * r, y - 0.35 * r), (x + side * 0.8 * r, y)])
+        both.line("wood", 0.36, [(0.4, 0.8), (1.1, 0.9), (1.5, 0.2), (1.1, -0.35), (0.8, 0)])

@@ -19,7 +19,7 @@ PLACE, SKY, AIR, THING = 0, -1, -2, 1
 ORDER = {"place": 0, "weather": 1, "sky": 2, "wall": 3, "back": 4, "mid": 5, "surface": 6, "side": 7, "subject": 8, "front": 9, "air": 10}
 # band -> how far left or right of the middle, height of the foot above the horizon, its jitter, size in percent
 STAND = {"sky": (22, 30, 8, 100), "wall": (0, 27, 5, 95), "back": (31, -1, 2, 100), "mid": (25, -10, 3, 92),
-         "side": (36, -20, 4, 96), "front": (33, -36, 3, 100)}
+         "side": (36, -20, 4, 96), "front": (33, -36, 3, 124)}
 SECOND_WALL = 26  # the second thing on the wall hangs beside the first
 AS_CONTEXT_SCALE = 60
 COS = tuple(round(4096 * cos(degree * pi / 180)) for degree in range(-15, 16))

@@ -6,6 +6,7 @@ only and gives the same pixels on every machine.
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import cos, hypot, pi, sin
 
 from shiftbench.worlds.scenes.colours import NAMED
@@ -29,7 +30,7 @@ class Ink:
 
     @staticmethod
     def of(word: str) -> "Ink":
-        """`main`, `accent-` (darker), `wood++` (much lighter), `ink/30` (30 % over what lies below, which keeps its id)."""
+        """`main`, `accent-` (darker), `wood++` (much lighter), `ink/30` (30 % over what lies below and keeps its id)."""
         word, _, percent = word.replace("_", " ").partition("/")
         name = word.rstrip("+-")
         role = {"main": MAIN, "accent": ACCENT}.get(name, LITERAL)
@@ -49,44 +50,67 @@ class Polygon:
 
 @dataclass
 class Pen:
-    """Records polygons. `at` and `clip` and `stuff` hold for what is drawn next."""
+    """Records polygons. `clip` and `stuff` hold for what is drawn next; a frame moves, scales or mirrors it."""
 
     done: list[Polygon] = field(default_factory=list)
     clip: bool = False
     stuff: str = ""
+    x: float = 0.0
+    y: float = 0.0
+    unit: float = 1.0
+    sides: tuple[int, ...] = (1,)
+
+    def at(self, x: float, y: float, unit: float) -> "Pen":
+        """The same sheet in a frame of its own: (0, 0) is at x, y and 1 is `unit` long."""
+        return Pen(self.done, self.clip, self.stuff, x, y, unit)
+
+    @property
+    def pair(self) -> "Pen":
+        """The same frame, everything drawn twice: as it is and mirrored about x = 0."""
+        return Pen(self.done, self.clip, self.stuff, self.x, self.y, self.unit, (1, -1))
+
+    @property
+    def over(self) -> "Pen":
+        """The same frame, painting only over what the sprite has painted before."""
+        return Pen(self.done, True, self.stuff, self.x, self.y, self.unit, self.sides)
 
     def poly(self, ink: str, points: list[Point]) -> None:
-        grid = tuple((round(x * FRAME / 100), round(y * FRAME / 100)) for x, y in points)
-        self.done.append(Polygon(Ink.of(ink), grid, self.clip, self.stuff))
+        for side in self.sides:
+            places = [(self.x + side * self.unit * x, self.y + self.unit * y) for x, y in points]
+            grid = tuple((round(x * FRAME / 100), round(y * FRAME / 100)) for x, y in places)
+            self.done.append(Polygon(Ink.of(ink), grid, self.clip, self.stuff))
 
     def rect(self, ink: str, x: float, y: float, width: float, height: float) -> None:
         self.poly(ink, [(x, y), (x + width, y), (x + width, y + height), (x, y + height)])
 
     def oval(self, ink: str, x: float, y: float, rx: float, ry: float, turn: float = 0.0) -> None:
         """An ellipse; `turn` in degrees, anticlockwise."""
-        n = 12 if max(rx, ry) < 3 else 20 if max(rx, ry) < 12 else 32
+        large = max(rx, ry) * self.unit
+        n = 12 if large < 3 else 20 if large < 12 else 32
         c, s = cos(turn * pi / 180), sin(turn * pi / 180)
         ring = [(rx * cos(2 * pi * k / n), ry * sin(2 * pi * k / n)) for k in range(n)]
         self.poly(ink, [(x + c * u - s * v, y + s * u + c * v) for u, v in ring])
 
     def blob(self, ink: str, points: list[Point]) -> None:
         """A closed smooth curve through the points (Catmull-Rom)."""
-        n, curve = len(points), []
-        for k in range(n):
-            a, b, c, d = (points[(k + j - 1) % n] for j in range(4))
-            for step in range(5):
-                t = step / 5
-                curve.append(tuple(
-                    0.5 * (2 * q + (r - p) * t + (2 * p - 5 * q + 4 * r - s) * t * t + (3 * q - p - 3 * r + s) * t * t * t)
-                    for p, q, r, s in zip(a, b, c, d, strict=True)))
-        self.poly(ink, [(x, y) for x, y in curve])
+        around = [points[-1], *points, *points[:2]]
+        self.poly(ink, [between(*around[k : k + 4], step / 5) for k in range(len(points)) for step in range(5)])
 
     def line(self, ink: str, width: float, points: list[Point]) -> None:
         """A stroke with round ends and joints where it is wide enough to show them."""
-        for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+        for (x0, y0), (x1, y1) in pairwise(points):
             length = hypot(x1 - x0, y1 - y0) or 1.0
             u, v = (y0 - y1) / length * width / 2, (x1 - x0) / length * width / 2
             self.poly(ink, [(x0 + u, y0 + v), (x1 + u, y1 + v), (x1 - u, y1 - v), (x0 - u, y0 - v)])
-        if width >= 1.5:
+        if width * self.unit >= 1.5:
             for x, y in points:
                 self.oval(ink, x, y, width / 2, width / 2)
+
+
+def between(a: Point, b: Point, c: Point, d: Point, t: float) -> Point:
+    """The Catmull-Rom curve from b to c at t in [0, 1]."""
+
+    def along(p: float, q: float, r: float, s: float) -> float:
+        return 0.5 * (2 * q + (r - p) * t + (2 * p - 5 * q + 4 * r - s) * t * t + (3 * q - p - 3 * r + s) * t * t * t)
+
+    return along(a[0], b[0], c[0], d[0]), along(a[1], b[1], c[1], d[1])

@@ -73,24 +73,24 @@ def read_art(text: str, where: str) -> list[Sprite]:
 
 
 def stroke(pen: Pen, kind: str, ink: str, numbers: list[float]) -> None:
-    """One line of an art file; `|` in the kind mirrors about x = 0, `&` clips to the sprite drawn so far."""
-    pen.clip = "&" in kind
-    for side in (1, -1) if "|" in kind else (1,):
-        head, pairs = numbers[:1], numbers
-        name = kind.rstrip("|&")
-        if name == "line":
-            pairs = numbers[1:]
-        points: list[Point] = [(side * x, y) for x, y in zip(pairs[::2], pairs[1::2], strict=False)]
-        if name == "line":
-            pen.line(ink, head[0], points)
-        elif name == "rect":
-            x, y, width, height = numbers
-            pen.rect(ink, x if side > 0 else -x - width, y, width, height)
-        elif name == "oval":
-            pen.oval(ink, side * numbers[0], *numbers[1:4], turn=side * (numbers[4] if len(numbers) > 4 else 0.0))
-        else:
-            {"poly": pen.poly, "blob": pen.blob}[name](ink, points)
-    pen.clip = False
+    """One line of an art file; `|` in the kind draws it mirrored too, `&` clips it to the sprite drawn so far."""
+    name = kind.rstrip("|&")
+    pen = pen.pair if "|" in kind else pen
+    pen = pen.over if "&" in kind else pen
+    if name == "rect":
+        x, y, width, height = numbers
+        pen.rect(ink, x, y, width, height)
+    elif name == "oval":
+        x, y, rx, ry, turn = (*numbers, 0.0)[:5]
+        pen.oval(ink, x, y, rx, ry, turn)
+    elif name == "line":
+        pen.line(ink, numbers[0], pairs(numbers[1:]))
+    else:
+        {"poly": pen.poly, "blob": pen.blob}[name](ink, pairs(numbers))
+
+
+def pairs(numbers: list[float]) -> list[Point]:
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def split(words: str) -> tuple[str, ...]:

@@ -85,8 +85,8 @@ SKY = {"sunny": (132, 192, 236), "cloudy": (160, 204, 232), "overcast": (176, 18
 AIR = {"rainy": "rain", "foggy": "fog"}  # what is drawn over everything
 
 LIGHT = {"bright": 74, "golden": 15, "dark": 11}
-STYLE = {"flat": 50, "outlined": 20, "textured": 14, "pastel": 8, "nocturne": 8}
-CAMERA = {"phone": 40, "compact": 20, "film": 14, "webcam": 12, "wide": 14}
+STYLE = {"flat": 58, "outlined": 16, "textured": 10, "pastel": 8, "nocturne": 8}
+CAMERA = {"phone": 46, "compact": 18, "film": 12, "webcam": 11, "wide": 13}
 SIZE = {"small": 25, "medium": 50, "large": 25}
 
 GAINS = {"bright": (256, 256, 256), "golden": (276, 240, 190), "dark": (164, 170, 206)}
@@ -99,8 +99,8 @@ TINTS = {  # camera -> gain by channel, lift by channel, zoom in percent, most d
 }
 
 SCALES = {"small": 86, "medium": 100, "large": 114}
-GROWTH = {"cat": 164, "dog": 158, "bus": 100, "truck": 100, "elephant": 112, "horse": 112, "bowl": 112, "cup": 112,
-          "bear": 120, "bird": 120, "cow": 112, "sheep": 128, "giraffe": 108, "zebra": 112}  # of a sprite, as the subject
+GROWTH = {"cat": 164, "dog": 158, "bus": 104, "truck": 104, "elephant": 112, "horse": 122, "bowl": 122, "cup": 122, "bear": 128,
+          "bird": 128, "cow": 124, "sheep": 138, "giraffe": 116, "zebra": 124}  # of a sprite that is the subject
 
 
 def table(line: str) -> dict[str, float]:
