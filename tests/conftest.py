@@ -3,9 +3,14 @@
 import sys
 
 import pytest
+from hypothesis import settings
 
 from shiftbench.cli import main
 from tests.strategies import toy
+
+# A slow machine is no failure: nothing here is a timed test.
+settings.register_profile("shiftbench", deadline=None)
+settings.load_profile("shiftbench")
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def _cells(benchmark: Benchmark) -> Iterator[Finding]:
         rows = benchmark.rows(split)
         counts = np.zeros((len(labels), len(domains)), np.int64)
         np.add.at(counts, (benchmark.label[rows], benchmark.domain[rows]), 1)
-        there = counts.any(axis=1)[:, None] & counts.any(axis=0)[None, :]
+        there = np.outer(counts.sum(axis=1), counts.sum(axis=0)) > 0
         empty = [f"{labels[y]}, {domains[d]}" for y, d in np.argwhere(there & (counts == 0))]
         if empty:
             yield Finding(split == "test", "empty cell", split, _few("no item in", empty))

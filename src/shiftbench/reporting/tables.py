@@ -145,7 +145,8 @@ def moved_group(ladder: Sequence[Benchmark]) -> str:
     for benchmark in ladder:
         rows = benchmark.rows("test")
         own = [code for code, name in enumerate(benchmark.names["label"]) if name in classes]
-        groups |= {benchmark.names["group"][code] for code in benchmark.group[rows[np.isin(benchmark.label[rows], own)]]}
+        codes = benchmark.group[rows[np.isin(benchmark.label[rows], own)]]
+        groups |= {benchmark.names["group"][code] for code in codes}
     return groups.pop() if len(classes) == 1 and len(groups) == 1 else ALL
 
 

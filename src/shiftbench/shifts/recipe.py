@@ -47,7 +47,7 @@ class Recipe:
             raise ShiftBenchError(f"{path}: needs exactly one table [shift.NAME]. Known shifts: {', '.join(SHIFTS)}.")
         name, settings = next(iter(named.items()))
         cls = find(SHIFTS, "shift", name)
-        top = {key: raw[key] for key in ("collection", "seed") if key in raw}
+        top: dict[str, Any] = {key: raw[key] for key in ("collection", "seed") if key in raw}
         for key, value in (changes or {}).items():
             if key in ("collection", "seed"):
                 top[key] = value

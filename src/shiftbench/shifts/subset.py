@@ -43,6 +43,7 @@ class Subset:
     n_train: int = 0  # 0: three fifths of what there is
     threshold: float = 0.1  # edges of the meta-graph under this overlap are dropped
     min_size: int = 25  # smallest subset in the meta-graph
+    kinds: tuple[str, ...] = ("object",)  # kinds of contexts in the meta-graph; none: all
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         train, test = _by_class(self.train, "train"), _by_class(self.test, "test")
@@ -69,6 +70,8 @@ class Subset:
                 notes=[
                     f"{len(dropped)} items carry the tags of two of the classes and were dropped.",
                     f"{len(every.row) - len(trained.row)} training items are also test items and went to the test.",
+                    *(f"Class '{cls}' has no distance: a subset of it is not in the meta-graph (see min_size, kinds)."
+                      for cls, value in distances.items() if value is None),
                 ],
                 distance=distances[self.moves] if self.moves else float(np.mean(known)) if known else None,
                 distances=distances,
@@ -96,13 +99,13 @@ class Subset:
         return deal(trained.row, cell, wanted, seed, cells)
 
     def _distances(self, collection: Collection, train: Contexts, test: Contexts) -> dict[str, float | None]:
-        """Per tested class the distance in its meta-graph from training to test; None where a subset is too small."""
+        """Per tested class the distance in its meta-graph from training to test; None where a subset is not in it."""
         distances: dict[str, float | None] = {}
         for cls in sorted(test):
-            graph = meta_graph(collection, cls, threshold=self.threshold, min_size=self.min_size)
+            graph = meta_graph(collection, cls, threshold=self.threshold, min_size=self.min_size, kinds=self.kinds)
             try:
                 distances[cls] = distance(graph, train[cls], test[cls])
-            except ShiftBenchError:  # the contexts are known to exist, so one is not a node: it has too few items
+            except ShiftBenchError:  # the contexts exist, so one is not a node: too few items, or another kind
                 distances[cls] = None
         return distances
 
@@ -116,10 +119,11 @@ class _Members(NamedTuple):
     group: Strs
 
     def only(self, keep: Ints | Bools) -> "_Members":
-        return _Members(*(column[keep] for column in self))
+        return _Members(self.row[keep], self.label[keep], self.domain[keep], self.group[keep])
 
     def join(self, other: "_Members") -> "_Members":
-        return _Members(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+        joined = [np.concatenate(pair) for pair in zip(self, other, strict=True)]
+        return _Members(joined[0], joined[1], joined[2], joined[3])
 
 
 def _by_class(names: Sequence[str], where: str) -> Contexts:
