@@ -7,7 +7,8 @@ from shiftbench.benchmark import SPLITS, Benchmark
 from shiftbench.collection import Collection, Tags, Texts
 
 seeds = st.integers(0, 2**32 - 1)
-words = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=6)
+letters = st.characters(codec="utf-8", exclude_categories=("Cs",), exclude_characters="\0")
+words = st.text(letters, min_size=1, max_size=6)
 
 
 @st.composite
@@ -47,7 +48,8 @@ def toy(n: int = 400, seed: int = 0) -> Collection:
     label = np.asarray(["cat", "dog"])[rng.integers(0, 2, n)]
     place = np.asarray(["indoors", "outdoors"])[rng.integers(0, 2, n)]
     contexts = ["sofa", "bed", "shelf", "bench", "boat"]
-    carried = rng.random((n, 5)) < np.where((place == "indoors")[:, None], [0.5, 0.5, 0.5, 0.2, 0.1], [0.1, 0.1, 0.2, 0.5, 0.4])
+    often = np.where((place == "indoors")[:, None], [0.5, 0.5, 0.5, 0.2, 0.1], [0.1, 0.1, 0.2, 0.5, 0.4])
+    carried = rng.random((n, 5)) < often
     both = rng.random(n) < 0.03
     item, tag = np.nonzero(carried)
     own = np.where(label == "cat", 5, 6)

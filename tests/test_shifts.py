@@ -54,8 +54,9 @@ def test_spread_is_as_even_as_the_cells_allow(n, available):
 def test_dealing_more_to_a_later_split_moves_nothing(seed, more):
     """Each row is dealt at most once, and the first split keeps its items when the second one grows."""
     rows, cell = np.arange(100), np.arange(100) % 2
-    first, split = deal(rows, cell, {"test": np.asarray([10, 10]), "train": np.asarray([5, 5])}, seed, ("a", "b"))
-    second, again = deal(rows, cell, {"test": np.asarray([10, 10]), "train": np.asarray([5 + more, 5])}, seed, ("a", "b"))
+    test, names = np.asarray([10, 10]), ("a", "b")
+    first, split = deal(rows, cell, {"test": test, "train": np.asarray([5, 5])}, seed, names)
+    second, again = deal(rows, cell, {"test": test, "train": np.asarray([5 + more, 5])}, seed, names)
     assert len(set(second.tolist())) == len(second) == 30 + more
     assert set(first[split == "test"]) == set(second[again == "test"])
     assert set(first[split == "train"]) <= set(second[again == "train"])
@@ -150,7 +151,8 @@ def test_a_class_with_fewer_contexts_is_in_every_domain():
     """cat(sofa) meets dog(bench) in one domain and dog(boat) in the other."""
     made = Subset(("cat(sofa)", "dog(bench + boat)"), ("cat(shelf)", "dog(shelf)")).build(toy(600))
     rows = made.rows("train")
-    cells = {(made.names["label"][y], made.names["domain"][d]) for y, d in zip(made.label[rows], made.domain[rows], strict=True)}
+    codes = zip(made.label[rows], made.domain[rows], strict=True)
+    cells = {(made.names["label"][y], made.names["domain"][d]) for y, d in codes}
     assert cells == {(y, d) for y in ("cat", "dog") for d in ("sofa / bench", "sofa / boat")}
 
 
@@ -193,7 +195,7 @@ n_val = 20
 
 
 def test_a_recipe_builds_and_remembers_its_collection(tmp_path):
-    """The recipe's settings reach the shift, --set replaces one, and the collection is found again from the benchmark."""
+    """The settings reach the shift, --set replaces one, and the collection is found again from the benchmark."""
     toy(500).save(tmp_path / "toy")
     (tmp_path / "r.toml").write_text(RECIPE)
     made = build(tmp_path / "r.toml", tmp_path / "b", parse_changes(["p=0.5", "seed=4", "majority.cat=outdoors"]))
@@ -238,7 +240,7 @@ def test_the_digest_is_the_same_in_another_process(tmp_path):
     toy(500).save(tmp_path / "toy")
     (tmp_path / "r.toml").write_text(RECIPE)
     here = [build(tmp_path / "r.toml").digest, EXAMPLES["subset"].build(toy(500), 1).digest]
-    script = (f"from shiftbench.shifts import *; from tests.test_shifts import EXAMPLES; from tests.strategies import toy;"
+    script = (f"from shiftbench.shifts import build; from tests.test_shifts import EXAMPLES, toy;"
               f"print(build({str(tmp_path / 'r.toml')!r}).digest, EXAMPLES['subset'].build(toy(500), 1).digest)")
     for hash_seed in ("1", "2"):
         there = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,

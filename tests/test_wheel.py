@@ -57,7 +57,8 @@ def test_the_flow_runs_without_torch(clean):
     command(clean, "check", "bench")
     script = ("from shiftbench.benchmark import Benchmark; b = Benchmark.load('bench');"
               "print('item,prediction'); [print(f'{item},cat') for item in b.items]")
-    predictions = subprocess.run([str(clean / "env/bin/python"), "-c", script], cwd=clean, capture_output=True, text=True)
+    python = str(clean / "env/bin/python")
+    predictions = subprocess.run([python, "-c", script], cwd=clean, capture_output=True, text=True)
     (clean / "preds.csv").write_text(predictions.stdout)
     scores = json.loads(command(clean, "score", "bench", "preds.csv", "--out", "scores.parquet", "--json").stdout)
     assert scores

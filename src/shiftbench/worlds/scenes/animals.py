@@ -25,25 +25,25 @@ HEADS: dict[str, Callable[[Pen, Build], None]] = {
 }
 
 
-def animal(kind: str, build: Build, pose: str) -> list[Polygon]:
+def animal(b: Build, pose: str) -> list[Polygon]:
     """The sprite of one breed in one pose."""
     pen = Pen()
     body = {"sitting": sitting, "lying": lying}.get(pose, standing)
-    x, y = body(pen, kind, build, pose) if kind in PAWED else on_hooves(pen, kind, build, pose)
-    draw = heads.dog_profile if (kind, pose) == ("dog", "walking") else HEADS[kind]
-    draw(pen.at(x, y, build.head), build)
+    x, y = body(pen, b, pose) if b.kind in PAWED else on_hooves(pen, b, pose)
+    draw = heads.dog_profile if (b.kind, pose) == ("dog", "walking") else HEADS[b.kind]
+    draw(pen.at(x, y, b.head), b)
     return pen.done
 
 
-def sitting(pen: Pen, kind: str, b: Build, pose: str) -> Point:
+def sitting(pen: Pen, b: Build, pose: str) -> Point:
     """Draws the body from the front and says where the head is."""
     w, h = b.girth * 1.25, b.length * 0.52 + b.leg * 0.62
     limb = limb_ink(b)
     paw = "paper" if b.coat == "bib" else "main+" if limb == "main" else limb
     pen.oval("ink/25", w * 0.1, 0, w * 0.95, 1.8)
     tail(pen, b, w * 0.55, 2.5, 0.8)
-    pen.blob("main", [(-w * 0.5, 0), (-w * 0.52, h * 0.3), (-w * 0.4, h * 0.75), (-w * 0.2, h * 1.08), (w * 0.2, h * 1.08),
-                      (w * 0.42, h * 0.75), (w * 0.72, h * 0.36), (w * 0.74, 0.4)])
+    pen.blob("main", [(-w * 0.5, 0), (-w * 0.52, h * 0.3), (-w * 0.4, h * 0.75), (-w * 0.2, h * 1.08),
+                      (w * 0.2, h * 1.08), (w * 0.42, h * 0.75), (w * 0.72, h * 0.36), (w * 0.74, 0.4)])
     markings(pen, b, -w * 0.5, 0, w * 0.8, h)
     pen.oval("accent" if b.coat == "panda" else "main-", w * 0.44, h * 0.22, w * 0.3, h * 0.23)
     pen.oval("main+" if limb == "main" else limb, w * 0.42, 1.3, w * 0.26, 1.6)
@@ -59,7 +59,7 @@ def sitting(pen: Pen, kind: str, b: Build, pose: str) -> Point:
     return -w * 0.06, h + b.head * 0.62
 
 
-def standing(pen: Pen, kind: str, b: Build, pose: str) -> Point:
+def standing(pen: Pen, b: Build, pose: str) -> Point:
     """Draws the body from the side, still or walking, and says where the head is."""
     half, top = b.length / 2, b.leg + b.girth
     step = 2.4 if pose == "walking" else 0.4
@@ -70,8 +70,9 @@ def standing(pen: Pen, kind: str, b: Build, pose: str) -> Point:
     leg(pen, b, far, -half + 7.8, top - b.girth * 0.6, step)
     leg(pen, b, far, half - 3.0, top - b.girth * 0.6, -step)
     tail(pen, b, half - 1.5, top - b.girth * 0.25, 1.0)
-    pen.blob("main", [(-half, top - b.girth * 0.3), (-half * 0.6, top + back), (0, top - 0.06 * b.girth), (half * 0.65, top),
-                      (half, top - b.girth * 0.35), (half * 0.85, b.leg + b.girth * 0.12), (0, b.leg + 0.02 * b.girth),
+    pen.blob("main", [(-half, top - b.girth * 0.3), (-half * 0.6, top + back), (0, top - 0.06 * b.girth),
+                      (half * 0.65, top), (half, top - b.girth * 0.35), (half * 0.85, b.leg + b.girth * 0.12),
+                      (0, b.leg + 0.02 * b.girth),
                       (-half * 0.7, b.leg - b.girth * 0.06), (-half, b.leg + b.girth * 0.3)])
     markings(pen, b, -half, b.leg, half, top)
     leg(pen, b, limb, -half + 4.0, top - b.girth * 0.65, -step)
@@ -83,10 +84,10 @@ def standing(pen: Pen, kind: str, b: Build, pose: str) -> Point:
     x, y = -half - b.neck, top + b.neck * 0.5
     if b.neck:
         pen.line("main", b.head * 1.3, [(-half + 3, top - 4), (x, y)])
-    return x + (kind == "cat"), y + b.head * (0.2 if kind == "bear" else 0.42)
+    return x + (b.kind == "cat"), y + b.head * (0.2 if b.kind == "bear" else 0.42)
 
 
-def lying(pen: Pen, kind: str, b: Build, pose: str) -> Point:
+def lying(pen: Pen, b: Build, pose: str) -> Point:
     """Draws the body at rest, from the side, and says where the head is."""
     half, top = b.length * 0.56, b.girth * 1.05
     limb = limb_ink(b)
@@ -105,22 +106,22 @@ def lying(pen: Pen, kind: str, b: Build, pose: str) -> Point:
     return -half * 0.72, top * 0.75 + b.head * 0.55
 
 
-def on_hooves(pen: Pen, kind: str, b: Build, pose: str) -> Point:
+def on_hooves(pen: Pen, b: Build, pose: str) -> Point:
     """Draws a large animal from the side, neck included, and says where the head is."""
     half, top = b.length / 2, b.leg + b.girth
     step = 3.0 if pose == "walking" else 0.6
-    limb = "paper-" if b.coat == "stockings" else "accent" if kind == "sheep" else "main"
+    limb = "paper-" if b.coat == "stockings" else "accent" if b.kind == "sheep" else "main"
     far = limb if limb == "paper-" else f"{limb}-"
-    low = 0.1 if kind in ("cow", "elephant", "sheep") else 0.0
-    slope = b.girth * 0.35 if kind == "giraffe" else 0.0
-    hoofed = kind != "elephant"
+    low = 0.1 if b.kind in ("cow", "elephant", "sheep") else 0.0
+    slope = b.girth * 0.35 if b.kind == "giraffe" else 0.0
+    hoofed = b.kind != "elephant"
     pen.oval("ink/25", 0, 0, half * 1.1, 2)
     leg(pen, b, far, -half + 8.2, top - b.girth * 0.6, step, hoofed)
     leg(pen, b, far, half - 3.8, top - b.girth * 0.6, -step, hoofed)
     tail(pen, b, half - 1, top - b.girth * 0.2, 1.0)
-    shoulder, head = (-half + 4, top - b.girth * 0.3 + slope), head_place(kind, b, half, top, pose)
+    shoulder, head = (-half + 4, top - b.girth * 0.3 + slope), head_place(b, half, top, pose)
     if b.neck > 1:
-        (x0, y0), (x1, y1), width = shoulder, head, b.girth * (0.42 if kind == "giraffe" else 0.62)
+        (x0, y0), (x1, y1), width = shoulder, head, b.girth * (0.42 if b.kind == "giraffe" else 0.62)
         pen.poly("main", [(x0 - width * 0.55, y0 - width * 0.55), (x1 - b.head * 0.75, y1 - b.head * 0.2),
                           (x1 + b.head * 0.85, y1 + b.head * 0.25), (x0 + width * 0.95, y0 + width * 0.42)])
     pen.blob("main", [(-half, top - b.girth * 0.35), (-half * 0.7, top + slope), (0, top - 0.04 * b.girth),
@@ -133,21 +134,21 @@ def on_hooves(pen: Pen, kind: str, b: Build, pose: str) -> Point:
             pen.oval("main", x, top - b.girth * (0.22 if k in (0, 6) else 0.06), 4.4, 4)
             pen.oval("main-", x, b.leg + b.girth * 0.2, 4.2, 3.6)
         pen.oval("main", 0, b.leg + b.girth * 0.56, half * 1.08, b.girth * 0.42)
-    thigh = b.leg + b.girth * (0.1 if kind == "sheep" else 0.45)
+    thigh = b.leg + b.girth * (0.1 if b.kind == "sheep" else 0.45)
     leg(pen, b, limb, -half + 4, thigh, -step, hoofed)
     leg(pen, b, limb, half - 4, thigh, step, hoofed)
-    hide(pen, kind, b, half, top, shoulder, head)
+    hide(pen, b, half, top, shoulder, head)
     return head
 
 
-def head_place(kind: str, b: Build, half: float, top: float, pose: str) -> Point:
+def head_place(b: Build, half: float, top: float, pose: str) -> Point:
     """Where a large animal's head is: up, or down at the grass."""
-    if kind == "elephant":
+    if b.kind == "elephant":
         return -half - b.head * 0.2, top - b.head * 0.25
-    if kind == "sheep":
+    if b.kind == "sheep":
         return -half - b.head * 0.45, top - b.head * 0.3
     if pose == "grazing":
         return -half - b.head * 0.5 - b.neck * 0.2, b.head * 1.9
-    if kind == "giraffe":
+    if b.kind == "giraffe":
         return -half - b.neck * 0.24, top + b.neck
-    return -half - b.neck * 0.42 - b.head * 0.2, top + b.neck * 0.62 - (b.head * 0.3 if kind == "cow" else 0)
+    return -half - b.neck * 0.42 - b.head * 0.2, top + b.neck * 0.62 - (b.head * 0.3 if b.kind == "cow" else 0)

@@ -55,7 +55,8 @@ def tags(scenes: Scenes, layout: Layout, seen: Seen) -> Tags:
         words = np.char.add(np.char.add(np.char.add(name[has], "("), trait[has]), ")")
         parts.append((item[has], words, "attribute", area[has], blank[has]))
     where, which = np.nonzero(seen.stuff[:, 1:] >= VISIBLE)
-    parts.append((where, np.asarray(sheet().stuff)[1:][which], "stuff", seen.stuff[where, which + 1], np.full((len(where), 4), np.nan)))
+    ground = np.asarray(sheet().stuff)[1:][which]
+    parts.append((where, ground, "stuff", seen.stuff[where, which + 1], np.full((len(where), 4), np.nan)))
     every, free = np.arange(n), seen.stuff.sum(1)
     for factor, kind in (("place", "place"), ("location", "place"), ("weather", "weather")):
         words = scenes.factors[factor]

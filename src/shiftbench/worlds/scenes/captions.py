@@ -4,9 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from shiftbench.arrays import Strs
 
-PREPOSITIONS = {"street": "on the street", "parking lot": "in a parking lot", "park": "in a park", "yard": "in the yard",
-                "beach": "on the beach", "lake": "by a lake", "farm": "on a farm", "field": "in a field", "savanna": "on the savanna",
-                "forest": "in the forest", "snow": "in the snow", "airport": "at the airport", "plaza": "on a plaza"}
+PREPOSITIONS = {
+    "street": "on the street", "parking lot": "in a parking lot", "park": "in a park", "yard": "in the yard",
+    "beach": "on the beach", "lake": "by a lake", "farm": "on a farm", "field": "in a field",
+    "savanna": "on the savanna", "forest": "in the forest", "snow": "in the snow", "airport": "at the airport",
+    "plaza": "on a plaza",
+}
 LIGHTS = {"bright": "in bright light", "golden": "in golden light", "dark": "in the dark"}
 STYLES = {"flat": "a flat drawing", "outlined": "an outlined drawing", "textured": "a drawing on rough paper",
           "pastel": "a pastel", "nocturne": "a picture in night colours"}

@@ -70,7 +70,8 @@ def markings(pen: Pen, b: Build, x0: float, y0: float, x1: float, y1: float) -> 
     elif b.coat == "patches":
         over.blob("accent", [(x0 + w * 0.25, y1 + 3), (x0 + w * 0.6, y1 + 3), (x0 + w * 0.62, y0 + h * 0.6),
                              (x0 + w * 0.3, y0 + h * 0.5)])
-        over.blob("black", [(x0 + w * 0.7, y1), (x1 + 2, y1 - 1), (x1 + 2, y0 + h * 0.3), (x0 + w * 0.75, y0 + h * 0.4)])
+        over.blob("black", [(x0 + w * 0.7, y1), (x1 + 2, y1 - 1), (x1 + 2, y0 + h * 0.3),
+                            (x0 + w * 0.75, y0 + h * 0.4)])
         over.oval("accent", x0 + w * 0.3, y0 + h * 0.12, w * 0.14, h * 0.2)
     elif b.coat == "spots":
         for k, (u, v) in enumerate(scattered(16)):
@@ -87,10 +88,11 @@ def markings(pen: Pen, b: Build, x0: float, y0: float, x1: float, y1: float) -> 
             over.line("main-", 0.6, [(x, y0 + h * 0.85), (x + 1, y0 + h * 0.45)])
     elif b.coat == "fluff":
         for k in range(5):
-            pen.oval("main+" if k % 2 else "main", x0 + w * (0.08 + 0.14 * k), y0 + h * (0.42 + 0.1 * (k % 3)), w * 0.14, h * 0.26)
+            x, y = x0 + w * (0.08 + 0.14 * k), y0 + h * (0.42 + 0.1 * (k % 3))
+            pen.oval("main+" if k % 2 else "main", x, y, w * 0.14, h * 0.26)
 
 
-def hide(pen: Pen, kind: str, b: Build, half: float, top: float, shoulder: Point, head: Point) -> None:
+def hide(pen: Pen, b: Build, half: float, top: float, shoulder: Point, head: Point) -> None:
     """A large animal's coat, over body, neck and legs, and its mane."""
     (x0, y0), (x1, y1), over = shoulder, head, pen.over
     if b.coat in STRIPED:
@@ -114,22 +116,22 @@ def hide(pen: Pen, kind: str, b: Build, half: float, top: float, shoulder: Point
         over.oval("accent", half * 0.72, top - b.girth * 0.2, half * 0.42, b.girth * 0.5)
         for u, v in scattered(9):
             over.oval("main", half * (0.5 + 0.5 * u), top - b.girth * v * 0.55, 0.8, 0.8)
-    elif kind == "giraffe":
+    elif b.kind == "giraffe":
         for u, v in scattered(24):
             patch(over, b, -half + b.length * u, b.leg - 4 + (b.girth + 8) * v, 1.0)
         for k in range(10):
             patch(over, b, x0 + (x1 - x0) * k / 9 + (1.7 if k % 2 else -1.5), y0 + (y1 - y0) * k / 9, 0.8)
-    elif kind == "elephant":
+    elif b.kind == "elephant":
         over.oval("main-/50", 0, b.leg, half, b.girth * 0.22)
-    elif b.coat == "shag" and kind == "cow":
+    elif b.coat == "shag" and b.kind == "cow":
         fringe(pen, b, half)
-    if kind in ("horse", "zebra", "giraffe"):
-        width = {"zebra": 2.4, "giraffe": 1.4}.get(kind, 5.0 if b.coat == "shag" else 3.4)
-        edge, up = b.girth * (0.32 if kind == "giraffe" else 0.42), y1 > y0
+    if b.kind in ("horse", "zebra", "giraffe"):
+        width = {"zebra": 2.4, "giraffe": 1.4}.get(b.kind, 5.0 if b.coat == "shag" else 3.4)
+        edge, up = b.girth * (0.32 if b.kind == "giraffe" else 0.42), y1 > y0
         start, side = ((x0 + edge, y0 + edge * 0.6), 0.95) if up else ((x0 - edge, y0 + edge * 0.4), 0.2)
-        pen.line(mane_ink(b) if kind == "horse" else "accent", width,
+        pen.line(mane_ink(b) if b.kind == "horse" else "accent", width,
                  [start, (x1 + b.head * side, y1 + b.head * (1.15 - side)), (x1 + b.head * 0.3, y1 + b.head * 0.75)])
-    if b.coat == "shag" and kind == "horse":
+    if b.coat == "shag" and b.kind == "horse":
         fringe(pen, b, half)
 
 

@@ -28,7 +28,7 @@ def develop(colour: npt.NDArray[Any], owner: npt.NDArray[Any], look: Ints, image
             odd = (a & 0xFF00FF) + (b & 0xFF00FF) + (c & 0xFF00FF) + (d & 0xFF00FF)
             green = ((a & 0xFF00) + (b & 0xFF00) + (c & 0xFF00) + (d & 0xFF00)) >> 10
             red, blue = odd >> 18, (odd & 0xFFFF) >> 2
-            grain = 0
+            grain = np.int64(0)
             if style == TEXTURED or look[NOISE] > 0:
                 mixed = (np.uint32(row * 4099 + x) ^ seed) * np.uint32(2654435761)
                 mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(2246822519)
@@ -40,7 +40,8 @@ def develop(colour: npt.NDArray[Any], owner: npt.NDArray[Any], look: Ints, image
                 red, green, blue = 86 + (red * 170 >> 8), 82 + (green * 170 >> 8), 88 + (blue * 170 >> 8)
             elif style == NOCTURNE:
                 gray = (red * 77 + green * 151 + blue * 28) >> 8
-                red, green, blue = (red * 3 + gray) * 44 >> 8, (green * 3 + gray) * 50 >> 8, 26 + ((blue * 3 + gray) * 58 >> 8)
+                red, green = (red * 3 + gray) * 44 >> 8, (green * 3 + gray) * 50 >> 8
+                blue = 26 + ((blue * 3 + gray) * 58 >> 8)
             dim = 256
             if look[VIGNETTE] > 0:
                 far = ((2 * row - size) * (2 * row - size) + (2 * x - size) * (2 * x - size)) * 128 // (size * size)
@@ -67,7 +68,7 @@ def outline(colour: npt.NDArray[Any], owner: npt.NDArray[Any]) -> None:
             if owner[row, x] != owner[row, right] or owner[row, x] != owner[below, x]:
                 keep = OUTER
             else:
-                change = 0
+                change = np.int64(0)
                 for shift in (16, 8, 0):
                     value = here >> shift & 255
                     change += abs(value - (np.int64(colour[row, right]) >> shift & 255))
@@ -75,4 +76,5 @@ def outline(colour: npt.NDArray[Any], owner: npt.NDArray[Any]) -> None:
                 if change > CONTRAST:
                     keep = INNER
             if keep < 256:
-                colour[row, x] = np.uint32((here >> 16) * keep >> 8 << 16 | (here >> 8 & 255) * keep >> 8 << 8 | (here & 255) * keep >> 8)
+                red, green, blue = (here >> 16) * keep >> 8, (here >> 8 & 255) * keep >> 8, (here & 255) * keep >> 8
+                colour[row, x] = np.uint32(red << 16 | green << 8 | blue)

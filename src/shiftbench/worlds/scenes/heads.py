@@ -51,7 +51,8 @@ def dog(pen: Pen, b: Build) -> None:
         both.poly("main-", [(0.95, 0.3), (1.05, 1.0), (0.15, 0.8)])
         both.poly("main--", [(1.05, 1.0), (1.25, 0.45), (0.5, 0.7)])
     jaw = 1.1 if broad else 0.85
-    pen.blob("main", [(0, 0.98), (-0.82, 0.55), (-jaw, -0.3), (-0.5, -0.95), (0, -1.15), (0.5, -0.95), (jaw, -0.3), (0.82, 0.55)])
+    pen.blob("main", [(0, 0.98), (-0.82, 0.55), (-jaw, -0.3), (-0.5, -0.95), (0, -1.15), (0.5, -0.95), (jaw, -0.3),
+                      (0.82, 0.55)])
     if b.coat == "mask":
         pen.blob("paper", [(0, 0.3), (-0.7, 0.3), (-0.85, -0.4), (0, -1.15), (0.85, -0.4), (0.7, 0.3)])
         pen.poly("main", [(-0.18, 0.6), (0.18, 0.6), (0, -0.2)])
@@ -88,7 +89,8 @@ def dog_profile(pen: Pen, b: Build) -> None:
         pen.poly("main-", [(-0.05, 0.6), (0.5, 1.75), (0.8, 0.4)])
     if not broad:
         pen.oval("tongue", 0.8 * nose, -0.76, 0.24, 0.42)
-    pen.blob("main", [(0.85, -0.1), (0.6, 0.75), (-0.1, 0.9), (-0.65, 0.42), (nose, 0.12), (nose - 0.05, -0.28), (-0.75, -0.6), (0.2, -0.85)])
+    pen.blob("main", [(0.85, -0.1), (0.6, 0.75), (-0.1, 0.9), (-0.65, 0.42), (nose, 0.12), (nose - 0.05, -0.28),
+                      (-0.75, -0.6), (0.2, -0.85)])
     if b.coat == "mask":
         pen.blob("paper", [(-0.3, 0.3), (nose, 0.05), (nose, -0.28), (-0.6, -0.58), (0.3, -0.8), (0.2, -0.2)])
     if b.coat == "spots":
@@ -102,7 +104,8 @@ def dog_profile(pen: Pen, b: Build) -> None:
     pen.oval("ink", -0.33, 0.31, 0.15, 0.16)
     if b.ear in ("flop", "long"):
         drop = 0.5 if b.ear == "flop" else 1.0
-        pen.blob("accent" if b.coat == "spots" else "main--", [(0.1, 0.85), (-0.1, 0), (0.15, -drop), (0.6, -drop), (0.8, 0.4)])
+        ink = "accent" if b.coat == "spots" else "main--"
+        pen.blob(ink, [(0.1, 0.85), (-0.1, 0), (0.15, -drop), (0.6, -drop), (0.8, 0.4)])
     elif b.ear == "fold":
         pen.poly("main--", [(0.1, 0.9), (0, 0.35), (0.6, 0.6)])
     elif b.ear == "puff":
@@ -154,7 +157,8 @@ def horse(pen: Pen, b: Build) -> None:
     high = 1.8 if b.ear == "big" else 1.3
     pen.poly("main-", [(0.25, 0.6), (0.55, high), (0.9, 0.5)])
     pen.poly("main", [(-0.2, 0.6), (0.1, high), (0.45, 0.5)])
-    pen.blob("main", [(0.9, 0.1), (0.4, 0.85), (-0.4, 0.55), (-1.9, -0.75), (-2.0, -1.3), (-1.3, -1.45), (-0.2, -0.8), (0.6, -0.7)])
+    pen.blob("main", [(0.9, 0.1), (0.4, 0.85), (-0.4, 0.55), (-1.9, -0.75), (-2.0, -1.3), (-1.3, -1.45),
+                      (-0.2, -0.8), (0.6, -0.7)])
     if b.coat in STRIPED:
         for k in range(3):
             pen.line("accent", 0.18, [(0.5 - 0.9 * k, 0.75 - 0.6 * k), (0.1 - 0.75 * k, -0.35 - 0.3 * k)])
@@ -181,7 +185,8 @@ def cow(pen: Pen, b: Build) -> None:
     both = pen.pair
     if b.coat != "polled":
         long = {"horns": 2.2, "shag": 1.5}.get(b.coat, 0.62)
-        both.line("ivory", 0.26, [(0.45, 0.75), (0.5 + 0.5 * long, 0.8 + 0.05 * long), (0.5 + 0.7 * long, 0.95 + 0.4 * long)])
+        both.line("ivory", 0.26, [(0.45, 0.75), (0.5 + 0.5 * long, 0.8 + 0.05 * long),
+                                  (0.5 + 0.7 * long, 0.95 + 0.4 * long)])
     both.oval("main-", 1.05, 0.42, 0.5, 0.24, -15)
     pen.blob("main", [(0, 0.95), (-0.75, 0.6), (-0.6, -0.5), (0, -1.1), (0.6, -0.5), (0.75, 0.6)])
     if b.coat == "patches":

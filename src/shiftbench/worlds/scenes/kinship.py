@@ -10,7 +10,8 @@ SUPERCLASSES = {
     "bear": "wild animal", "bird": "wild animal", "elephant": "wild animal", "giraffe": "wild animal",
     "zebra": "wild animal", "bus": "vehicle", "truck": "vehicle", "bowl": "tableware", "cup": "tableware",
 }
-KINDS = {"pet": "animal", "farm animal": "animal", "wild animal": "animal", "vehicle": "artifact", "tableware": "artifact"}
+KINDS = {"pet": "animal", "farm animal": "animal", "wild animal": "animal", "vehicle": "artifact",
+         "tableware": "artifact"}
 ROOT = "entity"
 
 

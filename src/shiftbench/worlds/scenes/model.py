@@ -15,7 +15,8 @@ from shiftbench.worlds.scenes import themes
 from shiftbench.worlds.scenes.sheet import sheet
 
 CAPS = {"sky": 1, "wall": 2, "back": 2, "mid": 2, "side": 2, "front": 2}  # how many of a band fit into a picture
-AS_CONTEXT = {"cat": "side", "dog": "side", "bird": "front", "bowl": "front", "cup": "front"}  # other classes: at the back
+# where a class's object stands when it is only a context; the others stand at the back
+AS_CONTEXT = {"cat": "side", "dog": "side", "bird": "front", "bowl": "front", "cup": "front"}
 STRIDE = 256  # room for one number per object of an item
 
 
@@ -101,7 +102,9 @@ def contexts(index: Ints, seed: int, kind: Strs, place: Strs) -> tuple[Ints, Int
 def choose(u: Floats, weights: Mapping[str, float]) -> Strs:
     """The word whose share of [0, 1) each number falls into."""
     bounds = np.cumsum(list(weights.values()))
-    return np.asarray(list(weights))[np.searchsorted(bounds / bounds[-1], u, side="right").clip(max=len(bounds) - 1)]
+    code = np.searchsorted(bounds / bounds[-1], u, side="right").clip(max=len(bounds) - 1)
+    words: Strs = np.asarray(list(weights))[code]
+    return words
 
 
 def pick(options: Ints, u: Floats) -> Ints:

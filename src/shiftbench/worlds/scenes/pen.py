@@ -30,7 +30,7 @@ class Ink:
 
     @staticmethod
     def of(word: str) -> "Ink":
-        """`main`, `accent-` (darker), `wood++` (much lighter), `ink/30` (30 % over what lies below and keeps its id)."""
+        """`main`, `accent-` (darker), `wood++` (much lighter), `ink/30` (30 % over what lies below)."""
         word, _, percent = word.replace("_", " ").partition("/")
         name = word.rstrip("+-")
         role = {"main": MAIN, "accent": ACCENT}.get(name, LITERAL)
@@ -94,7 +94,7 @@ class Pen:
     def blob(self, ink: str, points: list[Point]) -> None:
         """A closed smooth curve through the points (Catmull-Rom)."""
         around = [points[-1], *points, *points[:2]]
-        self.poly(ink, [between(*around[k : k + 4], step / 5) for k in range(len(points)) for step in range(5)])
+        self.poly(ink, [between(around[k : k + 4], step / 5) for k in range(len(points)) for step in range(5)])
 
     def line(self, ink: str, width: float, points: list[Point]) -> None:
         """A stroke with round ends and joints where it is wide enough to show them."""
@@ -107,10 +107,11 @@ class Pen:
                 self.oval(ink, x, y, width / 2, width / 2)
 
 
-def between(a: Point, b: Point, c: Point, d: Point, t: float) -> Point:
-    """The Catmull-Rom curve from b to c at t in [0, 1]."""
+def between(four: list[Point], t: float) -> Point:
+    """The Catmull-Rom curve of four points, from the second to the third, at t in [0, 1]."""
 
     def along(p: float, q: float, r: float, s: float) -> float:
         return 0.5 * (2 * q + (r - p) * t + (2 * p - 5 * q + 4 * r - s) * t * t + (3 * q - p - 3 * r + s) * t * t * t)
 
-    return along(a[0], b[0], c[0], d[0]), along(a[1], b[1], c[1], d[1])
+    xs, ys = zip(*four, strict=True)
+    return along(*xs), along(*ys)

@@ -76,7 +76,8 @@ def mixed(ink: Ints, instance: Ints) -> int:
 
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
-def project(points: Ints, start: int, n: int, instance: Ints, look: Ints, side: int, px: Ints, py: Ints) -> tuple[int, int]:
+def project(points: Ints, start: int, n: int, instance: Ints, look: Ints, side: int, px: Ints,
+            py: Ints) -> tuple[int, int]:
     """Points of a sprite onto the grid of 256ths of a pixel, through instance and camera; their top and bottom."""
     top, bottom = side << 8, -1
     for j in range(n):
@@ -130,7 +131,7 @@ def fill(colour: Packed, owner: Packed, crossing: Ints, count: Ints, row0: int, 
                 continue
             for x in range(left, right):
                 if not clip or owner[row, x] == own:
-                    under, blend = np.int64(colour[row, x]), 0
+                    under, blend = np.int64(colour[row, x]), np.int64(0)
                     for shift in (16, 8, 0):
                         below = under >> shift & 255
                         blend |= below + (((packed >> shift & 255) - below) * alpha >> 8) << shift

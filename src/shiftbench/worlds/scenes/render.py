@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Images, Ints
+from shiftbench.arrays import Floats, Images
 from shiftbench.worlds.scenes.layout import Layout
 from shiftbench.worlds.scenes.sheet import sheet
 
@@ -37,7 +37,8 @@ def render(layout: Layout, size: int, progress: Progress | None = None) -> tuple
 
     def work(lo: int) -> int:
         hi = min(n, lo + CHUNK)
-        paint(lo, hi, size, layout.first, layout.placed, layout.look, art.first, art.start, art.ink, art.points, images, area, box, stuff)
+        paint(lo, hi, size, layout.first, layout.placed, layout.look, art.first, art.start, art.ink, art.points,
+              images, area, box, stuff)
         return hi - lo
 
     done = 0

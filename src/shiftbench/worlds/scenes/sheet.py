@@ -9,10 +9,10 @@ import numpy as np
 from shiftbench.arrays import Ints
 from shiftbench.errors import ShiftBenchError
 from shiftbench.worlds.scenes.animals import POSES, animal
-from shiftbench.worlds.scenes.breeds import BREEDS
+from shiftbench.worlds.scenes.breeds import read_builds, split
 from shiftbench.worlds.scenes.pen import Pen, Point, Polygon
 
-ART = ("places", "weather", "indoors", "things", "outdoors", "breeds")
+ART = ("places.shapes", "weather.shapes", "indoors.shapes", "things.shapes", "outdoors.shapes", "breeds.shapes")
 
 
 @dataclass(frozen=True)
@@ -93,24 +93,21 @@ def pairs(numbers: list[float]) -> list[Point]:
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def split(words: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in words.split(","))
-
-
 @cache
 def sheet() -> Sheet:
     """The whole sheet, built on first use."""
-    art = files(__package__) / "art"
-    sprites = [sprite for name in ART for sprite in read_art((art / f"{name}.shapes").read_text("utf-8"), f"{name}.shapes")]
-    sprites += [Sprite(kind, "subject", split(build.main), split(build.accent), animal(kind, build, pose), breed, pose)
-                for kind, breeds in BREEDS.items() for breed, build in breeds.items() for pose in POSES[kind]]
+    art = {path.name: path.read_text("utf-8") for path in (files(__package__) / "art").iterdir()}
+    sprites = [sprite for name in ART for sprite in read_art(art[name], name)]
+    sprites += [Sprite(b.kind, "subject", b.main, b.accent, animal(b, pose), b.breed, pose)
+                for b in read_builds(art["animals.table"]) for pose in POSES[b.kind]]
     polygons = [polygon for sprite in sprites for polygon in sprite.polygons]
     stuff = ("", *sorted({polygon.stuff for polygon in polygons} - {""}))
     return Sheet(
         sprites=tuple(sprites),
         first=np.cumsum([0, *(len(sprite.polygons) for sprite in sprites)]),
         start=np.cumsum([0, *(len(polygon.points) for polygon in polygons)]),
-        ink=np.asarray([(p.ink.role, *p.ink.rgb, p.ink.shade, p.ink.alpha, p.clip, stuff.index(p.stuff)) for p in polygons], np.int64),
+        ink=np.asarray([(p.ink.role, *p.ink.rgb, p.ink.shade, p.ink.alpha, p.clip, stuff.index(p.stuff))
+                        for p in polygons], np.int64),
         points=np.asarray([point for polygon in polygons for point in polygon.points], np.int64),
         stuff=stuff,
     )

@@ -1,5 +1,7 @@
 """The world as a collection, and single pictures of it."""
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -41,7 +43,10 @@ def scenes(items: int = 6000, seed: int = 0, size: int = 64, progress: Progress 
 
 
 def draw(index: npt.ArrayLike, seed: int = 0, size: int = 64) -> Images:
-    """The pictures of these items of a seed, without drawing any other: `draw([7], 0, 64)[0]` is item 7 of `scenes()`."""
+    """The pictures of these items of a seed, without drawing any other.
+
+    `draw([7], seed, size)[0]` has the pixels of item 7 of `scenes(items, seed, size)`.
+    """
     check(size)
     numbers: Ints = np.atleast_1d(np.asarray(index, np.int64))
     if len(numbers) and numbers.min() < 0:
@@ -62,4 +67,4 @@ def neighbours(layout: Layout, seen: Seen, items: int) -> list[list[str]]:
     rows = rows[np.lexsort((-seen.area[rows], layout.item[rows]))]
     bounds = np.searchsorted(layout.item[rows], np.arange(items + 1))
     names: list[str] = layout.name[rows].tolist()
-    return [list(dict.fromkeys(names[lo:hi])) for lo, hi in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [list(dict.fromkeys(names[lo:hi])) for lo, hi in pairwise(bounds.tolist())]
