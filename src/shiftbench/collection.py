@@ -183,9 +183,13 @@ class Collection:
         })
 
     def factor(self, name: str) -> Values:
-        """One value per item: a column, or a question about a tag.
+        """One value per item: a column, or a question about tags.
 
-        `has:sofa` is `yes` or `no`; `area:sofa` is the share of the image that sofas cover, 0 where there is none.
+        `has:sofa`     yes or no
+        `area:sofa`    the share of the image that sofas cover, 0 where there is none
+        `which:A|B`    A or B, whichever tag the item carries; `none` or `several` where it is not just one of them;
+                       a choice may have a name and several tags: `which:home=sofa+bed|street=car+bus`
+        A name from the class hierarchy stands for every tag below it: `has:vehicle`.
         """
         if name in self.factors:
             return self.factors[name]
@@ -199,11 +203,41 @@ class Collection:
             share: Floats = np.zeros(len(self))
             np.add.at(share, self.tags.item[rows], self.tags.area[rows])
             return share
-        raise unknown("factor", name, [*self.factors, "has:TAG", "area:TAG"])
+        if question == "which" and tag:
+            return self._which(tag.split("|"))
+        raise unknown("factor", name, [*self.factors, "has:TAG", "area:TAG", "which:TAG|TAG"])
+
+    def _which(self, choices: Sequence[str]) -> Strs:
+        times, chosen = np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
+        names = []
+        for code, choice in enumerate(choices):
+            name, _, listed = choice.rpartition("=")
+            names.append(name or listed)
+            rows = np.unique(np.concatenate([self.with_tag(tag) for tag in listed.split("+")]))
+            times[rows] += 1
+            chosen[rows] = code
+        return np.where(times == 1, np.asarray(names)[chosen], np.where(times == 0, "none", "several"))
 
     def with_tag(self, name: str) -> Ints:
-        """Numbers of the items that carry a tag, sorted."""
-        return np.unique(self.tags.item[self.tags.rows_of(name)])
+        """Numbers of the items that carry a tag, or one below it in the class hierarchy, sorted."""
+        below = [tag for tag in self._below(name) if tag in self._words]
+        if not below:
+            return np.unique(self.tags.item[self.tags.rows_of(name)])
+        own = [self.tags.rows_of(name)] if name in self._words else []
+        return np.unique(self.tags.item[np.concatenate([*own, *(self.tags.rows_of(tag) for tag in below)])])
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(self.tags.names)
+
+    def _below(self, name: str) -> set[str]:
+        """Every name under this one in the class hierarchy."""
+        found: set[str] = set()
+        layer = {name}
+        while layer:
+            layer = {child for child, above in self.parents.items() if layer.intersection(above)} - found - {name}
+            found |= layer
+        return found
 
     def index(self, items: Strs) -> Ints:
         """Item numbers of ids; an id that is not here is an error."""

@@ -4,5 +4,7 @@ from collections.abc import Callable
 
 from shiftbench.collection import Collection
 from shiftbench.readers.coco import coco
+from shiftbench.readers.gqa import gqa
+from shiftbench.readers.metashift import metashift
 
-READERS: dict[str, Callable[..., Collection]] = {"coco": coco}
+READERS: dict[str, Callable[..., Collection]] = {"coco": coco, "gqa": gqa, "metashift": metashift}

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.arrays import Ints, Strs, Values
+from shiftbench.arrays import Floats, Ints, Strs, Values
 from shiftbench.collection import Collection, Tags, Texts
 from shiftbench.errors import ShiftBenchError
 from shiftbench.readers.coco_file import CocoFile, load
 from shiftbench.readers.images import below, folder, given
 
 LARGEST = 10  # images' worth of area or side: more is a mistake in the file, not an object that leaves its image
+LOOKUP = 1 << 23  # up to this id a table is faster than a search
 PREFIXES = ("instances_", "stuff_", "captions_", "person_keypoints_", "image_info_")
 
 
@@ -64,52 +65,54 @@ def _merged(files: Sequence[CocoFile]) -> tuple[Ints, Ints, Ints]:
 
 def _tags(files: Sequence[CocoFile], known: Ints, width: Ints, height: Ints) -> Tags:
     """One row per annotation with a category; the vocabulary in the order of kinds and names, not of the files."""
-    named = [{category.id: (_kind(category.isthing, file.stuff), category.name) for category in file.categories}
-             for file in files]
-    for file, mine in zip(files, named, strict=True):
-        for category in file.categories:
-            if mine[category.id][1] != category.name:
-                raise ShiftBenchError(f"{file.path}: category {category.id} is both '{category.name}' and "
-                                      f"'{mine[category.id][1]}'. An id may have one name.")
+    named = [_named(file) for file in files]
     vocabulary = sorted({pair for mine in named for pair in mine.values()})
     code_of = {pair: code for code, pair in enumerate(vocabulary)}
-    items, codes, areas, boxes = [], [], [], []
+    parts: list[tuple[Ints, Ints, Floats, Floats]] = []
     for file, mine in zip(files, named, strict=True):
-        rows: Ints = np.flatnonzero(file.category >= 0)
+        rows: Ints = np.flatnonzero(file.rows.category >= 0)
         ids: Ints = np.asarray(sorted(mine), np.int64)
-        item, which = _places(file.image[rows], known), _places(file.category[rows], ids)
+        item, which = _places(file.rows.image[rows], known), _places(file.rows.category[rows], ids)
         for row in rows[item < 0][:1]:
             raise _no_image(file, row)
         for row in rows[which < 0][:1]:
-            raise ShiftBenchError(f"{file.path}: annotations[{row}] has category_id {file.category[row]}, which is not "
-                                  f"among the {len(ids)} categories of the file.")
-        area = file.area[rows] / (width * height)[item]
-        box = file.box[rows]
+            raise ShiftBenchError(f"{file.path}: annotations[{row}] has category_id {file.rows.category[row]}, but "
+                                  f"that is none of the {len(ids)} categories of the file.")
+        area = file.rows.area[rows] / (width * height)[item]
+        box = file.rows.box.reshape(-1, 4)[rows]
         box[:, ::2] /= width[item, None]
         box[:, 1::2] /= height[item, None]
-        for place in np.flatnonzero((area > LARGEST) | (np.abs(box) > LARGEST).any(axis=1))[:1]:
-            at = item[place]
-            what = "area" if area[place] > LARGEST else "bbox"
-            raise ShiftBenchError(f"{file.path}: annotations[{rows[place]}].{what} is more than {LARGEST} times the size "
-                                  f"of its image {known[at]} ({width[at]} × {height[at]} pixels). It must be in pixels.")
-        items.append(item)
-        codes.append(np.asarray([code_of[mine[key]] for key in ids.tolist()], np.int64)[which])
-        areas.append(area)
-        boxes.append(box)
-    return Tags.of(np.concatenate(items), np.concatenate(codes), [word for _, word in vocabulary],
-                   [kind for kind, _ in vocabulary], np.concatenate(areas), np.concatenate(boxes))
+        for what, size in (("area", area), ("bbox", np.abs(box).max(axis=1, initial=0))):
+            for place in np.flatnonzero(size > LARGEST)[:1]:
+                at = item[place]
+                raise ShiftBenchError(f"{file.path}: annotations[{rows[place]}].{what} is {size[place]:.3g} times the "
+                                      f"size of image {known[at]} ({width[at]} × {height[at]}). It must be in pixels.")
+        parts.append((item, np.asarray([code_of[mine[key]] for key in ids.tolist()], np.int64)[which], area, box))
+    item, code, area, box = (np.concatenate([part[column] for part in parts]) for column in range(4))
+    return Tags.of(item, code, [word for _, word in vocabulary], [kind for kind, _ in vocabulary], area, box)
+
+
+def _named(file: CocoFile) -> dict[int, tuple[str, str]]:
+    """Kind and name of each category id. A category says itself whether it is a thing, or its file does."""
+    named: dict[int, tuple[str, str]] = {}
+    for place, category in enumerate(file.categories):
+        kind = "stuff" if category.isthing == 0 or (category.isthing is None and file.stuff) else "object"
+        if named.setdefault(category.id, (kind, category.name)) != (kind, category.name):
+            raise ShiftBenchError(f"{file.path}: categories[{place}] has id {category.id}, which is the id of "
+                                  f"'{named[category.id][1]}' too.")
+    return named
 
 
 def _texts(files: Sequence[CocoFile], known: Ints) -> Texts:
     """Captions in the order of their images, those of one image in the order of the files."""
     items = []
     for file in files:
-        items.append(_places(file.image[file.captioned], known))
-        for row in file.captioned[items[-1] < 0][:1]:
+        items.append(_places(file.rows.image[file.rows.captioned], known))
+        for row in file.rows.captioned[items[-1] < 0][:1]:
             raise _no_image(file, row)
     item = np.concatenate(items)
     order = np.argsort(item, kind="stable")
-    words = [word for file in files for word in file.captions]
+    words = [word for file in files for word in file.rows.captions]
     return Texts(item[order], np.asarray([words[row] for row in order.tolist()], np.str_))
 
 
@@ -133,20 +136,20 @@ def _pixels(root: Path, names: Sequence[str], source: Strs, known: Ints) -> Strs
 
 
 def _places(needles: Ints, haystack: Ints) -> Ints:
-    """Where each number stands in sorted numbers; -1 where it does not."""
-    place = np.searchsorted(haystack, needles)
-    place[place == len(haystack)] = 0
-    return np.where(haystack[place] == needles, place, -1) if len(haystack) else np.full(len(needles), -1)
+    """Where each number stands among sorted numbers; -1 where it does not."""
+    if not len(haystack):
+        return np.full(len(needles), -1)
+    if haystack[-1] < LOOKUP:
+        table: Ints = np.full(haystack[-1] + 2, -1)  # the last entry is for all that are larger
+        table[haystack] = np.arange(len(haystack))
+        return table[np.minimum(needles, len(table) - 1)]
+    place = np.minimum(np.searchsorted(haystack, needles), len(haystack) - 1)
+    return np.where(haystack[place] == needles, place, -1)
 
 
 def _no_image(file: CocoFile, row: int) -> ShiftBenchError:
-    return ShiftBenchError(f"{file.path}: annotations[{row}] has image_id {file.image[row]}, which no file lists among "
-                           "its images.")
-
-
-def _kind(isthing: bool | int | None, stuff: bool) -> str:
-    """A category says itself whether it is a thing, or its file does."""
-    return "stuff" if isthing == 0 or (isthing is None and stuff) else "object"
+    return ShiftBenchError(f"{file.path}: annotations[{row}] has image_id {file.rows.image[row]}, which no file lists "
+                           "among its images.")
 
 
 def _source(path: Path) -> str:

@@ -1,9 +1,14 @@
 """One COCO file as columns: decoded by type, a piece at a time, only the fields that are used.
 
-Outlines are four fifths of such a file. They are named in no type here, so they are skipped without becoming objects.
+Outlines are most of such a file. They are named in no type here, so they are skipped without becoming objects. A large
+file is shared out to as many processes as there are processors.
 """
 
 import math
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -13,9 +18,11 @@ import numpy as np
 
 from shiftbench.arrays import Floats, Ints
 from shiftbench.errors import ShiftBenchError
+from shiftbench.readers.hands import Hand, hands
 from shiftbench.readers.pieces import Pieces
 
 STUFF_IDS = range(92, 184)  # COCO-Stuff numbers its categories after COCO's 91 things
+SHARE = 32 << 20  # a smaller part of a file is not worth a process
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
@@ -55,19 +62,12 @@ class Frame(msgspec.Struct):
     annotations: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-class CocoFile(NamedTuple):
-    """Images and annotations in columns; row r of the annotations is annotations[r] of the file.
+class Rows(NamedTuple):
+    """Annotations in columns: `category` is -1, `area` and `box` NaN where the file gives none.
 
-    `category` is -1, `area` and `box` NaN where the file gives none. Caption k is that of row `captioned[k]`.
+    Row r has the box `box[4 * r:4 * r + 4]`; caption k is that of row `captioned[k]`.
     """
 
-    path: Path
-    ids: Ints
-    width: Ints
-    height: Ints
-    names: list[str]
-    categories: list[Category]
-    stuff: bool
     image: Ints
     category: Ints
     area: Floats
@@ -76,30 +76,28 @@ class CocoFile(NamedTuple):
     captions: list[str]
 
 
+class CocoFile(NamedTuple):
+    """Images and annotations in columns; row r of `rows` is annotations[r] of the file."""
+
+    path: Path
+    ids: Ints
+    width: Ints
+    height: Ints
+    names: list[str]
+    categories: list[Category]
+    stuff: bool
+    rows: Rows
+
+
 def load(path: Path) -> CocoFile:
-    """Read one file; that its ids and sizes make sense together is for the caller to check."""
-    columns: list[tuple[Ints, Ints, Floats, Floats]] = []
-    captioned: list[Ints] = []
-    captions: list[str] = []
-    count = 0
+    """Read one file; whether its ids and sizes make sense together is for the caller to check."""
     with Pieces(path) as file:
-        head = file.before("annotations", Frame)
-        for piece in file.elements(Annotation, "annotations"):
-            columns.append(_columns(piece))
-            words = [annotation.caption for annotation in piece]
-            has: Ints = np.asarray([row for row, word in enumerate(words) if word is not None], np.int64)
-            for row in np.setdiff1d(np.flatnonzero(columns[-1][1] < 0), has)[:1]:
-                raise ShiftBenchError(f"{path}: annotations[{count + row}] has neither a category_id nor a caption. "
-                                      "Instances, stuff and captions files can be read.")
-            captioned.append(has + count)
-            captions += [words[row] or "" for row in has.tolist()]
-            count += len(piece)
-        tail = file.after(Frame)
+        head, rows, tail = _parts(file)
     if tail.annotations is not msgspec.UNSET:
         raise ShiftBenchError(f"{path}: 'annotations' stands in it twice.")
     images = head.images if tail.images is msgspec.UNSET else tail.images
     categories = head.categories if tail.categories is msgspec.UNSET else tail.categories
-    if images is msgspec.UNSET and not columns:
+    if images is msgspec.UNSET and rows is None:
         raise ShiftBenchError(f"{path}: has neither 'images' nor 'annotations', so it is no COCO annotation file.")
     images, categories = images or [], categories or []
     n = len(images)
@@ -112,23 +110,88 @@ def load(path: Path) -> CocoFile:
         categories=categories,
         stuff=_says_stuff(head.info) or _says_stuff(tail.info) or (
             bool(categories) and all(category.id in STUFF_IDS for category in categories)),
-        image=np.concatenate([part[0] for part in columns] or [np.zeros(0, np.int64)]),
-        category=np.concatenate([part[1] for part in columns] or [np.zeros(0, np.int64)]),
-        area=np.concatenate([part[2] for part in columns] or [np.zeros(0)]),
-        box=np.concatenate([part[3] for part in columns] or [np.zeros((0, 4))]),
-        captioned=np.concatenate(captioned or [np.zeros(0, np.int64)]),
-        captions=captions,
+        rows=_joined([rows] if rows is not None else []),
     )
 
 
-def _columns(piece: list[Annotation]) -> tuple[Ints, Ints, Floats, Floats]:
-    n = len(piece)
-    return (
-        np.fromiter([annotation.image_id for annotation in piece], np.int64, n),
-        np.fromiter([annotation.category_id for annotation in piece], np.int64, n),
-        np.fromiter([annotation.area for annotation in piece], np.float64, n),
-        np.fromiter(chain.from_iterable([annotation.bbox for annotation in piece]), np.float64, 4 * n).reshape(n, 4),
+def _parts(file: Pieces) -> tuple[Frame, Rows | None, Frame]:
+    """What stands before the annotations, the annotations, and what stands after.
+
+    Each process decodes the share between two commas that seem to part elements. A share that was decoded up to the
+    very comma where the next begins proves that this comma does; if it does not, the rest is decoded here.
+    """
+    started = time.monotonic()
+    with ExitStack() as stack:
+        borders = file.borders("annotations", hands(), SHARE)
+        shares = zip(borders, [*borders, None][1:], strict=True)
+        helpers = [stack.enter_context(Hand(partial(_share, file, *share))) for share in shares]
+        head = file.before("annotations", Frame)
+        if file.closed:
+            return head, None, Frame()
+        parts = [_rows(file, 0, borders[0] if borders else None)]
+        for border, helper in zip(borders, helpers, strict=True):
+            answer = helper.result(30 + 10 * (time.monotonic() - started)) if file.at == border else None
+            if answer is None:
+                break
+            file.at, file.closed, rows = _received(answer)
+            parts.append(rows)
+        if not file.closed:
+            parts.append(_rows(file, sum(len(part.image) for part in parts), None))
+        return head, _joined(parts), file.after(Frame)
+
+
+def _rows(file: Pieces, count: int, until: int | None) -> Rows:
+    """The annotations from where the file stands, `count` of which were read before, up to `until` or the last."""
+    parts: list[Rows] = []
+    for piece in file.elements(Annotation, "annotations", count, until):
+        n = len(piece)
+        category: Ints = np.fromiter([annotation.category_id for annotation in piece], np.int64, n)
+        words = [annotation.caption for annotation in piece]
+        captioned: Ints = np.zeros(0, np.int64)
+        if words.count(None) < n:
+            captioned = np.asarray([row for row, word in enumerate(words) if word is not None], np.int64)
+        if n and category.min() < 0:
+            for row in np.setdiff1d(np.flatnonzero(category < 0), captioned)[:1]:
+                raise ShiftBenchError(f"{file.path}: annotations[{count + row}] has neither a category_id nor a "
+                                      "caption. Instances, stuff and captions files can be read.")
+        parts.append(Rows(
+            image=np.fromiter([annotation.image_id for annotation in piece], np.int64, n),
+            category=category,
+            area=np.fromiter([annotation.area for annotation in piece], np.float64, n),
+            box=np.fromiter(chain.from_iterable([annotation.bbox for annotation in piece]), np.float64, 4 * n),
+            captioned=captioned,
+            captions=[words[row] or "" for row in captioned.tolist()],
+        ))
+        count += n
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    """Parts one after another, rows numbered through."""
+    starts = np.cumsum([0, *(len(part.image) for part in parts)])[:-1]
+    return Rows(
+        image=np.concatenate([np.zeros(0, np.int64), *(part.image for part in parts)]),
+        category=np.concatenate([np.zeros(0, np.int64), *(part.category for part in parts)]),
+        area=np.concatenate([np.zeros(0), *(part.area for part in parts)]),
+        box=np.concatenate([np.zeros(0), *(part.box for part in parts)]),
+        captioned=np.concatenate([np.zeros(0, np.int64), *(
+            part.captioned + start for part, start in zip(parts, starts, strict=True))]),
+        captions=[word for part in parts for word in part.captions],
     )
+
+
+def _share(file: Pieces, start: int, until: int | None) -> bytes:
+    """What a helper sends: the rows of its share, and where the file stands after them."""
+    file.at = start
+    rows = _rows(file, 0, until)
+    return msgspec.msgpack.encode((file.at, file.closed, *(column.tobytes() for column in rows[:5]), rows.captions))
+
+
+def _received(answer: bytes) -> tuple[int, bool, Rows]:
+    at, closed, *columns, captions = msgspec.msgpack.decode(answer)
+    image, category, captioned = (np.frombuffer(columns[place], np.int64) for place in (0, 1, 4))
+    area, box = (np.frombuffer(columns[place], np.float64) for place in (2, 3))
+    return at, closed, Rows(image, category, area, box, captioned, captions)
 
 
 def _says_stuff(info: Any) -> bool:

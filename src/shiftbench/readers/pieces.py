@@ -90,6 +90,7 @@ class Pieces:
                 if opening is None:
                     raise ShiftBenchError(f"{self.path}: '{key}' must be a list (byte {place}).")
                 self._done(opening.end())
+                self._first = b""
                 return head
             place = self._text.find(word, place + 1)
         self.closed, self.at = True, self.size
@@ -117,7 +118,7 @@ class Pieces:
         first = _FIRST["["].match(self._text, opening.end()) if opening else None
         if opening is None or first is None:
             return []
-        self._first, start = first[1], opening.end()
+        self._first, self._outer, start = first[1], False, opening.end()
         share = max((self.size - start) // parts, smallest)
         places = range(start + share, self.size - smallest, share)
         return [comma for place in places for comma in [*self._commas("[", place, place + self.block)][:1]]

@@ -30,6 +30,7 @@ class Correlation:
     factor: str
     rho: float = 0.95
     classes: tuple[str, ...] = ()  # label values to keep; default: all
+    values: tuple[str, ...] = ()  # factor values to keep; default: all
     pairs: Mapping[str, str] = field(default_factory=dict)  # label value -> its factor value in training
     n_train: int = 0  # 0: as many as the cells allow
     n_test: int = 0  # 0: a third of n_train

@@ -57,6 +57,12 @@ def deal(rows: Ints, cell: Ints, wanted: Mapping[str, Ints], seed: int, names: t
     return rows[order[kept]], np.asarray(list(wanted), np.str_)[place[kept]]
 
 
+def remainder(available: Ints, train: Ints) -> dict[str, Ints]:
+    """What to deal when training takes a part of each cell: the rest goes in halves to `id_val` and `id_test`."""
+    left = available - train
+    return {"train": train, "id_val": left // 2, "id_test": left - left // 2}
+
+
 def largest(fits: Callable[[int], bool], most: int) -> int:
     """The largest n up to `most` for which `fits(n)`, where fitting n means fitting every smaller number."""
     low, high = 0, most

@@ -24,19 +24,23 @@ class Subpopulation:
                         p / (|Y| (|A| − 1))          elsewhere
         p_test(y, a)  = 1 / (|Y| |A|)
 
-    The total n_train is the same whatever p is, and so are the test items.
+    The total n_train is the same whatever p is, and so are the test items. Classes in `others` are trained on as they
+    are and not tested, as in the paper's ten-class task (B.2.2).
     """
 
     label: str
     factor: str
     majority: Mapping[str, str]  # class -> m(y)
     p: float = 0.12
+    values: tuple[str, ...] = ()  # factor values to keep; default: all
     n_train: int = 0  # 0: as many as the cells allow
     n_test: int = 0  # 0: a third of n_train
     n_val: int = 0  # id_val and id_test each; 0: a quarter of n_train
+    others: tuple[str, ...] = ()  # classes that are in training only
+    n_others: int = 0  # training items of each of them; 0: three fifths of what there is
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
-        return mixture(self, collection, seed, tuple(self.majority), self._shares)
+        return mixture(self, collection, seed, tuple(self.majority), self._shares, self.others, self.n_others)
 
     def _shares(self, y_names: Names, a_names: Names) -> Floats:
         p = share("p", self.p)

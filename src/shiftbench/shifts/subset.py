@@ -15,7 +15,7 @@ from shiftbench.metagraph.subsets import parse, subset, written
 from shiftbench.registry import register
 from shiftbench.rng import uniform
 from shiftbench.shifts.base import SHIFTS, ambiguous, card
-from shiftbench.shifts.deal import deal, quota, spread
+from shiftbench.shifts.deal import deal, quota, remainder, spread
 
 Contexts = Mapping[str, tuple[str, ...]]
 
@@ -93,10 +93,8 @@ class Subset:
             train = np.stack([spread(int(n), row) for n, row in zip(asked, available, strict=True)])
         else:
             train = available * 3 // 5
-        left = available - train
-        wanted = {"train": train.ravel(), "id_val": (left // 2).ravel(), "id_test": (left - left // 2).ravel()}
         cells = tuple(f"{one}, {other}" for one in y_names for other in d_names)
-        return deal(trained.row, cell, wanted, seed, cells)
+        return deal(trained.row, cell, remainder(available.ravel(), train.ravel()), seed, cells)
 
     def _distances(self, collection: Collection, train: Contexts, test: Contexts) -> dict[str, float | None]:
         """Per tested class the distance in its meta-graph from training to test; None where a subset is not in it."""

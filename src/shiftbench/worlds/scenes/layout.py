@@ -18,9 +18,10 @@ THING, PLACE, SKY, AIR = 1, 0, -1, -2  # slots, as the rasteriser knows them
 LAYERS = ("place", "weather", "sky", "wall", "back", "mid", "surface", "side", "subject", "front", "air")
 # band -> how far left or right of the middle, height of the foot above the horizon, its jitter, size
 STAND = {"sky": (22, 30, 8, 1.0), "wall": (0, 27, 5, 0.95), "back": (31, -1, 2, 1.0), "mid": (25, -10, 3, 0.92),
-         "side": (36, -20, 4, 0.96), "front": (33, -36, 3, 1.24)}
+         "side": (36, -20, 4, 0.96), "front": (36, -36, 3, 1.2)}
 BESIDE = 26  # the second thing on a wall hangs beside the first
 DISTANT = 0.75  # size of a class's object where it is only a context
+MOST = 0.86  # of the picture's width or height, for a subject
 STEEPEST = 15
 COS = np.asarray([round(4096 * cos(degree * pi / 180)) for degree in range(-STEEPEST, STEEPEST + 1)])
 SIN = np.asarray([round(4096 * sin(degree * pi / 180)) for degree in range(-STEEPEST, STEEPEST + 1)])
@@ -101,7 +102,8 @@ def subjects(scenes: Scenes, seed: int) -> Ints:
     a, b, c, d, e = (uniform(seed, f"subject {what}", index) for what in ("x", "y", "scale", "stretch", "flip"))
     scale = np.asarray([themes.SCALES[size] for size in factors["size"]]) / 100
     growth = np.asarray([themes.GROWTH[kind] for kind in factors["class"]]) / 100
-    high = scale * growth * (0.94 + 0.12 * c)
+    room = (MOST / sheet().extents()).min(1)[scenes.subject]
+    high = np.minimum(scale * growth * (0.94 + 0.12 * c), room)
     wide = high * (0.94 + 0.12 * d) * np.where(e < 0.5, -1, 1)
     rows, cell = np.arange(len(index)), index * STRIDE + 251
     return rows_of(rows, "subject", scenes.subject, 41 + 18 * a, 7 + 8 * b, wide, high, THING, cell)

@@ -125,6 +125,8 @@ def fill(colour: Packed, owner: Packed, crossing: Ints, count: Ints, row0: int, 
         for c in range(0, count[row] - 1, 2):
             left = max(0, (crossing[row, c] + 127) >> 8)
             right = min(side, (crossing[row, c + 1] + 127) >> 8)
+            if right <= left:  # outside the picture: a negative end would count from the right
+                continue
             if alpha == SOLID and not clip and owns:
                 colour[row, left:right] = np.uint32(packed)
                 owner[row, left:right] = np.int16(own)

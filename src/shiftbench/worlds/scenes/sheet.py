@@ -1,16 +1,17 @@
 """The sheet: every sprite, read once from the art files and the breeds, packed into flat arrays for the rasteriser."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 
 import numpy as np
 
-from shiftbench.arrays import Ints
+from shiftbench.arrays import Floats, Ints
 from shiftbench.errors import ShiftBenchError
 from shiftbench.worlds.scenes.animals import POSES, animal
 from shiftbench.worlds.scenes.breeds import read_builds, split
-from shiftbench.worlds.scenes.pen import Pen, Point, Polygon
+from shiftbench.worlds.scenes.pen import FRAME, Pen, Point, Polygon
 
 ART = ("places.shapes", "weather.shapes", "indoors.shapes", "things.shapes", "outdoors.shapes", "breeds.shapes")
 
@@ -42,6 +43,11 @@ class Sheet:
     ink: Ints
     points: Ints
     stuff: tuple[str, ...]
+
+    def extents(self) -> Floats:
+        """Width and height of each sprite, as shares of the picture's width."""
+        whole = [self.points[self.start[lo]:self.start[hi]] for lo, hi in pairwise(self.first)]
+        return np.asarray([points.max(0) - points.min(0) for points in whole]) / FRAME
 
     def variants(self, name: str) -> list[int]:
         return [number for number, sprite in enumerate(self.sprites) if sprite.name == name]
@@ -93,12 +99,19 @@ def pairs(numbers: list[float]) -> list[Point]:
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
+def centred(polygons: list[Polygon]) -> list[Polygon]:
+    """The same sprite with the middle of its width at x = 0."""
+    xs = [x for polygon in polygons for x, _ in polygon.points]
+    middle = (min(xs) + max(xs)) // 2
+    return [replace(p, points=tuple((x - middle, y) for x, y in p.points)) for p in polygons]
+
+
 @cache
 def sheet() -> Sheet:
     """The whole sheet, built on first use."""
     art = {path.name: path.read_text("utf-8") for path in (files(__package__) / "art").iterdir()}
     sprites = [sprite for name in ART for sprite in read_art(art[name], name)]
-    sprites += [Sprite(b.kind, "subject", b.main, b.accent, animal(b, pose), b.breed, pose)
+    sprites += [Sprite(b.kind, "subject", b.main, b.accent, centred(animal(b, pose)), b.breed, pose)
                 for b in read_builds(art["animals.table"]) for pose in POSES[b.kind]]
     polygons = [polygon for sprite in sprites for polygon in sprite.polygons]
     stuff = ("", *sorted({polygon.stuff for polygon in polygons} - {""}))

@@ -49,7 +49,9 @@ def draw(index: npt.ArrayLike, seed: int = 0, size: int = 64) -> Images:
     """
     check(size)
     numbers: Ints = np.atleast_1d(np.asarray(index, np.int64))
-    if len(numbers) and numbers.min() < 0:
+    if not len(numbers):
+        return np.zeros((0, size, size, 3), np.uint8)
+    if numbers.min() < 0:
         raise ShiftBenchError(f"scenes: item {int(numbers.min())} does not exist. Items are numbered from 0.")
     return render(arrange(sample(numbers, seed), seed), size)[0]
 
