@@ -12,11 +12,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 ORDER = (
     "errors", "arrays", "rng", "files", "registry", "collection", "readers", "worlds", "metagraph", "hierarchy",
     "benchmark", "shifts", "checks", "predictions", "scores", "pixels", "models", "methods", "training",
-    "metrics", "stats", "scoring", "select", "sweeps", "reporting", "compat", "verbs", "demonstration", "cli",
+    "metrics", "stats", "scoring", "conflict", "select", "sweeps", "reporting", "compat", "verbs", "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 
-TORCH = ("pixels", "models", "methods", "training")
+TORCH = ("pixels", "models", "methods", "training", "conflict")
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

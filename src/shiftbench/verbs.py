@@ -21,6 +21,7 @@ from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
 
 if TYPE_CHECKING:
+    from shiftbench.conflict.result import Conflicts
     from shiftbench.metagraph.graph import MetaGraph
 
 Place = Path | str
@@ -114,6 +115,27 @@ def score(benchmark: Benchmark | Place, *predictions: Predictions | Place, **opt
         name = "predictions" if isinstance(given, Predictions) else Path(given).stem
         parts.append(score_one(made, loaded, run=name, method=name, **options))
     return Scores.join(parts)
+
+
+def conflicts(
+    benchmark: Benchmark | Place, out: Place | None = None, *, collection: Place | None = None, device: str = "auto",
+    progress: Advance | None = None, **settings: Any,
+) -> "Conflicts":
+    """What training on each subset does to the loss on every other: a matrix, its heatmap and what stands out.
+
+    `settings` are those of `shiftbench.conflict.Settings`: model, features, steps, repeats, makeup, seed, …
+    """
+    from shiftbench.conflict import Settings
+    from shiftbench.conflict import conflicts as measure
+    from shiftbench.registry import make
+
+    wanted = make(Settings, settings, "conflicts")
+    folder = _collection_folder(benchmark, collection)
+    found = measure(_benchmark(benchmark), Collection.load(folder), wanted, device=device, cache=folder,
+                    progress=progress)
+    if out is not None:
+        found.save(out)
+    return found
 
 
 def report(

@@ -8,6 +8,7 @@ import typer
 from shiftbench import __version__
 from shiftbench.cli.build import build
 from shiftbench.cli.check import check
+from shiftbench.cli.conflicts import conflicts
 from shiftbench.cli.demo import demo
 from shiftbench.cli.embed import embed
 from shiftbench.cli.graph import graph
@@ -34,7 +35,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 app.add_typer(read, name="read")
-for verb in (demo, show, graph, build, check, embed, train, methods, score, report):
+for verb in (demo, show, graph, build, check, embed, train, methods, score, conflicts, report):
     app.command()(verb)
 
 

@@ -37,4 +37,4 @@ def shares(batch: Ints, code: Ints) -> Floats:
     """Steps × subsets: the share of each subset in each batch."""
     n, (steps, size) = int(code.max()) + 1, batch.shape
     cell = np.arange(steps)[:, None] * n + code[batch]
-    return np.bincount(cell.ravel(), minlength=steps * n).reshape(steps, n) / size
+    return np.asarray(np.bincount(cell.ravel(), minlength=steps * n).reshape(steps, n) / size)

@@ -13,14 +13,10 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.conflict.makeup import batches, shares
 from shiftbench.conflict.settings import Settings
 from shiftbench.conflict.sides import Side
+from shiftbench.conflict.steps import stepper
 from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import build
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
-from shiftbench.training.loop import make_optimizer
-
-VALUES_AT_ONCE = {"cpu": 8_000_000, "cuda": 400_000_000}
-"""Input numbers per forward pass: 650 images of 64 px on a CPU. Features of any usual number of subsets are one pass."""
 
 
 class Record(NamedTuple):
@@ -35,35 +31,34 @@ def record(
     data: Data, train: Side, evaluation: Side, settings: Settings, repeat: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Record:
-    """Train one repeat and evaluate all subsets after each step, in one pass for all of them."""
-    run, device = settings.run(data.benchmark.digest, repeat), data.device
+    """Train one repeat and evaluate all subsets after each step."""
+    run = settings.run(data.benchmark.digest, repeat)
     drawn = batches(train.code, settings.makeup, settings.batch_size, settings.steps, run.seed)
-    with repeatable(device, run.seed, "conflicts"), _threads(data):
-        net = build(run.model, len(data.benchmark.names["label"]), data.x.shape[1] if run.features else 0, run.weights,
-                    run.seed).to(device)
-        if net.takes == "images":
-            net = net.to(memory_format=torch.channels_last)
-        optimizer = make_optimizer(run, list(net.parameters()))
-        evaluate = _evaluation(data, evaluation, net)
-        row = torch.from_numpy(train.row[drawn]).to(device)
-        label = torch.from_numpy(data.benchmark.label[train.row[drawn]]).to(device)
-        losses, accuracy = [], torch.empty(0)
+    number = torch.from_numpy(drawn).to(data.device)
+    label = torch.from_numpy(data.benchmark.label[train.row[drawn]]).to(data.device)
+    truth = torch.from_numpy(data.benchmark.label[evaluation.row]).to(data.device)
+    # Means by a matrix product: unlike a scatter it adds in a fixed order on every device. In float64, since a step
+    # may change the seventh digit of a loss.
+    member = F.one_hot(torch.from_numpy(evaluation.code)).to(data.device, torch.float64)
+    member = member / member.sum(dim=0)
+    losses = []
+    with repeatable(data.device, run.seed, "conflicts"), _threads(data):
+        net = stepper(data, train, evaluation, run)
         for step in range(settings.steps + 1):
-            loss, accuracy = evaluate()
-            losses.append(loss)
+            logits = net.logits()
+            losses.append(F.cross_entropy(logits, truth, reduction="none").double() @ member)
             if step < settings.steps:
-                optimizer.zero_grad()
-                F.cross_entropy(net(data.prepare(data.take(row[step]), net)), label[step]).backward()
-                optimizer.step()
+                net.step(number[step], label[step])
             if step % 10 == 0 or step == settings.steps:
                 progress(step)
+        right = (logits.argmax(dim=1) == truth).double() @ member
     loss = torch.stack(losses).cpu().numpy()
     if not np.isfinite(loss).all():
         bad = int(np.flatnonzero(~np.isfinite(loss).all(axis=1))[0])
         raise ShiftBenchError(f"conflicts: a loss is no finite number after step {bad} with lr = {settings.lr:g}. "
                               "Lower lr.")
     counted = slice(settings.skip, None)
-    return Record(shares(drawn, train.code)[counted], (loss[:-1] - loss[1:])[counted], accuracy.cpu().numpy())
+    return Record(shares(drawn, train.code)[counted], (loss[:-1] - loss[1:])[counted], right.cpu().numpy())
 
 
 def centred(x: Any, benchmark: Benchmark, train: Side) -> Any:
@@ -79,29 +74,6 @@ def centred(x: Any, benchmark: Benchmark, train: Side) -> Any:
     if not spread > 0:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}': the features of all training items are the same.")
     return (x - mean) / spread
-
-
-def _evaluation(data: Data, evaluation: Side, net: Any) -> Callable[[], tuple[Any, Any]]:
-    """A function that gives mean loss and accuracy of every evaluation subset with the net's present weights."""
-    device = data.device
-    x = data.take(torch.from_numpy(evaluation.row))
-    label = torch.from_numpy(data.benchmark.label[evaluation.row]).to(device)
-    # Means by a matrix product: unlike a scatter it adds in a fixed order on every device. In float64, since a step
-    # changes the seventh digit of some losses.
-    member = F.one_hot(torch.from_numpy(evaluation.code)).to(device, torch.float64)
-    member = member / member.sum(dim=0)
-    pieces = x.split(max(1, VALUES_AT_ONCE.get(device.type, 8_000_000) // max(1, x[0].numel())))
-
-    def evaluate() -> tuple[Any, Any]:
-        net.eval()
-        with torch.inference_mode():
-            logits = torch.cat([net(data.prepare(piece, net)) for piece in pieces]).float()
-            loss = F.cross_entropy(logits, label, reduction="none").double() @ member
-            right = (logits.argmax(dim=1) == label).double() @ member
-        net.train()
-        return loss, right
-
-    return evaluate
 
 
 @contextmanager

@@ -46,8 +46,8 @@ def effects(
     stretch of STRETCH steps that t lies in. The paper says "linear regression" and no more. Our reading: since shares
     sum to 1, an intercept and a coefficient for every subset cannot be told apart, so γ alone says only which subsets
     do more than others. We want the sign of the effect itself, and add the mean drop back: value_ij is the drop that a
-    batch of subset i alone would bring. The intercepts a_pj by stretch take up that losses fall fast at first and slowly
-    later, which has nothing to do with the batches and would be the largest part of ε.
+    batch of subset i alone would bring. The intercepts a_pj by stretch take up that losses fall fast at first and
+    slowly later, which has nothing to do with the batches and would be the largest part of ε.
 
     What is resampled. Steps of one repeat follow each other on one path: their errors go together, and a bootstrap of
     single steps would be too sure. From ENOUGH repeats on, whole repeats are drawn with replacement (each has a start
@@ -65,9 +65,10 @@ def effects(
     rng = child(seed, "bootstrap", "conflicts")
     whole = len(share) >= ENOUGH
     units = total if whole else _Sums(*(np.concatenate(field) for field in zip(*by_repeat, strict=True)))
-    repeat = np.zeros(len(share), np.int64) if whole else np.repeat(np.arange(len(share)), [len(s.n) for s in by_repeat])
+    owner = np.zeros(len(share), np.int64) if whole else np.repeat(np.arange(len(share)),
+                                                                   [len(sums.n) for sums in by_repeat])
     value = _solve(total, np.ones((1, len(share))))[0]
-    return Effects(value, _solve(units, _weights(rng, repeat, replicates)), "repeats" if whole else "stretches",
+    return Effects(value, _solve(units, _weights(rng, owner, replicates)), "repeats" if whole else "stretches",
                    len(units.n))
 
 

@@ -22,10 +22,10 @@ class Settings:
     features: str = ""  # what a head works on, BACKBONE@SIZE; empty for a net that takes images
     weights: str = "none"  # start of a net that takes images: none, imagenet or a file
     size: int = 0  # images are resized to this; 0: as they are
-    steps: int = 300
+    steps: int = 200
     skip: int = 0  # first steps of each repeat that are trained but not counted
     batch_size: int = 64
-    lr: float = 0.0  # 0: 0.005 on features, 0.05 on images
+    lr: float = 0.0  # 0: 0.01 on features, 0.05 on images
     makeup: str = "varied"  # varied: few subsets fill most of a batch; plain: items at random, as in the paper
     repeats: int = 8
     train_items: int = 50  # most items of a training subset; 0: all
@@ -39,8 +39,8 @@ class Settings:
             if getattr(self, name) < least:
                 raise ShiftBenchError(f"conflicts: '{name}' is {getattr(self, name)}, but must be at least {least}.")
         if self.skip >= self.steps:
-            raise ShiftBenchError(f"conflicts: 'skip' is {self.skip}, which leaves none of {self.steps} steps to count.")
-        object.__setattr__(self, "lr", float(self.lr) or (0.005 if self.features else 0.05))
+            raise ShiftBenchError(f"conflicts: 'skip' is {self.skip}, but there are only {self.steps} steps to count.")
+        object.__setattr__(self, "lr", float(self.lr) or (0.01 if self.features else 0.05))
 
     def run(self, benchmark: str, repeat: int) -> Run:
         """One repeat in the words of training, which checks the rest; each has a start and batches of its own."""

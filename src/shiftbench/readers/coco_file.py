@@ -1,14 +1,13 @@
 """One COCO file as columns: decoded by type, a piece at a time, only the fields that are used.
 
-Outlines are most of such a file. They are named in no type here, so they are skipped without becoming objects. A large
-file is shared out to as many processes as there are processors.
+Outlines are most of such a file. They are named in no type here, so they are skipped without becoming objects. In a
+large file the annotations are scanned by compiled loops, as many at a time as there are processors.
 """
 
 import math
-import time
+import os
 from collections.abc import Sequence
-from contextlib import ExitStack
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -18,11 +17,11 @@ import numpy as np
 
 from shiftbench.arrays import Floats, Ints
 from shiftbench.errors import ShiftBenchError
-from shiftbench.readers.hands import Hand, hands
 from shiftbench.readers.pieces import Pieces
 
 STUFF_IDS = range(92, 184)  # COCO-Stuff numbers its categories after COCO's 91 things
-SHARE = 32 << 20  # a smaller part of a file is not worth a process
+LARGE = 64 << 20  # below this, decoding is done before numba is imported
+ROWS = 1 << 15  # scanned at a time
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
@@ -89,15 +88,15 @@ class CocoFile(NamedTuple):
     rows: Rows
 
 
-def load(path: Path) -> CocoFile:
+def load(path: Path, large: int = LARGE) -> CocoFile:
     """Read one file; whether its ids and sizes make sense together is for the caller to check."""
     with Pieces(path) as file:
-        head, rows, tail = _parts(file)
+        head, rows, tail = _parts(file, large)
     if tail.annotations is not msgspec.UNSET:
         raise ShiftBenchError(f"{path}: 'annotations' stands in it twice.")
     images = head.images if tail.images is msgspec.UNSET else tail.images
     categories = head.categories if tail.categories is msgspec.UNSET else tail.categories
-    if images is msgspec.UNSET and rows is None:
+    if images is msgspec.UNSET and not rows:
         raise ShiftBenchError(f"{path}: has neither 'images' nor 'annotations', so it is no COCO annotation file.")
     images, categories = images or [], categories or []
     n = len(images)
@@ -110,40 +109,55 @@ def load(path: Path) -> CocoFile:
         categories=categories,
         stuff=_says_stuff(head.info) or _says_stuff(tail.info) or (
             bool(categories) and all(category.id in STUFF_IDS for category in categories)),
-        rows=_joined([rows] if rows is not None else []),
+        rows=_joined(rows),
     )
 
 
-def _parts(file: Pieces) -> tuple[Frame, Rows | None, Frame]:
-    """What stands before the annotations, the annotations, and what stands after.
+def _parts(file: Pieces, large: int) -> tuple[Frame, list[Rows], Frame]:
+    """What stands before the annotations, the annotations in parts, and what stands after."""
+    head = file.before("annotations", Frame)
+    rows = _scanned(file) if file.size - file.at >= large else []
+    rows += _decoded(file, sum(len(part.image) for part in rows))
+    return head, rows, file.after(Frame)
 
-    Each process decodes the share between two commas that seem to part elements. A share that was decoded up to the
-    very comma where the next begins proves that this comma does; if it does not, the rest is decoded here.
+
+def _scanned(file: Pieces) -> list[Rows]:
+    """As many annotations as the loop understands; the file then stands where it does not, or at the end of the list.
+
+    Each thread scans from one comma that seems to part two elements to the next. A share that ends at the very comma
+    where the next begins proves that this comma does part two elements; if it does not, what follows does not count.
     """
-    started = time.monotonic()
-    with ExitStack() as stack:
-        borders = file.borders("annotations", hands(), SHARE)
-        shares = zip(borders, [*borders, None][1:], strict=True)
-        helpers = [stack.enter_context(Hand(partial(_share, file, *share))) for share in shares]
-        head = file.before("annotations", Frame)
-        if file.closed:
-            return head, None, Frame()
-        parts = [_rows(file, 0, borders[0] if borders else None)]
-        for border, helper in zip(borders, helpers, strict=True):
-            answer = helper.result(30 + 10 * (time.monotonic() - started)) if file.at == border else None
-            if answer is None:
-                break
-            file.at, file.closed, rows = _received(answer)
-            parts.append(rows)
-        if not file.closed:
-            parts.append(_rows(file, sum(len(part.image) for part in parts), None))
-        return head, _joined(parts), file.after(Frame)
+    from shiftbench.readers.scan import resume, scan
+
+    text = file.array()
+    borders = [file.at, *file.borders(min(os.cpu_count() or 1, 4)), file.size]
+
+    def share(start: int, until: int) -> tuple[list[Rows], int]:
+        parts: list[Rows] = []
+        while not parts or len(parts[-1].image) == ROWS:
+            ids, area, box = np.empty((2, ROWS), np.int64), np.empty(ROWS), np.empty(4 * ROWS)
+            count, end = scan(text, start + 1, until, *ids, area, box)
+            parts.append(Rows(ids[0, :count], ids[1, :count], area[:count], box[:4 * count], np.zeros(0, np.int64), []))
+            if count:
+                file.forget(start, end)
+                start = resume(text, end)
+        return parts, start
+
+    with ThreadPoolExecutor() as pool:
+        shares = list(pool.map(share, borders[:-1], borders[1:]))
+    proved: list[Rows] = []
+    for border, (parts, end) in zip(borders[1:], shares, strict=True):
+        proved += parts
+        file.go(end)
+        if end != border:
+            break
+    return proved
 
 
-def _rows(file: Pieces, count: int, until: int | None) -> Rows:
-    """The annotations from where the file stands, `count` of which were read before, up to `until` or the last."""
+def _decoded(file: Pieces, count: int) -> list[Rows]:
+    """The annotations from where the file stands, `count` of which were read before."""
     parts: list[Rows] = []
-    for piece in file.elements(Annotation, "annotations", count, until):
+    for piece in file.elements(Annotation, "annotations", count):
         n = len(piece)
         category: Ints = np.fromiter([annotation.category_id for annotation in piece], np.int64, n)
         words = [annotation.caption for annotation in piece]
@@ -163,7 +177,7 @@ def _rows(file: Pieces, count: int, until: int | None) -> Rows:
             captions=[words[row] or "" for row in captioned.tolist()],
         ))
         count += n
-    return _joined(parts)
+    return parts
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:
@@ -178,20 +192,6 @@ def _joined(parts: Sequence[Rows]) -> Rows:
             part.captioned + start for part, start in zip(parts, starts, strict=True))]),
         captions=[word for part in parts for word in part.captions],
     )
-
-
-def _share(file: Pieces, start: int, until: int | None) -> bytes:
-    """What a helper sends: the rows of its share, and where the file stands after them."""
-    file.at = start
-    rows = _rows(file, 0, until)
-    return msgspec.msgpack.encode((file.at, file.closed, *(column.tobytes() for column in rows[:5]), rows.captions))
-
-
-def _received(answer: bytes) -> tuple[int, bool, Rows]:
-    at, closed, *columns, captions = msgspec.msgpack.decode(answer)
-    image, category, captioned = (np.frombuffer(columns[place], np.int64) for place in (0, 1, 4))
-    area, box = (np.frombuffer(columns[place], np.float64) for place in (2, 3))
-    return at, closed, Rows(image, category, area, box, captioned, captions)
 
 
 def _says_stuff(info: Any) -> bool:

@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.readers.malformed import malformed, misfit, spot, unreadable
@@ -89,55 +91,48 @@ class Pieces:
                 opening = _LIST.match(self._text, place + len(word))
                 if opening is None:
                     raise ShiftBenchError(f"{self.path}: '{key}' must be a list (byte {place}).")
-                self._done(opening.end())
-                self._first = b""
+                self.go(opening.end())
+                self._learn("[")
                 return head
             place = self._text.find(word, place + 1)
         self.closed, self.at = True, self.size
         return self._whole(decoder, self._text[:], 0)
 
-    def elements(self, member: type[T], where: str = "", count: int = 0, until: int | None = None) -> Iterator[list[T]]:
-        """The elements of a list, a piece at a time, up to the comma at `until` or to the end of the list.
+    def elements(self, member: type[T], where: str = "", count: int = 0) -> Iterator[list[T]]:
+        """The elements of a list, a piece at a time; `where` names the list in an error.
 
-        `where` names the list in an error and `count` is the number of its elements that were read before.
+        `count` is the number of its elements that were read before.
         """
-        return self._pieces("[", member, list[member], where, count, until)  # type: ignore[valid-type]
+        return self._pieces("[", member, list[member], where, count)  # type: ignore[valid-type]
 
     def entries(self, member: type[T]) -> Iterator[dict[str, T]]:
         """The entries of a dictionary, a piece at a time."""
-        return self._pieces("{", member, dict[str, member], "", 0, None)  # type: ignore[valid-type]
+        return self._pieces("{", member, dict[str, member], "", 0)  # type: ignore[valid-type]
 
     def after(self, frame: type[T]) -> T:
         """What stands after the member whose elements were read."""
         text = b'{"":0' + (self._text[self.at:] or b"}")
         return self._whole(msgspec.json.Decoder(frame), text, self.at - 5)
 
-    def borders(self, key: str, parts: int, smallest: int) -> list[int]:
-        """Commas that seem to part the elements of a member into `parts` shares, none of them small."""
-        opening = _LIST.match(self._text, max(self._text.find(f'"{key}"'.encode()), 0) + len(key) + 2)
-        first = _FIRST["["].match(self._text, opening.end()) if opening else None
-        if opening is None or first is None:
-            return []
-        self._first, self._outer, start = first[1], False, opening.end()
-        share = max((self.size - start) // parts, smallest)
-        places = range(start + share, self.size - smallest, share)
+    def borders(self, parts: int) -> list[int]:
+        """Commas that seem to part the elements of the list at hand into shares of about the same length."""
+        places = [self.at + (self.size - self.at) * part // parts for part in range(1, parts)]
         return [comma for place in places for comma in [*self._commas("[", place, place + self.block)][:1]]
 
-    def _pieces(self, bracket: str, member: Any, kind: Any, where: str, count: int, until: int | None) -> Iterator[Any]:
-        if not self._first:
-            if self.bracket != bracket and not self.closed:
+    def array(self) -> npt.NDArray[np.uint8]:
+        """The file as it lies in memory; to be let go before the file is closed."""
+        return np.frombuffer(self._text, np.uint8)
+
+    def _pieces(self, bracket: str, member: Any, kind: Any, where: str, count: int) -> Iterator[Any]:
+        if self._outer:
+            if self.bracket != bracket:
                 what = "a list" if bracket == "[" else "a dictionary"
                 raise ShiftBenchError(f"{self.path}: must be {what}, but begins with '{self.bracket}'.")
-            found = _FIRST[bracket].match(self._text, self.at)
-            self._first = found[1] if found else b""
+            self._learn(bracket)
         decoder, reach = msgspec.json.Decoder(kind), self.block
-        while not self.closed and self.at != until:
+        while not self.closed:
             stop = self.at + reach if self._first else self.size
-            if until is not None and self.at < until <= stop:
-                ends = iter([until])
-            else:
-                ends = self._commas(bracket, self.at + 1, stop) if stop < self.size else iter([self.size])
-            for end in ends:
+            for end in self._commas(bracket, self.at + 1, stop) if stop < self.size else [self.size]:
                 try:
                     piece = self._decoded(decoder, end, bracket)
                     self.closed = end == self.size
@@ -155,17 +150,22 @@ class Pieces:
                         continue
                 except (UnicodeDecodeError, RecursionError) as problem:
                     raise unreadable(self.path, problem, self.at) from problem
-                self._done(end)
+                self.go(end)
                 count, reach = count + len(piece), self.block
                 yield piece
                 break
             else:
-                until, reach = None, 2 * reach
+                reach *= 2
+
+    def _learn(self, bracket: str) -> None:
+        """How elements begin."""
+        found = _FIRST[bracket].match(self._text, self.at)
+        self._first = found[1] if found else b""
 
     def _commas(self, bracket: str, start: int, stop: int) -> Iterator[int]:
         """Commas between elements, as it seems, the last first."""
         tries = TRIES
-        while tries and (stop := self._text.rfind(self._first, start, stop)) > 0:
+        while self._first and tries and (stop := self._text.rfind(self._first, start, stop)) > 0:
             comma = _COMMA[bracket].search(self._text, max(start, stop - WINDOW), stop)
             if comma is not None:
                 tries -= 1
@@ -184,13 +184,18 @@ class Pieces:
             if kept:
                 self._text[end:end + 1] = kept
 
-    def _done(self, end: int) -> None:
-        """Go on from `end`; pages of the file that are not needed any more are given back."""
+    def go(self, end: int) -> None:
+        """Go on from `end`; pages of the file before it are given back."""
         self.at = end
-        if end - self._kept > BEHIND and hasattr(mmap, "MADV_DONTNEED"):
-            whole = end // mmap.PAGESIZE * mmap.PAGESIZE
-            self._text.madvise(mmap.MADV_DONTNEED, self._kept, whole - self._kept)
-            self._kept = whole
+        if end - self._kept > BEHIND:
+            self.forget(self._kept, end)
+            self._kept = end
+
+    def forget(self, start: int, end: int) -> None:
+        """Give back the memory of a part of the file, which is read again if it is asked for again."""
+        start, end = (place // mmap.PAGESIZE * mmap.PAGESIZE for place in (start, end))
+        if end > start and hasattr(mmap, "MADV_DONTNEED"):
+            self._text.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def _whole(self, decoder: "msgspec.json.Decoder[T]", text: bytes, start: int) -> T:
         """Decode a text that stands at `start` in the file."""

@@ -65,13 +65,16 @@ def score_runs(
     replicates: int = REPLICATES,
     level: float = LEVEL,
     benchmarks: Sequence[Benchmark] = (),
+    only: Sequence[str] | None = None,
 ) -> Scores:
     """Scores of every finished run of a folder, and of the means over the runs that differ only in their seed.
 
-    A benchmark is taken by name from `benchmarks`, else from where the run found it; one that has changed since is an
+    `only` names the runs to take; default: all. A benchmark is taken by name from `benchmarks`, else from where the run found it; one that has changed since is an
     error. Unfinished runs are left out; `runs_in` counts them.
     """
     finished, unfinished = runs_in(folder)
+    if only is not None:
+        finished = [run for run in finished if run.folder.name in set(only)]
     if not finished:
         raise ShiftBenchError(f"{folder}: has no finished run" + (
             f" ({unfinished} unfinished). Start the same training again to finish." if unfinished

@@ -1,0 +1,52 @@
+"""shiftbench conflicts BENCHMARK --out DIR"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Json, Quiet, console, print_json, print_table, progress
+
+
+def conflicts(
+    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark whose groups are subsets.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the matrix, the heatmap and what stands out.")],
+    model: Annotated[str, typer.Option(help="linear or mlp on features; small-cnn, resnet18 on images.")] = "mlp",
+    features: Annotated[str, typer.Option(help="Backbone and size for linear and mlp.")] = "",
+    weights: Annotated[str, typer.Option(help="Start of an image model: none, imagenet or a file.")] = "none",
+    steps: Annotated[int, typer.Option(help="Steps of each repeat; every one is evaluated.")] = 200,
+    repeats: Annotated[int, typer.Option(help="Trainings from a new start; 5 or more for intervals over them.")] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of starts, batches and resampling.")] = 0,
+    makeup: Annotated[str, typer.Option(help="Batches: varied (more precise) or plain (the paper).")] = "varied",
+    changes: Annotated[list[str] | None, typer.Option("--set", help="Another setting, e.g. --set lr=0.01.")] = None,
+    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Training conflicts: what a step on each training subset does to the loss on every evaluation subset.
+
+    Writes matrix.parquet, heatmap.png and conflicts.json. Further settings: lr, batch_size, skip, size, train_items,
+    eval_items.
+
+    shiftbench conflicts benchmarks/animals --features efficientnet-lite0@128 --out conflicts
+    """
+    from shiftbench.shifts.recipe import parse_changes
+
+    settings: dict[str, Any] = {"model": model, "features": features, "weights": weights, "steps": steps,
+                                "repeats": repeats, "seed": seed, "makeup": makeup, **parse_changes(changes or [])}
+    with progress(f"training {model}", quiet or json) as advance:
+        found = verbs.conflicts(benchmark, out, collection=collection, device=device, progress=advance, **settings)
+    facts = found.to_json()
+    if json:
+        print_json(facts)
+    elif not quiet:
+        cells = facts["cells"]
+        console().print(f"{benchmark}: of {cells['all']:,} pairs {cells['helping']:,} help, {cells['conflicting']:,} "
+                        f"conflict, {cells['undecided']:,} are undecided. The strongest conflicts:", markup=False)
+        print_table("",
+                    ["training on", "hurts", "", "effect", "low", "high"],
+                    [list(cell.values()) for cell in facts["conflicts"]])
+        console().print(f"little contribution: {', '.join(found.little) or 'none'}", markup=False)
+        console().print(f"heatmap, matrix and settings in {out}", markup=False)
