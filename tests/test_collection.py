@@ -93,3 +93,25 @@ def test_image_paths_cannot_leave_their_root(tmp_path):
     assert collection.path(0) == (tmp_path / "ok.png").resolve()
     with pytest.raises(ShiftBenchError, match="leads out"):
         collection.path(1)
+
+
+def test_a_question_may_name_several_tags():
+    """which: gives the one choice an item has, `none` or `several` otherwise, and a choice may stand for more tags."""
+    tags = Tags.of([0, 1, 2, 2], [0, 1, 0, 1], ["sofa", "car", "bus"])
+    collection = Collection("c", np.asarray(["a", "b", "c", "d"]), tags=tags)
+    assert collection.factor("which:sofa|car").tolist() == ["sofa", "car", "several", "none"]
+    assert collection.factor("which:home=sofa|street=car+bus").tolist() == ["home", "street", "several", "none"]
+    with pytest.raises(ShiftBenchError, match="Did you mean 'sofa'"):
+        collection.factor("which:sofas|car")
+
+
+def test_a_name_of_the_hierarchy_stands_for_the_tags_below_it():
+    """`vehicle` is every car and bus, however deep; a tag that is also a parent stands for itself and its children."""
+    tags = Tags.of([0, 1, 2, 3], [0, 1, 2, 3], ["car", "bus", "sofa", "road vehicle"])
+    parents = {"car": ("road vehicle",), "bus": ("road vehicle",), "road vehicle": ("vehicle",), "sofa": ("furniture",)}
+    collection = Collection("c", np.asarray(["a", "b", "c", "d"]), tags=tags, parents=parents)
+    assert collection.with_tag("vehicle").tolist() == [0, 1, 3]
+    assert collection.with_tag("road vehicle").tolist() == [0, 1, 3]
+    assert collection.factor("has:furniture").tolist() == ["no", "no", "yes", "no"]
+    loop = Collection("c", np.asarray(["a"]), tags=Tags.of([0], [0], ["x"]), parents={"x": ("y",), "y": ("x",)})
+    assert loop.with_tag("y").tolist() == [0]

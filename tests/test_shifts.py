@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.metagraph.subsets import parse, subset
 from shiftbench.shifts import SHIFTS, Correlation, Given, Subpopulation, Subset
 from shiftbench.shifts.deal import deal, largest, quota, spread
+from shiftbench.shifts.ladder import ladder
 from shiftbench.shifts.recipe import Recipe, build, collection_folder, parse_changes
+from shiftbench.worlds import WORLDS
 from tests.strategies import seeds, toy
 
 quick = settings(max_examples=25, deadline=None)
@@ -246,3 +249,42 @@ def test_the_digest_is_the_same_in_another_process(tmp_path):
         there = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
                                env={**os.environ, "PYTHONHASHSEED": hash_seed})
         assert there.stdout.split() == here
+
+
+def test_other_classes_are_trained_on_and_not_tested():
+    """`others` adds n_others items of each further class to train, the rest to id_val and id_test, none to test."""
+    collection = toy(600)
+    third = np.where(np.arange(600) % 3 == 0, "cow", collection.factor("class"))
+    cows = type(collection)("c", collection.items, {"kind": third, "place": collection.factor("place")})
+    shift = Subpopulation("kind", "place", CAT_DOG, 0.2, n_train=60, n_test=40, n_val=20, others=("cow",), n_others=50)
+    counts = shift.build(cows, 0).counts()
+    assert sum(n for group, n in counts["train"].items() if group.startswith("cow")) == 50
+    assert sum(n for part in counts.values() for group, n in part.items() if group.startswith("cow")) == 200
+    assert not any(group.startswith("cow") for group in counts["test"])
+
+
+def test_factor_values_can_be_chosen():
+    """Items whose factor has another value are left out."""
+    collection = toy(600)
+    place = np.where(np.arange(600) % 5 == 0, "none", collection.factor("place"))
+    odd = type(collection)("c", collection.items, {"class": collection.factor("class"), "place": place})
+    made = Correlation("class", "place", values=("indoors", "outdoors")).build(odd, 0)
+    assert made.names["domain"] == ("indoors", "outdoors")
+
+
+def test_a_ladder_climbs_and_uses_each_context_once():
+    """k training sets, distances growing and spread over the range, enough items outside the test subset."""
+    scenes = WORLDS["scenes"](items=3000, seed=1)
+    rungs = ladder(scenes, "dog(shelf)", 3, items=60)
+    far = [rung.distance for rung in rungs]
+    assert len(rungs) == 3
+    assert far == sorted(far)
+    assert far[1] - far[0] > 0.2 * (far[2] - far[0])
+    test = set(subset(scenes, "dog(shelf)").tolist())
+    contexts = []
+    for rung in rungs:
+        assert rung.items == len(set(subset(scenes, rung.subset).tolist()) - test) >= 60
+        contexts += parse(rung.subset)[1]
+    assert len(contexts) == len(set(contexts)) == 6
+    with pytest.raises(ShiftBenchError, match="Lower k, items or contexts"):
+        ladder(scenes, "dog(shelf)", 50, items=60)

@@ -39,7 +39,8 @@ def findings(table: Row) -> list[tuple[str, str]]:
         moved = "falls" if far["high"] < near["low"] else "goes"
         return [(f"{table['title']}, farther away.",
                  f"As the distance grows from {columns[0]['x']:.2f} to {columns[-1]['x']:.2f}, {first['method']} "
-                 f"{moved} from {percent(near['value'])}\u00a0% to {percent(far['value'])}\u00a0%."
+                 f"{moved} from {percent(near['value'])}\u00a0% to {percent(far['value'])}\u00a0% "
+                 f"({columns[0]['block'].lower()})."
                  + _best(rows, len(columns) - 1, "there"))]
     last = len(columns) - 1
     share = columns[last]["head"].removeprefix("p = ")

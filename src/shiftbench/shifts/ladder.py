@@ -25,8 +25,8 @@ def ladder(
 ) -> list[Rung]:
     """Propose k training sets for the class of `test`, from near to far, as evenly spread as the graph allows.
 
-    A training set is a union of `contexts` subsets of one community (the paper: two, `dog(cabinet + bed)`) with at least
-    `items` items that are not in the test subset. Of all of them, each rung takes the one whose distance is nearest to
+    A training set is a union of `contexts` subsets of one community (the paper: two, `dog(cabinet + bed)`) with at
+    least `items` items that are not in the test subset. Of all of them, each rung takes the one whose distance is nearest to
 
         d_j = d_min + (d_max − d_min) j / (k − 1),   j = 0 … k − 1,
 
@@ -53,8 +53,8 @@ def ladder(
     for step in range(k):
         free = [one for one in far if not used.intersection(one[2])]
         if not free:
-            raise ShiftBenchError(f"Class '{cls}' has {len(rungs)} training sets of {contexts} contexts with {items} items "
-                                  f"outside '{test}', but k = {k} are asked for. Lower k, items or contexts.")
+            raise ShiftBenchError(f"Class '{cls}' has {len(rungs)} training sets of {contexts} contexts with {items} "
+                                  f"items outside '{test}', but k = {k} are asked for. Lower k, items or contexts.")
         target = far[0][0] + (far[-1][0] - far[0][0]) * step / max(k - 1, 1)
         distance, there, group = min(free, key=lambda one: (abs(one[0] - target), one[2]))
         used.update(group)
