@@ -26,7 +26,8 @@ def ladder(
     """Propose k training sets for the class of `test`, from near to far, as evenly spread as the graph allows.
 
     A training set is a union of `contexts` subsets of one community (the paper: two, `dog(cabinet + bed)`) with at
-    least `items` items that are not in the test subset. Of all of them, each rung takes the one whose distance is nearest to
+    least `items` items that are not in the test subset. Of all of them, each rung takes the one whose distance is
+    nearest to
 
         d_j = d_min + (d_max − d_min) j / (k − 1),   j = 0 … k − 1,
 
