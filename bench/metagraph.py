@@ -1,12 +1,13 @@
 """Meta-graphs of every class of a Visual-Genome-sized collection, against a double loop over Python sets.
 
 Both compare every pair of candidate subsets of every class. Ours starts from the long table of (item, tag) pairs and
-ends with every edge of every meta-graph, on all cores; the median of three runs counts, two before the reference and
-one after it, without compiling, which numba does once and keeps on disk. The reference is sampled: a class is drawn in
-proportion to its pairs, one subset of it against all the others is timed, and the mean time per pair is multiplied by
-the number of pairs. Building its sets is not timed. Every sampled value must equal ours.
+ends with every edge of every meta-graph, on all cores, without compiling, which numba does once and keeps on disk. The
+reference is what one would write first: for each class a set of items per context, and two loops over the contexts. It
+is sampled: a class is drawn in proportion to its pairs, one of its subsets against all the others is timed, and the
+mean time per pair is multiplied by the number of pairs. Building its sets is not timed. Every sampled value must equal
+ours. The two take turns, so that a busy machine slows both; of our runs the median counts.
 
-    python bench/metagraph.py [--items 113018] [--tags 1702] [--pairs 1700000] [--rows 200]
+    python bench/metagraph.py [--items 113018] [--tags 1702] [--pairs 1700000] [--rounds 7] [--rows 30]
 """
 
 import argparse
@@ -15,8 +16,9 @@ import time
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.metagraph.overlaps import Edges, Plan, add_sizes, edges, incidence, plan
+from shiftbench.arrays import Bools, Floats, Ints
+from shiftbench.metagraph.incidence import add_sizes, counting_order, incidence, mirrored, runs_of
+from shiftbench.metagraph.overlaps import Edges, edges, joined, plan
 from shiftbench.rng import child
 
 MIN_SIZE = 25
@@ -42,15 +44,25 @@ def annotations(n_items: int, n_tags: int, n_pairs: int, themes: int = 40) -> tu
     return keys // n_tags, keys % n_tags
 
 
-def ours(item: Ints, tag: Ints, n_items: int, n_tags: int) -> tuple[Plan, Edges]:
-    """The meta-graph of every class: the candidate subsets, and every overlap of at least the threshold."""
-    table = incidence(item, tag, n_items, n_tags, np.arange(n_tags))
+def ours(item: Ints, tag: Ints, n_tags: int) -> tuple[Bools, Edges]:
+    """The meta-graph of every class: which contexts are subsets of it, and every overlap of at least the threshold."""
+    classes = np.arange(n_tags)
+    order = counting_order(classes, n_tags, np.bincount(tag, minlength=n_tags))
+    table = incidence(runs_of(item), tag, order)
     sizes = np.zeros((n_tags, n_tags), np.int32)
     add_sizes(table, sizes)
-    kept = sizes >= MIN_SIZE
+    kept = mirrored(sizes) >= MIN_SIZE
     np.fill_diagonal(kept, False)  # a class is no context of itself
-    room = plan(kept)
-    return room, edges(table, room, THRESHOLD)
+    found = joined(edges(table, plan(sizes, kept, THRESHOLD), THRESHOLD), order, classes)
+    place = np.argsort(order)
+    return kept[place][:, place], found
+
+
+def timed(item: Ints, tag: Ints, n_tags: int) -> tuple[Floats, Bools, Edges]:
+    """Our time on the wall and on all processors, and what came out."""
+    start = np.asarray([time.perf_counter(), time.process_time()])
+    found = ours(item, tag, n_tags)
+    return np.asarray([time.perf_counter(), time.process_time()]) - start, *found
 
 
 def reference_row(chosen: int, subsets: list[set[int]]) -> tuple[float, list[float]]:
@@ -63,64 +75,61 @@ def reference_row(chosen: int, subsets: list[set[int]]) -> tuple[float, list[flo
     return time.perf_counter() - start, values
 
 
+def ours_row(found: Edges, cls: int, context: int, n_tags: int) -> Floats:
+    """Our overlaps of one subset with all the others, 0 where there is no edge."""
+    here = slice(found.start[cls], found.start[cls + 1])
+    row = np.zeros(n_tags, np.float32)
+    for side, far in ((found.one[here], found.other[here]), (found.other[here], found.one[here])):
+        row[far[side == context]] = found.weight[here][side == context]
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--items", type=int, default=113_018)
     parser.add_argument("--tags", type=int, default=1_702)
     parser.add_argument("--pairs", type=int, default=1_700_000)
-    parser.add_argument("--rows", type=int, default=200, help="rows of the reference's double loop that are timed")
+    parser.add_argument("--rounds", type=int, default=7, help="how often both take turns")
+    parser.add_argument("--rows", type=int, default=30, help="rows of the reference's double loop timed in each turn")
     asked = parser.parse_args()
-    warm = annotations(300, 10, 900, themes=2)
-    ours(*warm, 300, 10)
+    ours(*annotations(300, 10, 900, themes=2), 10)  # compiles, or loads what is compiled
     item, tag = annotations(asked.items, asked.tags, asked.pairs)
     before = peak()
-    runs = []
-    for _ in range(2):
-        start = clocks()
-        room, found = ours(item, tag, asked.items, asked.tags)
-        runs.append(clocks() - start)
+    _, kept, found = timed(item, tag, asked.tags)
     most = peak()
-    numbers = np.diff(room.first)
+    numbers = kept.sum(axis=1)
     pairs = int((numbers * (numbers - 1) // 2).sum())
     print(f"collection: {asked.items:,} items, {asked.tags:,} tags, {len(item):,} (item, tag) pairs")
-    print(f"subsets:    {len(room.context):,} of at least {MIN_SIZE} items in {int((numbers > 0).sum()):,} classes, "
-          f"{pairs:,} pairs of subsets")
+    print(f"subsets:    {int(numbers.sum()):,} of at least {MIN_SIZE} items in {int((numbers > 0).sum()):,} classes, "
+          f"{pairs:,} pairs of subsets, {len(found.weight):,} edges of overlap ≥ {THRESHOLD}")
 
-    rng = child(0, "bench", "rows")
-    weight = numbers * (numbers - 1)
     holders = [set() for _ in range(asked.tags)]
     for one, other in zip(item.tolist(), tag.tolist(), strict=True):
         holders[other].add(one)
-    times = []
-    drawn = rng.choice(asked.tags, asked.rows, p=weight / weight.sum())
-    for cls in sorted(drawn.tolist()):
-        contexts = room.context[room.first[cls]:room.first[cls + 1]].tolist()
-        subsets = [holders[cls] & holders[context] for context in contexts]
-        chosen = int(rng.integers(len(subsets)))
-        taken, values = reference_row(chosen, subsets)
-        times.append(taken / len(subsets))
-        here = slice(found.start[cls], found.start[cls + 1])
-        mine = np.zeros(asked.tags, np.float32)
-        for side, far in ((found.one[here], found.other[here]), (found.other[here], found.one[here])):
-            mine[far[side == contexts[chosen]]] = found.weight[here][side == contexts[chosen]]
-        theirs = np.where(np.asarray(values) >= THRESHOLD, values, 0).astype(np.float32)
-        theirs[chosen] = 0
-        assert np.array_equal(mine[contexts], theirs), "our overlaps differ from the reference's"
+    rng = child(0, "bench", "rows")
+    weight = numbers * (numbers - 1)
+    runs, times = [], []
+    for _ in range(asked.rounds):
+        runs.append(timed(item, tag, asked.tags)[0])
+        for cls in rng.choice(asked.tags, asked.rows, p=weight / weight.sum()).tolist():
+            contexts = np.flatnonzero(kept[cls])
+            subsets = [holders[cls] & holders[context] for context in contexts.tolist()]
+            chosen = int(rng.integers(len(subsets)))
+            taken, values = reference_row(chosen, subsets)
+            times.append(taken / len(subsets))
+            theirs = np.where(np.asarray(values) >= THRESHOLD, values, 0).astype(np.float32)
+            theirs[chosen] = 0
+            mine = ours_row(found, cls, int(contexts[chosen]), asked.tags)[contexts]
+            assert np.array_equal(mine, theirs), "our overlaps differ from the reference's"
     slow = float(np.mean(times)) * pairs
     error = float(np.std(times) / np.sqrt(len(times)) / np.mean(times))
-    start = clocks()
-    ours(item, tag, asked.items, asked.tags)
-    seconds, busy = np.median([*runs, clocks() - start], axis=0)
-    print(f"ours:       {seconds:.2f} s ({busy:.2f} s of processor time), {len(found.weight):,} edges of overlap ≥ "
-          f"{THRESHOLD}, peak memory {most:.2f} GB ({before:.2f} GB of it to generate the collection)")
-    print(f"reference:  {slow:.1f} s ± {error:.0%}, from {asked.rows} sampled rows of "
+    wall, busy = np.median(runs, axis=0)
+    print(f"ours:       {wall:.2f} s, the median of {', '.join(f'{run[0]:.2f}' for run in runs)}; {busy:.2f} s of "
+          f"processor time; peak memory {most:.2f} GB ({before:.2f} GB of it to generate the collection)")
+    print(f"reference:  {slow:.1f} s ± {error:.0%}, from {len(times)} sampled rows of "
           f"{np.mean(times) * 1e6:.2f} µs per pair; all their values equal ours")
-    print(f"ratio: {slow / seconds:.1f}")
-
-
-def clocks() -> Floats:
-    """Time on the wall and time of all processors."""
-    return np.asarray([time.perf_counter(), time.process_time()])
+    print(f"per processor: {slow / busy:.1f}")
+    print(f"ratio: {slow / wall:.1f}")
 
 
 def peak() -> float:

@@ -12,7 +12,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 ORDER = (
     "errors", "arrays", "rng", "files", "registry", "collection", "readers", "worlds", "metagraph", "hierarchy",
     "benchmark", "shifts", "checks", "predictions", "scores", "pixels", "models", "methods", "training",
-    "metrics", "stats", "scoring", "conflict", "select", "sweeps", "reporting", "compat", "verbs", "demonstration", "cli",
+    "metrics", "stats", "scoring", "conflict", "select", "sweeps", "reporting", "exports", "compat",
+    "verbs", "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 

@@ -1,6 +1,6 @@
 """Overlaps: the compiled counts against plain sets, for one class, for all, and for chunks."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -8,17 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbench.collection import Collection, Tags
+from shiftbench.errors import ShiftBenchError
+from shiftbench.metagraph import incidence as tables
 from shiftbench.metagraph import overlaps as counting
-from shiftbench.metagraph.overlaps import (
-    add_meetings,
-    add_sizes,
-    edges,
-    edges_of,
-    incidence,
-    meetings,
-    overlap,
-    plan,
-)
+from shiftbench.metagraph.incidence import add_sizes, counting_order, incidence, mirrored, runs_of
+from shiftbench.metagraph.overlaps import add_meetings, edges, edges_of, joined, meetings, overlap, plan
 from shiftbench.metagraph.subsets import candidates, subset
 from tests.strategies import seeds, toy
 
@@ -61,71 +55,134 @@ def test_an_empty_subset_overlaps_nothing():
     assert np.array_equal(overlap(np.asarray([[0, 0], [0, 3]])), [[0, 0], [0, 1]])
 
 
-def of_all(c: Collection, kept_size: int, threshold: float, pieces: int = 1):
-    """Edges of every class, in one go or with the items counted in pieces."""
+def of_all(c: Collection, kept, threshold: float, pieces: int = 1, ranges: int = 1):
+    """Sizes and edges of every class, in one go or with the items counted in pieces and the classes in ranges.
+
+    `kept` is a matrix that says which tag is a context of which class, or the least size of a subset.
+    """
     tags, n = c.tags, len(c.tags.names)
     classes = np.arange(n)
-    bounds = np.linspace(0, len(c), pieces + 1).astype(int)
+    order = counting_order(classes, n, np.bincount(tags.tag, minlength=n))
     tables = []
-    for low, high in pairwise(bounds.tolist()):
+    for low, high in pairwise(np.linspace(0, len(c), pieces + 1).astype(int).tolist()):
         here = (tags.item >= low) & (tags.item < high)
-        tables.append(incidence(tags.item[here] - low, tags.tag[here], high - low, n, classes))
+        tables.append(incidence(runs_of(tags.item[here]), tags.tag[here], order))
     sizes = np.zeros((n, n), np.int32)
     for table in tables:
         add_sizes(table, sizes)
-    kept = sizes >= kept_size
-    np.fill_diagonal(kept, False)
-    room = plan(kept)
+    mirrored(sizes)
+    wanted = (sizes >= kept) if isinstance(kept, int) else kept[np.ix_(order, order)] & (sizes > 0)
+    np.fill_diagonal(wanted, False)
+    room = plan(sizes, wanted, threshold)
+    place = np.argsort(order)
+    facts = wanted[np.ix_(place, place)], sizes[np.ix_(place, place)]
     if pieces == 1:
-        return room, sizes, edges(tables[0], room, threshold)
-    counts = np.zeros(room.block[-1], np.int32)
-    for table in tables:
-        add_meetings(table, room, counts)
-    return room, sizes, edges_of(room, counts, threshold)
+        return *facts, joined(edges(tables[0], room, threshold), order, classes)
+    parts = []
+    for low, high in pairwise(np.linspace(0, n, ranges + 1).astype(int).tolist()):
+        counts = np.zeros(room.block[high] - room.block[low], np.int32)
+        for table in tables:
+            add_meetings(table, room, counts, low, high)
+        parts += edges_of(room, counts, threshold, low, high)
+    return *facts, joined(parts, order, classes)
+
+
+def listed(found, k: int) -> dict[tuple[int, int], np.float32]:
+    """The edges of class k: pairs of tags and their weights."""
+    here = slice(found.start[k], found.start[k + 1])
+    ends = np.sort(np.stack([found.one[here], found.other[here]], axis=1), axis=1).tolist()
+    weights = dict(zip(map(tuple, ends), found.weight[here], strict=True))
+    assert len(weights) == len(ends), "an edge is listed twice"
+    return weights
+
+
+def plainly(sets: dict[int, set[int]], threshold: float) -> dict[tuple[int, int], np.float32]:
+    """The same from sets of items, by the definition."""
+    return {(one, other): np.float32(len(sets[one] & sets[other]) / min(len(sets[one]), len(sets[other])))
+            for one, other in combinations(sorted(sets), 2)
+            if sets[one] & sets[other]
+            and len(sets[one] & sets[other]) / min(len(sets[one]), len(sets[other])) >= threshold}
+
+
+thresholds = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0])
 
 
 @quick
-@given(seeds, st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]), st.integers(1, 12))
+@given(seeds, thresholds, st.integers(1, 12))
 def test_all_classes_at_once_are_each_class_alone(seed, threshold, size):
     """The pass over all classes finds the subsets and edges that one class at a time finds, with the same weights."""
     c = random_collection(seed)
-    room, sizes, found = of_all(c, size, threshold)
+    kept, sizes, found = of_all(c, size, threshold)
     for k, cls in enumerate(c.tags.names):
         alone = candidates(c, cls, min_size=size)
-        contexts = room.context[room.first[k]:room.first[k + 1]]
+        contexts = np.flatnonzero(kept[k])
         assert tuple(c.tags.names[code] for code in contexts) == alone.names
         assert np.array_equal(sizes[k, contexts], alone.sizes)
         matrix = overlap(meetings(alone))
         one, other = np.nonzero(np.triu((matrix > 0) & (matrix >= threshold), 1))
-        here = slice(found.start[k], found.start[k + 1])
-        assert np.array_equal(found.one[here], contexts[one])
-        assert np.array_equal(found.other[here], contexts[other])
-        assert np.array_equal(found.weight[here], matrix[one, other].astype(np.float32))
+        assert listed(found, k) == dict(zip(zip(contexts[one].tolist(), contexts[other].tolist(), strict=True),
+                                            matrix[one, other].astype(np.float32), strict=True))
 
 
 @quick
-@given(seeds, st.integers(2, 6))
-def test_counts_of_chunks_add_up(seed, pieces):
-    """Items counted in pieces give the edges of the whole."""
+@given(seeds, thresholds, st.integers(1, 4), st.integers(1, 3))
+def test_any_tags_may_be_contexts_of_any_class(seed, threshold, pieces, ranges):
+    """Where b is a context of a but a none of b, the edges are still those of plain sets of items."""
+    c = random_collection(seed, n=40)
+    rng = np.random.default_rng(seed)
+    kept, _, found = of_all(c, rng.random((7, 7)) < rng.random(), threshold, pieces, ranges)
+    holders = [set(c.with_tag(name).tolist()) for name in c.tags.names]
+    for k in range(7):
+        sets = {int(b): holders[k] & holders[b] for b in np.flatnonzero(kept[k])}
+        assert listed(found, k) == plainly(sets, threshold)
+
+
+@quick
+@given(seeds, st.integers(2, 6), st.integers(1, 4))
+def test_counts_of_chunks_add_up(seed, pieces, ranges):
+    """Items counted in pieces, and classes in ranges, give the edges of the whole in the same order."""
     c = random_collection(seed)
-    whole, parts = of_all(c, 3, 0.1)[2], of_all(c, 3, 0.1, pieces)[2]
+    whole, parts = of_all(c, 3, 0.1)[2], of_all(c, 3, 0.1, pieces, ranges)[2]
     assert all(np.array_equal(a, b) for a, b in zip(whole, parts, strict=True))
 
 
 @quick
-@given(seeds, st.integers(1, 40))
-def test_edges_do_not_depend_on_how_classes_are_shared_out(seed, cells):
-    """Any batch of classes per thread gives the same columns in the same order."""
+@given(seeds, st.integers(1, 40), st.integers(1, 2))
+def test_edges_do_not_depend_on_how_classes_are_shared_out(seed, cells, pieces):
+    """Any batch of classes per thread gives the same sizes, and the same edges in the same order."""
     c = random_collection(seed, n=200, tags=10)
-    expected = of_all(c, 5, 0.1)[2]
+    expected = of_all(c, 5, 0.1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "CELLS", cells)
-        found = of_all(c, 5, 0.1)[2]
-    assert all(np.array_equal(a, b) for a, b in zip(expected, found, strict=True))
+        patch.setattr(tables, "LEAST", 1)
+        found = of_all(c, 5, 0.1, pieces)
+    assert np.array_equal(expected[1], found[1])
+    assert all(np.array_equal(a, b) for a, b in zip(expected[2], found[2], strict=True))
+
+
+@quick
+@given(seeds)
+def test_edges_are_in_the_order_of_counting(seed):
+    """From the rarest tag to the commonest: `one` before `other`, and edges by `one`, then by `other`."""
+    c = random_collection(seed)
+    found = of_all(c, 3, 0.1)[2]
+    rank = np.argsort(np.argsort(np.bincount(c.tags.tag, minlength=7), kind="stable"))
+    assert (rank[found.one] < rank[found.other]).all()
+    for k in range(7):
+        here = slice(found.start[k], found.start[k + 1])
+        assert (np.diff(rank[found.one[here]] * 7 + rank[found.other[here]]) > 0).all()
 
 
 def test_a_collection_without_edges_has_none():
     """No class large enough: empty columns, not an error."""
-    room, _, found = of_all(toy(10), 1000, 0.1)
-    assert len(room.context) == len(found.weight) == 0
+    kept, _, found = of_all(toy(10), 1000, 0.1)
+    assert not kept.any()
+    assert len(found.weight) == 0
     assert found.start.tolist() == [0] * (len(toy(10).tags.names) + 1)
+
+
+def test_a_pair_that_comes_twice_is_refused():
+    """An item that carries a tag twice would be counted twice; neighbours with the same tag are no such thing."""
+    assert incidence(np.asarray([0, 1, 2]), np.asarray([1, 1]), np.arange(2)).first.tolist() == [0, 0, 2]
+    with pytest.raises(ShiftBenchError, match="same tag twice"):
+        incidence(np.asarray([0, 1, 4]), np.asarray([0, 1, 0, 1]), np.arange(2))

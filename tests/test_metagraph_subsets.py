@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shiftbench.collection import Collection, Tags
 from shiftbench.errors import ShiftBenchError
-from shiftbench.metagraph.catalogue import catalogue, subsets_of, summary
+from shiftbench.metagraph.catalogue import Terms, catalogue, subsets_of, summary
 from shiftbench.metagraph.explain import differences
 from shiftbench.metagraph.subsets import candidates, parse, subset, written
 from tests.strategies import collections, seeds, toy
@@ -150,26 +150,31 @@ def test_a_context_never_seen_with_the_class_gives_no_items():
 def test_the_catalogue_has_the_candidates_of_every_class(seed):
     """All classes in one pass give the same names and sizes as one class at a time."""
     c = tagged(seed)
-    found = catalogue(c, min_size=8, more_than=0)
+    found = catalogue(c, Terms(min_size=8, more_than=0))
     for k, cls in enumerate(found.classes):
         alone = candidates(c, cls, min_size=8)
-        here = slice(found.room.first[k], found.room.first[k + 1])
-        assert dict(zip(subsets_of(found, c, k), found.sizes[here], strict=True)) == dict(
+        here = slice(found.first[k], found.first[k + 1])
+        assert found.items[k] == len(c.with_tag(cls))
+        assert dict(zip(subsets_of(found, c.tags, k), found.sizes[here], strict=True)) == dict(
             zip(alone.names, alone.sizes, strict=True))
 
 
 def test_the_summary_is_the_papers():
     """Classes, subsets, distinct contexts, mean and median size; cat(black) and dog(black) are one context."""
     c = tagged()
-    found = catalogue(c, min_size=1, more_than=0, kinds=["attribute"])
-    said = summary(found, c)
+    found = catalogue(c, Terms(min_size=1, more_than=0, kinds=("attribute",)))
+    said = summary(found, c.tags)
     assert said["classes"] == 2
     assert said["subsets"] == 3
     assert said["contexts"] == 2
     sizes = [len(c.with_tag(tag)) for tag in ("cat(black)", "dog(black)", "cat(glass)")]
     assert (said["mean_size"], said["median_size"]) == (np.mean(sizes), np.median(sizes))
     with pytest.raises(ShiftBenchError, match="Lower min_size"):
-        catalogue(c, min_size=1000)
+        catalogue(c, Terms(min_size=1000))
+    with pytest.raises(ShiftBenchError, match=r"Did you mean 'object'\?"):
+        catalogue(c, Terms(class_kind="objects"))
+    with pytest.raises(ShiftBenchError, match="between 0 and 1"):
+        Terms(threshold=1.5)
 
 
 @quick

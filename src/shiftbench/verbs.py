@@ -57,6 +57,28 @@ def build(recipe: Place, out: Place | None = None, changes: Mapping[str, Any] | 
     return build_recipe(recipe, out, changes)
 
 
+def suite(
+    name: str, collection: Collection | Place, out: Place, *, seed: int = 0, only: str = "",
+    progress: Advance | None = None,
+) -> list[Path]:
+    """Build the benchmarks of a paper's table on a collection: suite("metashift/table1", "collections/vg", "out")."""
+    from shiftbench.shifts.recipe import Recipe
+    from shiftbench.shifts.recipe import build as build_recipe
+    from shiftbench.shifts.suites import suite as shifts_of
+
+    shifts = list(shifts_of(name, only))
+    folders = []
+    for number, (key, shift) in enumerate(shifts):
+        if isinstance(collection, Collection):
+            folders.append(shift.build(collection, seed).save(Path(out) / key))
+        else:
+            build_recipe(Recipe(Path(collection), shift, seed), Path(out) / key)
+            folders.append(Path(out) / key)
+        if progress:
+            progress(number + 1, len(shifts))
+    return folders
+
+
 def check(benchmark: Benchmark | Place, collection: Collection | Place | None = None) -> list[Finding]:
     """What is wrong with a benchmark. Where images are at hand, the same content under two ids is a leak."""
     from shiftbench.checks import check as find_faults
@@ -92,10 +114,14 @@ def train(
 
     `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, …
     """
+    from shiftbench.models import MODELS
+    from shiftbench.registry import find
     from shiftbench.training.folder import train as train_run
     from shiftbench.training.run import Run
 
     made = Benchmark.load(benchmark)
+    if "features" not in settings and find(MODELS, "model", settings.get("model", "linear")).takes == "features":
+        settings["features"] = "efficientnet-lite0"
     run = Run.of({"benchmark": made.digest, "method": method, "params": params or {}, **settings}, "train")
     folder = _collection_folder(benchmark, collection)
     return train_run(made, Collection.load(folder), run, Path(out), device=device, benchmark_path=Path(benchmark),
@@ -154,6 +180,17 @@ def report(
     made = [Benchmark.load(folder) for folder in folders]
     images = [_collection_of(folder, None, needed=False) for folder in folders]
     return write_report(scores, made, out, collections=images, title=title)
+
+
+def export(
+    benchmark: Benchmark | Place, out: Place, *, to: str = "folder", copy: bool = False,
+    collection: Collection | Place | None = None,
+) -> Path:
+    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's, an ImageFolder) or `csv`."""
+    from shiftbench.exports import export as write_export
+
+    images = _collection_of(benchmark, collection, needed=False)
+    return write_export(_benchmark(benchmark), images, out, to=to, copy=copy)
 
 
 def _benchmark(given: Benchmark | Place) -> Benchmark:

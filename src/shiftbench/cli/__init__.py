@@ -11,6 +11,7 @@ from shiftbench.cli.check import check
 from shiftbench.cli.conflicts import conflicts
 from shiftbench.cli.demo import demo
 from shiftbench.cli.embed import embed
+from shiftbench.cli.export import export
 from shiftbench.cli.graph import graph
 from shiftbench.cli.methods import methods
 from shiftbench.cli.read import read
@@ -35,7 +36,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 app.add_typer(read, name="read")
-for verb in (demo, show, graph, build, check, embed, train, methods, score, conflicts, report):
+for verb in (demo, show, graph, build, check, embed, train, methods, score, conflicts, report, export):
     app.command()(verb)
 
 

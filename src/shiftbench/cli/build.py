@@ -6,25 +6,54 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, print_json
+from shiftbench.benchmark import Benchmark
+from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress
 from shiftbench.cli.show import show_benchmark
+from shiftbench.errors import ShiftBenchError
 
 
 def build(
-    recipe: Annotated[Path, typer.Argument(help="TOML file: collection, seed and one table [shift.NAME].")],
+    recipe: Annotated[Path, typer.Argument(help="A TOML file, or a suite by name: metashift/table1.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the new benchmark.")],
     changes: Annotated[list[str] | None, typer.Option("--set", help="Replace a setting, e.g. --set p=0.06.")] = None,
+    collection: Annotated[Path | None, typer.Option(help="The collection; in place of the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed; in place of the recipe's.")] = None,
+    only: Annotated[str, typer.Option(help="Of a suite, the benchmarks whose names begin so.")] = "",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make a benchmark: apply a shift to a collection.
+    """Make a benchmark: apply a shift to a collection. Or make all benchmarks of a paper's table.
 
     shiftbench build examples/cat_dog_shelf.toml --out benchmarks/cat-dog
+
+    shiftbench build metashift/table1 --collection collections/vg --out benchmarks/table1
     """
     from shiftbench.shifts.recipe import parse_changes
+    from shiftbench.shifts.suites import SUITES
 
-    benchmark = verbs.build(recipe, out, parse_changes(changes or []))
+    if str(recipe) in SUITES:
+        _suite(str(recipe), collection, out, seed or 0, only, json, quiet)
+        return
+    given = {"collection": str(collection) if collection else None, "seed": seed}
+    replaced = parse_changes(changes or []) | {key: value for key, value in given.items() if value is not None}
+    benchmark = verbs.build(recipe, out, replaced)
     if json:
         print_json({"benchmark": str(out), "digest": benchmark.digest, "rows": len(benchmark), "card": benchmark.card})
     elif not quiet:
         show_benchmark(benchmark)
+
+
+def _suite(name: str, collection: Path | None, out: Path, seed: int, only: str, json: bool, quiet: bool) -> None:
+    """All benchmarks of a paper's table, each in a folder below `out`."""
+    if collection is None:
+        raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder with --collection.")
+    with progress(f"building {name}", quiet or json) as advance:
+        folders = verbs.suite(name, collection, out, seed=seed, only=only, progress=advance)
+    made = [Benchmark.load(folder) for folder in folders]
+    if json:
+        print_json([{"benchmark": str(folder), "digest": one.digest, "rows": len(one), "card": one.card}
+                    for folder, one in zip(folders, made, strict=True)])
+    elif not quiet:
+        print_table("", ["benchmark", "train", "test", "distance"], [
+            [one.name, len(one.rows("train")), len(one.rows("test")), float(one.card["distance"] or "nan")]
+            for one in made])

@@ -15,7 +15,7 @@ def conflicts(
     model: Annotated[str, typer.Option(help="linear or mlp on features; small-cnn, resnet18 on images.")] = "mlp",
     features: Annotated[str, typer.Option(help="Backbone and size for linear and mlp.")] = "",
     weights: Annotated[str, typer.Option(help="Start of an image model: none, imagenet or a file.")] = "none",
-    steps: Annotated[int, typer.Option(help="Steps of each repeat; every one is evaluated.")] = 200,
+    steps: Annotated[int, typer.Option(help="Steps of each repeat; every one is evaluated.")] = 300,
     repeats: Annotated[int, typer.Option(help="Trainings from a new start; 5 or more for intervals over them.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of starts, batches and resampling.")] = 0,
     makeup: Annotated[str, typer.Option(help="Batches: varied (more precise) or plain (the paper).")] = "varied",

@@ -8,15 +8,17 @@ import typer
 
 from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, console, print_json, progress
+from shiftbench.registry import find
 
 
 def train(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
     method: Annotated[str, typer.Option(help="See `shiftbench methods`.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of runs; this one gets a folder in it.")],
-    model: Annotated[str, typer.Option(help="linear or mlp on features; small-cnn, resnet18 on images.")] = "linear",
-    features: Annotated[str, typer.Option(help="Backbone and size for linear and mlp.")] = "",
-    weights: Annotated[str, typer.Option(help="Start of an image model: none, imagenet or a file.")] = "none",
+    model: Annotated[str | None, typer.Option(help="linear, mlp on features; small-cnn, resnet18 on images.")] = None,
+    features: Annotated[str | None, typer.Option(help="Backbone@size for linear and mlp.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Start of an image model: none, imagenet or a file.")] = None,
+    preset: Annotated[str, typer.Option(help="Settings of a paper: metashift. Others given here win.")] = "",
     steps: Annotated[int | None, typer.Option(help="Steps of the optimizer.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
@@ -31,10 +33,11 @@ def train(
     """
     from shiftbench.shifts.recipe import parse_changes
     from shiftbench.training import Run
+    from shiftbench.training.presets import PRESETS
 
-    given: dict[str, Any] = {"model": model, "features": features, "weights": weights, "seed": seed}
-    if steps is not None:
-        given["steps"] = steps
+    given: dict[str, Any] = {**find(PRESETS, "preset", preset)} if preset else {"model": "mlp"}
+    named = {"model": model, "features": features, "weights": weights, "steps": steps, "seed": seed}
+    given |= {key: value for key, value in named.items() if value is not None}
     params: dict[str, Any] = {}
     of_run = {field.name for field in fields(Run)} - {"benchmark", "method", "params"}
     for key, value in parse_changes(changes or []).items():

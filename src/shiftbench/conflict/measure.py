@@ -15,11 +15,15 @@ from shiftbench.conflict.regress import Effects, effects, expanded
 from shiftbench.conflict.result import Axis, Conflicts, Measured
 from shiftbench.conflict.settings import Settings
 from shiftbench.conflict.sides import IN, Side, sides
+from shiftbench.errors import ShiftBenchError
 from shiftbench.stats import interval
 from shiftbench.training.data import Data, inputs
 from shiftbench.training.device import choose_device
 
 Advance = Callable[[int, int], None]
+
+LEAST = 4
+"""Counted steps per training subset under which nothing is measured."""
 
 
 def conflicts(
@@ -30,6 +34,11 @@ def conflicts(
     run = settings.run(benchmark.digest, 0)
     place = choose_device(device)
     train, evaluation = sides(benchmark, settings.train_items, settings.eval_items, settings.seed)
+    counted, m = (settings.steps - settings.skipped) * settings.repeats, len(train.names)
+    if counted < LEAST * m:
+        raise ShiftBenchError(f"conflicts: {counted} counted steps are too few to tell {m} training subsets apart: it "
+                              f"takes {LEAST * m} at least, {10 * LEAST * m} for narrow intervals. Raise steps or "
+                              "repeats.")
     # Only the rows that are trained or evaluated on are embedded or decoded.
     used = np.unique(np.concatenate([train.row, evaluation.row]))
     part = Benchmark(benchmark.items[used], benchmark.split[used], benchmark.label[used], benchmark.domain[used],

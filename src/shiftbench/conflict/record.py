@@ -57,7 +57,7 @@ def record(
         bad = int(np.flatnonzero(~np.isfinite(loss).all(axis=1))[0])
         raise ShiftBenchError(f"conflicts: a loss is no finite number after step {bad} with lr = {settings.lr:g}. "
                               "Lower lr.")
-    counted = slice(settings.skip, None)
+    counted = slice(settings.skipped, None)
     return Record(shares(drawn, train.code)[counted], (loss[:-1] - loss[1:])[counted], right.cpu().numpy())
 
 

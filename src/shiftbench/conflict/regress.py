@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.arrays import Floats, Ints
-from shiftbench.errors import ShiftBenchError
 from shiftbench.rng import child
 from shiftbench.stats import LEVEL, REPLICATES
 
@@ -55,10 +54,6 @@ def effects(
     repeat, and the interval holds for these starts only; it is a little wide, as stretches also differ by their time.
     Training items and evaluation items are the same throughout: the interval says nothing about other items.
     """
-    m, steps = share[0].shape[1], sum(len(part) for part in share)
-    if steps < 4 * m:
-        raise ShiftBenchError(f"conflicts: {steps} steps are too few to tell {m} training subsets apart. Take at least "
-                              f"{4 * m} in all (steps × repeats), better {40 * m}.")
     by_repeat = [_sums(*pair) for pair in zip(share, drop, strict=True)]
     total = _Sums(*(np.concatenate([part.sum(axis=0, keepdims=True) for part in field])
                     for field in zip(*by_repeat, strict=True)))

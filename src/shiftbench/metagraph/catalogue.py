@@ -5,83 +5,132 @@ subsets of 410 classes.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shiftbench.arrays import Bools, Ints
 from shiftbench.collection import Collection, Tags
-from shiftbench.errors import ShiftBenchError
+from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.metagraph.contexts import Vocabulary, possible, spell, vocabulary
-from shiftbench.metagraph.overlaps import Counts, Edges, Plan, add_sizes, edges, incidence, plan
+from shiftbench.metagraph.incidence import Counts, add_sizes, counting_order, incidence, mirrored, runs_of
+from shiftbench.metagraph.overlaps import Edges, Plan, Runs, edges, joined, offsets, plan
+
+
+@dataclass(frozen=True)
+class Terms:
+    """When a tag is a class, when it makes a subset of one, and when two subsets are joined by an edge.
+
+    A class is a tag of kind `class_kind` with more than `more_than` subsets; a subset has at least `min_size` items and
+    a context of one of `kinds`, () meaning all; an edge is an overlap of at least `threshold`.
+    """
+
+    class_kind: str = "object"
+    kinds: tuple[str, ...] = ()
+    min_size: int = 25
+    more_than: int = 5
+    threshold: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold <= 1:
+            raise ShiftBenchError(f"The threshold of a meta-graph is an overlap between 0 and 1, not {self.threshold}.")
 
 
 class Catalogue(NamedTuple):
     """The meta-graphs of many classes as columns.
 
-    Class k is `classes[k]`. Its subsets stand at `room.first[k]:room.first[k + 1]` of `room.context` (the tag) and
-    `sizes` (the number of items), its edges at `edges.start[k]:edges.start[k + 1]`.
+    Class k is `classes[k]` with `items[k]` items. Its subsets stand at `first[k]:first[k + 1]` of `context` (the tag)
+    and `sizes` (the number of items), its edges at `edges.start[k]:edges.start[k + 1]`.
     """
 
     classes: tuple[str, ...]
+    items: Ints
+    first: Ints
+    context: Ints
     sizes: Ints
-    room: Plan
     edges: Edges
 
 
-def catalogue(
-    collection: Collection,
-    *,
-    class_kind: str = "object",
-    kinds: Sequence[str] = (),
-    min_size: int = 25,
-    more_than: int = 5,
-    threshold: float = 0.1,
-) -> Catalogue:
-    """The meta-graph of every tag of one kind that has more than `more_than` subsets of at least `min_size` items."""
-    tags, words = collection.tags, vocabulary(collection.tags)
-    codes = np.asarray([code for code, kind in enumerate(tags.kinds) if kind == class_kind and not words.owner[code]],
-                       np.int64)
-    table = incidence(tags.item, tags.tag, len(collection), len(tags.names), codes)
-    sizes: Counts = np.zeros((len(codes), len(tags.names)), np.int32)
+class Draft(NamedTuple):
+    """A catalogue before its edges are known: the order and the plan of counting, and which classes will be in it."""
+
+    order: Ints
+    room: Plan
+    classes: Ints
+    items: Ints
+
+
+def catalogue(collection: Collection, terms: Terms | None = None) -> Catalogue:
+    """The meta-graph of every class of a collection in memory; `stream.py` does the same from disk."""
+    terms, tags = terms or Terms(), collection.tags
+    classes = may_be_classes(tags, terms)
+    order = counting_order(classes, len(tags.names), np.bincount(tags.tag, minlength=len(tags.names)))
+    table = incidence(runs_of(tags.item), tags.tag, order)
+    sizes: Counts = np.zeros((len(classes), len(order)), np.int32)
     add_sizes(table, sizes)
-    kept = kept_contexts(tags, words, codes, sizes, kinds, min_size)
-    enough = kept.sum(axis=1) > more_than
+    made = draft(collection.name, tags, terms, order, mirrored(sizes))
+    return finished(tags, terms, made, edges(table, made.room, terms.threshold))
+
+
+def may_be_classes(tags: Tags, terms: Terms) -> Ints:
+    """The tags of the asked kind, without attributes of classes."""
+    if terms.class_kind not in tags.kinds:
+        raise unknown("kind", terms.class_kind, set(tags.kinds), where="Classes")
+    owner = vocabulary(tags).owner
+    return np.asarray([code for code, kind in enumerate(tags.kinds) if kind == terms.class_kind and not owner[code]],
+                      np.int64)
+
+
+def draft(name: str, tags: Tags, terms: Terms, order: Ints, sizes: Counts) -> Draft:
+    """Choose classes and subsets by their sizes and plan the counting of overlaps."""
+    classes = order[:len(sizes)]
+    kept = kept_contexts(tags, vocabulary(tags), order, sizes, terms)
+    enough = kept.sum(axis=1) > terms.more_than
     if not enough.any():
-        raise ShiftBenchError(f"No tag of kind '{class_kind}' in '{collection.name}' has more than {more_than} "
-                              f"contexts with at least {min_size} items each. Lower min_size, or name another kind of "
-                              f"class: {', '.join(sorted(set(tags.kinds)))}.")
-    codes, sizes, kept = codes[enough], sizes[enough], kept[enough]
-    room = plan(kept)
-    table = incidence(tags.item, tags.tag, len(collection), len(tags.names), codes)
-    names = tuple(tags.names[code] if words.answers[tags.names[code]] == 1 else f"{class_kind}:{tags.names[code]}"
+        raise ShiftBenchError(f"No tag of kind '{terms.class_kind}' in '{name}' has more than {terms.more_than} "
+                              f"contexts with at least {terms.min_size} items each. Lower min_size, or name another "
+                              f"kind of class: {', '.join(sorted(set(tags.kinds)))}.")
+    kept &= enough[:, None]
+    rows = np.flatnonzero(enough)[np.argsort(classes[enough])]
+    return Draft(order, plan(sizes, kept, terms.threshold), rows, sizes[rows, rows].astype(np.int64))
+
+
+def finished(tags: Tags, terms: Terms, made: Draft, found: Sequence[Runs]) -> Catalogue:
+    """The catalogue: tags by their codes, classes and contexts in the order of the codes."""
+    codes, words = made.order[made.classes], vocabulary(tags)
+    held = np.empty((len(codes), len(made.order)), np.int32)
+    held[:, made.order] = made.room.held[made.classes]
+    names = tuple(tags.names[code] if words.answers[tags.names[code]] == 1 else f"{terms.class_kind}:{tags.names[code]}"
                   for code in codes.tolist())
-    return Catalogue(names, sizes[kept].astype(np.int64), room, edges(table, room, threshold))
+    return Catalogue(names, made.items, offsets(np.count_nonzero(held, axis=1)), np.nonzero(held)[1],
+                     held[held > 0].astype(np.int64), joined(found, made.order, codes))
 
 
-def kept_contexts(
-    tags: Tags, words: Vocabulary, codes: Ints, sizes: Counts, kinds: Sequence[str], min_size: int,
-) -> Bools:
+def kept_contexts(tags: Tags, words: Vocabulary, order: Ints, sizes: Counts, terms: Terms) -> Bools:
     """Which tag is a context of which class: large enough with it, not the class itself, no other class's attribute."""
-    plain, of_class = possible(tags, words, kinds)
-    allowed: Bools = np.tile(plain, (len(codes), 1))
-    for row, code in enumerate(codes.tolist()):
+    plain, of_class = possible(tags, words, terms.kinds)
+    place: Ints = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    kept = sizes >= max(terms.min_size, 1)
+    large = kept.copy() if words.owned else kept
+    kept &= plain[order]
+    for row, code in enumerate(order[:len(sizes)].tolist()):
         own = words.owned.get(tags.names[code], [])
-        allowed[row, own] = of_class[own]
-        allowed[row, code] = False
-    return allowed & (sizes >= max(min_size, 1))
+        kept[row, place[own]] = large[row, place[own]] & of_class[own]
+        kept[row, row] = False
+    return kept
 
 
-def subsets_of(found: Catalogue, collection: Collection, k: int) -> tuple[str, ...]:
+def subsets_of(found: Catalogue, tags: Tags, k: int) -> tuple[str, ...]:
     """The contexts of class number k as they are written."""
-    codes = found.room.context[found.room.first[k]:found.room.first[k + 1]].astype(np.int64)
-    return spell(collection.tags, vocabulary(collection.tags), found.classes[k], codes)
+    return spell(tags, vocabulary(tags), found.classes[k], found.context[found.first[k]:found.first[k + 1]])
 
 
-def summary(found: Catalogue, collection: Collection) -> dict[str, Any]:
+def summary(found: Catalogue, tags: Tags) -> dict[str, Any]:
     """The paper's summary of a collection of subsets (section 3, statistics)."""
-    words = vocabulary(collection.tags)
-    contexts = {(collection.tags.kinds[code], words.word[code]) for code in np.unique(found.room.context).tolist()}
+    words = vocabulary(tags)
+    contexts = {(tags.kinds[code], words.word[code]) for code in np.unique(found.context).tolist()}
     return {
         "classes": len(found.classes),
         "subsets": len(found.sizes),

@@ -1,8 +1,9 @@
 """The counting loops, compiled. Imported only where they run, because numba is slow to import.
 
-The arrays are those of `Incidence` and `Plan`. Each loop does the classes low..high - 1, adds to its part of `out` and
-touches no other, so classes can be shared out to threads and chunks of items can be counted one after another. Indices
-are unsigned where it matters, because numba checks signed ones for Python's counting from the end.
+Each loop does the classes low..high - 1 and writes where no other range of classes writes, so ranges can be shared out
+to threads. Two habits make the loops fast: indices are unsigned, because numba checks signed ones for Python's counting
+from the end; and what may or may not be wanted is written without a branch and overwritten by the next, because a
+processor cannot guess which tags meet.
 """
 
 from collections.abc import Callable
@@ -11,8 +12,14 @@ from typing import Any
 import numba
 import numpy as np
 
-from shiftbench.arrays import Ints
-from shiftbench.metagraph.overlaps import Codes, Counts, Shares
+from shiftbench.arrays import Bools, Ints
+from shiftbench.metagraph.incidence import Codes, Counts, Incidence
+from shiftbench.metagraph.overlaps import Plan, Runs
+
+u64 = np.uint64
+ONE, TAIL, TOP = u64(1), u64(62), u64(63)
+COLUMN, BITS = u64(2**24 - 1), u64(24)  # a column needs 24 bits of a mark, the place where a row begins the 38 above
+ROW, FAR, NONE = u64(2**62), u64(2**63), u64(2**64 - 1)
 
 
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,84 +31,202 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @compiled
-def add_sizes(low: int, high: int, start: Ints, code: Codes, row_start: Ints, rows: Codes, out: Counts) -> None:
-    """out[k, t] += the number of items of class k that carry tag t."""
-    for k in range(low, high):
-        line = out[k]
-        for r in range(np.uint64(row_start[k]), np.uint64(row_start[k + 1])):
-            item = np.uint64(rows[r])
-            for place in range(np.uint64(start[item]), np.uint64(start[item + np.uint64(1)])):
-                line[code[place]] += np.int32(1)
+def by_tag(start: Ints, tag: Ints, place: Codes, first: Ints, begin: Codes, end: Codes, later: Codes) -> bool:
+    """Fill an `Incidence` from items with the tags `tag[start[i]:start[i + 1]]`; False where a pair comes twice.
 
-
-@compiled
-def _line(corner: np.uint64, b: np.uint64, n: np.uint64) -> np.uint64:
-    """Where cell (b, 0) would be if the triangle that begins at `corner` were a full matrix: add c for cell (b, c)."""
-    return corner + b * n - ((b * (b + np.uint64(1))) >> np.uint64(1))
-
-
-@compiled
-def add_meetings(
-    low: int, high: int, start: Ints, code: Codes, row_start: Ints, rows: Codes, first: Ints, context: Codes,
-    block: Ints, n_tags: int, widest: int, out: Counts,
-) -> None:
-    """Add the number of items of class k that carry its contexts b <= c to their cell in the triangle of class k.
-
-    `out` begins with class `low`. Class after class, because the counts of one class fit into the processor's cache.
+    Two counting sorts: items by tag, and from there tags by item, which leaves the tags of every item in order.
     """
-    local = np.full(n_tags, -1, np.int32)
-    here = np.empty(widest + 1, np.uint64)
-    one = np.uint64(1)
-    for k in range(low, high):
-        n = np.uint64(first[k + 1] - first[k])
-        corner = np.uint64(block[k] - block[low])
-        for place in range(first[k], first[k + 1]):
-            local[context[place]] = place - first[k]
-        for r in range(np.uint64(row_start[k]), np.uint64(row_start[k + 1])):
-            found = np.uint64(0)
-            item = np.uint64(rows[r])
-            for place in range(np.uint64(start[item]), np.uint64(start[item + one])):
-                where = local[code[place]]
-                here[found] = np.uint64(where)  # without a branch: overwritten by the next where this is no context
-                found += np.uint64(where >= 0)
-            for i in range(found):
-                line = _line(corner, here[i], n)
-                for j in range(i, found):
-                    out[line + here[j]] += np.int32(1)
-        for place in range(first[k], first[k + 1]):
-            local[context[place]] = -1
+    for p in range(len(tag)):
+        first[u64(place[u64(tag[p])]) + ONE] += 1
+    for t in range(len(first) - 1):
+        first[t + 1] += first[t]
+    free = first[:-1].copy()
+    for i in range(len(start) - 1):
+        for p in range(u64(start[i]), u64(start[i + 1])):
+            own = u64(place[u64(tag[p])])
+            end[free[own]] = i
+            free[own] += 1
+    free = start[:-1].copy()
+    for t in range(u64(len(first) - 1)):
+        for h in range(u64(first[t]), u64(first[t + ONE])):
+            item = u64(end[h])
+            here = u64(free[item])
+            if h > u64(first[t]) and end[h - ONE] == start[item + ONE]:
+                return False
+            later[here] = t
+            free[item] = here + ONE
+            begin[h], end[h] = here + ONE, start[item + ONE]
+    return True
 
 
 @compiled
-def edges(
-    low: int, high: int, first: Ints, context: Codes, block: Ints, counts: Counts, threshold: float, number: Ints,
-    one: Codes, other: Codes, weight: Shares,
-) -> int:
-    """Write the contexts and the overlap of every pair that meets and reaches the threshold, and how many per class."""
-    found = 0
+def add_sizes(low: int, high: int, table: Incidence, out: Counts) -> None:
+    """out[k, t] += the number of items of class k that carry tag t, for t from k on."""
     for k in range(low, high):
-        n = np.uint64(first[k + 1] - first[k])
-        corner = np.uint64(block[k] - block[low])
-        sizes, least = np.empty(n, np.int32), np.empty(n, np.int32)
-        near = np.empty(n + np.uint64(1), np.uint64)
-        for b in range(n):
-            size = counts[_line(corner, b, n) + b]
-            sizes[b] = size
-            least[b] = max(int(threshold * size) - 1, 1)  # the fewest meetings that reach the threshold
-            while size > 0 and least[b] / size < threshold:
-                least[b] += 1
-        before = found
-        for b in range(n):
-            line = _line(corner, b, n)
-            some = np.uint64(0)
-            for c in range(b + np.uint64(1), n):  # without a branch: most pairs fall away, in no pattern
-                near[some] = c
-                some += np.uint64(counts[line + c] >= min(least[b], least[c]))
-            for i in range(some):
-                c = near[i]
-                one[found] = context[np.uint64(first[k]) + b]
-                other[found] = context[np.uint64(first[k]) + c]
-                weight[found] = counts[line + c] / min(sizes[b], sizes[c])
+        row = out[k]
+        row[k] += np.int32(table.first[k + 1] - table.first[k])
+        for h in range(u64(table.first[k]), u64(table.first[k + 1])):
+            for p in range(u64(table.begin[h]), u64(table.end[h])):
+                row[table.later[p]] += np.int32(1)
+
+
+@compiled
+def mirror(sizes: Counts) -> None:
+    """Fill in what `add_sizes` leaves out: |k ∩ t| = |t ∩ k|."""
+    for k in range(len(sizes)):
+        for t in range(k):
+            sizes[k, t] = sizes[t, k]
+
+
+@compiled
+def partners(sizes: Counts, kept: Bools, fewest: int, first: Ints, tag: Codes, row: Counts) -> None:
+    """Write the partners of every class: `tag`, and `row` for the near ones, -1 for the far ones."""
+    n_classes, n_tags = sizes.shape
+    found = 0
+    for a in range(n_classes):
+        context_of_later = False
+        for t in range(a + 1, n_classes):
+            context_of_later |= kept[t, a]
+        rows = 0
+        for t in range(a + 1, n_tags):
+            near = kept[a, t] or (t < n_classes and kept[t, a])
+            if near or (context_of_later and sizes[a, t] >= fewest):
+                tag[found], row[found] = t, rows if near else -1
+                rows += near
                 found += 1
-        number[k - low] = found - before
-    return found
+        first[a + 1] = found
+
+
+@compiled
+def _count(a: int, table: Incidence, room: Plan, n_classes: int, mark: Any, here: Any, out: Counts) -> None:
+    """Add the items of class a to its counts: for every near partner that an item carries, those it meets there.
+
+    `here` lists the partners of one item around its middle: near ones upwards, far ones downwards. The row of a near
+    partner counts the near ones before it and, where it is a class, all far ones: one loop over neighbours in `here`.
+    """
+    low, high = u64(room.first[a]), u64(room.first[a + 1])
+    wide = high - low
+    for c in range(wide):
+        t, row = u64(room.tag[low + c]), room.row[low + c]
+        mark[t] = (u64(row) * wide << BITS) | c | (ROW if t < u64(n_classes) else u64(0)) if row >= 0 else FAR | c
+    middle = u64(len(here)) >> ONE
+    for h in range(u64(table.first[a]), u64(table.first[a + 1])):
+        up, down = middle, middle - ONE
+        for p in range(u64(table.begin[h]), u64(table.end[h])):
+            found = mark[table.later[p]]
+            here[up] = found
+            up += (found >> TOP) ^ ONE
+            here[down] = found
+            down -= u64(found >> TAIL == u64(2))
+        far = middle - ONE - down
+        for j in range(middle, up):
+            line = (here[j] & ~ROW) >> BITS
+            for i in range(middle - far * (here[j] >> TAIL), j):
+                out[line + (here[i] & COLUMN)] += np.int32(1)
+    for c in range(wide):
+        mark[room.tag[low + c]] = NONE
+
+
+@compiled
+def add_meetings(low: int, high: int, table: Incidence, room: Plan, out: Counts) -> None:
+    """Add the items of the classes to their counts; `out` begins with those of class `low`."""
+    n_classes, n_tags = room.held.shape
+    mark, here = np.full(n_tags, NONE), np.empty(2 * table.widest + 4, np.uint64)
+    for a in range(low, high):
+        _count(a, table, room, n_classes, mark, here, out[room.block[a] - room.block[low]:])
+
+
+@compiled
+def _edges(a: int, room: Plan, threshold: float, counts: Counts, runs: Runs, n_runs: u64, n_edges: u64) -> Any:
+    """Write the edges of which class a is the first tag, as a run per class and end; give the new numbers of both."""
+    n_classes = len(room.held)
+    low = u64(room.first[a])
+    wide, n = u64(room.first[a + 1]) - low, u64(0)
+    near, column, held = np.empty(wide, np.uint32), np.empty(wide, np.uint32), np.empty(wide, np.int32)
+    for c in range(wide):
+        if room.row[low + c] >= 0:
+            near[n], column[n], held[n] = room.tag[low + c], c, room.held[a, room.tag[low + c]]
+            n += ONE
+    for j in range(n):
+        for i in range(j):
+            counts[i * wide + u64(column[j])] = counts[j * wide + u64(column[i])]
+    enough = np.empty(wide + ONE, np.uint32)
+    for j in range(n):  # the partner is the class: a and another partner are its contexts
+        cls = u64(near[j])
+        size = room.held[cls, a] if cls < u64(n_classes) else np.int32(0)
+        if size > 0:
+            line, some, before = j * wide, u64(0), n_edges
+            for c in range(wide):
+                enough[some] = c
+                some += u64(counts[line + c] >= room.fewest)
+            for i in range(some):
+                spot = u64(enough[i])
+                t = room.tag[low + spot]
+                least = min(room.held[cls, t], size)
+                weight = counts[line + spot] / max(least, np.int32(1))
+                runs.other[n_edges], runs.weight[n_edges] = t, weight
+                n_edges += u64((least > 0) & (weight >= threshold))
+            runs.cls[n_runs], runs.one[n_runs], runs.length[n_runs] = cls, a, n_edges - before
+            n_runs += u64(n_edges > before)
+    for j in range(n):  # a is the class: two of its partners are its contexts
+        if held[j] > 0:
+            line, before = j * wide, n_edges
+            for i in range(j + ONE, n):
+                meet, least = counts[line + u64(column[i])], min(held[i], held[j])
+                weight = meet / max(least, np.int32(1))
+                runs.other[n_edges], runs.weight[n_edges] = near[i], weight
+                n_edges += u64((meet > 0) & (least > 0) & (weight >= threshold))
+            runs.cls[n_runs], runs.one[n_runs], runs.length[n_runs] = a, near[j], n_edges - before
+            n_runs += u64(n_edges > before)
+    return n_runs, n_edges
+
+
+@compiled
+def edges_of(low: int, high: int, room: Plan, threshold: float, counts: Counts, runs: Runs) -> Any:
+    """The edges of the classes from their counts, which begin with those of class `low`."""
+    n_runs, n_edges = u64(0), u64(0)
+    for a in range(low, high):
+        own = counts[room.block[a] - room.block[low]:room.block[a + 1] - room.block[low]]
+        n_runs, n_edges = _edges(a, room, threshold, own, runs, n_runs, n_edges)
+    return n_runs, n_edges
+
+
+@compiled
+def edges(low: int, high: int, table: Incidence, room: Plan, threshold: float, counts: Counts, runs: Runs) -> Any:
+    """The edges of the classes, each counted and done while its counts are in the processor's cache.
+
+    `counts` has room for those of the class that has most.
+    """
+    n_classes, n_tags = room.held.shape
+    mark, here = np.full(n_tags, NONE), np.empty(2 * table.widest + 4, np.uint64)
+    n_runs, n_edges = u64(0), u64(0)
+    for a in range(low, high):
+        own = counts[:room.block[a + 1] - room.block[a]]
+        own[:] = 0
+        _count(a, table, room, n_classes, mark, here, own)
+        n_runs, n_edges = _edges(a, room, threshold, own, runs, n_runs, n_edges)
+    return n_runs, n_edges
+
+
+@compiled
+def put(runs: Runs, order: Codes, free: Ints, one: Codes, other: Codes, weight: Any) -> None:
+    """Write runs one after another into the columns of edges; `free[k]` is the next free row of class k."""
+    e = u64(0)
+    for r in range(len(runs.cls)):
+        begin, n, end = u64(free[runs.cls[r]]), u64(runs.length[r]), order[runs.one[r]]
+        for i in range(n):
+            one[begin + i] = end
+            other[begin + i] = order[runs.other[e + i]]
+            weight[begin + i] = runs.weight[e + i]
+        free[runs.cls[r]] += runs.length[r]
+        e += n
+
+
+@compiled
+def add_pairs(start: Ints, context: Codes, out: Ints) -> None:
+    """out[b, c] += the number of items that carry both b <= c; an item's contexts are ascending."""
+    for item in range(len(start) - 1):
+        for i in range(u64(start[item]), u64(start[item + 1])):
+            row = out[context[i]]
+            for j in range(i, u64(start[item + 1])):
+                row[context[j]] += 1

@@ -1,56 +1,53 @@
 """How much subsets overlap: overlap(X, Y) = |X ∩ Y| / min(|X|, |Y|) (MetaShift, equation 1), from counts.
 
-One class: `meetings` and `overlap`. All classes in one pass: `incidence`, `add_sizes`, `plan`, then `edges`. Counts of
-chunks of items add up to the counts of the whole, so what does not fit into memory is counted chunk by chunk:
+One class: `meetings` and `overlap`. All classes at once: `plan`, then `edges`. How much a(b) and a(c) overlap in the
+graph of class a depends on how many items carry a, b and c, and on that number depend b(a) and b(c) in the graph of b,
+and c(a) and c(b) in the graph of c. So each triple of tags is counted once, at its first tag in the order of counting.
+That is the rarest, with the fewest partners: a third of the work, on counts that fit into the processor's cache.
+
+Counts of chunks of items add up to those of the whole. What does not fit into memory is counted chunk by chunk:
 `add_sizes` over all chunks, `plan`, `add_meetings` over all chunks, `edges_of`.
 """
 
-import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftbench.arrays import Bools, Floats, Ints
+from shiftbench.metagraph.incidence import Codes, Counts, Incidence, in_threads, shares
 from shiftbench.metagraph.subsets import Candidates
 
-Codes = npt.NDArray[np.uint32]
-Counts = npt.NDArray[np.int32]
 Shares = npt.NDArray[np.float32]
-T = TypeVar("T")
 
-CELLS = 2**18  # counts that a thread holds at a time while it makes edges: 1 MB, what a processor's cache holds
-
-
-class Incidence(NamedTuple):
-    """Who carries what: item i has the tags `code[start[i]:start[i + 1]]`, ascending, at most `widest` of them.
-
-    Class k has the items `rows[row_start[k]:row_start[k + 1]]`.
-    """
-
-    start: Ints
-    code: Codes
-    row_start: Ints
-    rows: Codes
-    widest: int
-    n_tags: int
+CELLS = 2**18  # counts between which a thread looks for edges before it takes the next classes
 
 
 class Plan(NamedTuple):
-    """Where the counts of each class stand: class k has the contexts `context[first[k]:first[k + 1]]`, ascending.
+    """What is counted, and where its counts stand.
 
-    Its counts are the upper triangle of a matrix, row by row with the diagonal, at `block[k]:block[k + 1]`.
+    `held[k, t]` is the size of the subset of class k in context t, 0 where that is no subset. The partners of class a
+    are the tags `tag[first[a]:first[a + 1]]` after it, ascending. A near partner makes a subset with a, of either; a
+    far one does not, but both may be contexts of a near partner, which they meet `fewest` times or more where they make
+    an edge. The counts of a are a matrix with a row per near partner (`row`, -1 for far ones) and a column per partner,
+    at `block[a]:block[a + 1]`: how many items carry a and both. The row of two near partners is that of the later one.
     """
 
+    held: Counts
+    fewest: int
     first: Ints
-    context: Codes
+    tag: Codes
+    row: Counts
     block: Ints
 
 
 class Edges(NamedTuple):
-    """The edges of many meta-graphs: class k has those from `start[k]` to `start[k + 1]`, between tags one < other."""
+    """The edges of many meta-graphs: class k has those from `start[k]` to `start[k + 1]`.
+
+    An edge lies between the contexts `one` and `other` and has a weight, its overlap; `one` is before `other` in the
+    order of counting, and so are edges by `one`, then by `other`.
+    """
 
     start: Ints
     one: Codes
@@ -58,79 +55,89 @@ class Edges(NamedTuple):
     weight: Shares
 
 
-def incidence(item: Ints, tag: Ints, n_items: int, n_tags: int, classes: Ints) -> Incidence:
-    """From the long table (item, tag), sorted by item then tag; `classes` are the tags that serve as classes."""
-    start = np.searchsorted(item, np.arange(n_items + 1)).astype(np.int64)
-    place: Ints = np.full(n_tags, -1)
-    place[classes] = np.arange(len(classes))
-    short = np.int16 if len(classes) < 2**15 else np.int64  # numpy sorts short integers by radix, several times faster
-    served = place.astype(short)[tag]
-    holders, serving = item, place[tag] >= 0 if len(classes) < n_tags else None
-    if serving is not None:
-        holders, served = item[serving], served[serving]
-    return Incidence(
-        start=start,
-        code=tag.astype(np.uint32),
-        row_start=_offsets(np.bincount(served, minlength=len(classes))),
-        rows=holders[np.argsort(served, kind="stable")].astype(np.uint32),
-        widest=int(np.diff(start).max(initial=0)),
-        n_tags=n_tags,
-    )
+class Runs(NamedTuple):
+    """Edges as they are found: run r is the next `length[r]` of `other` and `weight`, class `cls[r]`, from `one[r]`."""
+
+    cls: Codes
+    one: Codes
+    length: Ints
+    other: Codes
+    weight: Shares
 
 
-def add_sizes(table: Incidence, out: Counts) -> None:
-    """out[k, t] += |class k ∩ tag t| over the items of this chunk."""
+def plan(sizes: Counts, kept: Bools, threshold: float) -> Plan:
+    """Room for the counts of every class; `kept[k, t]` says that tag t is a context of class k."""
     from shiftbench.metagraph import kernels
 
-    def task(low: int, high: int) -> None:
-        kernels.add_sizes(low, high, table.start, table.code, table.row_start, table.rows, out)
-
-    _in_threads(task, _ranges(table.row_start, max(int(table.row_start[-1]) // 16, 1)))
-
-
-def plan(kept: Bools) -> Plan:
-    """Room for the counts of every class; `kept[k, t]` says that tag t is a context of class k."""
-    numbers = kept.sum(axis=1, dtype=np.int64)
-    return Plan(_offsets(numbers), np.nonzero(kept)[1].astype(np.uint32), _offsets(numbers * (numbers + 1) // 2))
+    held = np.where(kept, sizes, np.int32(0))
+    fewest = _fewest(int(held[kept].min(initial=np.iinfo(np.int32).max)), threshold) if kept.any() else 1
+    most = int(np.count_nonzero(sizes >= fewest)) + len(sizes)
+    first, tag, row = np.zeros(len(sizes) + 1, np.int64), np.empty(most, np.uint32), np.empty(most, np.int32)
+    kernels.partners(sizes, kept, fewest, first, tag, row)
+    tag, row = tag[:first[-1]], row[:first[-1]]
+    near = np.concatenate([[0], np.cumsum(row >= 0)])[first]
+    return Plan(held, fewest, first, tag, row, offsets(np.diff(near) * np.diff(first)))
 
 
-def add_meetings(table: Incidence, room: Plan, out: Counts) -> None:
-    """Add |class ∩ context ∩ context'| over the items of this chunk to `out`, which has `room.block[-1]` counts."""
+def add_meetings(
+    table: Incidence, room: Plan, out: Counts, low: int = 0, high: int | None = None, threads: int | None = None,
+) -> None:
+    """Add the items of this chunk to `out`, the counts of the classes low..high - 1."""
+    from shiftbench.metagraph import kernels
 
-    def task(low: int, high: int) -> None:
-        _count(table, room, low, high, out[room.block[low]:room.block[high]])
+    def task(begin: int, end: int) -> None:
+        here = slice(room.block[low + begin] - room.block[low], room.block[low + end] - room.block[low])
+        kernels.add_meetings(low + begin, low + end, table, room, out[here])
 
-    _in_threads(task, _ranges(table.row_start, max(int(table.row_start[-1]) // 16, 1)))
-
-
-def edges_of(room: Plan, counts: Counts, threshold: float) -> Edges:
-    """The edges of every class from its counts: the pairs that meet and whose overlap is at least the threshold."""
-    return _joined(_edges(room, low, high, counts[room.block[low]:room.block[high]], threshold)
-                   for low, high in _ranges(room.block, CELLS))
+    in_threads(task, shares(table.first[low:(len(room.held) if high is None else high) + 1]), threads)
 
 
-def edges(table: Incidence, room: Plan, threshold: float) -> Edges:
-    """The edges of every class in one go: a few classes at a time are counted and compared, so memory stays small."""
+def edges_of(room: Plan, counts: Counts, threshold: float, low: int = 0, high: int | None = None) -> list[Runs]:
+    """The edges found in the counts of the classes low..high - 1: pairs that meet, with an overlap of the threshold."""
+    from shiftbench.metagraph import kernels
 
-    def task(low: int, high: int) -> tuple[Ints, Codes, Codes, Shares]:
-        counts = np.zeros(room.block[high] - room.block[low], np.int32)
-        _count(table, room, low, high, counts)
-        return _edges(room, low, high, counts, threshold)
+    def task(begin: int, end: int) -> Runs:
+        runs = _runs(room, low + begin, low + end)
+        here = slice(room.block[low + begin] - room.block[low], room.block[low + end] - room.block[low])
+        return _found(runs, *kernels.edges_of(low + begin, low + end, room, threshold, counts[here], runs))
 
-    return _joined(_in_threads(task, _ranges(room.block, CELLS)))
+    return in_threads(task, shares(room.block[low:(len(room.held) if high is None else high) + 1], CELLS))
+
+
+def edges(table: Incidence, room: Plan, threshold: float) -> list[Runs]:
+    """The edges of every class in one go: each class is counted and compared while its counts are at hand."""
+    from shiftbench.metagraph import kernels
+
+    def task(low: int, high: int) -> Runs:
+        runs, scratch = _runs(room, low, high), np.empty(np.diff(room.block[low:high + 1]).max(), np.int32)
+        return _found(runs, *kernels.edges(low, high, table, room, threshold, scratch, runs))
+
+    return in_threads(task, shares(room.block, CELLS))
+
+
+def joined(parts: Sequence[Runs], order: Ints, classes: Ints) -> Edges:
+    """The edges of the classes with these tags, one after another; tags go by their codes from here on."""
+    from shiftbench.metagraph import kernels
+
+    place: Ints = np.zeros(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    number = np.asarray([np.bincount(part.cls, part.length, len(order)) for part in parts]).reshape(-1, len(order))
+    start = offsets(number.sum(axis=0)[place[classes]])
+    free = np.zeros(number.shape, np.int64)
+    free[:, place[classes]] = start[:-1] + (np.cumsum(number, axis=0) - number)[:, place[classes]].astype(np.int64)
+    n = int(start[-1])
+    found = Edges(start, np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(n, np.float32))
+    codes = order.astype(np.uint32)
+    in_threads(lambda p, _: kernels.put(parts[p], codes, free[p], *found[1:]), [(p, p + 1) for p in range(len(parts))])
+    return found
 
 
 def meetings(subsets: Candidates) -> Ints:
     """|X ∩ Y| for all pairs of the candidate subsets of one class, |X| on the diagonal."""
-    n = len(subsets.names)
-    everyone = np.arange(len(subsets.items), dtype=np.uint32)
-    table = Incidence(subsets.start, subsets.context, _offsets(np.asarray([len(everyone)])), everyone,
-                      int(np.diff(subsets.start).max(initial=0)), n)
-    room = plan(np.ones((1, n), np.bool_))
-    counts = np.zeros(room.block[-1], np.int32)
-    _count(table, room, 0, 1, counts)
-    matrix: Ints = np.zeros((n, n), np.int64)
-    matrix[np.triu_indices(n)] = counts
+    from shiftbench.metagraph import kernels
+
+    matrix: Ints = np.zeros((len(subsets.names), len(subsets.names)), np.int64)
+    kernels.add_pairs(subsets.start, subsets.context, matrix)
     return np.maximum(matrix, matrix.T)
 
 
@@ -141,48 +148,28 @@ def overlap(meeting: Ints) -> Floats:
     return np.divide(meeting, smaller, out=np.zeros(meeting.shape), where=smaller > 0)
 
 
-def _count(table: Incidence, room: Plan, low: int, high: int, out: Counts) -> None:
-    from shiftbench.metagraph import kernels
-
-    kernels.add_meetings(low, high, table.start, table.code, table.row_start, table.rows, room.first, room.context,
-                         room.block, table.n_tags, table.widest, out)
-
-
-def _edges(
-    room: Plan, low: int, high: int, counts: Counts, threshold: float,
-) -> tuple[Ints, Codes, Codes, Shares]:
-    from shiftbench.metagraph import kernels
-
-    number: Ints = np.zeros(high - low, np.int64)
-    one, other = np.empty(len(counts), np.uint32), np.empty(len(counts), np.uint32)
-    weight = np.empty(len(counts), np.float32)
-    found = kernels.edges(low, high, room.first, room.context, room.block, counts, threshold, number, one, other,
-                          weight)
-    return number, one[:found].copy(), other[:found].copy(), weight[:found].copy()
-
-
-def _joined(parts: Iterable[tuple[Ints, Codes, Codes, Shares]]) -> Edges:
-    number, one, other, weight = zip(*parts, strict=True)
-    return Edges(_offsets(np.concatenate(number)), np.concatenate(one), np.concatenate(other), np.concatenate(weight))
-
-
-def _offsets(numbers: npt.NDArray[np.integer]) -> Ints:
+def offsets(numbers: npt.NDArray[np.number]) -> Ints:
+    """Where each part begins when parts of these lengths stand one after another, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(numbers)]).astype(np.int64)
 
 
-def _ranges(offsets: Ints, size: int) -> list[tuple[int, int]]:
-    """Consecutive ranges of classes that hold about `size` each, at least one class each."""
-    ranges, low = [], 0
-    while low < len(offsets) - 1:
-        high = max(int(np.searchsorted(offsets, offsets[low] + size, side="right")) - 1, low + 1)
-        ranges.append((low, high))
-        low = high
-    return ranges
+def _fewest(size: int, threshold: float) -> int:
+    """The fewest meetings with which a subset of this size can reach the threshold."""
+    fewest = max(int(threshold * size) - 1, 1)
+    while fewest < size and fewest / size < threshold:
+        fewest += 1
+    return fewest
 
 
-def _in_threads(task: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> list[T]:
-    """The compiled loops let go of Python's lock, so plain threads use every core."""
-    if len(ranges) < 2:
-        return [task(*each) for each in ranges]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda each: task(*each), ranges))
+def _runs(room: Plan, low: int, high: int) -> Runs:
+    """Room for all edges that classes low..high - 1 could have: two per pair of near partners and one per far one."""
+    rows = 2 * np.count_nonzero(room.row[room.first[low]:room.first[high]] >= 0) + 1
+    most = 3 * int(room.block[high] - room.block[low]) // 2 + 1
+    return Runs(np.empty(rows, np.uint32), np.empty(rows, np.uint32), np.empty(rows, np.int64),
+                np.empty(most, np.uint32), np.empty(most, np.float32))
+
+
+def _found(runs: Runs, n_runs: int, n_edges: int) -> Runs:
+    """The part that was written, so that the rest of the room can be given back."""
+    return Runs(runs.cls[:n_runs].copy(), runs.one[:n_runs].copy(), runs.length[:n_runs].copy(),
+                runs.other[:n_edges].copy(), runs.weight[:n_edges].copy())

@@ -14,7 +14,7 @@ from shiftbench.arrays import Ints, Strs, Values
 from shiftbench.collection import Collection, Texts
 from shiftbench.errors import ShiftBenchError
 from shiftbench.readers.coco_file import CocoFile, load
-from shiftbench.readers.coco_tags import no_image, places, tags
+from shiftbench.readers.coco_tags import places, tags
 from shiftbench.readers.images import below, folder, given
 
 PREFIXES = ("instances_", "stuff_", "captions_", "person_keypoints_", "image_info_")
@@ -64,12 +64,7 @@ def _merged(files: Sequence[CocoFile]) -> tuple[Ints, Ints, Ints]:
 
 def _texts(files: Sequence[CocoFile], known: Ints) -> Texts:
     """Captions in the order of their images, those of one image in the order of the files."""
-    items = []
-    for file in files:
-        items.append(places(file.rows.image[file.rows.captioned], known))
-        for row in file.rows.captioned[items[-1] < 0][:1]:
-            raise no_image(file, row)
-    item = np.concatenate(items)
+    item = np.concatenate([places(file.rows.image[file.rows.captioned], known) for file in files])
     order = np.argsort(item, kind="stable")
     words = [word for file in files for word in file.rows.captions]
     return Texts(item[order], np.asarray([words[row] for row in order.tolist()], np.str_))

@@ -1,12 +1,10 @@
-"""The annotations of COCO files as tags: whose image, which category, what share of the image, and all of it checked."""
+"""The annotations of COCO files as tags: whose image, which category, which share of the image; all of it checked."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from shiftbench.arrays import Floats, Ints
+from shiftbench.arrays import Bools, Floats, Ints
 from shiftbench.collection import Tags
 from shiftbench.errors import ShiftBenchError
 from shiftbench.readers.coco_file import CocoFile
@@ -15,28 +13,38 @@ LARGEST = 10  # images' worth of area or side: more is a mistake in the file, no
 LOOKUP = 1 << 23  # up to this id a table is faster than a search
 
 
-class Found(NamedTuple):
-    """One row per annotation with a category: its item, its tag, and its area and box as shares of the image."""
-
-    item: Ints
-    code: Ints
-    area: Floats
-    box: npt.NDArray[np.float32]
-
-
 def tags(files: Sequence[CocoFile], known: Ints, width: Ints, height: Ints) -> Tags:
-    """The tags of images `known`, their vocabulary in the order of kinds and names and not of the files."""
+    """The tags of images `known`, their vocabulary in the order of kinds and names and not of the files.
+
+    The outcome is that of `Tags.of`. There are so many rows that item, tag and row are sorted as one number, and that
+    areas and boxes are worked out in the order of the items.
+    """
     named = [_named(file) for file in files]
     vocabulary = sorted({pair for mine in named for pair in mine.values()})
     code_of = {pair: code for code, pair in enumerate(vocabulary)}
-    found = [_found(file, {key: code_of[mine[key]] for key in sorted(mine)}, known, width, height)
+    pairs = [_pairs(file, {key: code_of[mine[key]] for key in sorted(mine)}, known, len(vocabulary))
              for file, mine in zip(files, named, strict=True)]
-    return _merged(vocabulary, Found(
-        item=np.concatenate([part.item for part in found]),
-        code=np.concatenate([part.code for part in found]),
-        area=np.concatenate([part.area for part in found]),
-        box=np.concatenate([part.box for part in found]),
-    ))
+    pair, order = _sorted(np.concatenate(pairs))
+    pair, order = pair[(start := int(np.searchsorted(pair, 0))):], order[start:]
+    new: Bools = np.diff(pair, prepend=-1) > 0
+    first = np.flatnonzero(new)
+    item = pair // max(len(vocabulary), 1)
+    area = np.concatenate([file.rows.area for file in files])[order] / (width * height)[item]
+    box = np.concatenate([file.rows.box for file in files]).reshape(-1, 4)[order]
+    box /= np.stack([width, height, width, height], axis=1)[item]
+    for what, size in (("area", area[:, None]), ("bbox", box)):
+        if not -LARGEST <= size.min(initial=0) <= size.max(initial=0) <= LARGEST:
+            _check(what, size, files, order, known[item])
+    boxed = ~np.isnan(box[:, 0])
+    return Tags(
+        item=item[first],
+        tag=pair[first] % max(len(vocabulary), 1),
+        area=_sums(area, first).astype(np.float32),
+        names=tuple(word for _, word in vocabulary),
+        kinds=tuple(kind for kind, _ in vocabulary),
+        box_row=(np.cumsum(new) - 1)[boxed],
+        boxes=box[boxed].astype(np.float32),
+    )
 
 
 def places(needles: Ints, haystack: Ints) -> Ints:
@@ -51,11 +59,6 @@ def places(needles: Ints, haystack: Ints) -> Ints:
     return np.where(haystack[place] == needles, place, -1)
 
 
-def no_image(file: CocoFile, row: int) -> ShiftBenchError:
-    return ShiftBenchError(f"{file.path}: annotations[{row}] has image_id {file.rows.image[row]}, which no file lists "
-                           "among its images.")
-
-
 def _named(file: CocoFile) -> dict[int, tuple[str, str]]:
     """Kind and name of each category id. A category says itself whether it is a thing, or its file does."""
     named: dict[int, tuple[str, str]] = {}
@@ -67,50 +70,46 @@ def _named(file: CocoFile) -> dict[int, tuple[str, str]]:
     return named
 
 
-def _found(file: CocoFile, codes: dict[int, int], known: Ints, width: Ints, height: Ints) -> Found:
-    """The rows of one file; `codes` maps its category ids to tags."""
-    kept: Ints = np.flatnonzero(file.rows.category >= 0)
-    item = places(file.rows.image[kept], known)
-    which = places(file.rows.category[kept], np.fromiter(codes, np.int64, len(codes)))
-    for row in kept[item < 0][:1]:
-        raise no_image(file, row)
-    for row in kept[which < 0][:1]:
-        raise ShiftBenchError(f"{file.path}: annotations[{row}] has category_id {file.rows.category[row]}, which is not "
-                              f"among the {len(codes)} categories of the file.")
-    area = file.rows.area[kept] / (width * height)[item]
-    box = file.rows.box.reshape(-1, 4)[kept]
-    box[:, ::2] /= width[item, None]
-    box[:, 1::2] /= height[item, None]
-    for what, size in (("area", area[:, None]), ("bbox", box)):
-        if max(np.fmax.reduce(size, axis=None, initial=0), -np.fmin.reduce(size, axis=None, initial=0)) > LARGEST:
-            row = int(np.flatnonzero((np.abs(size) > LARGEST).any(axis=1))[0])
-            at = item[row]
-            raise ShiftBenchError(f"{file.path}: annotations[{kept[row]}].{what} is more than {LARGEST} times the size of "
-                                  f"image {known[at]} ({width[at]} × {height[at]}). It must be in pixels.")
-    return Found(item, np.fromiter(codes.values(), np.int64, len(codes))[which], area, box.astype(np.float32))
+def _pairs(file: CocoFile, codes: dict[int, int], known: Ints, n_tags: int) -> Ints:
+    """Item and tag of each annotation as one number; -1 for a caption. `codes` maps sorted category ids to tags."""
+    image, category = file.rows.image, file.rows.category
+    item, which = places(image, known), places(category, np.fromiter(codes, np.int64, len(codes)))
+    for row in np.flatnonzero(item < 0)[:1]:
+        raise ShiftBenchError(f"{file.path}: annotations[{row}] has image_id {image[row]}, which no file lists among "
+                              "its images.")
+    for row in np.flatnonzero((which < 0) & (category >= 0))[:1]:
+        raise ShiftBenchError(f"{file.path}: annotations[{row}] has category_id {category[row]}, which is not among "
+                              f"the {len(codes)} categories of the file.")
+    code = np.fromiter([*codes.values(), 0], np.int64, len(codes) + 1)[which]
+    return np.where(which < 0, -1, item * n_tags + code)
 
 
-def _merged(vocabulary: Sequence[tuple[str, str]], rows: Found) -> Tags:
-    """What `Tags.of` makes of rows, for very many: item, tag and row are sorted as one number, which is much faster."""
-    bits, width = len(rows.item).bit_length(), max(len(vocabulary), 1)
-    packed = ((rows.item * width + rows.code) << bits) | np.arange(len(rows.item))
+def _sorted(numbers: Ints) -> tuple[Ints, Ints]:
+    """Numbers in order, equal ones in the order they had, and where each stood."""
+    bits = len(numbers).bit_length()
+    if numbers.max(initial=0) >= 1 << (62 - bits):
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], order
+    packed = (numbers << bits) | np.arange(len(numbers))
     packed.sort()
-    order = packed & ((1 << bits) - 1)
-    packed >>= bits
-    new = np.diff(packed, prepend=-1) > 0
-    first = np.flatnonzero(new)
-    area, box = rows.area[order], rows.box[order]
-    total, unknown = np.zeros(0), np.zeros(0, np.bool_)
-    if len(first):
-        total = np.add.reduceat(np.nan_to_num(area), first)
-        unknown = np.logical_and.reduceat(np.isnan(area), first)
-    boxed = ~np.isnan(box[:, 0])
-    return Tags(
-        item=packed[first] // width,
-        tag=packed[first] % width,
-        area=np.where(unknown, np.nan, total).astype(np.float32),
-        names=tuple(word for _, word in vocabulary),
-        kinds=tuple(kind for kind, _ in vocabulary),
-        box_row=(np.cumsum(new) - 1)[boxed],
-        boxes=box[boxed],
-    )
+    return packed >> bits, packed & ((1 << bits) - 1)
+
+
+def _sums(area: Floats, first: Ints) -> Floats:
+    """The sum of what is known between one start and the next; NaN where nothing is."""
+    unknown = np.isnan(area)
+    if not unknown.any():
+        return np.add.reduceat(area, first) if len(first) else area
+    total = np.add.reduceat(np.where(unknown, 0, area), first)
+    return np.where(np.logical_and.reduceat(unknown, first), np.nan, total)
+
+
+def _check(what: str, size: Floats, files: Sequence[CocoFile], order: Ints, image: Ints) -> None:
+    """Raise the error of the first annotation that is out of all proportion to its image; a NaN is none."""
+    for row in np.flatnonzero((np.abs(size) > LARGEST).any(axis=1))[:1]:
+        place = int(order[row])
+        for file in files:
+            if place < len(file.rows.image):
+                raise ShiftBenchError(f"{file.path}: annotations[{place}].{what} is more than {LARGEST} times the size "
+                                      f"of image {image[row]}. It must be in pixels of that image.")
+            place -= len(file.rows.image)

@@ -69,8 +69,8 @@ def score_runs(
 ) -> Scores:
     """Scores of every finished run of a folder, and of the means over the runs that differ only in their seed.
 
-    `only` names the runs to take; default: all. A benchmark is taken by name from `benchmarks`, else from where the run found it; one that has changed since is an
-    error. Unfinished runs are left out; `runs_in` counts them.
+    `only` names the runs to take; default: all. A benchmark is taken by name from `benchmarks`, else from where the run
+    found it; one that has changed since is an error. Unfinished runs are left out; `runs_in` counts them.
     """
     finished, unfinished = runs_in(folder)
     if only is not None:

@@ -16,8 +16,6 @@ SHIFTS: dict[str, Any] = {}
 class Shift(Protocol):
     """The rule by which training and test items are drawn from a collection: frozen parameters and one verb."""
 
-    name: str
-
     def build(self, collection: Collection, seed: int = 0) -> Benchmark: ...
 
 

@@ -1,0 +1,26 @@
+"""shiftbench export BENCHMARK --to folder|csv --out DIR"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Quiet, console
+
+
+def export(
+    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
+    to: Annotated[str, typer.Option(help="folder (SPLIT/LABEL/GROUP/ITEM) or csv.")] = "folder",
+    copy: Annotated[bool, typer.Option("--copy", help="Copy image files instead of linking them.")] = False,
+    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a benchmark in a layout that other tools read.
+
+    shiftbench export benchmarks/cat-dog --to folder --out cat-dog
+    """
+    verbs.export(benchmark, out, to=to, copy=copy, collection=collection)
+    if not quiet:
+        console().print(f"wrote {out}")

@@ -1,0 +1,95 @@
+"""Benchmarks in the layouts that other tools read."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+
+from shiftbench.benchmark import Benchmark, table
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.files import write_json, write_table, writing_folder
+from shiftbench.pixels.decode import images
+from shiftbench.registry import find
+
+MARKER = "export.json"
+
+
+def export(
+    benchmark: Benchmark, collection: Collection | None, out: Path | str, *, to: str = "folder", copy: bool = False
+) -> Path:
+    """Write a benchmark as `to` says into the folder `out`; an earlier export there is replaced in one step."""
+    writer = find(EXPORTS, "export", to)
+    with writing_folder(out, MARKER) as place:
+        writer(benchmark, collection, place, copy)
+        write_json(place / MARKER, {"format": "shiftbench export", "to": to, "benchmark": benchmark.name,
+                                    "digest": benchmark.digest, "card": benchmark.card})
+    return Path(out)
+
+
+def to_csv(benchmark: Benchmark, collection: Collection | None, place: Path, copy: bool) -> None:
+    """rows.csv: item, split, label, domain, group, further columns, and the image file where items have one."""
+    columns = table(benchmark, ("item", "split", "label", "domain", "group", *benchmark.extra))
+    if collection is not None and collection.pixels is not None and collection.pixels.dtype.kind == "U":
+        rows = collection.index(benchmark.items)
+        columns["file"] = np.asarray([str(collection.path(row)) for row in rows])
+    write_table(place / "rows.csv", pa.table({name: pa.array(values) for name, values in columns.items()}))
+
+
+def to_folder(benchmark: Benchmark, collection: Collection | None, place: Path, copy: bool) -> None:
+    """MetaShift's layout: SPLIT/LABEL/GROUP/ITEM, an ImageFolder per split, and imageID_to_group as JSON and parquet.
+
+    Image files are linked, or copied with `copy`; images kept in the collection are written as PNG.
+    """
+    if collection is None or collection.pixels is None:
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no images at hand to fill folders with. Export it as "
+                              "csv, or say with --collection where its collection is.")
+    rows, words = collection.index(benchmark.items), table(benchmark)
+    files = collection.pixels.dtype.kind == "U"
+    for number, row in enumerate(rows):
+        split, label, group = (str(words[column][number]) for column in ("split", "label", "group"))
+        folder = place / split / _safe(label) / _safe(group)
+        folder.mkdir(parents=True, exist_ok=True)
+        name = _safe(str(benchmark.items[number]))
+        if not files:
+            Image.fromarray(images(collection, np.asarray([row]))[0]).save(folder / f"{name}.png")
+            continue
+        source = collection.path(int(row))
+        if not source.is_file():
+            raise ShiftBenchError(f"{source}: the image of item '{benchmark.items[number]}' is not there.")
+        target = folder / (name if name.lower().endswith(source.suffix.lower()) else name + source.suffix)
+        if copy:
+            shutil.copyfile(source, target)
+        else:
+            os.symlink(source, target)
+    groups = _subsets(benchmark, collection)
+    write_json(place / "imageID_to_group.json", groups)
+    write_table(place / "imageID_to_group.parquet", pa.table({
+        "item": pa.array(list(groups), pa.string()), "groups": pa.array(list(groups.values()), pa.list_(pa.string()))}))
+
+
+def _subsets(benchmark: Benchmark, collection: Collection) -> dict[str, list[str]]:
+    """Every subset `label(context)` an item lies in, its own group first."""
+    rows, words, tags = collection.index(benchmark.items), table(benchmark), collection.tags
+    start = np.searchsorted(tags.item, np.arange(len(collection) + 1))
+    found: dict[str, list[str]] = {}
+    for number, row in enumerate(rows):
+        label, carried = str(words["label"][number]), tags.tag[start[row]:start[row + 1]]
+        contexts = [f"{label}({tags.names[code]})" for code in carried
+                    if tags.kinds[code] != "attribute" and tags.names[code] != label]
+        found[str(benchmark.items[number])] = list(dict.fromkeys([str(words["group"][number]), *contexts]))
+    return found
+
+
+def _safe(name: str) -> str:
+    """A name that is one path part on every system: dog(shelf) stays, a/b becomes a%2Fb, `..` becomes %2E%2E."""
+    part = quote(name, safe="()+ ,=&@'")
+    return part.replace(".", "%2E") if part.strip(". ") == "" else part
+
+
+EXPORTS: dict[str, Callable[[Benchmark, Collection | None, Path, bool], None]] = {"folder": to_folder, "csv": to_csv}
