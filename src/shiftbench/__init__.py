@@ -12,7 +12,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    **dict.fromkeys(("read", "graph", "build", "suite", "check", "embed", "train"), "verbs"),
+    **dict.fromkeys(("read", "graph", "ladder", "build", "suite", "check", "embed", "train"), "verbs"),
     **dict.fromkeys(("score", "conflicts", "report", "export"), "verbs"),
     "demo": "demonstration",
     "Collection": "collection", "Tags": "collection", "Texts": "collection",

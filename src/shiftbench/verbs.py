@@ -23,6 +23,7 @@ from shiftbench.scores import Scores
 if TYPE_CHECKING:
     from shiftbench.conflict.result import Conflicts
     from shiftbench.metagraph.graph import MetaGraph
+    from shiftbench.shifts.ladder import Rung
 
 Place = Path | str
 Advance = Callable[[int, int], None]
@@ -48,6 +49,13 @@ def graph(collection: Collection | Place, cls: str, **options: Any) -> "MetaGrap
     from shiftbench.metagraph.graph import meta_graph
 
     return meta_graph(_collection(collection), cls, **options)
+
+
+def ladder(collection: Collection | Place, test: str, k: int = 4, **options: Any) -> "list[Rung]":
+    """k training sets for the class of a test subset, from near to far: ladder(scenes, "dog(shelf)", 4)."""
+    from shiftbench.shifts.ladder import ladder as climb
+
+    return climb(_collection(collection), test, k, **options)
 
 
 def build(recipe: Place, out: Place | None = None, changes: Mapping[str, Any] | None = None) -> Benchmark:

@@ -1,7 +1,7 @@
 """shiftbench graph COLLECTION --class cat"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,42 +13,93 @@ from shiftbench.errors import ShiftBenchError
 
 def graph(
     collection: Annotated[Path, typer.Argument(help="Folder of a collection.")],
-    cls: Annotated[str, typer.Option("--class", help="The class whose subsets are shown, e.g. cat.")],
+    cls: Annotated[str, typer.Option("--class", help="The class whose subsets are shown, e.g. cat.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="All classes: the paper's summary, streamed from disk.")] = False,
     threshold: Annotated[float, typer.Option(help="Edges with a smaller overlap are dropped (the paper: 0.1).")] = 0.1,
     min_size: Annotated[int, typer.Option(help="Smallest subset, in items.")] = 25,
     kinds: Annotated[list[str] | None, typer.Option("--kind", help="Contexts of this kind; may be repeated.")] = None,
     scaling: Annotated[str, typer.Option(help="unit (the paper's numbers) or orthonormal (equation 2).")] = "unit",
+    communities: Annotated[str, typer.Option(help="louvain, leiden or greedy.")] = "louvain",
     seed: Annotated[int, typer.Option(help="Seed of the community search.")] = 0,
     origin: Annotated[str | None, typer.Option("--from", help="Distances from this subset: 'dog(shelf)'.")] = None,
+    rungs: Annotated[int, typer.Option("--ladder", help="Propose so many training sets, near to far of --from.")] = 0,
+    items: Annotated[int, typer.Option(help="Items that each of them needs at least.")] = 100,
+    engine: Annotated[str, typer.Option(help="Where --all counts: local or ray.")] = "local",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also draw it: FILE.png, .html or .json.")] = None,
     json: Json = False,
 ) -> None:
     """The meta-graph of a class: its subsets, how they overlap, their communities and distances.
 
     shiftbench graph collections/scenes --class dog --from 'dog(shelf)' --out dog.png
+
+    shiftbench graph collections/scenes --from 'dog(shelf)' --ladder 4
+
+    shiftbench graph collections/scenes --all --json
     """
+    if every:
+        _overview(collection, threshold, min_size, tuple(kinds or ()), engine, json)
+    elif rungs:
+        _ladder(collection, origin, rungs, items, threshold, min_size, tuple(kinds or ("object",)), json)
+    elif cls:
+        loaded = Collection.load(collection)
+        made = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()),
+                           scaling=scaling, seed=seed, communities=communities)
+        _one(made, loaded, origin, out, json)
+    else:
+        raise typer.BadParameter("Name a class with --class, or say --all.")
+
+
+def _one(made: Any, collection: Collection, origin: str | None, out: Path | None, json: bool) -> None:
+    """One class: a table, JSON, and a picture where asked."""
     from shiftbench.files import write_json
     from shiftbench.metagraph.draw import draw_html, draw_png
     from shiftbench.metagraph.graph import to_json
 
-    loaded = Collection.load(collection)
-    made = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()), scaling=scaling,
-                       seed=seed)
     facts = to_json(made, origin)
     if out is not None and out.suffix == ".json":
         write_json(out, facts)
     elif out is not None and out.suffix == ".png":
         draw_png(made, out)
     elif out is not None and out.suffix == ".html":
-        draw_html(made, out, loaded)
+        draw_html(made, out, collection)
     elif out is not None:
         raise ShiftBenchError(f"{out}: a graph is written as .png, .html or .json. Give one of these endings.")
     if json:
         print_json(facts)
         return
     far = facts.get("distances") or {}
-    print_table(f"{cls}: {len(facts['subsets'])} subsets, {facts['edges']} edges of overlap ≥ {threshold}, "
+    print_table(f"{made.cls}: {len(facts['subsets'])} subsets, {facts['edges']} edges of overlap ≥ {made.threshold}, "
                 f"{facts['communities']} communities",
                 ["subset", "items", "community", *(["distance"] if far else [])],
                 [[part["name"], part["size"], part["community"], *([far[part["name"]]] if far else [])]
                  for part in facts["subsets"]])
+
+
+def _overview(
+    collection: Path, threshold: float, min_size: int, kinds: tuple[str, ...], engine: str, json: bool
+) -> None:
+    """All classes: the paper's summary and a line for each class."""
+    from shiftbench.metagraph.catalogue import Terms
+    from shiftbench.metagraph.overview import overview
+
+    facts = overview(collection, Terms(kinds=kinds, min_size=min_size, threshold=threshold), engine=engine)
+    if json:
+        print_json(facts)
+        return
+    rows = facts["per_class"]
+    whole = ", ".join(f"{key.replace('_', ' ')} {value:,.6g}" for key, value in facts.items() if key != "per_class")
+    print_table(whole, [key.replace("_", " ") for key in rows[0]] if rows else [], [list(row.values()) for row in rows])
+
+
+def _ladder(
+    collection: Path, origin: str | None, rungs: int, items: int, threshold: float, min_size: int,
+    kinds: tuple[str, ...], json: bool,
+) -> None:
+    """Training sets at growing distance from a test subset."""
+    if origin is None:
+        raise typer.BadParameter("--ladder needs the test subset: --from 'dog(shelf)'.")
+    found = verbs.ladder(collection, origin, rungs, items=items, threshold=threshold, min_size=min_size, kinds=kinds)
+    if json:
+        print_json({"test": origin, "rungs": [rung._asdict() for rung in found]})
+        return
+    print_table(f"training sets for {origin}, from near to far", ["subset", "distance", "items"], found)

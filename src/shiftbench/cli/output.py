@@ -32,7 +32,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     """A table whose number columns are aligned to the right."""
     listed = [[_cell(value) for value in row] for row in rows]
     kinds = [all(_is_number(row[place]) for row in listed) and bool(listed) for place in range(len(columns))]
-    table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    if title:
+        console().print(title, style="bold", markup=False)
+    table = Table(header_style="bold", box=None, pad_edge=False)
     for name, number in zip(columns, kinds, strict=True):
         table.add_column(name, justify="right" if number else "left", overflow="fold")
     for row in listed:

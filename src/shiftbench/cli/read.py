@@ -34,6 +34,57 @@ def read_world(
     finish(collection, out, json, quiet)
 
 
+Sources = Annotated[list[Path], typer.Argument(help="One or more files; they are merged by image id.")]
+Images = Annotated[Path | None, typer.Option(help="Folder of the image files; without it there are no pixels.")]
+Name = Annotated[str | None, typer.Option(help="Name of the collection.")]
+
+
+@read.command("coco")
+def read_coco(
+    sources: Sources, out: Out, images: Images = None, name: Name = None, json: Json = False, quiet: Quiet = False
+) -> None:
+    """COCO instances, stuff and captions files: categories become tags with areas and boxes, captions texts.
+
+    shiftbench read coco instances_train2017.json captions_train2017.json --images coco/ --out collections/coco
+    """
+    _from_files("coco", sources, out, {"images": images, "name": name}, json, quiet)
+
+
+@read.command("gqa")
+def read_gqa(
+    sources: Sources, out: Out, images: Images = None, name: Name = None, json: Json = False, quiet: Quiet = False
+) -> None:
+    """GQA scene graphs, or Visual Genome's objects.json, attributes.json and image_data.json.
+
+    shiftbench read gqa train_sceneGraphs.json val_sceneGraphs.json --images images/ --out collections/vg
+    """
+    _from_files("gqa", sources, out, {"images": images, "name": name}, json, quiet)
+
+
+@read.command("metashift")
+def read_metashift(
+    sources: Sources,
+    out: Out,
+    contexts: Annotated[str, typer.Option(help="What the words in brackets are: object, attribute or auto.")] = "auto",
+    images: Images = None,
+    name: Name = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """MetaShift's published candidate-subset files. They are pickles: anything but plain sets and lists is refused.
+
+    shiftbench read metashift attributes-candidate-subsets.pkl --out collections/metashift
+    """
+    _from_files("metashift", sources, out, {"images": images, "name": name, "contexts": contexts}, json, quiet)
+
+
+def _from_files(
+    form: str, sources: list[Path], out: Path, options: dict[str, Path | str | None], json: bool, quiet: bool
+) -> None:
+    given = {key: value for key, value in options.items() if value is not None}
+    finish(verbs.read(form, *sources, out=out, **given), out, json, quiet)
+
+
 def finish(collection: Collection, out: Path, json: bool, quiet: bool) -> None:
     """Say what was read."""
     if json:

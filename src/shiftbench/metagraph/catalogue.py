@@ -13,7 +13,7 @@ import numpy as np
 from shiftbench.arrays import Bools, Ints
 from shiftbench.collection import Collection, Tags
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.metagraph.contexts import Vocabulary, possible, spell, vocabulary
+from shiftbench.metagraph.contexts import SUBJECT, Vocabulary, possible, spell, vocabulary
 from shiftbench.metagraph.incidence import Counts, add_sizes, counting_order, incidence, mirrored, runs_of
 from shiftbench.metagraph.overlaps import Edges, Plan, Runs, edges, joined, offsets, plan
 
@@ -22,11 +22,12 @@ from shiftbench.metagraph.overlaps import Edges, Plan, Runs, edges, joined, offs
 class Terms:
     """When a tag is a class, when it makes a subset of one, and when two subsets are joined by an edge.
 
-    A class is a tag of kind `class_kind` with more than `more_than` subsets; a subset has at least `min_size` items and
-    a context of one of `kinds`, () meaning all; an edge is an overlap of at least `threshold`.
+    A class is a tag of kind `class_kind` ('': objects, and subjects of attributes) with more than `more_than` subsets; a
+    subset has at least `min_size` items and a context of one of `kinds`, () meaning all; an edge is an overlap of at
+    least `threshold`.
     """
 
-    class_kind: str = "object"
+    class_kind: str = ""
     kinds: tuple[str, ...] = ()
     min_size: int = 25
     more_than: int = 5
@@ -75,10 +76,11 @@ def catalogue(collection: Collection, terms: Terms | None = None) -> Catalogue:
 
 def may_be_classes(tags: Tags, terms: Terms) -> Ints:
     """The tags of the asked kind, without attributes of classes."""
-    if terms.class_kind not in tags.kinds:
+    if terms.class_kind and terms.class_kind not in tags.kinds:
         raise unknown("kind", terms.class_kind, set(tags.kinds), where="Classes")
+    kinds = (terms.class_kind,) if terms.class_kind else ("object", SUBJECT)
     owner = vocabulary(tags).owner
-    return np.asarray([code for code, kind in enumerate(tags.kinds) if kind == terms.class_kind and not owner[code]],
+    return np.asarray([code for code, kind in enumerate(tags.kinds) if kind in kinds and not owner[code]],
                       np.int64)
 
 
@@ -88,7 +90,8 @@ def draft(name: str, tags: Tags, terms: Terms, order: Ints, sizes: Counts) -> Dr
     kept = kept_contexts(tags, vocabulary(tags), order, sizes, terms)
     enough = kept.sum(axis=1) > terms.more_than
     if not enough.any():
-        raise ShiftBenchError(f"No tag of kind '{terms.class_kind}' in '{name}' has more than {terms.more_than} "
+        of_kind = f" of kind '{terms.class_kind}'" if terms.class_kind else ""
+        raise ShiftBenchError(f"No tag{of_kind} in '{name}' has more than {terms.more_than} "
                               f"contexts with at least {terms.min_size} items each. Lower min_size, or name another "
                               f"kind of class: {', '.join(sorted(set(tags.kinds)))}.")
     kept &= enough[:, None]
@@ -101,7 +104,7 @@ def finished(tags: Tags, terms: Terms, made: Draft, found: Sequence[Runs]) -> Ca
     codes, words = made.order[made.classes], vocabulary(tags)
     held = np.empty((len(codes), len(made.order)), np.int32)
     held[:, made.order] = made.room.held[made.classes]
-    names = tuple(tags.names[code] if words.answers[tags.names[code]] == 1 else f"{terms.class_kind}:{tags.names[code]}"
+    names = tuple(tags.names[code] if words.answers[tags.names[code]] == 1 else f"{tags.kinds[code]}:{tags.names[code]}"
                   for code in codes.tolist())
     return Catalogue(names, made.items, offsets(np.count_nonzero(held, axis=1)), np.nonzero(held)[1],
                      held[held > 0].astype(np.int64), joined(found, made.order, codes))

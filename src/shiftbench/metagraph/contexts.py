@@ -1,8 +1,10 @@
 """Which tags are contexts of a class, and how each is spelled between the brackets.
 
-Every tag is a context of every class but itself, except attributes of classes: `cat(black)` of kind attribute is the
-context `black` of class cat and no context of another class. A context is spelled by its word where that word means one
-tag, by kind and word (`attribute:glass`) where it means several, so that what is printed can always be read back.
+Every tag is a context of every class but itself, with two exceptions. Attributes of classes: `cat(black)` of kind
+attribute is the context `black` of class cat and no context of another class. And tags of kind subject: a class that is
+known from its attributes alone is no context, since an item without it may still show it. A context is spelled by its
+word where that word means one tag, by kind and word (`attribute:glass`) where it means several, so that what is printed
+can always be read back.
 """
 
 from collections import Counter
@@ -16,6 +18,7 @@ from shiftbench.collection import Tags
 from shiftbench.errors import ShiftBenchError, unknown
 
 ATTRIBUTE = "attribute"
+SUBJECT = "subject"
 
 
 class Vocabulary(NamedTuple):
@@ -51,7 +54,7 @@ def possible(tags: Tags, words: Vocabulary, kinds: Sequence[str] = ()) -> tuple[
     for kind in kinds:
         if kind not in tags.kinds:
             raise unknown("kind", kind, set(tags.kinds), where="Contexts")
-    asked = np.asarray([not kinds or kind in kinds for kind in tags.kinds], np.bool_)
+    asked = np.asarray([kind in kinds if kinds else kind != SUBJECT for kind in tags.kinds], np.bool_)
     plain = np.asarray([not owner for owner in words.owner], np.bool_)
     return asked & plain, asked & ~plain
 

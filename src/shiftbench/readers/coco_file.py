@@ -116,7 +116,7 @@ def load(path: Path, large: int = LARGE) -> CocoFile:
 def _parts(file: Pieces, large: int) -> tuple[Frame, list[Rows], Frame]:
     """What stands before the annotations, the annotations in parts, and what stands after."""
     head = file.before("annotations", Frame)
-    rows = _scanned(file) if file.size - file.at >= large else []
+    rows = _scanned(file) if not file.closed and file.size - file.at >= large else []
     rows += _decoded(file, sum(len(part.image) for part in rows))
     return head, rows, file.after(Frame)
 

@@ -19,6 +19,8 @@ from shiftbench.readers import plain_pickle
 from shiftbench.readers.images import below, folder, given, in_order
 
 CONTEXTS = ("auto", "attribute", "object")
+SUBJECT = "subject"
+"""Kind of a class that is known from its attributes alone: where it is missing says nothing, so it is no context."""
 
 
 def metashift(*sources: Path | str, name: str = "metashift", images: Path | str | None = None,
@@ -40,7 +42,7 @@ def metashift(*sources: Path | str, name: str = "metashift", images: Path | str 
         kind = contexts if contexts != "auto" else "object" if 2 * len(words & classes) >= len(words) else "attribute"
         for (cls, word), members in subsets.items():
             context = ("object", word) if kind == "object" else ("attribute", f"{cls}({word})")
-            rows += [(len(members), ("object", cls)), (len(members), context)]
+            rows += [(len(members), ("object" if kind == "object" else SUBJECT, cls)), (len(members), context)]
             ids += members + members
     code, tags = encode([f"{kind}:{word}" for _, (kind, word) in rows])
     items = in_order(ids)

@@ -8,6 +8,7 @@ outside, so a wrong cut is an error and the cut before it is tried.
 import mmap
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -61,12 +62,15 @@ class Pieces:
         elements. Bracket or comma is overwritten by the bracket when the next piece is decoded."""
         while self._text[self.at:self.at + 1].isspace():
             self.at += 1
+        if self.at == self.size:
+            raise ShiftBenchError(f"{self.path} is empty.")
 
     def __enter__(self) -> "Pieces":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        self._text.close()
+        with suppress(BufferError):  # an error on its way up may hold on to the array; the map goes when the error does
+            self._text.close()
 
     @property
     def bracket(self) -> str:

@@ -35,8 +35,7 @@ KIND[ord('"')] = QUOTE
 
 DIGITS = 18  # more do not fit into 64 bits
 POWERS = 10.0 ** np.arange(DIGITS + 1)
-ONE, THREE, SEVEN, EIGHT, NOWHERE = (np.uint64(number) for number in (1, 3, 7, 8, 0))
-ONES, QUOTES, LETTERS, TOPS = (np.uint64(byte * 0x0101010101010101) for byte in (0x01, 0x22, 0xC0, 0x80))
+ONE, NOWHERE = np.uint64(1), np.uint64(0)
 
 
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,30 +72,19 @@ def _string(text: Bytes, i: Place, end: Place) -> Place:
 
 
 @compiled
-def _plain(words: npt.NDArray[np.uint64], i: Place, end: Place) -> Place:
-    """How far eight bytes after eight bytes, which begin at i, hold no bracket, letter or quote: outlines are long."""
-    while i + EIGHT <= end:
-        word = words[i >> THREE]
-        quotes = word ^ QUOTES
-        if word & LETTERS or (quotes - ONES) & ~quotes & TOPS:
-            return i
-        i += EIGHT
-    return i
-
-
-@compiled
-def _value(text: Bytes, words: npt.NDArray[np.uint64], i: Place, end: Place) -> Place:
+def _value(text: Bytes, i: Place, end: Place) -> Place:
     """Behind the value at i, or NOWHERE."""
     if _is(text, i, end, 34):
         return _string(text, i + ONE, end)
     if i < end and KIND[text[i]] != OPEN:
+        start = i
         while i < end and KIND[text[i]] == PLAIN and text[i] != 44:
             i += ONE
-        return i
+        return i if i > start else NOWHERE
     depth = 0
     while True:
         while i < end and KIND[text[i]] == PLAIN:
-            i = i + ONE if i & SEVEN else max(_plain(words, i, end), i + ONE)
+            i += ONE
         if i >= end or KIND[text[i]] == ODD:
             return NOWHERE
         kind = KIND[text[i]]
@@ -133,7 +121,7 @@ def _number(text: Bytes, i: Place, end: Place) -> tuple[Any, Any, Place]:
 
 @compiled
 def _divided(number: Any, power: Any) -> Any:
-    """The double next to number / power, for any number of up to 60 bits and any power of ten up to 10^22.
+    """The double next to number / power, for any number of up to 18 digits and any power of ten up to 10^18.
 
     Up to 2^53 both are exact and one division rounds rightly. Above, what the division left over is worked out exactly
     (Dekker's product) and added.
@@ -172,7 +160,6 @@ def scan(text: Bytes, at: int, until: int, image: Ints, category: Ints, area: Fl
     `box` has the four numbers of each row one after another. The end is where the last element ends, or `at`.
     """
     row, i, end, safe = 0, np.uint64(at), np.uint64(until), np.uint64(at)
-    words = text[:len(text) // 8 * 8].view(np.uint64)
     while row < len(image):
         i = _space(text, i, end)
         if row > 0:
@@ -200,7 +187,7 @@ def scan(text: Bytes, at: int, until: int, image: Ints, category: Ints, area: Fl
                 return row, safe
             i = _space(text, i + ONE, end)
             if key == OTHER:
-                i = _value(text, words, i, end)
+                i = _value(text, i, end)
             elif key == BBOX:
                 if not _is(text, i, end, 91):
                     return row, safe

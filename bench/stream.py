@@ -1,0 +1,106 @@
+"""All meta-graphs of collections that are streamed from parquet: time and memory at growing numbers of items.
+
+Tables of (item, tag) are written to a temporary folder piece by piece, never held as a whole, and counted each in a
+process of its own, which reports its time and the most memory it ever had. Time is to be linear and memory flat: the
+last line is the time of the largest table over that of the smallest, divided by how many times larger it is.
+
+    python bench/stream.py [--items 1000000 3000000 10000000] [--tags 400] [--mean 8]
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from shiftbench.collection import FORMAT, MARKER
+from shiftbench.files import write_json
+from shiftbench.metagraph.stream import streamed
+from shiftbench.rng import child
+
+PIECE = 50_000  # items written at a time
+THEMES = 20
+
+
+def write(folder: Path, n_items: int, n_tags: int, mean: float) -> int:
+    """A collection on disk with common and rare tags and themes in which tags meet; gives the number of rows."""
+    folder.mkdir()
+    rng = child(0, "bench", "stream")
+    common = 1 / np.arange(1, n_tags + 1) ** 0.8
+    liking = common * np.where(rng.random((THEMES, n_tags)) < 0.15, 1.0, 0.05)
+    ladder = np.cumsum(liking / liking.sum(axis=1, keepdims=True), axis=1)
+    names = [f"tag{code:04d}" for code in range(n_tags)]
+    vocabulary = pa.array([f"object:{name}" for name in names])
+    schema = pa.schema({"item": pa.string(), "tag": pa.dictionary(pa.int32(), pa.string()), "area": pa.float32()})
+    rows = 0
+    with pq.ParquetWriter(folder / "tags.parquet", schema, compression="zstd") as file:
+        for low in range(0, n_items, PIECE):
+            n = min(PIECE, n_items - low)
+            item = low + np.repeat(np.arange(n), 1 + rng.poisson(mean, n))
+            theme, chance = (item * 7919) % THEMES, rng.random(len(item))
+            tag = np.empty(len(item), np.int64)
+            for which in range(THEMES):
+                tag[theme == which] = np.searchsorted(ladder[which], chance[theme == which])
+            keys = np.unique(item * n_tags + np.minimum(tag, n_tags - 1))
+            file.write_table(pa.table({
+                "item": pc.utf8_lpad(pc.cast(pa.array(keys // n_tags), pa.string()), 10, padding="0"),
+                "tag": pa.DictionaryArray.from_arrays(pa.array((keys % n_tags).astype(np.int32)), vocabulary),
+                "area": pa.nulls(len(keys), pa.float32())}, schema))
+            rows += len(keys)
+    write_json(folder / MARKER, {"format": "shiftbench collection", "version": FORMAT, "name": "bench",
+                                 "items": n_items, "tags": [names, ["object"] * n_tags]})
+    return rows
+
+
+def count(folder: str, warm: str) -> None:
+    """In a process of its own: count once for the compiler, then for the clock."""
+    streamed(warm)
+    start, busy = time.perf_counter(), time.process_time()
+    found = streamed(folder)
+    print(json.dumps({"seconds": time.perf_counter() - start, "busy": time.process_time() - busy,
+                      "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+                      "subsets": len(found.sizes), "edges": len(found.edges.weight)}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--items", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
+    parser.add_argument("--tags", type=int, default=400)
+    parser.add_argument("--mean", type=float, default=8, help="tags of an item, on average, before doubles fall away")
+    parser.add_argument("--count", nargs=2, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.count:
+        count(*asked.count)
+        return
+    done = []
+    with TemporaryDirectory() as place:
+        root = Path(place)
+        write(root / "warm", 20_000, asked.tags, asked.mean)
+        for n in asked.items:
+            begun = time.perf_counter()
+            rows = write(root / str(n), n, asked.tags, asked.mean)
+            made = time.perf_counter() - begun
+            said = subprocess.run([sys.executable, __file__, "--count", root / str(n), root / "warm"],
+                                  capture_output=True, text=True, check=True)
+            facts = json.loads(said.stdout)
+            done.append(facts["seconds"])
+            table = root / str(n) / "tags.parquet"
+            print(f"{n:>12,} items, {rows:>11,} rows, {table.stat().st_size / 1e6:.0f} MB on disk: "
+                  f"{facts['seconds']:.1f} s ({facts['busy']:.1f} s of processor time, "
+                  f"{n / facts['seconds'] / 1e3:,.0f} thousand items/s), "
+                  f"peak memory {facts['memory']:.2f} GB; {facts['subsets']:,} subsets, {facts['edges']:,} edges "
+                  f"(written in {made:.0f} s)", flush=True)
+            table.unlink()
+    print(f"ratio: {done[-1] / done[0] / (asked.items[-1] / asked.items[0]):.1f}")
+
+
+if __name__ == "__main__":
+    main()
