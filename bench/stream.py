@@ -36,7 +36,7 @@ def write(folder: Path, n_items: int, n_tags: int, mean: float) -> int:
     rng = child(0, "bench", "stream")
     common = 1 / np.arange(1, n_tags + 1) ** 0.8
     liking = common * np.where(rng.random((THEMES, n_tags)) < 0.15, 1.0, 0.05)
-    ladder = np.cumsum(liking / liking.sum(axis=1, keepdims=True), axis=1)
+    ladder = (np.cumsum(liking / liking.sum(axis=1, keepdims=True), axis=1) + np.arange(THEMES)[:, None]).ravel()
     names = [f"tag{code:04d}" for code in range(n_tags)]
     vocabulary = pa.array([f"object:{name}" for name in names])
     schema = pa.schema({"item": pa.string(), "tag": pa.dictionary(pa.int32(), pa.string()), "area": pa.float32()})
@@ -45,11 +45,9 @@ def write(folder: Path, n_items: int, n_tags: int, mean: float) -> int:
         for low in range(0, n_items, PIECE):
             n = min(PIECE, n_items - low)
             item = low + np.repeat(np.arange(n), 1 + rng.poisson(mean, n))
-            theme, chance = (item * 7919) % THEMES, rng.random(len(item))
-            tag = np.empty(len(item), np.int64)
-            for which in range(THEMES):
-                tag[theme == which] = np.searchsorted(ladder[which], chance[theme == which])
-            keys = np.unique(item * n_tags + np.minimum(tag, n_tags - 1))
+            theme = item % THEMES
+            tag = np.searchsorted(ladder, theme + rng.random(len(item))) - theme * n_tags
+            keys = np.unique(item * n_tags + np.clip(tag, 0, n_tags - 1))
             file.write_table(pa.table({
                 "item": pc.utf8_lpad(pc.cast(pa.array(keys // n_tags), pa.string()), 10, padding="0"),
                 "tag": pa.DictionaryArray.from_arrays(pa.array((keys % n_tags).astype(np.int32)), vocabulary),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.readers.coco_file import load
+from shiftbench.readers.coco_file import _scanned, load
 from shiftbench.readers.pieces import Pieces
 
 in_folder = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -121,3 +121,6 @@ def test_many_rows_are_scanned_by_many_threads_as_by_one(tmp_path, monkeypatch):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
         scanned = load(path, large=0)
         assert all(np.array_equal(one, other) for one, other in zip(scanned.rows, decoded.rows, strict=True))
+    with Pieces(path) as file:
+        file.before("annotations", Frame)
+        assert sum(len(part.image) for part in _scanned(file)) == len(rows), "the decoder had to help"

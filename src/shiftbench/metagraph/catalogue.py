@@ -22,7 +22,7 @@ from shiftbench.metagraph.overlaps import Edges, Plan, Runs, edges, joined, offs
 class Terms:
     """When a tag is a class, when it makes a subset of one, and when two subsets are joined by an edge.
 
-    A class is a tag of kind `class_kind` ('': objects, and subjects of attributes) with more than `more_than` subsets; a
+    A class is a tag of kind `class_kind` ('': objects and subjects) with more than `more_than` subsets; a
     subset has at least `min_size` items and a context of one of `kinds`, () meaning all; an edge is an overlap of at
     least `threshold`.
     """
