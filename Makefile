@@ -23,6 +23,7 @@ test: $(READY)
 	$(BIN)/pytest -n 2
 
 bench: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench,ray]"
 	for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:

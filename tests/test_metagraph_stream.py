@@ -145,28 +145,19 @@ def test_without_ray_the_message_says_what_to_install(tmp_path, monkeypatch):
         streamed(place, engine="ray")
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """A small Ray cluster on this machine, stopped at the end."""
+def test_ray_gives_the_catalogue_of_this_machine(tmp_path):
+    """Pieces counted by Ray's workers sum to the same catalogue, and what a worker has to say reaches the user."""
     ray = pytest.importorskip("ray")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    yield ray
-    ray.shutdown()
-
-
-def test_ray_gives_the_catalogue_of_this_machine(cluster, tmp_path):
-    """Pieces counted by Ray's workers sum to the same catalogue; an item may lie across two of them."""
-    for seed, group in ((0, 7), (1, 100), (2, 10**6)):
-        c = tagged(seed)
-        place = saved(c, tmp_path, group)
-        assert same(streamed(place, some, engine="ray", cells=500), catalogue(c, some))
-    assert cluster.is_initialized()  # what was running before keeps running
-
-
-def test_an_error_on_ray_is_the_same_error(cluster, tmp_path):
-    """What a worker has to say of the data reaches the user as it is."""
-    place = toy(50).save(tmp_path / "c")
-    pq.write_table(pa.table({"item": pa.array(["a", "b", "a"]), "tag": pa.array(["object:cat"] * 3)}),
-                   place / "tags.parquet")
-    with pytest.raises(ShiftBenchError, match="Sort them by item"):
-        streamed(place, engine="ray")
+    try:
+        for seed, group in ((0, 7), (1, 100), (2, 10**6)):  # an item may lie across two pieces
+            c = tagged(seed)
+            found = streamed(saved(c, tmp_path, group), some, engine="ray", cells=500)
+            assert same(found, catalogue(c, some))
+        unsorted = pa.table({"item": pa.array(["a", "b", "a"]), "tag": pa.array(["object:cat"] * 3)})
+        pq.write_table(unsorted, tmp_path / "tags.parquet")
+        with pytest.raises(ShiftBenchError, match="Sort them by item"):
+            streamed(tmp_path, engine="ray")
+        assert ray.is_initialized()  # a cluster that was running before keeps running
+    finally:
+        ray.shutdown()

@@ -68,13 +68,14 @@ def test_a_wrong_element_is_named_by_its_place(tmp_path, wanted, block, data):
     class Number(msgspec.Struct):
         n: int
 
-    with Pieces(path, block) as file, pytest.raises(ShiftBenchError, match=rf"file.json: annotations\[{place}\].n: Exp"):
+    with Pieces(path, block) as file:
         file.before("annotations", Frame)
-        list(file.elements(Number, "annotations"))
+        with pytest.raises(ShiftBenchError, match=rf"file.json: annotations\[{place}\].n: Expected int, got str"):
+            list(file.elements(Number, "annotations"))
 
 
-numbers = (st.floats(0, 1e6, allow_nan=False).map(repr) | st.integers(0, 10**19).map(str) | st.just("12.5e1")
-           | st.decimals(0, 10**6, allow_nan=False, places=12).map(str) | st.just("0.1000000000000000055511151231257827"))
+numbers = (st.floats(0, 1e6).map(repr) | st.integers(0, 10**19).map(str) | st.decimals(0, 10**6, places=12).map(str)
+           | st.sampled_from(["12.5e1", "0", "0.0", "0.1000000000000000055511151231257827"]))
 ids = st.integers(0, 10**6).map(str)
 boxes = st.tuples(st.sampled_from(["", "-"]), numbers, numbers, numbers, numbers).map(
     lambda box: f"[{box[0]}{', '.join(box[1:])}]")
@@ -112,8 +113,9 @@ def test_the_scan_gives_what_the_decoder_gives(tmp_path, texts, comma):
 def test_many_rows_are_scanned_by_many_threads_as_by_one(tmp_path, monkeypatch):
     """Shares that meet at the same comma are joined; one whose start was no comma between elements does not count."""
     rng = np.random.default_rng(0)
-    rows = [{"note": '}, {"note' * (k % 3), "image_id": k, "category_id": int(rng.integers(9)), "area": float(rng.random()),
-             "bbox": rng.random(4).tolist(), "parts": [{"note": "x"}, {"note": "y"}] * (k % 2)} for k in range(2000)]
+    rows = [{"note": '}, {"note' * (k % 3), "image_id": k, "category_id": int(rng.integers(9)),
+             "area": rng.uniform(0.01, 99), "bbox": rng.uniform(0.01, 99, 4).tolist(),
+             "parts": [{"note": "x"}, {"note": "y"}] * (k % 2)} for k in range(2000)]
     path = tmp_path / "file.json"
     path.write_text(json.dumps({"annotations": rows, "images": []}))
     decoded = load(path)
@@ -121,6 +123,7 @@ def test_many_rows_are_scanned_by_many_threads_as_by_one(tmp_path, monkeypatch):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
         scanned = load(path, large=0)
         assert all(np.array_equal(one, other) for one, other in zip(scanned.rows, decoded.rows, strict=True))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
     with Pieces(path) as file:
         file.before("annotations", Frame)
         assert sum(len(part.image) for part in _scanned(file)) == len(rows), "the decoder had to help"

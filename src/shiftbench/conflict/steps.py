@@ -8,6 +8,7 @@ from torch import nn
 
 from shiftbench.conflict.sides import Side
 from shiftbench.models.base import build
+from shiftbench.rng import child
 from shiftbench.training.data import Data
 from shiftbench.training.loop import make_optimizer
 from shiftbench.training.run import Run
@@ -24,16 +25,38 @@ def stepper(data: Data, train: Side, evaluation: Side, run: Run) -> "ByWeights |
 
 
 class ByWeights:
-    """Any net: a step changes its weights, then the evaluation items go through it, all subsets in one pass."""
+    """Any net: a step changes its weights, then the evaluation items go through it, all subsets in one pass.
+
+    Batch norm is held still between two calls of `settle`. With the statistics of its batch, a loss would be no sum
+    over items; and running statistics follow the last batches: after one with many cats, a cat looks like less of a
+    cat, and its loss goes up at the very step that should lower it. On a small net that outweighed the gradient.
+    """
 
     def __init__(self, data: Data, train: Side, evaluation: Side, run: Run) -> None:
-        self.data, self.net = data, _net(data, run)
+        self.data, self.net = data, _net(data, run).eval()
         if self.net.takes == "images":
             self.net = self.net.to(memory_format=torch.channels_last)
+        self.norms = [part for part in self.net.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
         self.optimizer = make_optimizer(run, list(self.net.parameters()))
         self.train = torch.from_numpy(train.row).to(data.device)
         x = data.take(torch.from_numpy(evaluation.row))
-        self.pieces = x.split(max(1, VALUES_AT_ONCE.get(data.device.type, 8_000_000) // max(1, x[0].numel())))
+        self.at_once = max(1, VALUES_AT_ONCE.get(data.device.type, 8_000_000) // max(1, x[0].numel()))
+        self.pieces = x.split(self.at_once)
+        # In random order, so that each piece has something of every subset.
+        self.reference = torch.from_numpy(child(run.seed, "settle").permutation(train.row)).split(self.at_once)
+
+    def settle(self) -> bool:
+        """Give batch norm the statistics of all training items under the present weights; whether there is any."""
+        for norm in self.norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # the plain mean over the pieces
+            norm.train()
+        if self.norms:
+            with torch.no_grad():
+                for rows in self.reference:
+                    self.net(self.data.prepare(self.data.take(rows), self.net))
+        self.net.eval()
+        return bool(self.norms)
 
     def step(self, number: Any, label: Any) -> None:
         """A step on the training items of these numbers."""
@@ -43,12 +66,9 @@ class ByWeights:
         self.optimizer.step()
 
     def logits(self) -> Any:
-        """Of the evaluation items, with the running statistics of batch norm."""
-        self.net.eval()
+        """Of the evaluation items."""
         with torch.inference_mode():
-            found = torch.cat([self.net(self.data.prepare(piece, self.net)) for piece in self.pieces])
-        self.net.train()
-        return found.float()
+            return torch.cat([self.net(self.data.prepare(piece, self.net)) for piece in self.pieces]).float()
 
 
 class ByActivations:
@@ -71,6 +91,10 @@ class ByActivations:
         setattr(self.net.get_submodule(above), own, nn.Identity())
         rest = list(self.net.parameters())
         self.optimizer = make_optimizer(run, rest) if rest else None
+
+    def settle(self) -> bool:
+        """A head has no batch norm."""
+        return False
 
     def step(self, number: Any, label: Any) -> None:
         """A step on the training items of these numbers."""

@@ -21,14 +21,13 @@ from shiftbench.metagraph.stream import Total
 def on_ray(source: Source) -> Iterator[Total]:
     """`total(count, …)`, the sum of `count(source, piece, …)` over pieces, each piece a Ray task.
 
-    On the cluster at RAY_ADDRESS, or on one of this machine's processors that is started here and stopped at the end.
+    On the cluster that this process is connected to, on that at RAY_ADDRESS, or on one of this machine's processors,
+    which is started here and stopped at the end.
     """
     ray = _ray()
     started = not ray.is_initialized()
     if started:
-        address = os.environ.get("RAY_ADDRESS")
-        ray.init(address=address, include_dashboard=None if address else False, log_to_driver=False,
-                 configure_logging=False)
+        _connect(ray, os.environ.get("RAY_ADDRESS"))
     try:
         yield lambda count, *facts: _summed(ray, source, count, *facts)
     finally:
@@ -60,6 +59,17 @@ def _summed(ray: Any, source: Source, count: Callable[..., Counts], *facts: Any)
         total = counts.copy() if total is None else np.add(total, counts, out=total)
     assert total is not None
     return total
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    quiet = {"log_to_driver": False, "configure_logging": False}
+    try:
+        ray.init(address, **quiet) if address else ray.init(include_dashboard=False, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as problem:
+        reason = str(problem).partition("\n")[0].rstrip(".")
+        where = f"at RAY_ADDRESS={address}" if address else "on this machine"
+        raise ShiftBenchError(f"No Ray cluster {where} ({reason}). Check that it runs and that this process may use it "
+                              "(RAY_AUTH_MODE=token where it asks for a token), or use the engine local.") from problem
 
 
 def _ray() -> Any:

@@ -88,10 +88,10 @@ class CocoFile(NamedTuple):
     rows: Rows
 
 
-def load(path: Path, large: int = LARGE) -> CocoFile:
+def load(path: Path, large: int | None = None) -> CocoFile:
     """Read one file; whether its ids and sizes make sense together is for the caller to check."""
     with Pieces(path) as file:
-        head, rows, tail = _parts(file, large)
+        head, rows, tail = _parts(file, LARGE if large is None else large)
     if tail.annotations is not msgspec.UNSET:
         raise ShiftBenchError(f"{path}: 'annotations' stands in it twice.")
     images = head.images if tail.images is msgspec.UNSET else tail.images
@@ -114,10 +114,21 @@ def load(path: Path, large: int = LARGE) -> CocoFile:
 
 
 def _parts(file: Pieces, large: int) -> tuple[Frame, list[Rows], Frame]:
-    """What stands before the annotations, the annotations in parts, and what stands after."""
+    """What stands before the annotations, the annotations in parts, and what stands after.
+
+    Scanning and decoding take turns, so that one annotation which the scan does not understand costs one piece. A scan
+    that understood nothing, as of captions, is not tried again.
+    """
     head = file.before("annotations", Frame)
-    rows = _scanned(file) if not file.closed and file.size - file.at >= large else []
-    rows += _decoded(file, sum(len(part.image) for part in rows))
+    rows: list[Rows] = []
+    scanning, count = file.size - file.at >= large, 0
+    while not file.closed:
+        more = _scanned(file) if scanning else []
+        scanning = any(len(part.image) for part in more)
+        count += sum(len(part.image) for part in more)
+        piece = next(file.elements(Annotation, "annotations", count))
+        rows += [*more, _decoded(file.path, piece, count)]
+        count += len(piece)
     return head, rows, file.after(Frame)
 
 
@@ -154,30 +165,26 @@ def _scanned(file: Pieces) -> list[Rows]:
     return proved
 
 
-def _decoded(file: Pieces, count: int) -> list[Rows]:
-    """The annotations from where the file stands, `count` of which were read before."""
-    parts: list[Rows] = []
-    for piece in file.elements(Annotation, "annotations", count):
-        n = len(piece)
-        category: Ints = np.fromiter([annotation.category_id for annotation in piece], np.int64, n)
-        words = [annotation.caption for annotation in piece]
-        captioned: Ints = np.zeros(0, np.int64)
-        if words.count(None) < n:
-            captioned = np.asarray([row for row, word in enumerate(words) if word is not None], np.int64)
-        if n and category.min() < 0:
-            for row in np.setdiff1d(np.flatnonzero(category < 0), captioned)[:1]:
-                raise ShiftBenchError(f"{file.path}: annotations[{count + row}] has neither a category_id nor a "
-                                      "caption. Instances, stuff and captions files can be read.")
-        parts.append(Rows(
-            image=np.fromiter([annotation.image_id for annotation in piece], np.int64, n),
-            category=category,
-            area=np.fromiter([annotation.area for annotation in piece], np.float64, n),
-            box=np.fromiter(chain.from_iterable([annotation.bbox for annotation in piece]), np.float64, 4 * n),
-            captioned=captioned,
-            captions=[words[row] or "" for row in captioned.tolist()],
-        ))
-        count += n
-    return parts
+def _decoded(path: Path, piece: Sequence[Annotation], count: int) -> Rows:
+    """Annotations in columns; `count` stand before them in the file."""
+    n = len(piece)
+    category: Ints = np.fromiter([annotation.category_id for annotation in piece], np.int64, n)
+    words = [annotation.caption for annotation in piece]
+    captioned: Ints = np.zeros(0, np.int64)
+    if words.count(None) < n:
+        captioned = np.asarray([row for row, word in enumerate(words) if word is not None], np.int64)
+    if n and category.min() < 0:
+        for row in np.setdiff1d(np.flatnonzero(category < 0), captioned)[:1]:
+            raise ShiftBenchError(f"{path}: annotations[{count + row}] has neither a category_id nor a caption. "
+                                  "Instances, stuff and captions files can be read.")
+    return Rows(
+        image=np.fromiter([annotation.image_id for annotation in piece], np.int64, n),
+        category=category,
+        area=np.fromiter([annotation.area for annotation in piece], np.float64, n),
+        box=np.fromiter(chain.from_iterable([annotation.bbox for annotation in piece]), np.float64, 4 * n),
+        captioned=captioned,
+        captions=[words[row] or "" for row in captioned.tolist()],
+    )
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:

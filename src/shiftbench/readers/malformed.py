@@ -19,13 +19,13 @@ def spot(problem: Exception) -> tuple[str, int | None]:
 
 def malformed(path: Path, what: str, byte: int | None) -> ShiftBenchError:
     """Text that is not JSON at a byte, or that ends too early."""
-    cut = byte is None
-    byte, line = path.stat().st_size if byte is None else byte, 1
+    size, line = path.stat().st_size, 1
+    byte = size if byte is None else byte
     with path.open("rb") as file:
         for start in range(0, byte, BLOCK):
             line += file.read(min(BLOCK, byte - start)).count(b"\n")
         ahead = file.read(3)
-    if cut:
+    if byte >= size and what != "trailing characters":
         return ShiftBenchError(f"{path}: cut off at byte {byte}, line {line}, in the middle of a value. "
                                "Copy or download it again.")
     if ahead in (b"NaN", b"Inf"):

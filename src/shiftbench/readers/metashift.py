@@ -1,8 +1,8 @@
 """MetaShift's published candidate subsets: pickles of `subject(attribute)` or `class(context)` -> ids of images.
 
 In `attributes-candidate-subsets.pkl` the word in brackets is an attribute of the subject; in
-`full-candidate-subsets.pkl` it is another object in the image. An item of `cat(black)` carries the tag `cat` and the
-tag `cat(black)` of kind attribute; an item of `cat(sofa)` carries the tags `cat` and `sofa`. The third file,
+`full-candidate-subsets.pkl` it is another object in the image. An item of `cat(black)` carries the tags `cat` of kind
+subject and `cat(black)` of kind attribute; an item of `cat(sofa)` carries the objects `cat` and `sofa`. The third file,
 `structured-attributes-candidate-subsets.pkl`, has the attributes in levels: type of attribute -> subject -> attribute.
 """
 
@@ -61,8 +61,8 @@ def metashift(*sources: Path | str, name: str = "metashift", images: Path | str 
 def _subsets(path: Path) -> Iterator[tuple[tuple[str, str], list[str]]]:
     """Class, word in brackets and ids of every subset of a file."""
     content = plain_pickle.load(path)
-    if not isinstance(content, Mapping) or not content:
-        raise ShiftBenchError(f"{path}: holds {_kind(content)}, not a dictionary of subsets.")
+    if not _mapping(path, "it", content):
+        raise ShiftBenchError(f"{path}: holds no subsets.")
     for key, members in content.items():
         if isinstance(members, Mapping):
             for cls, attributes in members.items():

@@ -56,7 +56,7 @@ class Pieces:
                 self._text = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_COPY)  # what we write there stays here
         except OSError as problem:
             raise ShiftBenchError(f"{self.path}: cannot be read ({problem.strerror}).") from problem
-        self.closed, self._outer, self._first, self._kept = False, True, b"", 0
+        self.closed, self._outer, self._missing, self._first, self._kept = False, True, False, b"", 0
         self.at = 0
         """Where to go on: at the bracket that opens a list or dictionary, at the comma after an element, or behind all
         elements. Bracket or comma is overwritten by the bracket when the next piece is decoded."""
@@ -93,13 +93,15 @@ class Pieces:
                 self._text[here] = word[:len(short)]
             if head is not None:
                 opening = _LIST.match(self._text, place + len(word))
+                if opening is None and self._text[place + len(word):].strip() in (b"", b":"):
+                    raise malformed(self.path, "", None)
                 if opening is None:
                     raise ShiftBenchError(f"{self.path}: '{key}' must be a list (byte {place}).")
                 self.go(opening.end())
                 self._learn("[")
                 return head
             place = self._text.find(word, place + 1)
-        self.closed, self.at = True, self.size
+        self.closed, self._missing, self.at = True, True, self.size
         return self._whole(decoder, self._text[:], 0)
 
     def elements(self, member: type[T], where: str = "", count: int = 0) -> Iterator[list[T]]:
@@ -115,13 +117,17 @@ class Pieces:
 
     def after(self, frame: type[T]) -> T:
         """What stands after the member whose elements were read."""
-        text = b'{"":0' + (self._text[self.at:] or b"}")
+        text = b'{"":0' + (b"}" if self._missing else self._text[self.at:])
         return self._whole(msgspec.json.Decoder(frame), text, self.at - 5)
 
     def borders(self, parts: int) -> list[int]:
         """Commas that seem to part the elements of the list at hand into shares of about the same length."""
-        places = [self.at + (self.size - self.at) * part // parts for part in range(1, parts)]
-        return [comma for place in places for comma in [*self._commas("[", place, place + self.block)][:1]]
+        commas = {self.at}
+        for part in range(1, parts if self._first else 1):
+            place = self._text.find(self._first, self.at + (self.size - self.at) * part // parts)
+            comma = _COMMA["["].search(self._text, max(self.at, place - WINDOW), max(place, 0))
+            commas |= {comma.start(1)} if comma else set()
+        return sorted(commas)[1:]
 
     def array(self) -> npt.NDArray[np.uint8]:
         """The file as it lies in memory; to be let go before the file is closed."""

@@ -33,8 +33,8 @@ KIND[np.frombuffer(b"[{", np.uint8)] = OPEN
 KIND[np.frombuffer(b"]}", np.uint8)] = CLOSE
 KIND[ord('"')] = QUOTE
 
-DIGITS = 18  # more do not fit into 64 bits
-POWERS = 10.0 ** np.arange(DIGITS + 1)
+LARGEST = 10**18  # as many digits as fit into 64 bits, and some room
+POWERS = 10.0 ** np.arange(23)  # those that are whole numbers of 53 bits times a power of two
 ONE, NOWHERE = np.uint64(1), np.uint64(0)
 
 
@@ -101,7 +101,7 @@ def _value(text: Bytes, i: Place, end: Place) -> Place:
 def _number(text: Bytes, i: Place, end: Place) -> tuple[Any, Any, Place]:
     """The digits of a number that is not negative, how many of them stand behind the point, and where it ends."""
     number, start, point, whole = np.int64(0), i, NOWHERE, True
-    while i < end:
+    while i < end and number < LARGEST:
         digit = np.int64(text[i]) - 48
         if 0 <= digit <= 9:
             number = number * 10 + digit
@@ -110,18 +110,19 @@ def _number(text: Bytes, i: Place, end: Place) -> tuple[Any, Any, Place]:
         else:
             break
         i += ONE
-    digits = i - start if whole else i - start - ONE
+    before = i - start if whole else point - start
     places = NOWHERE if whole else i - point - ONE
-    if i >= end or digits == NOWHERE or digits > np.uint64(DIGITS) or not (whole or places):
+    if i >= end or number >= LARGEST or before == NOWHERE or (not whole and places == NOWHERE):
         return np.int64(0), np.int64(0), NOWHERE
-    if text[i] == 101 or text[i] == 69 or (text[start] == 48 and digits - places > ONE):  # 1e5 is rare, 05 is wrong
+    exponent, zeros = text[i] == 101 or text[i] == 69, text[start] == 48 and before > ONE  # 1e5 is rare, 05 is wrong
+    if exponent or zeros or places >= np.uint64(len(POWERS)):
         return np.int64(0), np.int64(0), NOWHERE
     return number, np.int64(places), i
 
 
 @compiled
 def _divided(number: Any, power: Any) -> Any:
-    """The double next to number / power, for any number of up to 18 digits and any power of ten up to 10^18.
+    """The double next to number / power, for any number below 10^18 and any power of ten up to 10^22.
 
     Up to 2^53 both are exact and one division rounds rightly. Above, what the division left over is worked out exactly
     (Dekker's product) and added.
