@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,ray,dev]"
 	touch $(READY)
 
 demo: $(READY)
@@ -23,7 +23,7 @@ test: $(READY)
 	$(BIN)/pytest -n 2
 
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench,ray]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from shiftbench.arrays import Floats
 from shiftbench.benchmark import Benchmark
 from shiftbench.conflict.makeup import batches, shares
-from shiftbench.conflict.regress import STRETCH
 from shiftbench.conflict.settings import Settings
 from shiftbench.conflict.sides import Side
 from shiftbench.conflict.steps import stepper
@@ -42,29 +41,24 @@ def record(
     # may change the seventh digit of a loss.
     member = F.one_hot(torch.from_numpy(evaluation.code)).to(data.device, torch.float64)
     member = member / member.sum(dim=0)
-    drops = []
+    losses = []
     with repeatable(data.device, run.seed, "conflicts"), _threads(data):
         net = stepper(data, train, evaluation, run)
-        for step in range(settings.steps):
-            # Batch norm settles between stretches, whose intercepts take up what this does to the losses.
-            due = step == 0 or (step - settings.skipped) % STRETCH == 0
-            if (due and net.settle()) or step == 0:
-                before = _losses(net.logits(), truth)
-            net.step(number[step], label[step])
+        for step in range(settings.steps + 1):
             logits = net.logits()
-            after = _losses(logits, truth)
-            drops.append((before - after) @ member)
-            before = after
-            if step % STRETCH == 0 or step == settings.steps - 1:
-                progress(step + 1)
+            losses.append(F.cross_entropy(logits, truth, reduction="none").double() @ member)
+            if step < settings.steps:
+                net.step(number[step], label[step])
+            if step % 10 == 0 or step == settings.steps:
+                progress(step)
         right = (logits.argmax(dim=1) == truth).double() @ member
-    drop = torch.stack(drops).cpu().numpy()
-    if not np.isfinite(drop).all():
-        bad = 1 + int(np.flatnonzero(~np.isfinite(drop).all(axis=1))[0])
+    loss = torch.stack(losses).cpu().numpy()
+    if not np.isfinite(loss).all():
+        bad = int(np.flatnonzero(~np.isfinite(loss).all(axis=1))[0])
         raise ShiftBenchError(f"conflicts: a loss is no finite number after step {bad} with lr = {settings.lr:g}. "
                               "Lower lr.")
     counted = slice(settings.skipped, None)
-    return Record(shares(drawn, train.code)[counted], drop[counted], right.cpu().numpy())
+    return Record(shares(drawn, train.code)[counted], (loss[:-1] - loss[1:])[counted], right.cpu().numpy())
 
 
 def centred(x: Any, benchmark: Benchmark, train: Side) -> Any:
@@ -80,10 +74,6 @@ def centred(x: Any, benchmark: Benchmark, train: Side) -> Any:
     if not spread > 0:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}': the features of all training items are the same.")
     return (x - mean) / spread
-
-
-def _losses(logits: Any, truth: Any) -> Any:
-    return F.cross_entropy(logits, truth, reduction="none").double()
 
 
 @contextmanager

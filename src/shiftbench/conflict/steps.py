@@ -16,6 +16,8 @@ from shiftbench.training.run import Run
 VALUES_AT_ONCE = {"cpu": 8_000_000, "cuda": 400_000_000}
 """Input numbers per forward pass: 650 images of 64 px on a CPU. Features of 100 subsets of 50 items are one pass."""
 KERNEL_BYTES = 1_000_000_000
+REFERENCE = 1024
+"""Most training items on which the statistics of batch norm are measured."""
 
 
 def stepper(data: Data, train: Side, evaluation: Side, run: Run) -> "ByWeights | ByActivations":
@@ -27,39 +29,28 @@ def stepper(data: Data, train: Side, evaluation: Side, run: Run) -> "ByWeights |
 class ByWeights:
     """Any net: a step changes its weights, then the evaluation items go through it, all subsets in one pass.
 
-    Batch norm is held still between two calls of `settle`. With the statistics of its batch, a loss would be no sum
-    over items; and running statistics follow the last batches: after one with many cats, a cat looks like less of a
-    cat, and its loss goes up at the very step that should lower it. On a small net that outweighed the gradient.
+    Batch norm is trained on batches as ever, but evaluated with the statistics of the training set under the present
+    weights, measured anew after every step. Running statistics would follow the last batches: after one with many cats
+    a cat looks like less of a cat, and its loss goes up at the very step that should lower it. On a small net that
+    outweighed the gradient.
     """
 
     def __init__(self, data: Data, train: Side, evaluation: Side, run: Run) -> None:
-        self.data, self.net = data, _net(data, run).eval()
+        self.data, self.net = data, _net(data, run)
         if self.net.takes == "images":
             self.net = self.net.to(memory_format=torch.channels_last)
         self.norms = [part for part in self.net.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
         self.optimizer = make_optimizer(run, list(self.net.parameters()))
         self.train = torch.from_numpy(train.row).to(data.device)
         x = data.take(torch.from_numpy(evaluation.row))
-        self.at_once = max(1, VALUES_AT_ONCE.get(data.device.type, 8_000_000) // max(1, x[0].numel()))
-        self.pieces = x.split(self.at_once)
-        # In random order, so that each piece has something of every subset.
-        self.reference = torch.from_numpy(child(run.seed, "settle").permutation(train.row)).split(self.at_once)
-
-    def settle(self) -> bool:
-        """Give batch norm the statistics of all training items under the present weights; whether there is any."""
-        for norm in self.norms:
-            norm.reset_running_stats()
-            norm.momentum = None  # the plain mean over the pieces
-            norm.train()
-        if self.norms:
-            with torch.no_grad():
-                for rows in self.reference:
-                    self.net(self.data.prepare(self.data.take(rows), self.net))
-        self.net.eval()
-        return bool(self.norms)
+        at_once = max(1, VALUES_AT_ONCE.get(data.device.type, 8_000_000) // max(1, x[0].numel()))
+        # In random order, so that each piece of the reference has something of every subset.
+        reference = data.take(torch.from_numpy(child(run.seed, "reference").permutation(train.row)[:REFERENCE]))
+        self.references, self.pieces = reference.split(at_once), x.split(at_once)
 
     def step(self, number: Any, label: Any) -> None:
         """A step on the training items of these numbers."""
+        self.net.train()
         self.optimizer.zero_grad()
         x = self.data.prepare(self.data.take(self.train[number]), self.net)
         F.cross_entropy(self.net(x), label).backward()
@@ -67,7 +58,15 @@ class ByWeights:
 
     def logits(self) -> Any:
         """Of the evaluation items."""
+        self.net.eval()
         with torch.inference_mode():
+            for norm in self.norms:
+                norm.reset_running_stats()
+                norm.momentum = None  # the plain mean over the pieces
+                norm.train()
+            for piece in self.references if self.norms else ():
+                self.net(self.data.prepare(piece, self.net))
+            self.net.eval()
             return torch.cat([self.net(self.data.prepare(piece, self.net)) for piece in self.pieces]).float()
 
 
@@ -91,10 +90,6 @@ class ByActivations:
         setattr(self.net.get_submodule(above), own, nn.Identity())
         rest = list(self.net.parameters())
         self.optimizer = make_optimizer(run, rest) if rest else None
-
-    def settle(self) -> bool:
-        """A head has no batch norm."""
-        return False
 
     def step(self, number: Any, label: Any) -> None:
         """A step on the training items of these numbers."""
