@@ -19,14 +19,17 @@ FORMAT = 1
 
 
 class Texts(NamedTuple):
-    """Captions or documents: row r says that item number `item[r]` has `text[r]`; several per item are usual."""
+    """Captions or documents: row r says that item number `item[r]` has `text[r]`; several per item are usual.
+
+    `text` is an array of Python strings: one long text must not widen all the others.
+    """
 
     item: Ints
-    text: Strs
+    text: Values
 
     @staticmethod
     def none() -> "Texts":
-        return Texts(np.zeros(0, np.int64), np.zeros(0, np.str_))
+        return Texts(np.zeros(0, np.int64), np.zeros(0, np.object_))
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +143,7 @@ class Collection:
         if items.dtype.kind != "U":
             items = items.astype(np.str_)
         object.__setattr__(self, "items", items)
+        object.__setattr__(self, "texts", Texts(self.texts.item, np.asarray(self.texts.text, np.object_)))
         if len(np.unique(items)) != len(items):
             names, counts = np.unique(items, return_counts=True)
             raise ShiftBenchError(f"Collection '{self.name}': item '{names[counts > 1][0]}' is listed more than once. "
@@ -270,7 +274,8 @@ class Collection:
             if len(tags.boxes):
                 write_table(place / "boxes.parquet", pa.table({"row": tags.box_row, **dict(zip(
                     ("x", "y", "width", "height"), tags.boxes.T, strict=True))}))
-            words = {"item": self.items[self.texts.item], "text": self.texts.text}
+            owner = pa.DictionaryArray.from_arrays(pa.array(self.texts.item), pa.array(self.items))
+            words = {"item": owner, "text": pa.array(self.texts.text, pa.string())}
             write_table(place / "texts.parquet", pa.table(words))
             pairs = [(child, parent) for child, above in self.parents.items() for parent in above]
             write_table(place / "parents.parquet", pa.table({
@@ -318,7 +323,7 @@ class Collection:
                 boxes=np.zeros((0, 4), np.float32) if box is None else np.stack(
                     [box[side].to_numpy() for side in ("x", "y", "width", "height")], axis=1).astype(np.float32),
             ),
-            texts=Texts(positions(to_strings(texts["item"]), items), to_strings(texts["text"])),
+            texts=Texts(positions(to_strings(texts["item"]), items), np.asarray(texts["text"].to_pylist(), np.object_)),
             parents=parents,
             pixels=pixels,
             root=root,

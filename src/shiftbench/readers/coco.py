@@ -67,7 +67,7 @@ def _texts(files: Sequence[CocoFile], known: Ints) -> Texts:
     item = np.concatenate([places(file.rows.image[file.rows.captioned], known) for file in files])
     order = np.argsort(item, kind="stable")
     words = [word for file in files for word in file.rows.captions]
-    return Texts(item[order], np.asarray([words[row] for row in order.tolist()], np.str_))
+    return Texts(item[order], np.asarray([words[row] for row in order.tolist()], np.object_))
 
 
 def _parents(files: Sequence[CocoFile]) -> dict[str, tuple[str, ...]]:
