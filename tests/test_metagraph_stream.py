@@ -1,6 +1,7 @@
 """The catalogue from disk: in batches, in pieces and on Ray it is that of the collection in memory, bit for bit."""
 
 import json
+import socket
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -145,10 +146,22 @@ def test_without_ray_the_message_says_what_to_install(tmp_path, monkeypatch):
         streamed(place, engine="ray")
 
 
+def test_a_cluster_that_is_not_there_is_named(tmp_path, monkeypatch):
+    """An address at which nobody answers is an error at once, not a long wait."""
+    pytest.importorskip("ray")
+    place = toy(50).save(tmp_path / "c")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(ShiftBenchError, match=f"No Ray cluster at RAY_ADDRESS={address}"):
+            streamed(place, engine="ray")
+
+
 def test_ray_gives_the_catalogue_of_this_machine(tmp_path):
     """Pieces counted by Ray's workers sum to the same catalogue, and what a worker has to say reaches the user."""
     ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
     try:
         for seed, group in ((0, 7), (1, 100), (2, 10**6)):  # an item may lie across two pieces
             c = tagged(seed)

@@ -267,15 +267,14 @@ class Collection:
             tags = self.tags
             vocabulary = [f"{kind}:{name}" for name, kind in zip(tags.names, tags.kinds, strict=True)]
             write_table(place / "tags.parquet", pa.table({
-                "item": pa.DictionaryArray.from_arrays(pa.array(tags.item), pa.array(self.items)),
+                "item": self._named(tags.item),
                 "tag": pa.DictionaryArray.from_arrays(pa.array(tags.tag), pa.array(vocabulary, pa.string())),
                 "area": pa.array(tags.area),
             }))
             if len(tags.boxes):
                 write_table(place / "boxes.parquet", pa.table({"row": tags.box_row, **dict(zip(
                     ("x", "y", "width", "height"), tags.boxes.T, strict=True))}))
-            owner = pa.DictionaryArray.from_arrays(pa.array(self.texts.item), pa.array(self.items))
-            words = {"item": owner, "text": pa.array(self.texts.text, pa.string())}
+            words = {"item": self._named(self.texts.item), "text": pa.array(self.texts.text, pa.string())}
             write_table(place / "texts.parquet", pa.table(words))
             pairs = [(child, parent) for child, above in self.parents.items() for parent in above]
             write_table(place / "parents.parquet", pa.table({
@@ -286,6 +285,10 @@ class Collection:
                 "factors": list(self.factors), "tags": [list(tags.names), list(tags.kinds)], "pixels": kept,
                 "root": str(self.root) if self.root else None, "digest": self.digest})
         return Path(folder)
+
+    def _named(self, rows: Ints) -> pa.Array:
+        """Item numbers as ids. Plain strings: a dictionary would be written again for every row group."""
+        return pa.array(self.items).take(pa.array(rows))
 
     @staticmethod
     def load(folder: Path | str) -> "Collection":

@@ -12,9 +12,10 @@ from shiftbench.conflict.sides import IN, OUT
 from shiftbench.files import writing
 
 DPI = 200
-CELL = 0.2  # all lengths are in inches
+CELLS = (0.2, 0.4)  # smallest and largest side of a cell; all lengths are in inches
+HEADING = 1.6  # room for the title of a panel
 LETTER = 0.055  # of a subset's name
-INK, PALE, FAINT = "#202124", "#5f6368", "#9aa0a6"
+INK, PALE, FAINT = "#202124", "#5f6368", "#8a9097"
 TITLES = {IN: "in-domain evaluation", OUT: "out-of-domain evaluation"}
 
 
@@ -25,11 +26,13 @@ def draw(conflicts: Conflicts, path: Path | str) -> Path:
 
     train, evaluation = conflicts.train, conflicts.evaluation
     kinds = [kind for kind in (IN, OUT) if (evaluation.kind == kind).any()]
-    widths = [CELL * int((evaluation.kind == kind).sum()) for kind in kinds]
+    cell = min(CELLS[1], max(CELLS[0], 4 / len(evaluation.names)))
+    widths = [cell * int((evaluation.kind == kind).sum()) for kind in kinds]
     left, bottom = (0.25 + LETTER * max(map(len, names)) for names in (train.names, evaluation.names))
     gap, top, right = 0.3, 1.05, 1.15
-    tall = CELL * len(train.names)
-    wide = max(5.6, left + sum(widths) + gap * (len(kinds) - 1) + right)
+    tall = cell * len(train.names)
+    wide = max(4.2, left + sum(max(width, HEADING) for width in widths[:-1]) + widths[-1] + gap * (len(kinds) - 1)
+               + max(right, HEADING - widths[-1]))
     high = top + max(tall, 1.6) + bottom
     figure = Figure(figsize=(wide, high), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
@@ -40,11 +43,11 @@ def draw(conflicts: Conflicts, path: Path | str) -> Path:
 
     # One cell far above the others would leave them pale: the scale ends where 2 % of the cells lie beyond.
     limit = float(np.quantile(np.abs(conflicts.effect.value), 0.98)) or 1.0
-    x, image = left, None
+    x, end, image = left, left, None
     for kind, width in zip(kinds, widths, strict=True):
         image = _panel(place(x, top, width, tall), conflicts, kind, limit, named=kind == kinds[0])
-        x += width + gap
-    _scale(figure, image, place(x - gap + 0.2, top + 0.2, 0.13, min(2.6, max(tall, 1.6) - 0.4)), limit)
+        x, end = x + max(width, HEADING) + gap, x + width
+    _scale(figure, image, place(end + 0.2, top + 0.2, 0.13, min(2.6, max(tall, 1.6) - 0.4)), limit)
     figure.text(0.15 / wide, 1 - 0.2 / high, f"Training conflicts in {conflicts.benchmark}", va="center", fontsize=11,
                 color=INK, weight="bold")
     figure.text(0.15 / wide, 1 - 0.33 / high, "what a step on the row's subset does to the loss of the column's\n"
@@ -74,7 +77,8 @@ def _panel(axes: Any, conflicts: Conflicts, kind: str, limit: float, named: bool
     for start, stop in pairwise(_edges(label)):
         if start:
             axes.axvline(start - 0.5, color=INK, linewidth=0.9)
-        axes.text((start + stop - 1) / 2, -0.75, label[start], fontsize=7.5, color=PALE, ha="center", va="bottom")
+        axes.annotate(label[start], ((start + stop - 1) / 2, -0.5), (0, 3), textcoords="offset points", fontsize=7.5,
+                      color=PALE, ha="center", va="bottom")
     axes.set_title(TITLES[kind], fontsize=8.5, color=INK, pad=16, loc="left")
     _frame(axes.spines.values())
     return image

@@ -17,8 +17,8 @@ class Settings:
     Steps are plain gradient descent, θ ← θ − lr ∇L: then a step is a sum over the items of its batch, which is what the
     regression takes it for. Momentum or Adam would also move along the batches before and blame the present one.
 
-    The first steps are not counted: a net that knows nothing yet is pulled the same way by all items of a class, and
-    the running statistics of batch norm have yet to settle. Which subsets differ shows later.
+    The first steps are not counted: a net that knows nothing yet is pulled the same way by all items of a class. Which
+    subsets differ shows later.
     """
 
     model: str = "mlp"
@@ -28,7 +28,7 @@ class Settings:
     steps: int = 300
     skip: float = 1 / 3  # part of the steps, at the start, that is trained but not counted; the paper: 0
     batch_size: int = 64
-    lr: float = 0.0  # 0: 0.01 on features, 0.05 on images
+    lr: float = 0.0  # 0: 0.01 on features, 0.02 on images
     makeup: str = "varied"  # varied: few subsets fill most of a batch; plain: items at random, as in the paper
     repeats: int = 8
     train_items: int = 50  # most items of a training subset; 0: all
@@ -44,7 +44,7 @@ class Settings:
         if not 0 <= self.skip < 1:
             raise ShiftBenchError(f"conflicts: 'skip' is {self.skip}, but must be a share of the steps, from 0 to less "
                                   "than 1.")
-        object.__setattr__(self, "lr", float(self.lr) or (0.01 if self.features else 0.05))
+        object.__setattr__(self, "lr", float(self.lr) or (0.01 if self.features else 0.02))
 
     @property
     def skipped(self) -> int:

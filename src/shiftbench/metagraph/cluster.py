@@ -4,6 +4,7 @@ Workers read the table themselves, so its folder must be visible on every machin
 """
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -62,10 +63,13 @@ def _summed(ray: Any, source: Source, count: Callable[..., Counts], *facts: Any)
 
 
 def _connect(ray: Any, address: str | None) -> None:
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     quiet = {"log_to_driver": False, "configure_logging": False}
     try:
-        ray.init(address, **quiet) if address else ray.init(include_dashboard=False, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as problem:
+        if port.isdigit():
+            socket.create_connection((host, int(port)), timeout=5).close()  # Ray itself waits many minutes for nobody
+        ray.init(address, **quiet) if address else ray.init("local", include_dashboard=False, **quiet)
+    except (OSError, RuntimeError, ValueError) as problem:
         reason = str(problem).partition("\n")[0].rstrip(".")
         where = f"at RAY_ADDRESS={address}" if address else "on this machine"
         raise ShiftBenchError(f"No Ray cluster {where} ({reason}). Check that it runs and that this process may use it "
