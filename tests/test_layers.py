@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 
 ORDER = (
-    "errors", "arrays", "rng", "files", "registry", "collection", "readers", "worlds", "metagraph", "hierarchy",
+    "errors", "arrays", "rng", "files", "registry", "tags", "collection", "readers", "worlds", "metagraph", "hierarchy",
     "benchmark", "shifts", "checks", "predictions", "scores", "pixels", "models", "methods", "training",
     "metrics", "stats", "scoring", "conflict", "select", "sweeps", "reporting", "exports", "compat",
     "verbs", "demonstration", "cli",

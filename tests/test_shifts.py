@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.metagraph.subsets import parse, subset
@@ -83,6 +85,8 @@ def test_every_shift_keeps_splits_apart_and_repeats_under_a_seed(name, seed):
     assert made.digest == EXAMPLES[name].build(collection, seed).digest
     assert made.card["shift"] == name
     assert {"train", "test"} <= set(made.splits)
+    with TemporaryDirectory() as folder:
+        assert Benchmark.load(made.save(f"{folder}/b")) == made
     if name != "given":
         assert made.digest != EXAMPLES[name].build(collection, seed + 1).digest
 

@@ -70,3 +70,15 @@ def digest(columns: Mapping[str, npt.ArrayLike]) -> str:
         else:
             total.update(np.ascontiguousarray(column, dtype="<i8" if kind == "i" else "<f8").tobytes())
     return total.hexdigest()
+
+
+def to_strings(column: pa.ChunkedArray) -> Strs:
+    """An arrow column as a numpy array of strings."""
+    return np.asarray(column.cast(pa.string()).to_pylist(), dtype=np.str_) if len(column) else np.zeros(0, np.str_)
+
+
+def to_values(column: pa.ChunkedArray) -> Values:
+    """An arrow column as numpy values: strings where it holds strings, numbers where it holds numbers."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_dictionary(column.type):
+        return to_strings(column)
+    return np.asarray(column.to_numpy())

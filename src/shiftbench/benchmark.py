@@ -1,5 +1,6 @@
 """A benchmark: what a shift makes of a collection with a seed. Rows, no pixels."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
@@ -9,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.arrays import Ints, Strs, Values, digest, encode, positions
-from shiftbench.collection import Collection, read_marker, to_strings, to_values
+from shiftbench.arrays import Ints, Strs, Values, digest, encode, positions, to_strings, to_values
+from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_table, write_json, write_table, writing_folder
+from shiftbench.files import read_marker, read_table, write_json, write_table, writing_folder
 
 MARKER = "benchmark.json"
 FORMAT = 1
@@ -99,13 +100,17 @@ class Benchmark:
             **(card or {}),
             "counts": made.counts(),
         }
-        return Benchmark(made.items, made.split, y, d, g, made.names, facts, made.extra)
+        # A card is what its file holds: tuples are lists before it is saved as after.
+        return Benchmark(made.items, made.split, y, d, g, made.names, json.loads(json.dumps(facts)), made.extra)
 
     def __len__(self) -> int:
         return len(self.items)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Benchmark) and self.digest == other.digest and self.card == other.card
+        if not isinstance(other, Benchmark):
+            return NotImplemented
+        mine, theirs = ({key: card[key] for key in card if key != "name"} for card in (self.card, other.card))
+        return self.digest == other.digest and mine == theirs
 
     __hash__ = None  # type: ignore[assignment]
 

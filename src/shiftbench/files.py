@@ -131,6 +131,21 @@ def read_table(path: Path | str, columns: Sequence[str] = (), text: Sequence[str
     return table
 
 
+def read_marker(folder: Path, marker: str, what: str, version: int) -> dict[str, Any]:
+    """The JSON file by which we know a folder of ours, or an error that says what the folder is not."""
+    if not folder.is_dir():
+        raise ShiftBenchError(f"{folder}: no such folder. A {what} is a folder that holds {marker}.")
+    if not (folder / marker).is_file():
+        raise ShiftBenchError(f"{folder} has no {marker}, so it is not a {what}.")
+    facts = read_json(folder / marker)
+    if not isinstance(facts, dict) or facts.get("format") != f"shiftbench {what}":
+        raise ShiftBenchError(f"{folder / marker}: does not describe a {what}.")
+    if facts.get("version") != version:
+        raise ShiftBenchError(f"{folder}: written in format {facts.get('version')}, this version reads {version}. "
+                              f"Make the {what} again.")
+    return facts
+
+
 def inside(root: Path | str, relative: str) -> Path:
     """`root / relative`, or an error when that would lead out of `root`."""
     base = Path(root).resolve()

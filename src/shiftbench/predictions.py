@@ -7,9 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shiftbench.arrays import Floats, Ints, Strs, positions
+from shiftbench.arrays import Floats, Ints, Strs, positions, to_strings
 from shiftbench.benchmark import Benchmark
-from shiftbench.collection import to_strings
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_table, write_table
 

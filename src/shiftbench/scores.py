@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.arrays import Bools, Values
-from shiftbench.collection import to_strings
+from shiftbench.arrays import Bools, Values, to_strings
 from shiftbench.errors import unknown
 from shiftbench.files import read_table, write_table
 

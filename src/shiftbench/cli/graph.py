@@ -18,6 +18,7 @@ def graph(
     threshold: Annotated[float, typer.Option(help="Edges with a smaller overlap are dropped (the paper: 0.1).")] = 0.1,
     min_size: Annotated[int, typer.Option(help="Smallest subset, in items.")] = 25,
     kinds: Annotated[list[str] | None, typer.Option("--kind", help="Contexts of this kind; may be repeated.")] = None,
+    ontology: Annotated[bool, typer.Option(help="Places and attributes of the paper's lists alone.")] = False,
     scaling: Annotated[str, typer.Option(help="unit (the paper's numbers) or orthonormal (equation 2).")] = "unit",
     communities: Annotated[str, typer.Option(help="louvain, leiden or greedy.")] = "louvain",
     seed: Annotated[int, typer.Option(help="Seed of the community search.")] = 0,
@@ -36,12 +37,15 @@ def graph(
 
     shiftbench graph collections/scenes --all --json
     """
+    from shiftbench.metagraph.ontology import within
+
     if every:
-        _overview(collection, threshold, min_size, tuple(kinds or ()), engine, json)
+        source = within(Collection.load(collection)) if ontology else collection
+        _overview(source, threshold, min_size, tuple(kinds or ()), engine, json)
     elif rungs:
         _ladder(collection, origin, rungs, items, threshold, min_size, tuple(kinds or ("object",)), json)
     elif cls:
-        loaded = Collection.load(collection)
+        loaded = within(Collection.load(collection)) if ontology else Collection.load(collection)
         made = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()),
                            scaling=scaling, seed=seed, communities=communities)
         _one(made, loaded, origin, out, json)
@@ -76,7 +80,7 @@ def _one(made: Any, collection: Collection, origin: str | None, out: Path | None
 
 
 def _overview(
-    collection: Path, threshold: float, min_size: int, kinds: tuple[str, ...], engine: str, json: bool
+    collection: Collection | Path, threshold: float, min_size: int, kinds: tuple[str, ...], engine: str, json: bool
 ) -> None:
     """All classes: the paper's summary and a line for each class."""
     from shiftbench.metagraph.catalogue import Terms

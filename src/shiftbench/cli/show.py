@@ -84,7 +84,8 @@ def show_benchmark(benchmark: Benchmark) -> None:
     console().print(f"[bold]{benchmark.name}[/]  {card.get('shift')}({params})\nseed {card.get('seed')}, "
                     f"{len(benchmark):,} rows, digest {benchmark.digest[:16]}", markup=True)
     if card.get("distance") is not None:
-        console().print(f"distance {card['distance']:.3f}")
+        each = ", ".join(f"{name} {value:.3f}" for name, value in (card.get("subsets") or {}).items())
+        console().print(f"distance {card['distance']:.3f}" + (f" ({each})" if each else ""), markup=False)
     counts = benchmark.counts()
     groups = [name for name in benchmark.names["group"] if any(name in part for part in counts.values())]
     print_table("", ["group", *benchmark.splits],

@@ -9,6 +9,7 @@ import numpy as np
 
 from shiftbench.arrays import Ints
 from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
 from shiftbench.metagraph.graph import MetaGraph, distances
 from shiftbench.metagraph.picture import Panel, Picture
 from shiftbench.metagraph.subsets import subset, written
@@ -150,10 +151,14 @@ def _facts(graph: MetaGraph, collection: Collection | None, seed: int) -> dict[s
 
 
 def _samples(collection: Collection | None, name: str, seed: int) -> Ints:
-    if collection is None or collection.pixels is None or collection.pixels.dtype.kind == "U":
+    """Some items of a subset to show. A file that is not on this disk is no sample."""
+    if collection is None or collection.pixels is None:
         return np.zeros(0, np.int64)
-    rows = subset(collection, name)
-    return np.sort(child(seed, "samples", name).choice(rows, min(SAMPLES, len(rows)), replace=False))
+    rows = child(seed, "samples", name).permutation(subset(collection, name))
+    if collection.pixels.dtype.kind == "U":
+        some = rows[:4 * SAMPLES]
+        rows = some[[collection.path(int(row)).is_file() for row in some]]
+    return np.sort(rows[:SAMPLES])
 
 
 def _thumbnail(collection: Collection, row: int) -> str:
@@ -161,7 +166,17 @@ def _thumbnail(collection: Collection, row: int) -> str:
     from PIL import Image
 
     assert collection.pixels is not None
-    image = Image.fromarray(np.asarray(collection.pixels[row]))
+    if collection.pixels.dtype.kind == "U":
+        path = collection.path(row)
+        try:
+            with Image.open(path) as file:
+                file.draft("RGB", (2 * THUMB, 2 * THUMB))  # a JPEG is decoded at a fraction of its size
+                image = file.convert("RGB")
+        except (OSError, Image.DecompressionBombError) as problem:
+            raise ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' cannot be read "
+                                  f"({problem}). Replace the file or drop the item.") from problem
+    else:
+        image = Image.fromarray(np.asarray(collection.pixels[row]))
     image.thumbnail((THUMB, THUMB))
     stream = io.BytesIO()
     image.save(stream, "PNG", optimize=True)

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from shiftbench.arrays import Ints
-from shiftbench.collection import FORMAT, MARKER, Tags, read_marker
+from shiftbench.collection import FORMAT, MARKER, Tags
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.files import read_marker
 from shiftbench.metagraph.batches import ROWS, Piece, Source, batches
 from shiftbench.metagraph.catalogue import Catalogue, Terms, draft, finished, may_be_classes
 from shiftbench.metagraph.incidence import Counts, Incidence, add_sizes, counting_order, incidence, mirrored, shares

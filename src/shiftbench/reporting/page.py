@@ -125,6 +125,7 @@ def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
     facts = [("shift", str(card.get("shift", "")))]
     if isinstance(card.get("distance"), int | float):
         facts.append(("distance", f"{card['distance']:.2f}"))
+        facts += [(str(name), f"{value:.2f}") for name, value in list((card.get("subsets") or {}).items())[:6]]
     facts += [(key, f"{params[key]:g}") for key in ("p", "rho") if isinstance(params.get(key), int | float)]
     return [*facts, *((split, f"{len(benchmark.rows(split)):,}") for split in benchmark.splits)]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from shiftbench.benchmark import Benchmark
-from shiftbench.collection import FORMAT, MARKER, Collection, read_marker
+from shiftbench.collection import FORMAT, MARKER, Collection
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_toml
+from shiftbench.files import read_marker, read_toml
 from shiftbench.registry import find, make
 from shiftbench.shifts.base import SHIFTS, Shift
 

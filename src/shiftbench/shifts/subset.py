@@ -10,7 +10,7 @@ from shiftbench.arrays import Bools, Ints, Strs, encode
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.metagraph.graph import distance, meta_graph
+from shiftbench.metagraph.graph import MetaGraph, distance, meta_graph
 from shiftbench.metagraph.subsets import parse, subset, written
 from shiftbench.registry import register
 from shiftbench.rng import uniform
@@ -61,7 +61,7 @@ class Subset:
         dealt, split = self._deal(trained, seed)
         rows = tested.join(trained.only(np.searchsorted(trained.row, dealt)))
         split = np.concatenate([np.full(len(tested.row), "test"), split])
-        distances = self._distances(collection, train, test)
+        distances, each = self._distances(collection, train, test)
         known = [value for value in distances.values() if value is not None]
         return Benchmark.of(
             collection, self, seed, rows.row, split, label=rows.label, domain=rows.domain, group=rows.group,
@@ -75,6 +75,8 @@ class Subset:
                 ],
                 distance=distances[self.moves] if self.moves else float(np.mean(known)) if known else None,
                 distances=distances,
+                subsets=each,
+                contexts={"train": dict(train), "test": dict(test)},
             ),
         )
 
@@ -96,16 +98,30 @@ class Subset:
         cells = tuple(f"{one}, {other}" for one in y_names for other in d_names)
         return deal(trained.row, cell, remainder(available.ravel(), train.ravel()), seed, cells)
 
-    def _distances(self, collection: Collection, train: Contexts, test: Contexts) -> dict[str, float | None]:
-        """Per tested class the distance in its meta-graph from training to test; None where a subset is not in it."""
-        distances: dict[str, float | None] = {}
+    def _distances(
+        self, collection: Collection, train: Contexts, test: Contexts
+    ) -> tuple[dict[str, float | None], dict[str, float]]:
+        """From training to test in the meta-graph of each tested class: of the union, and of every training subset.
+
+        The union has no distance, None, where one of its subsets is not in the graph.
+        """
+        unions: dict[str, float | None] = {}
+        single: dict[str, float] = {}
         for cls in sorted(test):
             graph = meta_graph(collection, cls, threshold=self.threshold, min_size=self.min_size, kinds=self.kinds)
-            try:
-                distances[cls] = distance(graph, train[cls], test[cls])
-            except ShiftBenchError:  # the contexts exist, so one is not a node: too few items, or another kind
-                distances[cls] = None
-        return distances
+            for context in train[cls]:
+                value = _distance(graph, [context], test[cls])
+                if value is not None:
+                    single[written(cls, [context])] = value
+            unions[cls] = _distance(graph, train[cls], test[cls])
+        return unions, single
+
+
+def _distance(graph: MetaGraph, train: Sequence[str], test: Sequence[str]) -> float | None:
+    try:
+        return distance(graph, train, test)
+    except ShiftBenchError:  # the contexts exist, so one is not a node: too few items, or another kind
+        return None
 
 
 class _Members(NamedTuple):
