@@ -125,8 +125,14 @@ def test_predictions_of_any_model_are_understood(tmp_path):
         {"prediction": names}, {"label": names}, {"prediction": wanted},
         {"cat": share, "dog": 1 - share}, {"prob:cat": share, "prob:dog": 1 - share},
         {"score:cat": -logit, "score:dog": np.zeros(len(made))},
+        {"logit_cat": -logit, "logit_dog": np.zeros(len(made))}, {"prob_cat": share, "prob_dog": 1 - share},
     ):
         assert (_file(tmp_path, item=made.items, **columns).predicted == wanted).all(), columns
+    path = tmp_path / "preds.parquet"
+    for name, values in {"logits": np.stack([-logit, 0 * logit], axis=1),
+                         "probabilities": np.stack([share, 1 - share], axis=1)}.items():
+        write_table(path, pa.table({"item": made.items, name: pa.array(values.tolist())}))
+        assert (Predictions.load(path, made).predicted == wanted).all(), name
     loaded = _file(tmp_path, id=made.items, cat=share, dog=1 - share)
     assert np.allclose(np.exp(loaded.scores[:, 0]), share, atol=1e-5)
 
@@ -175,6 +181,16 @@ def test_ids_that_look_like_numbers_stay_ids(tmp_path):
     loaded = Predictions.load(_write(tmp_path, {"item": made.items, "prediction": np.full(40, "1")}), made)
     assert loaded.item[3] == "000003"
     assert (loaded.predicted == 0).all()
+
+
+def test_lists_of_scores_need_one_number_per_class(tmp_path):
+    """A list that is too short is named with its row."""
+    made = _toy_benchmark()
+    lists = [[0.1, 0.9]] * len(made)
+    lists[2] = [0.1]
+    write_table(tmp_path / "p.parquet", pa.table({"item": made.items, "scores": pa.array(lists)}))
+    with pytest.raises(ShiftBenchError, match="1 scores in row 3, but there are 2 classes"):
+        Predictions.load(tmp_path / "p.parquet", made)
 
 
 def test_predictions_need_ids(tmp_path):

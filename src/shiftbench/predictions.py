@@ -14,6 +14,7 @@ from shiftbench.files import read_table, write_table
 
 IDS = ("item", "id", "item_id")
 CHOICES = ("prediction", "label")
+LISTS = ("scores", "logits", "probabilities", "probs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +48,9 @@ class Predictions:
 
         The file has a column `item` (or `id`) and one of:
         - `prediction` (or `label`): the predicted class, by name or by code;
-        - one column per class, named `cat`, `score:cat` (logits) or `prob:cat`; columns whose rows all lie in [0, 1]
-          and sum to 1 are taken as probabilities.
+        - one column per class, named `cat`, `score:cat`, `logit:cat` or `prob:cat` (or with `_` for `:`);
+        - one column `scores`, `logits` or `probabilities` that holds a list per row, in the order of the classes.
+        Scores whose rows all lie in [0, 1] and sum to 1 are taken as probabilities.
 
         Every id must be in the benchmark and stand once. A split is scored when all its items are there; a split that
         is there in part is an error, one that is wholly absent is left out.
@@ -61,20 +63,20 @@ class Predictions:
         items = to_strings(table[id_column])
         rows = _match(items, benchmark, where)
         classes = benchmark.names["label"]
-        columns = {name.removeprefix("score:").removeprefix("prob:"): name for name in names}
-        if all(name in columns for name in classes):
-            scores = np.stack([_numbers(table[columns[name]], columns[name], where) for name in classes], axis=1)
-            if _are_probabilities(scores) or all(columns[name].startswith("prob:") for name in classes):
-                with np.errstate(divide="ignore"):
-                    scores = np.log(scores)
-        else:
-            chosen = next((name for name in CHOICES if name in names), None)
-            if chosen is None:
-                missing = ", ".join(name for name in classes if name not in columns)
-                raise ShiftBenchError(f"{where}: needs a column 'prediction', or a column of scores for every class "
-                                      f"(missing: {missing}). Its columns: {', '.join(names)}.")
+        columns = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
+        listed = next((name for name in LISTS if name in names), None)
+        chosen = next((name for name in CHOICES if name in names), None)
+        if all(columns):
+            scores = _log(np.stack([_numbers(table[name], name, where) for name in columns], axis=1), columns[0])
+        elif listed is not None:
+            scores = _log(_lists(table[listed], listed, len(classes), where), listed)
+        elif chosen is not None:
             scores = np.full((len(items), len(classes)), -np.inf)
             scores[np.arange(len(items)), _codes(table[chosen], classes, where)] = 0.0
+        else:
+            missing = ", ".join(name for name, column in zip(classes, columns, strict=True) if not column)
+            raise ShiftBenchError(f"{where}: needs a column 'prediction', or a column of scores for every class "
+                                  f"(missing: {missing}). Its columns: {', '.join(names)}.")
         return Predictions(items, benchmark.split[rows], scores.astype(np.float32), classes)
 
     @property
@@ -117,8 +119,31 @@ def _numbers(column: pa.ChunkedArray, name: str, where: str) -> Floats:
     return values
 
 
-def _are_probabilities(scores: Floats) -> bool:
-    return bool(((scores >= 0) & (scores <= 1)).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-3))
+def _forms(name: str) -> list[str]:
+    """How a column of scores for a class may be named."""
+    return [f"{kind}{mark}{name}" for kind in ("score", "logit", "prob") for mark in (":", "_")]
+
+
+def _lists(column: pa.ChunkedArray, name: str, n_classes: int, where: str) -> Floats:
+    """A column with a list of scores per row."""
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or
+            pa.types.is_fixed_size_list(column.type)):
+        raise ShiftBenchError(f"{where}: column '{name}' must hold a list of {n_classes} numbers per row, but holds "
+                              f"{column.type}.")
+    for row, values in enumerate(column.to_pylist()):
+        if values is None or len(values) != n_classes:
+            raise ShiftBenchError(f"{where}: column '{name}' has {0 if values is None else len(values)} scores in row "
+                                  f"{row + 1}, but there are {n_classes} classes.")
+    return _numbers(pa.chunked_array([column.combine_chunks().flatten()]), name, where).reshape(-1, n_classes)
+
+
+def _log(scores: Floats, name: str) -> Floats:
+    """Probabilities become log-probabilities; logits stay."""
+    sure = ((scores >= 0) & (scores <= 1)).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-3)
+    if not sure and not name.startswith("prob"):
+        return scores
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(scores), np.float64)
 
 
 def _codes(column: pa.ChunkedArray, classes: tuple[str, ...], where: str) -> Ints:
