@@ -154,6 +154,13 @@ def test_subset_splits_the_total_evenly():
     assert labels.tolist() == [51, 50]
 
 
+def test_small_subsets_are_not_used_up_by_training():
+    """With items to spare, every training subset has items in id_val and id_test too."""
+    made = Subset(("cat(sofa + bed)", "dog(bench + boat)"), ("cat(shelf)", "dog(shelf)"), n_train=150).build(toy(1200))
+    assert set(made.counts()["train"]) == set(made.counts()["id_val"]) == set(made.counts()["id_test"])
+    assert len(made.rows("train")) == 150
+
+
 def test_a_class_with_fewer_contexts_is_in_every_domain():
     """cat(sofa) meets dog(bench) in one domain and dog(boat) in the other."""
     made = Subset(("cat(sofa)", "dog(bench + boat)"), ("cat(shelf)", "dog(shelf)")).build(toy(600))

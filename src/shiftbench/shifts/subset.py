@@ -92,7 +92,10 @@ class Subset:
                 if there < n:
                     raise ShiftBenchError(f"Class '{name}' has {there} training items, but n_train = {self.n_train} "
                                           f"asks for {n}. Lower n_train or add subsets of '{name}' to train.")
-            train = np.stack([spread(int(n), row) for n, row in zip(asked, available, strict=True)])
+            # A fifth of each subset is kept for id_val and id_test where the class has enough without it.
+            most = available * 4 // 5
+            open_to = np.where(most.sum(axis=1, keepdims=True) >= asked[:, None], most, available)
+            train = np.stack([spread(int(n), row) for n, row in zip(asked, open_to, strict=True)])
         else:
             train = available * 3 // 5
         cells = tuple(f"{one}, {other}" for one in y_names for other in d_names)
