@@ -17,6 +17,7 @@ from shiftbench.files import read_marker, read_table, write_json, write_table, w
 
 MARKER = "benchmark.json"
 FORMAT = 1
+SHAPE = {"name": str, "digest": str, "names": {str: [str]}, "extra": [str], "card": {str: object}}
 
 SPLITS = ("train", "id_val", "val", "id_test", "test")
 """`id_val` and `id_test` are drawn as `train` is; `val` and `test` are drawn after the shift."""
@@ -163,7 +164,9 @@ class Benchmark:
     def load(folder: Path | str) -> "Benchmark":
         """Read a folder that `save` wrote and check its rows against their digest."""
         place = Path(folder)
-        facts = read_marker(place, MARKER, "benchmark", FORMAT)
+        facts = read_marker(place, MARKER, "benchmark", FORMAT, SHAPE)
+        if not set(CODED) <= set(facts["names"]):
+            raise ShiftBenchError(f"{place / MARKER}: 'names' must have {', '.join(CODED)}. Build the benchmark again.")
         table = read_table(place / "rows.parquet", ["item", "split", *CODED, *facts["extra"]])
         names = {column: tuple(facts["names"][column]) for column in CODED}
         codes = {column: positions(to_strings(table[column]), np.asarray(names[column], np.str_)) for column in CODED}

@@ -16,6 +16,7 @@ from shiftbench.tags import Texts as Texts
 
 MARKER = "collection.json"
 FORMAT = 1
+SHAPE = {"name": str, "factors": [str], "tags": [[str]], "pixels": str, "root": str | None, "digest": str}
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,9 +196,12 @@ class Collection:
     def load(folder: Path | str) -> "Collection":
         """Read a folder that `save` wrote; images stay on disk, memory-mapped."""
         place = Path(folder)
-        facts = read_marker(place, MARKER, "collection", FORMAT)
-        table = read_table(place / "items.parquet", ["item"])
+        facts = read_marker(place, MARKER, "collection", FORMAT, SHAPE)
+        files = ["pixels"] if facts["pixels"] == "files" else []
+        table = read_table(place / "items.parquet", ["item", *files, *(f"factor:{name}" for name in facts["factors"])])
         items = to_strings(table["item"])
+        if len(facts["tags"]) != 2 or len(facts["tags"][0]) != len(facts["tags"][1]):
+            raise ShiftBenchError(f"{place / MARKER}: 'tags' must list names and kinds, as many of each.")
         names, kinds = facts["tags"]
         long = read_table(place / "tags.parquet", ["item", "tag", "area"])
         vocabulary = np.asarray([f"{kind}:{name}" for name, kind in zip(names, kinds, strict=True)], np.str_)

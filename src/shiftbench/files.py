@@ -9,7 +9,7 @@ import os
 import shutil
 import tomllib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -125,14 +125,20 @@ def read_table(path: Path | str, columns: Sequence[str] = (), text: Sequence[str
     except (pa.ArrowException, OSError) as problem:
         kind = "CSV" if file.suffix == ".csv" else "parquet"
         raise ShiftBenchError(f"{file}: not a readable {kind} table ({str(problem).splitlines()[0]}).") from problem
+    double = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
+    if double is not None:
+        raise ShiftBenchError(f"{file}: has more than one column '{double}'. Give each column a name of its own.")
     for name in columns:
         if name not in table.column_names:
             raise ShiftBenchError(f"{file}: has no column '{name}'. Its columns: {', '.join(table.column_names)}.")
     return table
 
 
-def read_marker(folder: Path, marker: str, what: str, version: int) -> dict[str, Any]:
-    """The JSON file by which we know a folder of ours, or an error that says what the folder is not."""
+def read_marker(folder: Path, marker: str, what: str, version: int, shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON file by which we know a folder of ours, or an error that says what the folder is not.
+
+    `shape` says what must be in it: a key and a type, `[type]` for a list of it, `{str: type}` for an object of it.
+    """
     if not folder.is_dir():
         raise ShiftBenchError(f"{folder}: no such folder. A {what} is a folder that holds {marker}.")
     if not (folder / marker).is_file():
@@ -143,7 +149,19 @@ def read_marker(folder: Path, marker: str, what: str, version: int) -> dict[str,
     if facts.get("version") != version:
         raise ShiftBenchError(f"{folder}: written in format {facts.get('version')}, this version reads {version}. "
                               f"Make the {what} again.")
+    for key, kind in shape.items():
+        if key not in facts or not _has_shape(facts[key], kind):
+            raise ShiftBenchError(f"{folder / marker}: '{key}' is missing or not what it should be; the file was "
+                                  f"changed. Make the {what} again.")
     return facts
+
+
+def _has_shape(value: Any, kind: Any) -> bool:
+    if isinstance(kind, list):
+        return isinstance(value, list) and all(_has_shape(part, kind[0]) for part in value)
+    if isinstance(kind, dict):
+        return isinstance(value, dict) and all(_has_shape(part, kind[str]) for part in value.values())
+    return isinstance(value, kind)
 
 
 def inside(root: Path | str, relative: str) -> Path:

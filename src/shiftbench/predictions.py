@@ -113,8 +113,9 @@ def _numbers(column: pa.ChunkedArray, name: str, where: str) -> Floats:
         values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid as problem:
         raise ShiftBenchError(f"{where}: column '{name}' must hold numbers ({problem}).") from problem
-    if np.isnan(values).any():
-        row = int(np.flatnonzero(np.isnan(values))[0])
+    wrong = np.isnan(values) | np.isposinf(values)  # minus infinity is the logarithm of 0 and means never
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
         raise ShiftBenchError(f"{where}: column '{name}' has no number in row {row + 1}. Give a score for every item.")
     return values
 

@@ -13,7 +13,6 @@ from shiftbench.cli.output import Json, console, print_json, print_table
 from shiftbench.collection import MARKER as COLLECTION
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import read_json
 
 
 def show(
@@ -101,8 +100,9 @@ def show_benchmark(benchmark: Benchmark) -> None:
 
 def run_facts(folder: Path) -> dict[str, Any]:
     """One run: what it was and whether it is done."""
-    facts = read_json(folder / "run.json")
-    run = facts.get("run", {})
-    return {"run": folder.name, "benchmark": facts.get("benchmark", {}).get("name", ""),
-            "method": run.get("method", ""), "model": run.get("model", ""), "seed": run.get("seed", ""),
+    from shiftbench.scoring import read_run
+
+    run = read_run(folder)
+    return {"run": folder.name, "benchmark": run.benchmark["name"], "method": run.settings["method"],
+            "model": run.settings.get("model", ""), "seed": run.settings["seed"],
             "state": "done" if (folder / "done").exists() else "unfinished"}

@@ -44,14 +44,19 @@ def runs_in(folder: Path | str) -> tuple[list[Finished], int]:
         if not (marker.parent / "done").exists():
             unfinished += 1
             continue
-        facts = read_json(marker)
-        run, benchmark = (facts.get("run"), facts.get("benchmark")) if isinstance(facts, dict) else (None, None)
-        if not (isinstance(run, dict) and {"method", "seed"} <= run.keys()
-                and isinstance(benchmark, dict) and {"name", "digest", "path"} <= benchmark.keys()):
-            raise ShiftBenchError(f"{marker}: does not describe a run: it needs 'run' with method and seed, and "
-                                  "'benchmark' with name, digest and path. Train again.")
-        finished.append(Finished(marker.parent, run, benchmark))
+        finished.append(read_run(marker.parent))
     return finished, unfinished
+
+
+def read_run(folder: Path) -> Finished:
+    """What run.json says of a run, finished or not."""
+    facts = read_json(folder / "run.json")
+    run, benchmark = (facts.get("run"), facts.get("benchmark")) if isinstance(facts, dict) else (None, None)
+    if not (isinstance(run, dict) and {"method", "seed"} <= run.keys()
+            and isinstance(benchmark, dict) and {"name", "digest", "path"} <= benchmark.keys()):
+        raise ShiftBenchError(f"{folder / 'run.json'}: does not describe a run: it needs 'run' with method and seed, "
+                              "and 'benchmark' with name, digest and path. Train again.")
+    return Finished(folder, run, benchmark)
 
 
 def benchmarks_of(folder: Path | str) -> list[Path]:
