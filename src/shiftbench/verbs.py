@@ -128,8 +128,9 @@ def train(
     from shiftbench.training.run import Run
 
     made = Benchmark.load(benchmark)
-    if "features" not in settings and find(MODELS, "model", settings.get("model", "linear")).takes == "features":
-        settings["features"] = "efficientnet-lite0"
+    settings = {"model": "mlp", **settings}
+    if find(MODELS, "model", settings["model"]).takes == "features":
+        settings.setdefault("features", "efficientnet-lite0")
     run = Run.of({"benchmark": made.digest, "method": method, "params": params or {}, **settings}, "train")
     folder = _collection_folder(benchmark, collection)
     return train_run(made, Collection.load(folder), run, Path(out), device=device, benchmark_path=Path(benchmark),

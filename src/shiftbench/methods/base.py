@@ -68,6 +68,7 @@ class Method:
 
     family: ClassVar[str] = ""
     batches: ClassVar[str] = "plain"
+    moves_features: ClassVar[bool] = False  # it works on the features, so a model must have some that learn
     space: ClassVar[Space] = {}
     name: ClassVar[str]
 

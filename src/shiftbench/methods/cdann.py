@@ -30,7 +30,7 @@ class CDANN(Method):
     run's optimizer: D goes down on its loss, f up on lambda times it. DomainBed alternates the two with an optimizer
     each, and takes its weights from the label counts of the batch over all domains, 1 / (K n_y). Li et al. have one
     discriminator per class; the class vector stands for them, as in DomainBed. Features without parameters below them
-    (model `linear`) cannot be moved: there this is ERM.
+    (model `linear`) cannot be moved; a run refuses that.
     """
 
     penalty: float = 1.0  # lambda
@@ -39,6 +39,7 @@ class CDANN(Method):
 
     family: ClassVar[str] = "adversarial"
     batches: ClassVar[str] = "domain"
+    moves_features: ClassVar[bool] = True
     space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True),
                               "depth": Choice((2, 3, 4))}
 

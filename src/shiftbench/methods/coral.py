@@ -23,13 +23,14 @@ class CORAL(Method):
 
     Our reading, where codes differ. This is DomainBed's and WILDS' penalty: with the term of means, which the paper
     lacks, and without the paper's 1/4. A domain with fewer than two rows has no covariance and is left out (theirs
-    becomes NaN). Features without parameters below them (model `linear`) cannot be aligned: there this is ERM.
+    becomes NaN). Features without parameters below them (model `linear`) cannot be aligned; a run refuses that.
     """
 
     penalty: float = 1.0  # gamma
 
     family: ClassVar[str] = "alignment"
     batches: ClassVar[str] = "domain"
+    moves_features: ClassVar[bool] = True
     space: ClassVar[Space] = {"penalty": Power(10, -1, 1)}
 
     def state(self, task: Task) -> nn.Module:

@@ -8,5 +8,6 @@ from shiftbench.scoring.plain import to_json
 from shiftbench.scoring.runs import Finished, benchmarks_of, read_run, runs_in, score_runs
 
 __all__ = [
-    "BEHIND", "GAP", "MEAN", "Finished", "benchmarks_of", "means", "read_run", "runs_in", "score", "score_runs", "to_json",
+    "BEHIND", "GAP", "MEAN", "Finished", "benchmarks_of", "means", "read_run", "runs_in", "score", "score_runs",
+    "to_json",
 ]

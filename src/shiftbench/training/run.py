@@ -71,6 +71,9 @@ class Run:
         if self.features:
             split_features(self.features)
         object.__setattr__(self, "params", asdict(self.learner()))
+        if METHODS[self.method].moves_features and self.model == "linear":
+            raise ShiftBenchError(f"run: method '{self.method}' moves features, but model 'linear' has none: "
+                                  "it would be ERM. Choose mlp, or a model that takes images.")
 
     def learner(self) -> Method:
         """The method with its hyperparameters."""
