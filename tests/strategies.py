@@ -36,7 +36,7 @@ def collections(draw: st.DrawFn, max_items: int = 20) -> Collection:
         tags=Tags.of(rng.integers(0, n, rows), rng.integers(0, len(names), rows), names,
                      rng.choice(["object", "place"], len(names)).tolist(), area, boxes),
         texts=Texts(rng.integers(0, n, texts), rng.choice(np.asarray([*names, "a caption"]), texts)),
-        parents={names[0]: ("root",), "two": ("root", "other")},
+        parents={names[0]: ("the root",), "a child": ("the root", "another root")},  # longer than any tag
         pixels=draw(st.sampled_from([None, rng.integers(0, 256, (n, 3, 3, 3), dtype=np.uint8),
                                      np.asarray([f"{k}.png" for k in range(n)])])),
     )

@@ -112,6 +112,9 @@ def test_a_name_of_the_hierarchy_stands_for_the_tags_below_it():
     collection = Collection("c", np.asarray(["a", "b", "c", "d"]), tags=tags, parents=parents)
     assert collection.with_tag("vehicle").tolist() == [0, 1, 3]
     assert collection.with_tag("road vehicle").tolist() == [0, 1, 3]
+    areas = Tags.of([0, 0, 1], [0, 1, 1], ["car", "bus"], "object", [0.1, 0.2, 0.3])
+    measured = Collection("c", np.asarray(["a", "b"]), tags=areas, parents=parents)
+    assert np.allclose(measured.factor("area:vehicle"), [0.3, 0.3])
     assert collection.factor("has:furniture").tolist() == ["no", "no", "yes", "no"]
     loop = Collection("c", np.asarray(["a"]), tags=Tags.of([0], [0], ["x"]), parents={"x": ("y",), "y": ("x",)})
     assert loop.with_tag("y").tolist() == [0]

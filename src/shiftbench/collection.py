@@ -105,7 +105,7 @@ class Collection:
             answer[self.with_tag(tag)] = "yes"
             return answer
         if question == "area" and tag:
-            rows = self.tags.rows_of(tag)
+            rows = self._rows(tag)
             share: Floats = np.zeros(len(self))
             np.add.at(share, self.tags.item[rows], self.tags.area[rows])
             return share
@@ -126,11 +126,13 @@ class Collection:
 
     def with_tag(self, name: str) -> Ints:
         """Numbers of the items that carry a tag, or one below it in the class hierarchy, sorted."""
+        return np.unique(self.tags.item[self._rows(name)])
+
+    def _rows(self, name: str) -> Ints:
+        """The rows of the tags' table that carry a tag or one below it."""
         below = [tag for tag in self._below(name) if tag in self._words]
-        if not below:
-            return np.unique(self.tags.item[self.tags.rows_of(name)])
-        own = [self.tags.rows_of(name)] if name in self._words else []
-        return np.unique(self.tags.item[np.concatenate([*own, *(self.tags.rows_of(tag) for tag in below)])])
+        own = [self.tags.rows_of(name)] if name in self._words or not below else []
+        return np.unique(np.concatenate([*own, *(self.tags.rows_of(tag) for tag in below)]))
 
     @cached_property
     def _words(self) -> frozenset[str]:

@@ -94,8 +94,9 @@ class Tags:
     def codes(self, name: str) -> Ints:
         """The codes of a tag: `grass` means every kind of grass, `place:grass` only the place."""
         kind, _, bare = name.partition(":")
-        found = [code for code, (word, sort) in enumerate(zip(self.names, self.kinds, strict=True))
-                 if word == name or (kind and word == bare and sort == kind)]
+        found = [code for code, word in enumerate(self.names) if word == name] or [
+            code for code, (word, sort) in enumerate(zip(self.names, self.kinds, strict=True))
+            if word == bare and sort == kind]
         if not found:
             raise unknown("tag", name, self.names)
         return np.asarray(found, np.int64)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from shiftbench.arrays import Ints
-from shiftbench.collection import FORMAT, MARKER, SHAPE, Tags
+from shiftbench.collection import FORMAT, MARKER, Tags
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_marker
 from shiftbench.metagraph.batches import ROWS, Piece, Source, batches
@@ -45,7 +45,7 @@ def streamed(
 
 def described(folder: Path | str) -> tuple[str, Tags]:
     """The name of a collection on disk and its tags, without who carries them."""
-    facts = read_marker(Path(folder), MARKER, "collection", FORMAT, SHAPE)
+    facts = read_marker(Path(folder), MARKER, "collection", FORMAT, {"name": str, "tags": [[str]]})
     return facts["name"], Tags.of([], [], *facts["tags"])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftbench.benchmark import Benchmark
-from shiftbench.collection import FORMAT, MARKER, SHAPE, Collection
+from shiftbench.collection import FORMAT, MARKER, Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_marker, read_toml
 from shiftbench.registry import find, make
@@ -86,7 +86,7 @@ def collection_folder(benchmark: Benchmark, folder: Path | str, override: Path |
     if not place.exists():
         raise ShiftBenchError(f"{folder}: its collection '{facts.get('name')}' is not at {place} any more. "
                               "Name it with --collection.")
-    found = str(read_marker(place, MARKER, "collection", FORMAT, SHAPE).get("digest"))
+    found = str(read_marker(place, MARKER, "collection", FORMAT, {"digest": str}).get("digest"))
     if found != facts.get("digest"):
         raise ShiftBenchError(f"{place}: digest is {found[:8]}, but {folder} was built from "
                               f"{str(facts.get('digest'))[:8]}. The collection was changed; build the benchmark again.")
