@@ -26,7 +26,7 @@ SETTINGS = {"model": "mlp", "features": FEATURES, "batches": "domain", "steps": 
 """As in DomainBed, which the paper used: batches hold as many items of each domain, and the last weights count."""
 
 SUBSET = """# Cat against dog, after MetaShift's Table 1, task 1: only the dog's training contexts move.
-collection = "../collections/scenes"
+collection = "../collections/{world}"
 seed = 0
 
 [shift.subset]
@@ -37,7 +37,7 @@ n_train = 400
 """
 
 SUBPOPULATION = """# Cat against dog, after MetaShift's Table 2: cats are mostly indoors and dogs mostly outdoors.
-collection = "../collections/scenes"
+collection = "../collections/{world}"
 seed = 0
 
 [shift.subpopulation]
@@ -62,22 +62,25 @@ class Shown(NamedTuple):
 
 
 def demo(
-    out: Path | str = "demo", items: int = 12_000, seeds: tuple[int, ...] = SEEDS, workers: int = 0,
+    out: Path | str = "demo", items: int = 12_000, seed: int = 0, seeds: tuple[int, ...] = SEEDS, workers: int = 0,
     bar: Bar | None = None,
 ) -> Shown:
-    """Draw, build, embed, train, score and report below `out`. What is already there is not done again."""
+    """Draw, build, embed, train, score and report below `out`. What is already there is not done again.
+
+    `seed` is the world's, `seeds` are those of the runs.
+    """
     from shiftbench.scoring import score_runs
     from shiftbench.sweeps.local import Job, run_all
     from shiftbench.training import embed
 
     place = Path(out)
     shown = bar or (lambda what: nullcontext(lambda done, total: None))
-    world = place / "collections" / "scenes"
+    world = place / "collections" / f"scenes-{seed}"
     if not (world / MARKER).exists() or read_json(world / MARKER).get("items") != items:
         with shown("drawing the world") as advance:
-            verbs.read("world", "scenes", out=world, items=items, seed=0, progress=advance)
+            verbs.read("world", "scenes", out=world, items=items, seed=seed, progress=advance)
     folders = []
-    for name, text in recipes().items():
+    for name, text in recipes(world.name).items():
         recipe = place / "recipes" / f"{name}.toml"
         with writing(recipe) as hidden:
             hidden.write_text(text)
@@ -89,8 +92,8 @@ def demo(
     backbone, _, size = FEATURES.partition("@")
     with shown("embedding the items") as advance:
         embed(collection, rows, backbone=backbone, size=int(size), folder=world, progress=advance)
-    jobs = [Job(folder, world, SETTINGS | {"benchmark": one.digest, "method": method, "params": params, "seed": seed})
-            for (folder, one), (method, params), seed in product(
+    jobs = [Job(folder, world, SETTINGS | {"benchmark": one.digest, "method": method, "params": params, "seed": draw})
+            for (folder, one), (method, params), draw in product(
                 zip(folders, made, strict=True), METHODS.items(), seeds)]
     with shown("training") as advance:
         runs = [folder.name for folder in run_all(jobs, place / "runs", workers, progress=advance)]
@@ -103,8 +106,9 @@ def demo(
     return Shown(scores, tuple(folders), place / "report.html")
 
 
-def recipes() -> dict[str, str]:
+def recipes(world: str) -> dict[str, str]:
     """Name -> recipe: four training sets at growing distance, three minority shares."""
-    ladder = {f"dog-{contexts.replace(' + ', '-')}": SUBSET.format(contexts=contexts) for contexts in LADDER}
-    mixtures = {f"minority-{share:.0%}".rstrip("%"): SUBPOPULATION.format(share=share) for share in SHARES}
+    ladder = {f"dog-{contexts.replace(' + ', '-')}": SUBSET.format(world=world, contexts=contexts)
+              for contexts in LADDER}
+    mixtures = {f"minority-{share:.0%}".rstrip("%"): SUBPOPULATION.format(world=world, share=share) for share in SHARES}
     return ladder | mixtures

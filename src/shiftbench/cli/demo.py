@@ -11,6 +11,7 @@ from shiftbench.cli.output import Quiet, console, progress
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for everything the demo makes.")] = Path("demo"),
     items: Annotated[int, typer.Option(help="Size of the world.")] = 12_000,
+    seed: Annotated[int, typer.Option(help="Seed of the world.")] = 0,
     workers: Annotated[int, typer.Option(help="Training processes; 0 means one per core.")] = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -23,7 +24,7 @@ def demo(
     from shiftbench.demonstration import demo as run_demo
     from shiftbench.reporting import as_table, distance_tables, share_tables
 
-    shown = run_demo(out, items, workers=workers, bar=lambda what: progress(what, quiet))
+    shown = run_demo(out, items, seed, workers=workers, bar=lambda what: progress(what, quiet))
     if not quiet:
         benchmarks = [Benchmark.load(folder) for folder in shown.benchmarks]
         for table in (*distance_tables(shown.scores, benchmarks), *share_tables(shown.scores, benchmarks)):
