@@ -4,6 +4,7 @@ Everything is written under a temporary name, synced and renamed: a reader never
 leaves the old one in place.
 """
 
+import fcntl
 import json
 import os
 import shutil
@@ -72,6 +73,19 @@ def writing_folder(path: Path | str, marker: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def lock(path: Path | str) -> Iterator[bool]:
+    """True while this process alone holds `path`; False where another process does. A killed process lets go."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
 
 
 def write_json(path: Path | str, value: Any) -> None:

@@ -13,11 +13,13 @@ from shiftbench.errors import unknown
 from shiftbench.files import read_table, write_table
 
 COLUMNS: Mapping[str, type] = {
-    "run": str, "benchmark": str, "method": str, "seed": int, "split": str, "group": str, "n": int,
+    "run": str, "benchmark": str, "method": str, "setting": str, "seed": int, "split": str, "group": str, "n": int,
     "metric": str, "value": float, "low": float, "high": float,
 }
 ALL = "all"
 """The group of a score over every item of its split."""
+OPTIONAL = {"setting": ""}
+"""What a table may lack, and what stands there then. `setting` names all that decides a run but benchmark and seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,7 @@ class Scores:
     @staticmethod
     def of(rows: Iterable[Mapping[str, Any]]) -> "Scores":
         """From one mapping per score."""
-        listed = list(rows)
+        listed = [OPTIONAL | dict(row) for row in rows]
         return Scores({name: np.asarray([row[name] for row in listed], dtype=np.str_ if kind is str else kind)
                        for name, kind in COLUMNS.items()})
 
@@ -71,7 +73,10 @@ class Scores:
 
     @staticmethod
     def load(path: Path | str) -> "Scores":
-        table = read_table(path, list(COLUMNS))
+        table = read_table(path, [name for name in COLUMNS if name not in OPTIONAL])
+        for name, value in OPTIONAL.items():
+            if name not in table.column_names:
+                table = table.append_column(name, pa.array(np.full(len(table), value)))
         return Scores({name: to_strings(table[name]) if kind is str
                        else np.asarray(table[name].cast(pa.int64() if kind is int else pa.float64()).to_numpy())
                        for name, kind in COLUMNS.items()})

@@ -31,6 +31,7 @@ def score(
     *,
     run: str = "",
     method: str = "",
+    setting: str = "",
     seed: int = 0,
     replicates: int = REPLICATES,
     level: float = LEVEL,
@@ -42,7 +43,7 @@ def score(
     lowest, n that group's size), `macro_f1`; and, where both are there, `accuracy_gap` = id_test − test. Further
     `metrics` by name (`nll`, `auc`, …) are scored over all items. With 0 replicates there are no intervals.
     """
-    head = {"run": run, "benchmark": benchmark.name, "method": method, "seed": seed}
+    head = {"run": run, "benchmark": benchmark.name, "method": method, "setting": setting, "seed": seed}
     judge = _Judge([head], [0], replicates, level, seed)
     rows = judge.every_split(benchmark, [predictions])
     for split, part in _parts(benchmark, predictions).items():

@@ -1,5 +1,6 @@
 """Scores of a runs folder: every finished run, and each method's mean over its seeds."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,12 @@ class Finished(NamedTuple):
     folder: Path
     settings: dict[str, Any]
     benchmark: dict[str, Any]
+
+    @property
+    def setting(self) -> str:
+        """A name for all that decides the run but benchmark and seed: equal for the runs that a mean is over."""
+        kept = {key: value for key, value in self.settings.items() if key not in ("benchmark", "seed")}
+        return hashlib.sha256(_written(kept).encode()).hexdigest()[:12]
 
     @property
     def benchmark_folder(self) -> Path:
@@ -100,7 +107,7 @@ def score_runs(
         together.setdefault(name, []).append((run, predictions))
         parts.append(_named(name, score(
             benchmark, predictions, run=run.folder.name, method=str(run.settings["method"]),
-            seed=int(run.settings["seed"]), replicates=replicates, level=level)))
+            setting=run.setting, seed=int(run.settings["seed"]), replicates=replicates, level=level)))
     for name, runs in together.items():
         methods: dict[str, list[Predictions]] = {}
         for label, (_, predictions) in zip(labels([run.settings for run, _ in runs]), runs, strict=True):

@@ -1,9 +1,13 @@
 """The folder of a run: run.json, log.jsonl, checkpoint.safetensors, predictions.parquet and, written last, done."""
 
+import contextlib
 import platform
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +16,7 @@ import shiftbench
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import read_json, write_json, writing
+from shiftbench.files import lock, read_json, write_json, writing
 from shiftbench.models.weights import file_digest
 from shiftbench.predictions import Predictions
 from shiftbench.training.checkpoint import save_weights
@@ -66,6 +70,47 @@ def train(
         hidden.write_text(f"{learned.step} steps, weights of step {learned.best_step}\n", encoding="utf-8")
     _tidy(folder)
     return folder
+
+
+class Ended(NamedTuple):
+    """How a run of a pack ended: `done`, `failed` with a reason, or `busy` where another process is doing it."""
+
+    run: str
+    state: str
+    reason: str = ""
+    seconds: float = 0.0
+
+
+def train_pack(
+    benchmark: Benchmark, collection: Collection, runs: Sequence[Run], out: Path | str, *, device: str = "auto",
+    benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
+    progress: Report | None = None, checkpoint_seconds: float = 30.0,
+) -> list[Ended]:
+    """Do several runs on one benchmark. Each ends by itself: a failure is written to failed.json, the others go on."""
+    ends = []
+    for run in runs:
+        started = time.monotonic()
+        folder = Path(out) / run.id
+        with lock(folder / "lock") as mine:
+            if not mine:
+                ends.append(Ended(run.id, "busy"))
+                continue
+            try:
+                train(benchmark, collection, run, out, device=device, benchmark_path=benchmark_path,
+                      collection_path=collection_path, progress=progress, checkpoint_seconds=checkpoint_seconds)
+                ends.append(Ended(run.id, "done", seconds=time.monotonic() - started))
+            except Exception as problem:
+                ends.append(Ended(run.id, "failed", fail(folder, problem), time.monotonic() - started))
+    return ends
+
+
+def fail(folder: Path, problem: BaseException | str) -> str:
+    """Record why a run failed, in failed.json; gives the reason in one line."""
+    name = "" if isinstance(problem, ShiftBenchError | str) else f"{type(problem).__name__}: "
+    reason = name + str(problem).strip().partition("\n")[0]
+    with contextlib.suppress(ShiftBenchError, OSError):  # a full disk cannot take the record: the caller still knows
+        write_json(folder / "failed.json", {"reason": reason, "when": datetime.now(UTC).isoformat(timespec="seconds")})
+    return reason
 
 
 def is_done(folder: Path | str) -> bool:
