@@ -9,7 +9,7 @@ import torch
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods import METHODS, RUN_SPACE, Batch, facts
 from shiftbench.methods.base import means_by
-from shiftbench.methods.cdann import Reverse, prior_weights
+from shiftbench.methods.cdann import prior_weights, reverse
 from shiftbench.methods.coral import discrepancy
 from shiftbench.methods.irm import invariance
 from shiftbench.rng import child
@@ -345,7 +345,7 @@ def test_cdann_reverses_the_gradient_for_the_net_alone():
     assert torch.equal(d0, d1)
     assert torch.equal(d0, d3)
     z = torch.ones(3, requires_grad=True)
-    (Reverse.apply(z, 0.5) * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    (reverse(z, 0.5) * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert z.grad.tolist() == [-0.5, -1.0, -1.5]
 
 

@@ -17,6 +17,7 @@ import torch
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods import ERM, METHODS
+from shiftbench.methods.base import Stage
 from shiftbench.models import build
 from shiftbench.predictions import Predictions
 from shiftbench.training import train
@@ -24,7 +25,7 @@ from shiftbench.training.checkpoint import peek, save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
 from shiftbench.training.folder import is_done, load_run
-from shiftbench.training.loop import Trainer, measure
+from shiftbench.training.lane import measure
 from tests.toys import CPU, learn, toy_features, toy_rows, toy_run
 
 
@@ -126,9 +127,9 @@ class Twice(ERM):
     upweight: float = 5.0
     name = "twice"
 
-    def fit(self, train):
-        first = train(ERM(), steps=6)
-        return train(self, weights=torch.where(first.wrong("train"), self.upweight, 1.0))
+    def fit(self):
+        first = yield Stage(ERM(), steps=6)
+        return (yield Stage(self, weights=torch.where(first.wrong("train"), self.upweight, 1.0)))
 
 
 @pytest.mark.parametrize("calls", [3, 9, 20])
@@ -333,12 +334,12 @@ def test_a_torn_log_line_is_dropped(tmp_path):
     assert "loss" in lines(tmp_path)[0]
 
 
-def test_the_trainer_writes_nothing_without_a_folder(tmp_path, monkeypatch):
+def test_training_writes_nothing_without_a_folder(tmp_path, monkeypatch):
     """Training in memory leaves no file."""
     monkeypatch.chdir(tmp_path)
     _, benchmark = toy_rows()
     run = toy_run(benchmark, steps=5)
-    run.learner().fit(Trainer(run, Data(benchmark, toy_features(benchmark), CPU), checkpoint_seconds=0))
+    learn(run, benchmark, toy_features(benchmark), checkpoint_seconds=0)
     assert not list(tmp_path.iterdir())
 
 

@@ -8,7 +8,8 @@ from shiftbench.collection import Collection
 from shiftbench.methods import METHODS, Batch, Method, Task
 from shiftbench.models import build
 from shiftbench.training.data import Data
-from shiftbench.training.loop import Trainer
+from shiftbench.training.loop import Fitting
+from shiftbench.training.loop import learn as learn_all
 from shiftbench.training.run import Run
 
 torch.set_num_threads(1)  # tensors this small are slower on two
@@ -47,9 +48,17 @@ def toy_run(benchmark: Benchmark, **settings) -> Run:
 
 def learn(run: Run, benchmark: Benchmark, x: torch.Tensor, folder=None, **options) -> torch.Tensor:
     """Train in memory and give the logits of every row."""
-    data = Data(benchmark, x, CPU)
-    learned = run.learner().fit(Trainer(run, data, folder, **options))
-    return data.logits(learned.net, np.arange(len(benchmark)))
+    one = fitted(run, benchmark, x, folder, **options)
+    return one.data.logits(one.learned.net, np.arange(len(benchmark)))
+
+
+def fitted(run: Run, benchmark: Benchmark, x: torch.Tensor, folder=None, **options) -> Fitting:
+    """Train in memory; what breaks the run is raised."""
+    one = Fitting(run, Data(benchmark, x, CPU), folder)
+    learn_all([one], **options)
+    if one.problem is not None:
+        raise one.problem
+    return one
 
 
 def ten_rows() -> tuple[torch.Tensor, Batch, Task]:

@@ -10,7 +10,7 @@ from shiftbench.conflict.sides import Side
 from shiftbench.models.base import build
 from shiftbench.rng import child
 from shiftbench.training.data import Data
-from shiftbench.training.loop import make_optimizer
+from shiftbench.training.lane import make_optimizer
 from shiftbench.training.run import Run
 
 VALUES_AT_ONCE = {"cpu": 8_000_000, "cuda": 400_000_000}

@@ -1,9 +1,10 @@
 """What a method is, what it is told about the task, and what a batch holds."""
 
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -44,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class Trained(Protocol):
-    """What `train` gives back to `fit`: the net with its chosen weights, and what it says about a split."""
+    """What `fit` gets back for a stage: the net with its chosen weights, and what it says about a split."""
 
     net: Net
     step: int  # updates done
@@ -55,31 +56,50 @@ class Trained(Protocol):
     def wrong(self, split: str = "train") -> Tensor: ...
 
 
+class Stage(NamedTuple):
+    """What `fit` asks for: train this method, with a weight per training item, for so many steps (None: the run's)."""
+
+    method: "Method"
+    weights: Tensor | None = None
+    steps: int | None = None
+
+
 @dataclass(frozen=True)
 class Method:
     """A learning rule: hyperparameters are fields, memory is a state, and the loss is what is minimised.
 
     Three verbs with defaults. `state(task)` makes the memory: a module, so that its tensors move, train and are saved
-    with the net's. `loss(net, batch, state, step)` is a number to go down on; it may update the state. `fit(train)`
-    runs the training: a method of several stages calls `train(method, weights=None, steps=None)` more than once.
+    with the net's. `loss(net, batch, state, step)` is a number to go down on; it may update the state. `fit()` is the
+    training as a row of stages: `learned = yield Stage(method)` for each, so that many runs can be trained at once.
 
-    `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from.
+    A loss is computed for many runs at once, or recorded once and replayed on a GPU: in both cases `step` and the
+    numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`.
+
+    `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from;
+    `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree.
     """
 
     family: ClassVar[str] = ""
     batches: ClassVar[str] = "plain"
     moves_features: ClassVar[bool] = False  # it works on the features, so a model must have some that learn
     space: ClassVar[Space] = {}
+    shapes: ClassVar[tuple[str, ...]] = ()
     name: ClassVar[str]
 
     def state(self, task: Task) -> nn.Module:
         return nn.Module()
 
-    def loss(self, net: Net, batch: Batch, state: nn.Module, step: int) -> Tensor:
+    def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
         raise NotImplementedError
 
-    def fit(self, train: Callable[..., Trained]) -> Trained:
-        return train(self)
+    def fit(self) -> Generator[Stage, Trained, Trained]:
+        return (yield Stage(self))
+
+    def numbers(self) -> dict[str, float]:
+        """The hyperparameters in which runs trained at once may differ."""
+        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in self.shapes}
+        return {key: float(value) for key, value in values.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)}
 
 
 def facts(name: str) -> dict[str, Any]:
@@ -102,9 +122,19 @@ def means_by(values: Tensor, codes: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
     As a product with the one-hot matrix: unlike a scatter it adds in a fixed order on every device.
     """
-    member = F.one_hot(codes, n).to(values.dtype)
+    member = one_hot(codes, n).to(values.dtype)
     count = member.sum(dim=0)
     return (values @ member) / count.clamp(min=1), count
+
+
+def one_hot(codes: Tensor, n: int) -> Tensor:
+    """True where an item has the code, items × codes. torch's own looks at the data, which a recorded loss must not."""
+    return codes[:, None] == torch.arange(n, device=codes.device)
+
+
+def after(step: int | Tensor, start: float | Tensor, value: float | Tensor, before: float | Tensor) -> Tensor:
+    """`value` from step `start` on, `before` until then."""
+    return torch.where(torch.as_tensor(step >= start), value, before)
 
 
 def memory(**values: Tensor | int) -> nn.Module:

@@ -40,6 +40,7 @@ class CDANN(Method):
     family: ClassVar[str] = "adversarial"
     batches: ClassVar[str] = "domain"
     moves_features: ClassVar[bool] = True
+    shapes: ClassVar[tuple[str, ...]] = ("width", "depth")
     space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True),
                               "depth": Choice((2, 3, 4))}
 
@@ -52,12 +53,10 @@ class CDANN(Method):
         state.register_buffer("balance", prior_weights(task.label_counts))
         return state
 
-    def loss(self, net: Net, batch: Batch, state: Any, step: int) -> Tensor:
+    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
         risk = per_item(net.head(z), batch).mean()
-        if not z.requires_grad:
-            return risk
-        told = Reverse.apply(z, self.penalty) + state.label_vector(batch.label)
+        told = reverse(z, self.penalty) + state.label_vector(batch.label)
         guesses = F.cross_entropy(state.discriminator(told), batch.domain, reduction="none")
         return risk + (state.balance[batch.domain, batch.label] * guesses).mean()
 
@@ -69,14 +68,6 @@ def prior_weights(label_counts: Tensor) -> Tensor:
     return torch.where(label_counts > 0, 1 / (labels * share).clamp(min=1e-12), 0.0).float()
 
 
-class Reverse(torch.autograd.Function):
-    """Identity forward; backward the gradient comes out times -strength."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, strength: float) -> Tensor:
-        ctx.strength = strength
-        return z.view_as(z)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return -ctx.strength * grads[0], None
+def reverse(z: Tensor, strength: float | Tensor) -> Tensor:
+    """Identity forward, since z - z is 0; backward the gradient comes out times -strength."""
+    return z.detach() - strength * (z - z.detach())

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.methods.base import METHODS, Batch, Method, Task, memory, per_item
+from shiftbench.methods.base import METHODS, Batch, Method, Task, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -36,11 +35,10 @@ class CORAL(Method):
     def state(self, task: Task) -> nn.Module:
         return memory(n_domains=task.n_domains)
 
-    def loss(self, net: Net, batch: Batch, state: Any, step: int) -> Tensor:
+    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
         risk = per_item(net.head(z), batch).mean()
-        # Constant features make a constant penalty: skipping it changes no gradient and saves the work.
-        return risk + self.penalty * discrepancy(z, batch.domain, state.n_domains) if z.requires_grad else risk
+        return risk + self.penalty * discrepancy(z, batch.domain, state.n_domains)
 
 
 def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:
@@ -49,7 +47,7 @@ def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:
     With rows centred by their domain and divided by sqrt(n - 1) as X_a, <C_a, C_b> = || X_a X_b^T ||_F^2, so every
     pair's distance comes from one n × n Gram matrix, summed by blocks; n is mostly far below d.
     """
-    member = F.one_hot(domain, n_domains).to(z.dtype)
+    member = one_hot(domain, n_domains).to(z.dtype)
     count = member.sum(dim=0)
     usable = (count > 1).to(z.dtype)
     mean = (member.T @ z) / count.clamp(min=1)[:, None]

@@ -23,5 +23,5 @@ class ERM(Method):
 
     family: ClassVar[str] = "baseline"
 
-    def loss(self, net: Net, batch: Batch, state: nn.Module, step: int) -> Tensor:
+    def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
         return per_item(net(batch.x), batch).mean()

@@ -45,7 +45,7 @@ class GroupDRO(Method):
         n = task.n_groups if self.by == "group" else task.n_domains
         return memory(q=torch.full((n,), 1 / n))
 
-    def loss(self, net: Net, batch: Batch, state: Any, step: int) -> Tensor:
+    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         codes = batch.group if self.by == "group" else batch.domain
         risks, _ = means_by(per_item(net(batch.x), batch), codes, len(state.q))
         # softmax(log q + eta R) is the update above, and does not overflow where a risk is large.

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
 
-from shiftbench.methods.base import METHODS, Batch, Method, Task, means_by, memory, per_item
+from shiftbench.methods.base import METHODS, Batch, Method, Task, after, means_by, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -42,11 +42,12 @@ class IRM(Method):
     def state(self, task: Task) -> nn.Module:
         return memory(n_domains=task.n_domains)
 
-    def loss(self, net: Net, batch: Batch, state: Any, step: int) -> Tensor:
+    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         logits = net(batch.x)
         risk = per_item(logits, batch).mean()
-        weight = min(1.0, self.penalty) if step < self.anneal else self.penalty
-        return (risk + weight * invariance(logits, batch, state.n_domains, self.unbiased)) / max(1.0, weight)
+        full = torch.as_tensor(self.penalty, dtype=risk.dtype, device=risk.device)
+        weight = after(step, self.anneal, full, full.clamp(max=1.0))
+        return (risk + weight * invariance(logits, batch, state.n_domains, self.unbiased)) / weight.clamp(min=1.0)
 
 
 def invariance(logits: Tensor, batch: Batch, n_domains: int, unbiased: bool = True) -> Tensor:
@@ -54,7 +55,7 @@ def invariance(logits: Tensor, batch: Batch, n_domains: int, unbiased: bool = Tr
     slope = (logits.softmax(dim=1) * logits).sum(dim=1) - logits.gather(1, batch.label[:, None]).squeeze(1)
     if batch.weight is not None:
         slope = slope * batch.weight
-    member = F.one_hot(batch.domain, n_domains)
+    member = one_hot(batch.domain, n_domains).long()
     # An item's place among its domain's rows decides its half: even places one way, odd ones the other.
     odd = (member.cumsum(dim=0) * member).sum(dim=1) % 2
     if unbiased:

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from shiftbench.arrays import Ints
-from shiftbench.rng import child
+from shiftbench.rng import child, uniform
 
 
 class Batches:
@@ -28,21 +28,23 @@ class Batches:
 
     def at(self, step: int) -> Ints:
         """The batch of one step, pool after pool."""
-        return np.concatenate([self._draw(number, pool, step) for number, pool in enumerate(self.pools)])
+        return self.block(step, 1)[0]
 
     def block(self, first: int, steps: int) -> Ints:
         """The batches of several steps as rows: one transfer to the device instead of many."""
-        return np.stack([self.at(step) for step in range(first, first + steps)])
+        return np.concatenate([self._draw(number, first, steps) for number in range(len(self.pools))], axis=1)
 
-    def _draw(self, number: int, pool: Ints, step: int) -> Ints:
+    def _draw(self, number: int, first: int, steps: int) -> Ints:
+        """Batch t takes the places from t · size on of the endless row of rounds."""
+        pool = self.pools[number]
+        places = np.arange(first * self.size, (first + steps) * self.size)
         if len(pool) < self.size:
-            rng = child(self.seed, "batch", str(number), str(step))
-            return pool[rng.integers(len(pool), size=self.size)]
-        turn, start = divmod(step * self.size, len(pool))
-        part = self._round(number, turn)[start:start + self.size]
-        if len(part) < self.size:
-            part = np.concatenate([part, self._round(number, turn + 1)[:self.size - len(part)]])
-        return part
+            chosen = pool[(uniform(self.seed, f"batch {number}", places) * len(pool)).astype(np.int64)]
+        else:
+            turn, last = int(places[0]) // len(pool), int(places[-1]) // len(pool)
+            rounds = np.concatenate([self._round(number, one) for one in range(turn, last + 1)])
+            chosen = rounds[places - turn * len(pool)]
+        return chosen.reshape(steps, self.size)
 
     def _deal(self, number: int, turn: int) -> Ints:
         return child(self.seed, "round", str(number), str(turn)).permutation(self.pools[number])

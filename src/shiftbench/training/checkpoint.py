@@ -1,4 +1,4 @@
-"""Where a run stands, in one safetensors file: nets, optimizer, random streams and counters. Nothing is pickled."""
+"""Where a run stands, in one safetensors file: nets, optimizer and counters. Nothing is pickled."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import writing
-from shiftbench.training.device import random_state, restore_random_state
 
 
 @dataclass
@@ -50,7 +49,6 @@ def save_checkpoint(path: Path, run_id: str, point: Point, parts: Parts) -> None
     tensors = {f"best/{key}": value for key, value in parts.best.items()}
     tensors |= {f"net/{key}": value for key, value in parts.net.state_dict().items()}
     tensors |= {f"state/{key}": value for key, value in parts.state.state_dict().items()}
-    tensors |= {f"random/{key}": value for key, value in random_state(parts.device).items()}
     for number, parameter in enumerate(_parameters(parts.optimizer)):
         for key, value in parts.optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -76,7 +74,7 @@ def peek(path: Path, run_id: str) -> Point | None:
 
 def restore(path: Path, parts: Parts) -> None:
     """Put a checkpoint's tensors back where `save_checkpoint` found them."""
-    tables: dict[str, dict[str, Tensor]] = {"best": {}, "net": {}, "state": {}, "random": {}, "optimizer": {}}
+    tables: dict[str, dict[str, Tensor]] = {"best": {}, "net": {}, "state": {}, "optimizer": {}}
     with safe_open(path, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118 - not a mapping
             table, _, key = name.partition("/")
@@ -91,7 +89,6 @@ def restore(path: Path, parts: Parts) -> None:
         # Fused optimizers walk raw memory: the moments must lie in memory as the parameter does.
         like = parameter.detach() if value.shape == parameter.shape else value.to(parameter.device)
         parts.optimizer.state[parameter][key] = torch.empty_like(like).copy_(value)
-    restore_random_state(tables["random"], parts.device)
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

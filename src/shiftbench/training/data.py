@@ -29,6 +29,22 @@ def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path |
     return torch.from_numpy(images(collection, rows, run.size or None))
 
 
+_LOADED: dict[tuple[str, ...], "Data"] = {}
+"""The data of the last few loads: a worker that does many runs on one benchmark loads it once."""
+KEPT = 2
+
+
+def load(benchmark: Benchmark, collection: Collection, run: Run, device: torch.device, folder: Path | str | None
+         ) -> "Data":
+    """The data a run is trained on, from memory where this process has just used the same."""
+    key = (benchmark.digest, collection.digest, run.features, str(run.size), str(device), str(folder))
+    if key not in _LOADED:
+        while len(_LOADED) >= KEPT:
+            del _LOADED[next(iter(_LOADED))]
+        _LOADED[key] = Data(benchmark, inputs(benchmark, collection, run, Path(folder) if folder else None), device)
+    return _LOADED[key]
+
+
 @dataclass(eq=False)
 class Data:
     """Inputs and codes of every row, and how to take a batch of training items or a split's inputs from them."""
@@ -36,7 +52,6 @@ class Data:
     benchmark: Benchmark
     x: Tensor
     device: torch.device
-    augmentation: str = "none"
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.benchmark):
@@ -48,6 +63,10 @@ class Data:
             raise ShiftBenchError(f"The features of item '{self.benchmark.items[bad]}' are not finite numbers.")
         if self.device.type == "cuda" and self.x.nbytes < 0.6 * torch.cuda.mem_get_info(self.device)[0]:
             self.x = self.x.to(self.device)
+
+    @cached_property
+    def _scales(self) -> dict[type[Net], Tensor]:
+        return {}
 
     @cached_property
     def train(self) -> Ints:
@@ -75,28 +94,32 @@ class Data:
         return torch.from_numpy(np.stack([self.train, self.benchmark.label[self.train], self.codes("domain"),
                                           self.codes("group")])).to(self.device)
 
-    def batch(self, index: Tensor, net: Net, weight: Tensor | None) -> Batch:
-        """The training items of these numbers, augmented."""
-        row, label, domain, group = self._codes.index_select(1, index).unbind()
-        x = self.prepare(self.take(row), net, self.augmentation)
-        return Batch(x, label, domain, group, index, None if weight is None else weight[index])
+    def batch(self, index: Tensor, net: Net, augmentation: str = "none", u: Tensor | None = None,
+              weight: Tensor | None = None) -> Batch:
+        """The training items of these numbers, augmented by the draws `u`; `index` may have a row per run."""
+        row, label, domain, group = self._codes.index_select(1, index.flatten()).view(4, *index.shape).unbind()
+        x = self.prepare(self.take(row.flatten()), net, augmentation, u)
+        return Batch(x.view(*index.shape, *x.shape[1:]) if index.ndim > 1 else x, label, domain, group, index, weight)
 
     def take(self, rows: Tensor) -> Tensor:
         """Inputs of benchmark rows, on the device; from host memory where all of them would not fit there."""
         return self.x.index_select(0, rows.to(self.x.device)).to(self.device)
 
-    def prepare(self, x: Tensor, net: Net, augmentation: str = "none") -> Tensor:
+    def prepare(self, x: Tensor, net: Net, augmentation: str = "none", u: Tensor | None = None) -> Tensor:
         if x.dtype != torch.uint8:
             return x
-        scale = torch.tensor([net.mean, net.std], device=self.device)
-        return augment(x, augmentation, scale[0], scale[1], torch.default_generator)
+        if type(net) not in self._scales:  # made once: a recorded step must not copy from the host
+            self._scales[type(net)] = torch.tensor([net.mean, net.std], device=self.device)
+        mean, std = self._scales[type(net)]
+        return augment(x, augmentation, mean, std, u)
 
     @torch.inference_mode()
-    def logits(self, net: Net, rows: Ints) -> Tensor:
+    def logits(self, net: Net, rows: Ints, precision: str = "float32") -> Tensor:
         """Logits for benchmark rows, on the CPU, without augmentation."""
         net.eval()
         chunk = 4096 if self.x.dtype != torch.uint8 else max(1, 8_000_000 // max(1, self.x[0].numel()))
-        parts = [net(self.prepare(self.take(part), net)) for part in torch.from_numpy(rows).split(chunk)]
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            parts = [net(self.prepare(self.take(part), net)) for part in torch.from_numpy(rows).split(chunk)]
         net.train()
         if not parts:
             return torch.zeros(0, len(self.benchmark.names["label"]))

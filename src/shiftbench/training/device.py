@@ -44,15 +44,3 @@ def repeatable(device: torch.device, seed: int, *purpose: str) -> Iterator[None]
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
             torch.utils.deterministic.fill_uninitialized_memory = filled
-
-
-def random_state(device: torch.device) -> dict[str, torch.Tensor]:
-    """Where torch's streams stand, as tensors of bytes."""
-    state = {"cpu": torch.get_rng_state()}
-    return state | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
-
-
-def restore_random_state(state: dict[str, torch.Tensor], device: torch.device) -> None:
-    torch.set_rng_state(state["cpu"])
-    if device.type == "cuda" and "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"], device)

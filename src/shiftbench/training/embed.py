@@ -93,7 +93,7 @@ def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, 
         for start in range(0, len(rows), chunk):
             part = slice(start, min(start + chunk, len(rows)))
             pixels = torch.from_numpy(images(collection, rows[part], size))
-            values = [body(augment(piece.to(place), "none", scale[0], scale[1], torch.default_generator)).float().cpu()
+            values = [body(augment(piece.to(place), "none", scale[0], scale[1])).float().cpu()
                       for piece in pixels.split(at_once)]
             keep(part, torch.cat(values).numpy())
             if progress:

@@ -3,7 +3,7 @@
 import contextlib
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,47 +20,115 @@ from shiftbench.files import lock, read_json, write_json, writing
 from shiftbench.models.weights import file_digest
 from shiftbench.predictions import Predictions
 from shiftbench.training.checkpoint import save_weights
-from shiftbench.training.data import Data, inputs
+from shiftbench.training.data import load
 from shiftbench.training.device import choose_device
 from shiftbench.training.embed import Report
-from shiftbench.training.loop import Trainer
+from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run
 
 
+class Ended(NamedTuple):
+    """How a run ended: `done`, `failed` with a reason, or `busy` where another process is doing it."""
+
+    run: str
+    state: str
+    reason: str = ""
+    seconds: float = 0.0
+
+
 def train(
-    benchmark: Benchmark,
-    collection: Collection,
-    run: Run,
-    out: Path | str,
-    *,
-    device: str = "auto",
-    benchmark_path: Path | str | None = None,
-    collection_path: Path | str | None = None,
-    progress: Report | None = None,
-    checkpoint_seconds: float = 30.0,
+    benchmark: Benchmark, collection: Collection, run: Run, out: Path | str, *, device: str = "auto",
+    benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
+    progress: Report | None = None, checkpoint_seconds: float = 30.0,
 ) -> Path:
     """Do a run and give its folder, `out`/ID. A finished run is found and not repeated; an unfinished one goes on.
 
     `collection_path` is the collection's folder, below which cached features lie; without it they are computed again.
     `progress(done, total)` is called now and then. A killed process loses at most `checkpoint_seconds` of work.
     """
+    problems: list[Exception] = []
+
+    def keep(folder: Path, problem: Exception) -> str:
+        problems.append(problem)
+        return str(problem)
+
+    (end,) = train_pack(benchmark, collection, [run], out, device=device, benchmark_path=benchmark_path,
+                        collection_path=collection_path, progress=progress, checkpoint_seconds=checkpoint_seconds,
+                        failed=keep)
+    if problems:
+        raise problems[0]
+    if end.state == "busy":
+        raise ShiftBenchError(f"{Path(out) / run.id}: another process is doing this run. Wait for it, or end it.")
+    return Path(out) / run.id
+
+
+def train_pack(
+    benchmark: Benchmark, collection: Collection, runs: Sequence[Run], out: Path | str, *, device: str = "auto",
+    benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
+    progress: Report | None = None, checkpoint_seconds: float = 30.0,
+    failed: Callable[[Path, Exception], str] | None = None,
+) -> list[Ended]:
+    """Do several runs on one benchmark, at once where they can be. Each ends by itself: what breaks one is handed to
+    `failed` (default: written to its failed.json), the others go on."""
+    ends: dict[str, Ended] = {}
+    started = time.monotonic()
+
+    def end(run: Run, problem: Exception | None = None, state: str = "done") -> None:
+        reason = "" if problem is None else (failed or fail)(Path(out) / run.id, problem)
+        ends[run.id] = Ended(run.id, state if problem is None else "failed", reason, time.monotonic() - started)
+
+    def close(one: Fitting) -> None:
+        try:
+            if one.problem is None:
+                _finish(one)
+        except Exception as problem:
+            one.problem = problem
+        end(one.run, one.problem)
+
+    with contextlib.ExitStack() as held:
+        fittings = []
+        for run in {run.id: run for run in runs}.values():
+            folder = Path(out) / run.id
+            try:
+                if _begin(benchmark, run, folder, device, benchmark_path):
+                    end(run)
+                elif not held.enter_context(lock(folder / "lock")):
+                    end(run, state="busy")
+                elif is_done(folder):  # by another process, a moment ago
+                    end(run)
+                else:
+                    data = load(benchmark, collection, run, choose_device(device), collection_path)
+                    fittings.append(Fitting(run, data, folder))
+            except Exception as problem:
+                end(run, problem)
+        learn(fittings, checkpoint_seconds=checkpoint_seconds, progress=progress, ended=close)
+    return [ends[run.id] for run in runs]
+
+
+def _begin(benchmark: Benchmark, run: Run, folder: Path, device: str, path: Path | str | None) -> bool:
+    """Check what is in a run's folder, or write its run.json; True where the run is done."""
     if run.benchmark != benchmark.digest:
         raise ShiftBenchError(f"run {run.id}: made for benchmark {run.benchmark[:12]}, but '{benchmark.name}' is now "
                               f"{benchmark.digest[:12]}. The benchmark was rebuilt; make the run again.")
-    folder = Path(out) / run.id
-    facts = _facts(benchmark, run, benchmark_path)
+    facts = _facts(benchmark, run, path)
     if (folder / "run.json").is_file():
         _check_same(folder, facts)
     if is_done(folder):
         _tidy(folder)
-        return folder
+        return True
     place = choose_device(device)
     if not (folder / "run.json").is_file():
         write_json(folder / "run.json", {**facts, **_machine(place)})
-    x = inputs(benchmark, collection, run, Path(collection_path) if collection_path else None)
-    data = Data(benchmark, x, place, run.augment)
-    learned = run.learner().fit(Trainer(run, data, folder, checkpoint_seconds, progress))
-    logits = data.logits(learned.net, np.arange(len(benchmark))).numpy()
+    return False
+
+
+def _finish(one: Fitting) -> None:
+    """Predict, and write what a finished run leaves; `done` last."""
+    run, data, learned, folder = one.run, one.data, one.learned, one.folder
+    assert learned is not None
+    assert folder is not None
+    benchmark = data.benchmark
+    logits = data.logits(learned.net, np.arange(len(benchmark)), run.precision).numpy()
     if not np.isfinite(logits).all():
         raise ShiftBenchError(f"run {run.id}: after {learned.step} steps method '{run.method}' predicts numbers that "
                               "are not finite. Lower lr.")
@@ -69,39 +137,6 @@ def train(
     with writing(folder / "done") as hidden:
         hidden.write_text(f"{learned.step} steps, weights of step {learned.best_step}\n", encoding="utf-8")
     _tidy(folder)
-    return folder
-
-
-class Ended(NamedTuple):
-    """How a run of a pack ended: `done`, `failed` with a reason, or `busy` where another process is doing it."""
-
-    run: str
-    state: str
-    reason: str = ""
-    seconds: float = 0.0
-
-
-def train_pack(
-    benchmark: Benchmark, collection: Collection, runs: Sequence[Run], out: Path | str, *, device: str = "auto",
-    benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
-    progress: Report | None = None, checkpoint_seconds: float = 30.0,
-) -> list[Ended]:
-    """Do several runs on one benchmark. Each ends by itself: a failure is written to failed.json, the others go on."""
-    ends = []
-    for run in runs:
-        started = time.monotonic()
-        folder = Path(out) / run.id
-        with lock(folder / "lock") as mine:
-            if not mine:
-                ends.append(Ended(run.id, "busy"))
-                continue
-            try:
-                train(benchmark, collection, run, out, device=device, benchmark_path=benchmark_path,
-                      collection_path=collection_path, progress=progress, checkpoint_seconds=checkpoint_seconds)
-                ends.append(Ended(run.id, "done", seconds=time.monotonic() - started))
-            except Exception as problem:
-                ends.append(Ended(run.id, "failed", fail(folder, problem), time.monotonic() - started))
-    return ends
 
 
 def fail(folder: Path, problem: BaseException | str) -> str:
@@ -157,5 +192,6 @@ def _check_same(folder: Path, facts: dict[str, Any]) -> None:
 
 def _tidy(folder: Path) -> None:
     """What only an unfinished run needs."""
-    for file in (folder / "resume.safetensors", *folder.glob("stage-*.safetensors")):
+    plain = [folder / name for name in ("resume.safetensors", "failed.json", "lock")]
+    for file in (*plain, *folder.glob("stage-*.safetensors")):
         file.unlink(missing_ok=True)

@@ -1,30 +1,27 @@
-"""The one loop for all methods: batches, loss, step, evaluation, early stop, checkpoint."""
+"""The one loop for all methods: steps, losses, evaluation, early stop, checkpoint; for one run or many at once."""
 
-import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from shiftbench.arrays import Floats
-from shiftbench.errors import ShiftBenchError
-from shiftbench.methods.base import Method
-from shiftbench.models.base import Net, build
+from shiftbench.methods.base import Stage, Trained
+from shiftbench.models.base import Net
 from shiftbench.models.weights import load_into, read_weights
-from shiftbench.training.batches import Batches
-from shiftbench.training.checkpoint import Parts, Point, peek, restore, save_checkpoint, save_weights
+from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
-from shiftbench.training.log import Log
+from shiftbench.training.eager import Eager
+from shiftbench.training.graphed import BLOCK, Graphed
+from shiftbench.training.lane import Lane, fresh
 from shiftbench.training.run import Run
+from shiftbench.training.stacked import Stacked, alike
 
-BLOCK = 64
-"""Steps between looks at the losses: a look at every step would make a GPU wait for the CPU."""
+Report = Callable[[int, int], None]
 
 
 @dataclass(eq=False)
@@ -35,9 +32,10 @@ class Learned:
     data: Data
     step: int  # updates done
     best_step: int  # the one whose weights were chosen
+    precision: str = "float32"
 
     def logits(self, split: str = "train") -> Tensor:
-        return self.data.logits(self.net, self.data.benchmark.rows(split))
+        return self.data.logits(self.net, self.data.benchmark.rows(split), self.precision)
 
     def wrong(self, split: str = "train") -> Tensor:
         label = torch.from_numpy(self.data.benchmark.label[self.data.benchmark.rows(split)])
@@ -45,155 +43,151 @@ class Learned:
 
 
 @dataclass(eq=False)
-class Trainer:
-    """What `Method.fit` calls: trains a method on the run's data and gives back the learned net.
+class Fitting:
+    """A run on its way through the stages of its method's `fit`. Without a folder nothing is written.
 
-    A method of several stages calls it several times; the weights of each finished stage are kept, so that a resumed
-    run goes on in the stage it was in. Without a folder nothing is written.
+    The weights of each finished stage are kept, so that a resumed run goes on in the stage it was in.
     """
 
     run: Run
     data: Data
     folder: Path | None = None
-    checkpoint_seconds: float = 30.0
-    progress: Callable[[int, int], None] | None = None
-    _finished: list[Learned] = field(default_factory=list)
+    learned: Learned | None = None  # of the last stage
+    problem: Exception | None = None
+    finished: bool = False
+    _stages: int = 0
+    _fit: Generator[Stage, Trained, Trained] | None = None
 
-    def __call__(self, method: Method, *, weights: Tensor | None = None, steps: int | None = None) -> Learned:
-        stage = len(self._finished)
-        if stage and self.folder:
-            save_weights(self._stage_file(stage - 1), self._finished[-1].net.state_dict())
-        with repeatable(self.data.device, self.run.seed, "train", str(stage)):
-            net = self._fresh()
-            if self.folder and self._stage_file(stage).is_file():
-                load_into(net, read_weights(self._stage_file(stage)), self._stage_file(stage))
-                learned = Learned(net, self.data, 0, 0)
-            else:
-                learned = self._learn(method, net, weights, steps or self.run.steps, stage)
-        self._finished.append(learned)
-        return learned
+    def next_lane(self) -> Lane | None:
+        """The next stage to train; None when there is none."""
+        while True:
+            try:
+                stage = self._ask()
+            except StopIteration as end:
+                self.learned, self.finished = end.value, True
+                return None
+            number, self._stages = self._stages, self._stages + 1
+            if self.folder is None or not self._stage_file(number).is_file():
+                return Lane.enter(self.run, self.data, stage, number, self.folder)
+            with repeatable(self.data.device, self.run.seed, "train", str(number)):
+                net = fresh(self.run, self.data)
+            load_into(net, read_weights(self._stage_file(number)), self._stage_file(number))
+            self.learned = Learned(net, self.data, 0, 0, self.run.precision)
 
-    def _learn(self, method: Method, net: Net, weights: Tensor | None, steps: int, stage: int) -> Learned:
-        run, data = self.run, self.data
-        state = method.state(data.task(net.width)).to(data.device)
-        parameters = [*net.parameters(), *state.parameters()]
-        optimizer = make_optimizer(run, parameters)
-        parts = Parts(net, state, optimizer, {}, data.device)
-        point = self._resume(parts, stage)
-        pools = np.zeros(len(data.train), np.int64) if run.batch_kind == "plain" else data.codes(run.batch_kind)
-        batches = Batches(pools, run.batch_size, run.seed)
-        weight = None if weights is None else weights.to(data.device, torch.float32)
-        log = Log(self.folder / "log.jsonl" if self.folder else None)
-        losses: list[Tensor] = []
-        started, saved = time.monotonic() - point.seconds, time.monotonic()
-        first, block = point.step, torch.empty(0)
-        net.train()
-        while point.step < steps and not self._gave_up(point):
-            if point.step == first or (point.step - first) % BLOCK == 0:
-                first = point.step
-                block = torch.from_numpy(batches.block(first, min(BLOCK, steps - first))).to(data.device)
-            batch = data.batch(block[point.step - first], net, weight)
-            for parameter in parameters:  # what zero_grad does, without its bookkeeping
-                parameter.grad = None
-            loss = method.loss(net, batch, state, point.step)
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-            point.step += 1
-            due = self.folder is not None and time.monotonic() - saved >= self.checkpoint_seconds
-            evaluates = point.step % run.eval_every == 0 or point.step == steps
-            if due or evaluates or len(losses) == BLOCK:
-                _look(losses, point, method.name)
-                if self.progress:
-                    self.progress(point.step, steps)
-            point.seconds = time.monotonic() - started
-            if evaluates:
-                self._evaluate(parts, point, log)
-            if due and self.folder:
-                save_checkpoint(self.folder / "resume.safetensors", run.id, point, parts)
-                saved = time.monotonic()
-        if parts.best:
-            net.load_state_dict(parts.best)
-        return Learned(net, data, point.step, point.best_step or point.step)
+    def _ask(self) -> Stage:
+        if self._fit is None:
+            self._fit = self.run.learner().fit()
+            return next(self._fit)
+        assert self.learned is not None
+        file = self._stage_file(self._stages - 1)
+        stage = self._fit.send(self.learned)
+        if self.folder is not None and not file.is_file():
+            save_weights(file, self.learned.net.state_dict())
+        return stage
 
-    def _fresh(self) -> Net:
-        run, data = self.run, self.data
-        net = build(run.model, len(data.benchmark.names["label"]), data.x.shape[1] if run.features else 0, run.weights,
-                    run.seed).to(data.device)
-        return net.to(memory_format=torch.channels_last) if net.takes == "images" else net
+    def _stage_file(self, number: int) -> Path:
+        return (self.folder or Path()) / f"stage-{number}.safetensors"
 
-    def _resume(self, parts: Parts, stage: int) -> Point:
-        """Where an earlier process stopped in this stage, or the start of it."""
-        if self.folder is None:
-            return Point(stage=stage)
-        file = self.folder / "resume.safetensors"
-        point = peek(file, self.run.id)
-        if point is None or point.stage != stage:
-            point = Point(stage=stage)
-        else:
-            restore(file, parts)
-        Log(self.folder / "log.jsonl").cut(point)
-        return point
+    def take(self, lane: Lane) -> None:
+        """What a trained lane leaves."""
+        self.problem = lane.problem
+        if self.problem is None:
+            lane.settle()
+            step = lane.point.step
+            self.learned = Learned(lane.net, self.data, step, lane.point.best_step or step, self.run.precision)
 
-    def _evaluate(self, parts: Parts, point: Point, log: Log) -> None:
-        """Write a line to the log, and keep the weights where they are the best so far."""
-        split = self.data.selection
-        line: dict[str, object] = {"stage": point.stage, "step": point.step,
-                                   "loss": point.loss_sum / max(1, point.loss_count)}
-        point.loss_sum, point.loss_count = 0.0, 0
-        if split:
-            rows = self.data.benchmark.rows(split)
-            found = measure(self.data.logits(parts.net, rows), self.data.benchmark.label[rows],
-                            self.data.benchmark.group[rows])
-            line |= {"split": split, **{f"{split}_{name}": value for name, value in found.items()}}
-            if self.run.select_on != "last":
-                # Where accuracies tie, the smaller loss decides: small splits tie often.
-                rank = (found[self.run.select_on] if self.run.select_on != "loss" else 0.0, -found["loss"])
-                if not point.best or rank > point.best:
-                    point.best, point.best_step, point.waited = rank, point.step, 0
-                    parts.best = {key: value.detach().clone() for key, value in parts.net.state_dict().items()}
-                else:
-                    point.waited += 1
-        log.write({**line, "best_step": point.best_step or point.step, "seconds": round(point.seconds, 3)})
 
-    def _gave_up(self, point: Point) -> bool:
-        return bool(self.run.patience) and point.waited >= self.run.patience
+def learn(
+    runs: Sequence[Fitting], *, checkpoint_seconds: float = 30.0, progress: Report | None = None,
+    ended: Callable[[Fitting], None] | None = None,
+) -> None:
+    """Train every run to its end; a run that breaks keeps its `problem`, and the others go on.
 
-    def _stage_file(self, stage: int) -> Path:
-        assert self.folder is not None
-        return self.folder / f"stage-{stage}.safetensors"
+    `ended` is called for each run as soon as it has ended, `progress` now and then with steps done and to do.
+    """
+    waiting = list(runs)
+    while waiting:
+        entered = [(one, lane) for one in waiting if (lane := _enter(one)) is not None]
+        owner = {one.run.id: one for one, _ in entered}
+        for one in waiting:
+            if ended and (one.finished or one.problem is not None):
+                ended(one)
+
+        def leave(lane: Lane, owner: dict[str, Fitting] = owner) -> None:
+            mine = owner[lane.run.id]
+            mine.take(lane)
+            if ended and mine.problem is not None:
+                ended(mine)
+
+        for pack in _packs([lane for _, lane in entered]):
+            _train(pack, checkpoint_seconds, progress, leave)
+        waiting = [one for one, _ in entered if one.problem is None]
+
+
+def _enter(one: Fitting) -> Lane | None:
+    try:
+        return one.next_lane()
+    except Exception as problem:
+        one.problem = problem
+        return None
+
+
+def _packs(lanes: Sequence[Lane]) -> list[list[Lane]]:
+    """Which lanes step together: any on a GPU; heads of one kind on a CPU; images on a CPU one by one."""
+    packs: dict[Any, list[Lane]] = {}
+    for number, lane in enumerate(lanes):
+        on_gpu, images = lane.data.device.type == "cuda", lane.data.x.dtype == torch.uint8
+        packs.setdefault("gpu" if on_gpu else number if images else alike(lane), []).append(lane)
+    return list(packs.values())
+
+
+def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | None,
+           leave: Callable[[Lane], None]) -> None:
+    """Step the lanes of a pack until each is at its end, and hand it over then."""
+    at_work = list(pack)
+    pace, saved = 0.0, time.monotonic()
+    way: Eager | Stacked | Graphed | None = None
+    with repeatable(pack[0].data.device, pack[0].run.seed, "steps"):
+        while True:
+            ends = [lane for lane in at_work if not lane.open]
+            at_work = [lane for lane in at_work if lane.open]
+            for lane in ends:
+                leave(lane)
+            if not at_work:
+                return
+            # Never longer than a second or a part of the time between checkpoints, once a step's time is known.
+            n = min(BLOCK, *(lane.until_evaluation for lane in at_work))
+            n = max(1, min(n, int(min(1.0, checkpoint_seconds / 4) / pace) if pace else 1))
+            started = time.monotonic()
+            try:
+                way = _way(at_work) if way is None else way.without(ends) if ends else way
+                losses = way.advance(n)
+            except Exception as problem:
+                way = None
+                if len(at_work) == 1:
+                    at_work[0].problem = problem
+                    continue
+                # One of them may have broken all, or all at once were too much for the memory: each by itself then.
+                for lane in at_work:
+                    _train([lane.again()], checkpoint_seconds, progress, leave)
+                return
+            for lane, values in zip(at_work, losses, strict=True):
+                lane.look(values)
+            pace = (time.monotonic() - started) / n
+            if progress:
+                slowest = min(at_work, key=lambda lane: lane.point.step / lane.steps)
+                progress(slowest.point.step, slowest.steps)
+            due = time.monotonic() - saved >= checkpoint_seconds
+            for lane in at_work:
+                lane.keep(due)
+            saved = time.monotonic() if due else saved
+
+
+def _way(lanes: Sequence[Lane]) -> Eager | Stacked | Graphed:
+    data = lanes[0].data
+    return (Graphed if data.device.type == "cuda" else Eager if data.x.dtype == torch.uint8 else Stacked)(lanes)
 
 
 def set_threads(n: int) -> None:
     """Compute with n threads from now on: one per process where several processes share the cores."""
     torch.set_num_threads(max(1, n))
-
-
-def make_optimizer(run: Run, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """Fused: one call for all tensors, which on small heads is most of a step's time."""
-    if run.optimizer == "sgd":
-        return torch.optim.SGD(parameters, run.lr, run.momentum, weight_decay=run.weight_decay, fused=True)
-    cls = torch.optim.Adam if run.optimizer == "adam" else torch.optim.AdamW
-    return cls(parameters, run.lr, weight_decay=run.weight_decay, fused=True)
-
-
-def measure(logits: Tensor, label: np.ndarray, group: np.ndarray) -> dict[str, float]:
-    """Accuracy, accuracy of the worst group that has items, and mean cross-entropy."""
-    truth = torch.from_numpy(label)
-    right: Floats = (logits.argmax(dim=1) == truth).numpy().astype(np.float64)
-    count = np.bincount(group)
-    by_group = np.bincount(group, right)[count > 0] / count[count > 0]
-    return {"accuracy": float(right.mean()), "worst_group": float(by_group.min()),
-            "loss": float(F.cross_entropy(logits, truth))}
-
-
-def _look(losses: list[Tensor], point: Point, method: str) -> None:
-    """Add up the losses since the last look; one that is no number ends the run."""
-    values = torch.stack(losses).double().tolist()
-    losses.clear()
-    for step, value in enumerate(values, point.step - len(values) + 1):
-        if not math.isfinite(value):
-            raise ShiftBenchError(f"Method '{method}': the loss is {value} at step {step}. "
-                                  "Lower lr or the method's penalty, or look for extreme values in the features.")
-        point.loss_sum += value
-    point.loss_count += len(values)

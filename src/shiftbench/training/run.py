@@ -14,6 +14,7 @@ from shiftbench.pixels.augment import PRESETS
 from shiftbench.registry import find, make
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
+PRECISIONS = ("float32", "bf16")
 SELECTIONS = ("accuracy", "worst_group", "loss", "last")
 
 
@@ -34,6 +35,7 @@ class Run:
     features: str = ""
     size: int = 0  # images are resized to this; 0: as they are
     augment: str = "none"
+    precision: str = "float32"  # bf16: products in 16 bits, weights and sums in 32; for a GPU
     batches: str = ""  # plain, domain or group; empty: what the method asks for
     batch_size: int = 32  # items of a plain batch; items of each domain or group in the others
     steps: int = 300
@@ -48,7 +50,8 @@ class Run:
 
     def __post_init__(self) -> None:
         for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", SELECTIONS, "selection"),
-                                  ("augment", PRESETS, "augmentation"), ("batches", ("", *BATCHES), "kind of batch")):
+                                  ("augment", PRESETS, "augmentation"),
+                                  ("precision", PRECISIONS, "precision"), ("batches", ("", *BATCHES), "kind of batch")):
             if getattr(self, name) not in known:
                 raise unknown(kind, getattr(self, name), [word for word in known if word], "run")
         for name in ("steps", "batch_size", "eval_every", "patience", "size", "seed"):

@@ -1,0 +1,133 @@
+"""A step recorded once and replayed: one launch per step instead of some three hundred, and several runs side by side.
+
+A small net leaves a large GPU idle between launches and half empty during them. A CUDA graph holds the whole step (take
+the batch, augment, loss, gradients, update, advance the counters); each lane has its own on a stream of its own, so the
+runs of a pack fill the gaps of each other. No lane touches what another writes: packed or alone, the numbers are one.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from shiftbench.training.lane import Lane
+
+BLOCK = 64
+"""Steps whose items lie on the device at once: the most that `advance` is asked for."""
+WARM_UP = 3
+"""Steps done before recording, and undone: libraries choose their algorithms in the first."""
+
+
+class Graphed:
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self.tracks = [_Track(lane) for lane in lanes]
+
+    def without(self, ends: Sequence[Lane]) -> "Graphed":
+        self.tracks = [track for track in self.tracks if track.lane not in ends]
+        return self
+
+    def advance(self, n: int) -> list[list[float]]:
+        """Do n steps of every lane; gives the losses, a row per lane."""
+        for track in self.tracks:
+            track.load(n)
+        for _ in range(n):
+            for track in self.tracks:
+                with torch.cuda.stream(track.stream):
+                    track.graph.replay()
+        for track in self.tracks:  # the processor draws the next items while the device works on these
+            track.draw(track.lane.point.step + n)
+        torch.cuda.synchronize()
+        return [track.losses[:n].double().tolist() for track in self.tracks]
+
+
+class _Track:
+    """A lane with its recorded step, and every tensor the recording reads or writes: they must stay where they are."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane, device = lane, lane.data.device
+        self.stream = torch.cuda.Stream(device)
+        self.next: tuple[int, Tensor, Tensor | None] | None = None
+        index, u = self.draw(lane.point.step)
+        self.index = torch.zeros_like(index, device=device)
+        self.u = None if u is None else torch.zeros_like(u, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.step = torch.full((), lane.point.step, dtype=torch.int64, device=device)
+        self.losses = torch.zeros(BLOCK, device=device)
+        self.parameters = [one for group in lane.parts.optimizer.param_groups for one in group["params"]]
+        self.graph = self._record()
+
+    def draw(self, first: int) -> tuple[Tensor, Tensor | None]:
+        """Items and draws of the steps from `first` on, in host memory that the device can read by itself."""
+        if self.next is None or self.next[0] != first:
+            index, u = self.lane.block(first, BLOCK)
+            self.next = (first, torch.from_numpy(index).pin_memory(),
+                         None if u is None else torch.from_numpy(u).pin_memory())
+        return self.next[1:]
+
+    def load(self, n: int) -> None:
+        """Put the items of the next steps on the device and go to the first of them."""
+        assert n <= BLOCK
+        index, u = self.draw(self.lane.point.step)
+        with torch.cuda.stream(self.stream):
+            self.index.copy_(index, non_blocking=True)
+            if self.u is not None and u is not None:
+                self.u.copy_(u, non_blocking=True)
+            self.cursor.zero_()
+
+    def _record(self) -> torch.cuda.CUDAGraph:
+        self.load(1)
+        kept = [tensor.detach().clone() for tensor in self._tensors()]
+        fresh = not self.lane.parts.optimizer.state
+        torch.cuda.synchronize()
+        with torch.cuda.stream(self.stream):
+            for _ in range(WARM_UP):
+                self._step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            self._step()
+        # Recording runs nothing; the warm-up did. Undo it: old values back, and moments that it made are zero again.
+        moments = [value for state in self.lane.parts.optimizer.state.values() for value in state.values()]
+        for tensor, old in zip(self._tensors()[:len(kept)], kept, strict=True):
+            tensor.detach().copy_(old)
+        if fresh:
+            for value in moments:
+                value.zero_()
+        self.lane.net.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        return graph
+
+    def _tensors(self) -> list[Tensor]:
+        """Everything a step changes; the moments last, since a fresh optimizer has none."""
+        parts = self.lane.parts
+        modules = (parts.net, parts.state)
+        moments = [value for state in parts.optimizer.state.values() for value in state.values()]
+        return [*(part for module in modules for part in (*module.parameters(), *module.buffers())), self.cursor,
+                self.step, self.losses, *moments]
+
+    def _step(self) -> None:
+        lane, data, parts = self.lane, self.lane.data, self.lane.parts
+        index = self.index.index_select(0, self.cursor).view(-1)
+        u = None if self.u is None else self.u.index_select(0, self.cursor).squeeze(0)
+        weight = None if lane.weight is None else lane.weight.index_select(0, index)
+        batch = data.batch(index, lane.net, lane.run.augment, u, weight)
+        before = dict(parts.state.named_buffers())
+        with torch.autocast("cuda", torch.bfloat16, enabled=lane.run.precision == "bf16"):
+            loss = lane.stage.method.loss(lane.net, batch, parts.state, self.step)
+        gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        parts.optimizer.step()
+        _keep_place(parts.state, before)
+        self.losses.index_copy_(0, self.cursor, loss.detach().float().view(1))
+        self.cursor += 1
+        self.step += 1
+
+
+def _keep_place(state: torch.nn.Module, before: dict[str, Tensor]) -> None:
+    """A method may have bound a new tensor to a name of its state: its values go where the old one lies."""
+    for name, now in dict(state.named_buffers()).items():
+        if now is not before[name]:
+            before[name].copy_(now.detach())
+            path, _, leaf = name.rpartition(".")
+            setattr(state.get_submodule(path), leaf, before[name])
