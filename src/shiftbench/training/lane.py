@@ -4,6 +4,7 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -156,7 +157,8 @@ def fresh(run: Run, data: Data) -> Net:
     return net.to(memory_format=torch.channels_last) if net.takes == "images" else net
 
 
-def make_optimizer(run: Run, parameters: list[nn.Parameter], on_gpu: bool = False) -> torch.optim.Optimizer:
+def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any]], on_gpu: bool = False
+                   ) -> torch.optim.Optimizer:
     """Fused: one call for all tensors, which on small heads is most of a step's time.
 
     On a GPU Adam counts its steps there, so that a step can be recorded.

@@ -73,6 +73,9 @@ class Run:
                                   "Leave features empty, or choose linear or mlp.")
         if self.features:
             split_features(self.features)
+            if self.precision != "float32":
+                raise ShiftBenchError(f"run: precision '{self.precision}' is for models that take images; a head on "
+                                      "features is computed in float32.")
         object.__setattr__(self, "params", asdict(self.learner()))
         if METHODS[self.method].moves_features and self.model == "linear":
             raise ShiftBenchError(f"run: method '{self.method}' moves features, but model 'linear' has none: "

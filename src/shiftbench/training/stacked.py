@@ -1,81 +1,81 @@
-"""Many heads at once: the weights of all runs in one tensor, their losses in one product.
+"""Many heads at once: the weights of all runs in one tensor, their scores in one matrix product.
 
 A head on cached features is so small that a step is mostly the cost of calling torch some fifty times. Here the calls
-are made once for all lanes: their losses depend on nothing of each other, so the gradient of the sum is each one's own.
-A lane's net and optimizer stay what they were: their tensors are views into the stacks, so that evaluating and saving
-need no copying back. A run's numbers do not depend on which others it is stacked with; a test holds that.
+are made once for all lanes: they see the same batch, and their losses depend on nothing of each other, so the gradient
+of the sum is each one's own. A lane's net and optimizer stay what they were: their tensors are views into the stacks,
+so that evaluating and saving need no copying back.
+
+A run's numbers do not depend on which others it is stacked with. That is why packs have a least size, why the products
+are laid out as they are, and why the optimizer sees each lane's tensors by themselves; a test holds it.
 """
 
 import copy
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from shiftbench.methods.base import Batch, Method
+from shiftbench.models.base import Net
 from shiftbench.training.lane import Lane, make_optimizer
 
 Tensors = dict[str, Tensor]
 
 
+LEAST = 8
+"""Fewer lanes are filled up with copies that nobody reads: smaller products are added up in another order."""
+
+
 class Stacked:
-    """Lanes that agree in all but seed, learning rate, decay and the method's numbers; see `alike`."""
+    """Lanes that agree in all but learning rate, decay and the method's numbers; see `alike`."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
-        self.given, self.lanes = lanes, sorted(lanes, key=_pace)
-        self.order = [self.lanes.index(lane) for lane in lanes]
-        self.whole = _Whole(self.lanes[0])
-        wholes = [_Whole(lane) for lane in self.lanes]
-        self.weights = {name: torch.stack([dict(one.named_parameters())[name].detach() for one in wholes])
-                        for name, _ in self.whole.named_parameters()}
-        for number, one in enumerate(wholes):
-            for name, parameter in one.named_parameters():
+        self.lanes = lanes
+        filled = [*lanes, *[lanes[0]] * (LEAST - len(lanes))]
+        self.whole = _Whole(lanes[0])
+        self.whole.net = _folded(lanes[0].net)
+        named = [dict(_Whole(lane).named_parameters()) for lane in filled]
+        self.weights = {name: torch.stack([one[name].detach() for one in named]) for name in named[0]}
+        for number, one in enumerate(named[:len(lanes)]):
+            for name, parameter in one.items():
                 parameter.data = self.weights[name][number]
-        self.buffers = {name: torch.stack([dict(one.named_buffers())[name] for one in wholes])
-                        for name, _ in self.whole.named_buffers()}
-        numbers = [lane.stage.method.numbers() for lane in self.lanes]
-        device = self.lanes[0].data.device
-        self.numbers = {key: torch.tensor([one[key] for one in numbers], device=device) for key in numbers[0]}
-        self.slices = [_Slice(self.weights, self.lanes, list(part)) for _, part in groupby(
-            range(len(self.lanes)), key=lambda number: _pace(self.lanes[number]))]
+        self.own = [list(column) for column in zip(*(one.values() for one in named[:len(lanes)]), strict=True)]
+        buffers = [dict(_Whole(lane).named_buffers()) for lane in filled]
+        self.buffers = {name: torch.stack([one[name] for one in buffers]) for name in buffers[0]}
+        numbers = [lane.stage.method.numbers() for lane in filled]
+        self.numbers = {key: torch.tensor([one[key] for one in numbers]) for key in numbers[0]}
+        self.optimizer = _joined(lanes)
 
     def without(self, ends: Sequence[Lane]) -> "Stacked":
-        return Stacked([lane for lane in self.given if lane not in ends])
+        return Stacked([lane for lane in self.lanes if lane not in ends])
 
     def advance(self, n: int) -> list[list[float]]:
         """Do n steps of every lane; gives the losses, a row per lane."""
-        lanes, data = self.lanes, self.lanes[0].data
-        index = torch.from_numpy(np.stack(_blocks(lanes, n), axis=1)).to(data.device)  # steps × lanes × items
-        step = torch.tensor([lane.point.step for lane in lanes], device=data.device)
-        weight = None if lanes[0].weight is None else torch.stack([lane.weight for lane in lanes])
-        for leaf in self.weights.values():
-            leaf.requires_grad_()
-        losses = []
-        try:
-            for t in range(n):
-                own = None if weight is None else weight.gather(1, index[t])
-                batch = data.batch(index[t], lanes[0].net, weight=own)
-                values, self.buffers = torch.func.vmap(self._loss, in_dims=(0, 0, 0, _dims(batch), 0))(
-                    self.weights, self.buffers, self.numbers, batch, step + t)
-                gradients = torch.autograd.grad(values.sum(), list(self.weights.values()), allow_unused=True)
-                for part in self.slices:
-                    part.step(dict(zip(self.weights, gradients, strict=True)))
-                losses.append(values.detach())
-        finally:
-            for leaf in self.weights.values():
-                leaf.requires_grad_(False)
+        k, first, data = len(self.lanes), self.lanes[0], self.lanes[0].data
+        index, losses = torch.from_numpy(first.block(first.point.step, n)[0]), []
+        for t in range(n):
+            for stack in self.weights.values():
+                stack.requires_grad_()
+            batch = data.batch(index[t], first.net, weight=None if first.weight is None else first.weight[index[t]])
+            step = torch.tensor(first.point.step + t)
+            values, self.buffers = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None, None))(
+                self.weights, self.buffers, self.numbers, batch, step)
+            gradients = torch.autograd.grad(values[:k].sum(), list(self.weights.values()), allow_unused=True)
+            for stack, own, gradient in zip(self.weights.values(), self.own, gradients, strict=True):
+                stack.requires_grad_(False)
+                # A fused optimizer walks raw memory, and the gradient of a product may come transposed.
+                parts = [None] * k if gradient is None else gradient.contiguous().unbind()
+                for parameter, part in zip(own, parts, strict=False):
+                    parameter.grad = part
+            self.optimizer.step()
+            losses.append(values[:k].detach())
         self._give_back()
-        rows = torch.stack(losses, dim=1).double().tolist()
-        return [rows[place] for place in self.order]
+        return torch.stack(losses, dim=1).double().tolist()
 
     def _loss(self, weights: Tensors, buffers: Tensors, numbers: Tensors, batch: Batch, step: Tensor) -> Any:
         method = _with_numbers(self.lanes[0].stage.method, numbers)
-        lane = self.lanes[0]
-        with torch.autocast(lane.data.device.type, torch.bfloat16, enabled=lane.run.precision == "bf16"):
-            return torch.func.functional_call(self.whole, weights | buffers, (method, batch, step))
+        return torch.func.functional_call(self.whole, weights | buffers, (method, batch, step))
 
     def _give_back(self) -> None:
         """The lanes' buffers take the values of the stacks; their weights are the stacks already."""
@@ -96,70 +96,30 @@ class _Whole(nn.Module):
         return loss, {name: buffer.detach() for name, buffer in self.named_buffers()}
 
 
-class _Slice:
-    """Neighbouring lanes of one pace share an optimizer over their part of each stack."""
-
-    def __init__(self, weights: Tensors, lanes: Sequence[Lane], places: list[int]) -> None:
-        self.first, self.last = places[0], places[-1] + 1
-        self.names = list(weights)
-        self.parameters = [nn.Parameter(stack[self.first:self.last]) for stack in weights.values()]
-        self.optimizer = make_optimizer(lanes[self.first].run, self.parameters)
-        owners = [lane.parts.optimizer for lane in lanes[self.first:self.last]]
-        for number, parameter in enumerate(self.parameters):
-            own = [[one for group in owner.param_groups for one in group["params"]][number] for owner in owners]
-            self.optimizer.state[parameter] = state = _joined(self.optimizer, owners, own, parameter)
-            for place, (owner, one) in enumerate(zip(owners, own, strict=True)):
-                owner.state[one] = {key: value if key == "step" else value[place] for key, value in state.items()}
-
-    def step(self, gradients: dict[str, Tensor | None]) -> None:
-        for name, parameter in zip(self.names, self.parameters, strict=True):
-            gradient = gradients[name]
-            # A fused optimizer walks raw memory, and the gradient of a product comes transposed.
-            parameter.grad = None if gradient is None else gradient[self.first:self.last].contiguous()
-        self.optimizer.step()
-
-
-def _joined(optimizer: torch.optim.Optimizer, owners: Sequence[torch.optim.Optimizer], own: Sequence[Tensor],
-            parameter: Tensor) -> Tensors:
-    """The lanes' moments in one tensor: zeros before the first step, which is how torch starts them too."""
-    if isinstance(optimizer, torch.optim.SGD):
-        keys = ["momentum_buffer"] if optimizer.param_groups[0]["momentum"] else []
-    else:
-        keys = ["exp_avg", "exp_avg_sq"]
-    found = [owner.state.get(one, {}) for owner, one in zip(owners, own, strict=True)]
-    joined = {key: torch.stack([state[key] if key in state else torch.zeros_like(one)
-                                for state, one in zip(found, own, strict=True)]) for key in keys}
-    if not isinstance(optimizer, torch.optim.SGD):
-        joined["step"] = found[0]["step"].clone() if "step" in found[0] else torch.tensor(0.0, device=parameter.device)
+def _joined(lanes: Sequence[Lane]) -> torch.optim.Optimizer:
+    """One optimizer over all lanes, one call per learning rate and decay. It keeps the lanes' own moments: an
+    optimizer's step must see each lane's tensors by themselves, or the last bits would depend on their neighbours."""
+    groups: dict[tuple[float, ...], dict[str, Any]] = {}
+    for lane in lanes:
+        (own,) = lane.parts.optimizer.param_groups
+        pace = (lane.run.lr, lane.run.weight_decay, lane.run.momentum)
+        groups.setdefault(pace, {**own, "params": []})["params"].extend(own["params"])
+    joined = make_optimizer(lanes[0].run, list(groups.values()))
+    for lane in lanes:
+        for parameter in lane.parts.optimizer.param_groups[0]["params"]:
+            joined.state[parameter] = lane.parts.optimizer.state[parameter]
     return joined
 
 
 def alike(lane: Lane) -> tuple[Any, ...]:
-    """What lanes must have in common to be stacked."""
+    """What lanes must have in common to be stacked: the batches above all."""
     run, method = lane.run, lane.stage.method
     fixed = {key: value for key, value in vars(method).items() if key not in method.numbers()}
     shapes = tuple((name, parameter.shape) for name, parameter in _Whole(lane).named_parameters())
-    return (id(lane.data), type(method), tuple(fixed.items()), shapes, len(lane.batches), run.optimizer,
-            run.momentum > 0, run.precision, lane.weight is None)
-
-
-def _pace(lane: Lane) -> tuple[float, ...]:
-    """What one call of an optimizer has one value of."""
-    return lane.run.lr, lane.run.weight_decay, lane.run.momentum, lane.point.step
-
-
-def _blocks(lanes: Sequence[Lane], n: int) -> list[np.ndarray]:
-    """The items of the next n steps of each lane; lanes that draw the same ones share the drawing."""
-    known: dict[tuple[object, ...], np.ndarray] = {}
-    keys = [(lane.run.seed, lane.run.batch_kind, lane.run.batch_size, lane.point.step) for lane in lanes]
-    for key, lane in zip(keys, lanes, strict=True):
-        if key not in known:
-            known[key] = lane.batches.block(lane.point.step, n)
-    return [known[key] for key in keys]
-
-
-def _dims(batch: Batch) -> Batch:
-    return Batch(*(None if part is None else 0 for part in batch))
+    # Weights of a second stage come from the run's own first one, so they are nobody else's.
+    own = run.id if lane.weight is not None else ""
+    return (id(lane.data), run.seed, run.batch_kind, run.batch_size, lane.point.step, type(method),
+            tuple(fixed.items()), shapes, run.optimizer, run.momentum > 0, own)
 
 
 def _with_numbers(method: Method, numbers: Tensors) -> Method:
@@ -168,3 +128,43 @@ def _with_numbers(method: Method, numbers: Tensors) -> Method:
     for key, value in numbers.items():
         object.__setattr__(changed, key, value)
     return changed
+
+
+def _folded(net: Net) -> Net:
+    """A copy of a net whose linear layers multiply one batch with the weights of all lanes at once."""
+    copied = copy.deepcopy(net)
+    for module in copied.modules():
+        if type(module) is nn.Linear:
+            module.__class__ = _Layer
+    return copied
+
+
+class _Layer(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        product: Tensor = _Product.apply(x, self.weight)
+        return product if self.bias is None else product + self.bias
+
+
+class _Product(torch.autograd.Function):
+    """x W^T. Where lanes share x, the rows of all their W stand in one matrix: (lanes · units × d) (d × items)."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return x @ weight.mT
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return grads[0] @ weight, grads[0].mT @ x
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple[int | None, int | None], x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
+        assert dims[1] == 0
+        if dims[0] is None:
+            rows = weight.flatten(0, 1) @ x.mT
+            return rows.view(*weight.shape[:2], len(x)).mT, 0
+        return x.movedim(dims[0], 0) @ weight.mT, 0
