@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from shiftbench.methods import METHODS
+from shiftbench.methods.base import Stage
 from shiftbench.predictions import Predictions
 from shiftbench.training import train
 from shiftbench.training.folder import train_pack
+from shiftbench.training.lane import Lane
 from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.stacked import Stacked
 from tests.toys import CPU, Data, fitted, toy_features, toy_rows, toy_run
 
 SETTINGS = [{}, {"seed": 1}, {"lr": 0.1}, {"lr": 0.1, "seed": 2}, {"weight_decay": 0.1}, {"steps": 25, "eval_every": 7},
@@ -21,8 +24,8 @@ NUMBERS = {"irm": [{"penalty": 0.5, "anneal": 3}, {"penalty": 20.0}], "group_dro
 
 def runs_of(benchmark, method, model="mlp", **more):
     params = NUMBERS.get(method, [])
-    return [toy_run(benchmark, method=method, model=model, **(one | more)) for one in (
-        *SETTINGS, *({"params": part} for part in params), *({"params": part, "seed": 4, "lr": 0.05} for part in params))]
+    more_settings = [one for part in params for one in ({"params": part}, {"params": part, "seed": 4, "lr": 0.05})]
+    return [toy_run(benchmark, method=method, model=model, **(one | more)) for one in (*SETTINGS, *more_settings)]
 
 
 @pytest.mark.parametrize(("method", "model", "optimizer"), [
@@ -46,10 +49,6 @@ def test_a_run_in_a_pack_is_the_run_alone(method, model, optimizer):
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_the_stacked_loss_is_the_loss(method):
     """A step of stacked heads is the step that the method's loss, torch's gradient and its optimizer make."""
-    from shiftbench.methods.base import Stage
-    from shiftbench.training.lane import Lane
-    from shiftbench.training.stacked import Stacked
-
     _, benchmark = toy_rows()
     data = Data(benchmark, toy_features(benchmark), CPU)
     runs = [run for run in runs_of(benchmark, method) if run.seed == 0 and run.params.get("width") != 16]

@@ -12,8 +12,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    **dict.fromkeys(("read", "graph", "ladder", "build", "suite", "check", "embed", "train"), "verbs"),
-    **dict.fromkeys(("score", "conflicts", "report", "export"), "verbs"),
+    **dict.fromkeys(("read", "graph", "ladder", "build", "suite", "check", "embed", "train", "sweep"), "verbs"),
+    **dict.fromkeys(("score", "select", "conflicts", "report", "export"), "verbs"),
     "demo": "demonstration",
     "Collection": "collection", "Tags": "collection", "Texts": "collection",
     "Benchmark": "benchmark", "Predictions": "predictions", "Scores": "scores", "ShiftBenchError": "errors",

@@ -36,7 +36,7 @@ def encode(values: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:
         missing = int(np.isnan(column).sum())
         raise ShiftBenchError(f"A column of codes has {missing} missing values (NaN). Fill them or drop those items.")
     if column.dtype.kind in "UO":
-        dictionary = pa.array(column, pa.string()).dictionary_encode()
+        dictionary = _as_words(column).dictionary_encode()
         words = np.asarray(dictionary.dictionary.to_pylist(), dtype=str)
         order = np.argsort(words, kind="stable")
         rank = np.empty(len(words), np.int64)
@@ -46,9 +46,15 @@ def encode(values: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:
     return codes.astype(np.int64), tuple(str(value) for value in distinct.tolist())
 
 
+def _as_words(column: Values) -> Any:
+    """One array: of a very long column pyarrow makes several chunks."""
+    words = pa.array(column, pa.string())
+    return words.combine_chunks() if isinstance(words, pa.ChunkedArray) else words
+
+
 def positions(needles: Strs, haystack: Strs) -> Ints:
     """Where each needle stands in the haystack; -1 where it does not. The haystack has no doubles."""
-    found = pc.index_in(pa.array(needles, pa.string()), value_set=pa.array(haystack, pa.string()))
+    found = pc.index_in(_as_words(needles), value_set=_as_words(haystack))
     return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
 
 

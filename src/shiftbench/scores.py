@@ -73,7 +73,8 @@ class Scores:
 
     @staticmethod
     def load(path: Path | str) -> "Scores":
-        table = read_table(path, [name for name in COLUMNS if name not in OPTIONAL])
+        words = [name for name, kind in COLUMNS.items() if kind is str]
+        table = read_table(path, [name for name in COLUMNS if name not in OPTIONAL], text=words)
         for name, value in OPTIONAL.items():
             if name not in table.column_names:
                 table = table.append_column(name, pa.array(np.full(len(table), value)))

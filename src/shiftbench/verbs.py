@@ -9,6 +9,7 @@
 Stages are imported inside the functions: torch is loaded by `train` and `embed` alone.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,16 @@ from shiftbench.checks import Finding
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.predictions import Predictions
+from shiftbench.registry import find
 from shiftbench.scores import Scores
 
 if TYPE_CHECKING:
     from shiftbench.conflict.result import Conflicts
     from shiftbench.metagraph.graph import MetaGraph
+    from shiftbench.selection import Selection
     from shiftbench.shifts.ladder import Rung
+    from shiftbench.sweeps.study import Study
+    from shiftbench.sweeps.work import Outcome
 
 Place = Path | str
 Advance = Callable[[int, int], None]
@@ -32,7 +37,6 @@ Advance = Callable[[int, int], None]
 def read(format: str, *sources: Place, out: Place | None = None, **options: Any) -> Collection:
     """Read annotations, or draw a world, into a collection: read("world", "scenes", items=6000, seed=0)."""
     from shiftbench.readers import READERS
-    from shiftbench.registry import find
     from shiftbench.worlds import WORLDS
 
     def world(name: str, **drawing: Any) -> Collection:
@@ -123,7 +127,6 @@ def train(
     `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, …
     """
     from shiftbench.models import MODELS
-    from shiftbench.registry import find
     from shiftbench.training.folder import train as train_run
     from shiftbench.training.run import Run
 
@@ -152,6 +155,53 @@ def score(benchmark: Benchmark | Place, *predictions: Predictions | Place, **opt
     return Scores.join(parts)
 
 
+def sweep(
+    study: "Study | Place", out: Place, *, engine: str = "local", workers: int = 0, device: str = "auto",
+    retry_failed: bool = False, changes: Mapping[str, Any] | None = None, logs: Sequence[str] = (),
+    progress: "Callable[[Outcome, int], None] | None" = None,
+) -> "list[Outcome]":
+    """Do every run of a study, and say how each ended. Finished runs are found, whoever made them, and not repeated.
+
+    `engine` is `local` (processes on this machine) or `ray` (a cluster; `out` may be a URL there). `logs` names where
+    the logs are copied while it goes on: tensorboard, mlflow. `progress(end, total)` hears of every run that ended.
+    """
+    from shiftbench.sweeps.engines import ENGINES
+    from shiftbench.sweeps.features import embed_missing
+    from shiftbench.sweeps.mirror import Mirror
+    from shiftbench.sweeps.plan import plan
+    from shiftbench.sweeps.study import Study
+
+    run_packs = find(ENGINES, "engine", engine)
+    wanted = study if isinstance(study, Study) else Study.load(study, changes)
+    jobs = wanted.jobs(out)
+    embed_missing(jobs, device)
+    report = None if progress is None else lambda end: progress(end, len(jobs))
+    with Mirror(out, logs, [job.run.id for job in jobs]):
+        return run_packs(plan(jobs, device, workers or os.cpu_count() or 1), out, workers=workers, device=device,
+                         report=report, retry_failed=retry_failed)
+
+
+def select(
+    source: Scores | Place, rule: str = "", *, target: str = "accuracy", benchmarks: Sequence[Place] = (),
+    allow_target: bool = False,
+) -> "Selection":
+    """Which of several settings counts: what a rule chooses, or all rules side by side with their regret.
+
+    A single rule that used labels of the target is refused unless `allow_target`.
+    """
+    from shiftbench.scoring import benchmarks_of, score_runs
+    from shiftbench.selection import RULES, refuse_target
+    from shiftbench.selection import select as apply
+
+    runs = not isinstance(source, Scores) and Path(source).is_dir()
+    folders = [*benchmarks, *benchmarks_of(source)] if runs and not isinstance(source, Scores) else benchmarks
+    scores = source if isinstance(source, Scores) else score_runs(source) if runs else Scores.load(source)
+    found = apply(scores, [rule] if rule else tuple(RULES), targets=[target],
+                  benchmarks=[Benchmark.load(folder) for folder in folders])
+    refuse_target(found.choices if rule else (), allow_target=allow_target)
+    return found
+
+
 def conflicts(
     benchmark: Benchmark | Place, out: Place | None = None, *, collection: Place | None = None, device: str = "auto",
     progress: Advance | None = None, **settings: Any,
@@ -174,11 +224,16 @@ def conflicts(
 
 
 def report(
-    source: Scores | Place, out: Place, *, benchmarks: Sequence[Place] = (), title: str = "shiftbench report",
+    source: Scores | Place, out: Place, *, benchmarks: Sequence[Place] = (), rule: str = "id",
+    title: str = "shiftbench report",
 ) -> Path:
-    """One self-contained HTML page from a folder of runs or a table of scores."""
+    """One self-contained HTML page from a folder of runs or a table of scores.
+
+    Where a method has several settings, `rule` chooses the one that counts; one that used target labels is refused.
+    """
     from shiftbench.reporting import report as write_report
     from shiftbench.scoring import benchmarks_of, score_runs
+    from shiftbench.selection import chosen_means
 
     if isinstance(source, Scores):
         scores, folders = source, list(benchmarks)
@@ -187,8 +242,10 @@ def report(
     else:
         scores, folders = Scores.load(source), list(benchmarks)
     made = [Benchmark.load(folder) for folder in folders]
+    if not isinstance(source, Scores) and Path(source).is_dir():
+        scores = Scores.join([scores, chosen_means(source, scores, made, rule)])
     images = [_collection_of(folder, None, needed=False) for folder in folders]
-    return write_report(scores, made, out, collections=images, title=title)
+    return write_report(scores, made, out, collections=images, title=title, rule=rule)
 
 
 def export(

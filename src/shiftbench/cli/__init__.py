@@ -17,7 +17,9 @@ from shiftbench.cli.methods import methods
 from shiftbench.cli.read import read
 from shiftbench.cli.report import report
 from shiftbench.cli.score import score
+from shiftbench.cli.select import select
 from shiftbench.cli.show import show
+from shiftbench.cli.sweep import sweep
 from shiftbench.cli.train import train
 from shiftbench.errors import ShiftBenchError
 
@@ -36,7 +38,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 app.add_typer(read, name="read")
-for verb in (demo, show, graph, build, check, embed, train, methods, score, conflicts, report, export):
+for verb in (demo, show, graph, build, check, embed, train, methods, sweep, score, select, conflicts, report, export):
     app.command()(verb)
 
 

@@ -13,6 +13,7 @@ def report(
     source: Annotated[Path, typer.Argument(help="A folder of runs, or a table of scores.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML page to write.")] = Path("report.html"),
     benchmark: Annotated[list[Path] | None, typer.Option(help="Show its card; may be repeated.")] = None,
+    rule: Annotated[str, typer.Option(help="Chooses among a method's settings: see `shiftbench select`.")] = "id",
     title: Annotated[str, typer.Option(help="Title of the page.")] = "shiftbench report",
     quiet: Quiet = False,
 ) -> None:
@@ -20,6 +21,6 @@ def report(
 
     shiftbench report runs --out report.html
     """
-    verbs.report(source, out, benchmarks=benchmark or (), title=title)
+    verbs.report(source, out, benchmarks=benchmark or (), rule=rule, title=title)
     if not quiet:
         console().print(f"wrote {out}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -132,9 +132,22 @@ def one_hot(codes: Tensor, n: int) -> Tensor:
     return codes[:, None] == torch.arange(n, device=codes.device)
 
 
-def after(step: int | Tensor, start: float | Tensor, value: float | Tensor, before: float | Tensor) -> Tensor:
+Number: TypeAlias = float | Tensor
+"""A hyperparameter, or one per run where many runs are trained at once."""
+
+
+def after(step: int | Tensor, start: Number, value: Number, before: Number) -> Number:
     """`value` from step `start` on, `before` until then."""
-    return torch.where(torch.as_tensor(step >= start), value, before)
+    late = (step >= start) * 1.0
+    return late * value + (1.0 - late) * before
+
+
+def at_most(value: Number, most: float) -> Number:
+    return value.clamp(max=most) if isinstance(value, Tensor) else min(value, most)
+
+
+def at_least(value: Number, least: float) -> Number:
+    return value.clamp(min=least) if isinstance(value, Tensor) else max(value, least)
 
 
 def memory(**values: Tensor | int) -> nn.Module:

@@ -3,10 +3,21 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from shiftbench.methods.base import METHODS, Batch, Method, Task, after, means_by, memory, one_hot, per_item
+from shiftbench.methods.base import (
+    METHODS,
+    Batch,
+    Method,
+    Task,
+    after,
+    at_least,
+    at_most,
+    means_by,
+    memory,
+    one_hot,
+    per_item,
+)
 from shiftbench.methods.space import Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -45,9 +56,8 @@ class IRM(Method):
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         logits = net(batch.x)
         risk = per_item(logits, batch).mean()
-        full = torch.as_tensor(self.penalty, dtype=risk.dtype, device=risk.device)
-        weight = after(step, self.anneal, full, full.clamp(max=1.0))
-        return (risk + weight * invariance(logits, batch, state.n_domains, self.unbiased)) / weight.clamp(min=1.0)
+        weight = after(step, self.anneal, self.penalty, at_most(self.penalty, 1.0))
+        return (risk + weight * invariance(logits, batch, state.n_domains, self.unbiased)) / at_least(weight, 1.0)
 
 
 def invariance(logits: Tensor, batch: Batch, n_domains: int, unbiased: bool = True) -> Tensor:

@@ -12,10 +12,12 @@ from shiftbench.collection import Collection
 from shiftbench.files import writing
 from shiftbench.reporting.figures import dumbbells, ladder, panels
 from shiftbench.reporting.pictures import samples
+from shiftbench.reporting.selection import section, shown_scores
 from shiftbench.reporting.tables import Row, classes, families, family_table, methods_in, percent, pivot
-from shiftbench.reporting.words import findings, overview, summary
+from shiftbench.reporting.words import findings, overview, summary, told
 from shiftbench.scores import Scores
 from shiftbench.scoring import GAP
+from shiftbench.selection import DEFAULT
 from shiftbench.stats import LEVEL
 
 GROUPS = 8
@@ -34,22 +36,30 @@ def report(
     collections: Sequence[Collection | None] | None = None,
     title: str = "shiftbench report",
     level: float = LEVEL,
+    rule: str = DEFAULT,
 ) -> Path:
     """Write one self-contained HTML page: findings, a table and a figure per family of shifts, a card per benchmark.
 
-    Pictures come from the collection whose digest the card names. `level` is that of the scores' intervals.
+    Where methods have several settings the tables show the runs that `rule` chooses, which may use no target label, and
+    a section sets all rules side by side. Pictures come from the collection whose digest the card names. `level` is
+    that of the scores' intervals.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    everything, scores = scores, shown_scores(scores, benchmarks, rule)
     known = {name: _unknown(name) for name in sorted(set(scores["benchmark"].tolist()))}
-    known |= {benchmark.name: benchmark for benchmark in benchmarks}
+    known |= {one.name: one for one in benchmarks if one.name in known or "left_out" not in one.card}
     images = {collection.digest: collection for collection in collections or () if collection is not None}
     groups = families(list(known.values()))
     methods = methods_in(row["method"] for split in SPLITS for row in pivot(scores, "accuracy", split))
     order = [benchmark for family in groups for benchmark in family.members]
+    selection = section(everything, benchmarks, rule, [one.name for one in order])
     shown = {
-        "title": title, "version": __version__, "level": f"{100 * level:g}", "methods": methods,
-        "overview": overview(scores, order, methods),
+        "title": title, "version": __version__, "level": f"{100 * level:g}",
+        "methods": [*methods, *(name for name, _ in selection["settings"] if name not in methods)] if selection
+        else methods,
+        "overview": overview(everything, order, methods),
+        "selection": selection and selection | told(selection),
         "findings": [line for family in groups for line in findings(family_table(scores, family))],
         "families": [_family(scores, family_table(scores, family), family.members) for family in groups
                      if len(family.members) > 1],

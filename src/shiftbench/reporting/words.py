@@ -14,7 +14,8 @@ MOST = 6
 
 def overview(scores: Scores, benchmarks: Sequence[Benchmark], methods: Sequence[str]) -> str:
     """How much was measured on what."""
-    single = {(row["benchmark"], row["run"]) for row in scores if row["seed"] != -1}
+    names = {benchmark.name for benchmark in benchmarks}
+    single = {(row["benchmark"], row["run"]) for row in scores if row["seed"] != -1 and row["benchmark"] in names}
     told = {(row["benchmark"], row["method"]): row["run"] for row in scores if row["seed"] == -1}
     runs = len(single) or sum(int(run.removeprefix(MEAN)) for run in told.values())
     sources = sorted({str((b.card.get("collection") or {}).get("name", "")) for b in benchmarks} - {""})
@@ -72,6 +73,31 @@ def _best(rows: Sequence[Row], place: int, where: str) -> str:
     if len(tied) == len(known) - 1:
         return told + ", but no method can be told from it."
     return told + f", not distinguishable from {_listed(tied)}."
+
+
+def told(selection: Row) -> dict[str, str]:
+    """How the runs of the page were chosen: in a line for its top, and in full."""
+    counts: dict[int, list[str]] = {}
+    for method, n in selection["settings"]:
+        counts.setdefault(n, []).append(method)
+    trained = _listed([f"{_listed(methods)} with {n}" for n, methods in sorted(counts.items())]) + " settings"
+    best = "lowest" if selection["lower"] else "highest"
+    at = _listed(selection["open"])
+    open_too = f" {selection['rule']} cannot choose on {at}: there each setting is a row of its own." if at else ""
+    if not selection["by"]:
+        return {"short": f"Methods have several settings.{open_too}", "long": f"There are runs of {trained}.{open_too}"}
+    return {
+        "short": f"Of a method’s several settings the tables show one run per seed: the one with the {best} "
+                 f"{selection['by']}.",
+        "long": f"There are runs of {trained}. The tables of this page show, for each method and seed, the run with "
+                f"the {best} {selection['by']}{_touched(selection)}. Another rule takes other runs: this is what each "
+                f"would give on test, and how far that is behind the best run there was.{open_too}"}
+
+
+def _touched(selection: Row) -> str:
+    labels = next(rule["labels"] for rule in selection["rules"] if rule["head"] == selection["rule"])
+    return "; no label from after the shift had a part in it" if labels == "none" else (
+        "; its labels are from after the shift, but of no domain of the test")
 
 
 def summary(benchmark: Benchmark) -> str:

@@ -23,8 +23,9 @@ from shiftbench.training.lane import Lane, make_optimizer
 Tensors = dict[str, Tensor]
 
 
-LEAST = 8
-"""Fewer lanes are filled up with copies that nobody reads: smaller products are added up in another order."""
+LEAST, ROWS = 4, 16
+"""Lanes, and rows of the first product; fewer are filled up with copies that nobody reads, since smaller products are
+added up in another order."""
 
 
 class Stacked:
@@ -32,7 +33,8 @@ class Stacked:
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self.lanes = lanes
-        filled = [*lanes, *[lanes[0]] * (LEAST - len(lanes))]
+        units = next(module.out_features for module in lanes[0].net.modules() if isinstance(module, nn.Linear))
+        filled = [*lanes, *[lanes[0]] * (max(LEAST, -(-ROWS // units)) - len(lanes))]
         self.whole = _Whole(lanes[0])
         self.whole.net = _folded(lanes[0].net)
         named = [dict(_Whole(lane).named_parameters()) for lane in filled]

@@ -1,0 +1,180 @@
+"""ResNet-18 on 64 px images, batch 128, on one GPU: model-steps per second against the usual loop, in one run.
+
+The usual loop, as WILDS' and DomainBed's scripts have it: image files that four workers open, crop, flip and make
+tensors of one by one, float32, a copy to the device per batch, a step at a time, the loss read after each. Ours is what
+`shiftbench sweep` does with a run of precision bf16 and the same crops and flips: decoded images lie on the device, the
+whole step is recorded once and replayed; with --packed eight runs go side by side. Everything between the first batch
+and the last weights is in our time: recording, evaluation, choosing. Before that every method is trained packed, alone,
+and stopped and resumed, and must end with the same bits.
+Run: python bench/train_gpu.py --packed
+"""
+
+import argparse
+import contextlib
+import os
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.methods import METHODS
+from shiftbench.models import build
+from shiftbench.rng import child
+from shiftbench.training.data import Data
+from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.run import Run
+
+SIDE, BATCH, CLASSES, PACK = 64, 128, 10, 8
+
+
+def rows(items: int) -> tuple[Collection, Benchmark]:
+    """Random images of ten classes and two domains: four fifths to train on, a tenth each to choose and to test."""
+    rng = child(0, "bench", "images")
+    names = np.asarray([f"i{number:06d}" for number in range(items)])
+    collection = Collection("noise", names, pixels=rng.integers(0, 256, (items, SIDE, SIDE, 3), dtype=np.uint8))
+    label, domain = rng.integers(CLASSES, size=items), rng.integers(2, size=items)
+    tenth = items // 10
+    split = np.asarray(["train", "id_val", "test"])[np.repeat([0, 1, 2], [items - 2 * tenth, tenth, tenth])]
+    words = {"label": np.char.add("class ", label.astype(str)), "domain": np.char.add("domain ", domain.astype(str))}
+    return collection, Benchmark.of(collection, None, 0, np.arange(items), split, **words)
+
+
+class Images(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    """The data set as most training scripts have it: a file at a time, through torchvision's transforms."""
+
+    def __init__(self, folder: Path, label: np.ndarray) -> None:
+        from torchvision import transforms
+
+        self.folder, self.label = folder, label
+        self.transform = transforms.Compose([
+            transforms.RandomResizedCrop(SIDE, scale=(0.7, 1.0)), transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(), transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def __getitem__(self, item: int) -> tuple[torch.Tensor, int]:
+        return self.transform(Image.open(self.folder / f"{item}.png").convert("RGB")), int(self.label[item])
+
+
+def write(folder: Path, pixels: np.ndarray) -> None:
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda item: Image.fromarray(pixels[item]).save(folder / f"{item}.png"), range(len(pixels))))
+
+
+def usual(folder: Path, label: np.ndarray, steps: int, workers: int, reads: bool) -> float:
+    """Steps per second of the usual loop, its first fifty not counted."""
+    loader = torch.utils.data.DataLoader(Images(folder, label), batch_size=BATCH, shuffle=True, drop_last=True,
+                                         num_workers=workers, pin_memory=True)
+    net = build("resnet18", CLASSES).cuda().train()
+    optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+    done, started = 0, 0.0
+    while True:
+        for x, truth in loader:
+            if done == 50:
+                torch.cuda.synchronize()
+                started = time.perf_counter()
+            loss = F.cross_entropy(net(x.cuda(non_blocking=True)), truth.cuda(non_blocking=True))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if reads:
+                loss.item()
+            done += 1
+            if done == steps + 50:
+                torch.cuda.synchronize()
+                return steps / (time.perf_counter() - started)
+
+
+def run(benchmark: Benchmark, **settings: object) -> Run:
+    return Run(benchmark.digest, **{"model": "resnet18", "size": SIDE, "precision": "bf16", "batch_size": BATCH,
+                                    "augment": "standard", "eval_every": 500, **settings})  # type: ignore[arg-type]
+
+
+def ours(data: Data, lanes: int, steps: int) -> float:
+    """Model-steps per second of `lanes` runs at once, from nothing to chosen weights."""
+    fittings = [Fitting(run(data.benchmark, steps=steps, seed=seed), data) for seed in range(lanes)]
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    learn(fittings)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - started
+    problems = [one.problem for one in fittings if one.problem is not None]
+    if problems:
+        raise SystemExit(f"a run failed: {problems[0]!r}")
+    return lanes * steps / seconds
+
+
+class Killed(Exception):
+    """Stands for the end of a process."""
+
+
+def check(data: Data) -> int:
+    """Every method, packed with all others, alone, and stopped and resumed: the number of runs that differ."""
+    short = {"steps": 24, "eval_every": 8, "batch_size": 16}
+    runs = [run(data.benchmark, method=name, augment=augment, precision=precision, **short)
+            for name in sorted(METHODS) for augment, precision in (("none", "bf16"), ("color", "float32"))]
+    packed = [Fitting(one, data) for one in runs]
+    learn(packed)
+    different = 0
+    for one in packed:
+        with tempfile.TemporaryDirectory() as place:
+            def stop(done: int, total: int) -> None:
+                if done >= 13:
+                    raise Killed
+
+            with contextlib.suppress(Killed):
+                learn([Fitting(one.run, data, Path(place))], checkpoint_seconds=0, progress=stop)
+            resumed = Fitting(one.run, data, Path(place))
+            learn([resumed])
+        alone = Fitting(one.run, data)
+        learn([alone])
+        ends = [other.learned.logits("test") if other.learned else other.problem for other in (one, alone, resumed)]
+        if not all(isinstance(end, torch.Tensor) and torch.equal(end, ends[0]) for end in ends):
+            different += 1
+            print(f"differs: {one.run.method} {one.run.augment} {one.run.precision}: "
+                  f"{[one.problem, alone.problem, resumed.problem]}")
+    print(f"{len(runs)} runs of {len(METHODS)} methods packed, alone and resumed: {different} differ")
+    return different
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--packed", action="store_true", help=f"{PACK} runs side by side")
+    parser.add_argument("--steps", type=int, default=2000, help="steps of each run")
+    parser.add_argument("--no-check", action="store_true", help="do not compare packed, alone and resumed first")
+    chosen = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("this bench needs a GPU; bench/heads.py runs on a processor")
+    collection, benchmark = rows(20_000)
+    data = Data(benchmark, torch.from_numpy(collection.pixels), torch.device("cuda"))
+    if not chosen.no_check and check(data):
+        raise SystemExit("the ways of training disagree")
+    lanes = PACK if chosen.packed else 1
+    train = benchmark.rows("train")
+    with tempfile.TemporaryDirectory() as place:
+        assert collection.pixels is not None
+        write(Path(place), collection.pixels[train])
+        ours(data, 1, 64)  # what a process loads once, which the usual loop's first steps do for it
+        mine = ours(data, lanes, chosen.steps)
+        theirs = usual(Path(place), benchmark.label[train], 300, workers=4, reads=True)
+        tuned = usual(Path(place), benchmark.label[train], 300, workers=min(16, os.cpu_count() or 1), reads=False)
+        again = ours(data, lanes, chosen.steps)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, ResNet-18, {SIDE} px, batch {BATCH}")
+    print(f"the usual loop, 4 workers                   {theirs:8.1f} steps/s")
+    print(f"a worker per core, the loss not read        {tuned:8.1f} steps/s")
+    what = f"{lanes} runs at once" if lanes > 1 else "one run"
+    print(f"{what + ', whole, twice':<40}    {mine:8.1f} model-steps/s, and {again:.1f}")
+    print(f"ratio to the tuned loop: {min(mine, again) / tuned:.1f}")
+    print(f"ratio: {min(mine, again) / theirs:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""shiftbench select SCORES|RUNS [--rule NAME]"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.cli.output import Json, Quiet, console, print_json
+from shiftbench.errors import ShiftBenchError
+from shiftbench.scores import Scores
+
+
+def select(
+    source: Annotated[Path, typer.Argument(help="A table of scores, or a folder of runs.")],
+    rule: Annotated[str, typer.Option(help="Choose by this rule; without one, all are compared.")] = "",
+    target: Annotated[str, typer.Option(help="Judge by accuracy or worst_group_accuracy on test.")] = "accuracy",
+    benchmark: Annotated[list[Path] | None, typer.Option(
+        help="Tells whether val shares domains with test; may be repeated. Runs know theirs.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the scores of the chosen runs.")] = None,
+    allow_target: Annotated[bool, typer.Option("--allow-target", help="Choose even by labels of the target.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Which of several settings counts: every rule side by side with its regret to the oracle, or the choice of one.
+
+    Rules: id, leave_one_domain_out, worst_group, worst_class, nooch, ood, oracle. A rule that used labels of the target
+    is marked; to choose by it takes --allow-target.
+
+    shiftbench select runs --rule worst_group --json
+    """
+    from shiftbench.reporting.selection_terminal import choices_table, selection_table
+    from shiftbench.selection import RULES, chosen, over_seeds, refuse_target
+    from shiftbench.selection import select as apply
+
+    scores, made = _read(source, benchmark or [])
+    if out is not None and not rule:
+        raise ShiftBenchError(f"--out writes the runs that one rule chooses. Name it with --rule: {', '.join(RULES)}.")
+    found = apply(scores, [rule] if rule else tuple(RULES), targets=[target], benchmarks=made)
+    if rule:
+        refuse_target(found.choices, allow_target=allow_target)
+    if out is not None:
+        chosen(scores, rule, target=target, benchmarks=made, allow_target=allow_target).save(out)
+    if json:
+        print_json({"choices": [one._asdict() | {"regret": one.regret} for one in found.choices],
+                    "means": [one._asdict() for one in over_seeds(found.choices)],
+                    "refused": [one._asdict() for one in found.refused]})
+    elif not quiet:
+        console().print(choices_table(found.choices) if rule else selection_table(scores, made, target=target))
+        for one in dict.fromkeys((one.rule, one.why, one.method) for one in found.refused):
+            places = [other.benchmark for other in found.refused if (other.rule, other.why, other.method) == one]
+            console().print(f"{one[0]} chose nothing on {', '.join(places)}{': ' + one[2] if one[2] else ''}: {one[1]}",
+                            markup=False)
+
+
+def _read(source: Path, folders: list[Path]) -> tuple[Scores, list[Benchmark]]:
+    """The scores, and the benchmarks that are at hand."""
+    from shiftbench.scoring import benchmarks_of, score_runs
+
+    if not source.is_dir():
+        return Scores.load(source), [Benchmark.load(folder) for folder in folders]
+    known: dict[str, Any] = {one.name: one for one in map(Benchmark.load, [*benchmarks_of(source), *folders])}
+    return score_runs(source, benchmarks=list(known.values())), list(known.values())
