@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,ray,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,ray,tensorboard,mlflow,dev]"
 	touch $(READY)
 
 demo: $(READY)

@@ -9,7 +9,21 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.metrics import METRICS, accuracy, auc, by_group, error, macro_f1, macro_recall, nll, tally, worst
+from shiftbench.metrics import (
+    METRICS,
+    accuracy,
+    auc,
+    by_group,
+    error,
+    f1_items,
+    has_probabilities,
+    losses,
+    macro_f1,
+    macro_recall,
+    nll,
+    tally,
+    worst,
+)
 
 
 @st.composite
@@ -117,3 +131,42 @@ def test_worst_skips_empty_groups_and_refuses_nothing():
     assert worst(values, lower_is_better=True) == 0.9
     with pytest.raises(ShiftBenchError, match="None of the 2 groups"):
         worst(np.full(2, math.nan))
+
+
+@settings(deadline=None)
+@given(tables())
+def test_losses_are_the_items_of_nll(table):
+    """Their mean is nll, and each is minus the logarithm of the label's share."""
+    label, scores, _, _ = table
+    each = losses(label, scores)
+    shares = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    np.testing.assert_allclose(each, -np.log(shares[np.arange(len(label)), label]))
+    assert each.mean() == pytest.approx(nll(label, scores))
+
+
+@settings(deadline=None)
+@given(tables(), st.integers(0, 1000))
+def test_contributions_to_macro_f1(table, seed):
+    """Their mean is macro F1, of every run; to first order they say what another weight of an item does to it."""
+    label, scores, _, _ = table
+    rng = np.random.default_rng(seed)
+    guess = np.stack([scores.argmax(1), rng.integers(scores.shape[1], size=len(label))])
+    items = f1_items(label, guess, scores.shape[1])
+    for run, found in zip(guess, items, strict=True):
+        table_of = np.eye(scores.shape[1])[run]
+        value = macro_f1(label, table_of)
+        assert found.mean() == pytest.approx(value)
+        item = int(rng.integers(len(label)))
+        weight = np.ones(len(label))
+        weight[item] += 1e-6
+        moved = (macro_f1(label, table_of, weight) - value) / 1e-6 * len(label)
+        assert moved == pytest.approx(found[item] - value, abs=1e-3)
+
+
+def test_a_choice_alone_has_no_probabilities():
+    """Scores that rule out all but one class of every item say nothing of losses; one item with two is enough."""
+    choice = np.where(np.eye(3, dtype=bool), 0, -np.inf)
+    assert not has_probabilities(choice)
+    assert has_probabilities(np.log([[0.5, 0.5, 1e-3], [1, 1e-9, 1e-9]]))
+    choice[0, 1] = -3
+    assert has_probabilities(choice)

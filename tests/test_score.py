@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import accuracy_score, f1_score, log_loss
 
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.predictions import Predictions
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, GAP, MEAN, benchmarks_of, means, runs_in, score, score_runs, to_json
+from shiftbench.scoring.judge import CORRECTED, P
 from shiftbench.scoring.runs import labels
 from tests.strategies import benchmarks, seeds, toy
 
@@ -102,6 +103,90 @@ def test_the_gap_is_what_it_says():
     assert set(score(benchmark, less, replicates=10)["split"].tolist()) == {"test"}
 
 
+@settings(max_examples=25, deadline=None)
+@given(benchmarks(), seeds)
+def test_worst_class_and_losses(benchmark, seed):
+    """The worst class has the lowest recall; nll of all, of groups and of the worst are scikit-learn's log-loss."""
+    predictions = guesses(benchmark, seed)
+    scores = score(benchmark, predictions)
+    place = {item: row for row, item in enumerate(predictions.item.tolist())}
+    table = predictions.scores[[place[item] for item in benchmark.items.tolist()]].astype(float)
+    shares = np.exp(table) / np.exp(table).sum(1, keepdims=True)
+    every = range(len(benchmark.names["label"]))
+    if len(every) == 1:
+        assert not len(scores.where(metric="nll"))
+        return
+    for split in benchmark.splits:
+        rows = benchmark.rows(split)
+        y, p, g = benchmark.label[rows], shares[rows], benchmark.group[rows]
+        recall = {benchmark.names["label"][code]: (np.mean(p[y == code].argmax(1) == code), (y == code).sum())
+                  for code in np.unique(y)}
+        worst = only(scores, split=split, metric="worst_class_accuracy")
+        assert (worst["value"], worst["n"]) == recall[worst["group"]]
+        assert worst["value"] == min(value for value, _ in recall.values())
+        each = {benchmark.names["group"][code]: log_loss(y[g == code], p[g == code], labels=every)
+                for code in np.unique(g)}
+        found = {row["group"]: row["value"] for row in scores.where(split=split, metric="nll")}
+        assert found == pytest.approx({ALL: log_loss(y, p, labels=every), **each}, rel=1e-5)
+        worst = only(scores, split=split, metric="worst_group_nll")
+        assert worst["value"] == pytest.approx(max(each.values()), rel=1e-5)
+        assert worst["value"] == found[worst["group"]]
+
+
+def test_a_choice_has_no_loss():
+    """Predictions that are classes and no probabilities have no log-loss; a label that is ruled out, an infinite."""
+    benchmark = made()
+    predictions = guesses(benchmark)
+    chosen = np.where(np.eye(2, dtype=bool)[predictions.predicted], 0, -np.inf).astype(np.float32)
+    codes = Predictions(predictions.item, predictions.split, chosen, predictions.classes)
+    assert not any("nll" in metric for metric in score(benchmark, codes)["metric"].tolist())
+    some = np.where((predictions.split == "test")[:, None], predictions.scores, chosen)
+    label = dict(zip(benchmark.items.tolist(), benchmark.label.tolist(), strict=True))
+    wrong = next(row for row, item in enumerate(predictions.item.tolist())
+                 if predictions.split[row] == "test" and predictions.predicted[row] != label[item])
+    some[wrong] = chosen[wrong]
+    mixed = score(benchmark, Predictions(predictions.item, predictions.split, some, predictions.classes))
+    assert set(mixed.where(metric="nll")["split"].tolist()) == {"test"}
+    assert only(mixed, split="test", group=ALL, metric="nll")["value"] == math.inf
+    assert only(mixed, split="test", metric="worst_group_nll")["value"] == math.inf
+    both = means(benchmark, {"some": [predictions] * 2, "more": [
+        predictions, Predictions(predictions.item, predictions.split, some, predictions.classes)]}).where(split="test")
+    assert only(both, group=ALL, metric="nll", method="more")["value"] == math.inf
+    wanted = only(score(benchmark, predictions), split="test", group=ALL, metric="nll")["value"]
+    assert only(both, group=ALL, metric="nll", method="some")["value"] == pytest.approx(wanted)
+    together = means(benchmark, {"a": [predictions], "b": [codes]}, replicates=20)
+    assert not any("nll" in metric for metric in together["metric"].tolist())
+
+
+@settings(max_examples=25, deadline=None)
+@given(benchmarks(), seeds, st.integers(1, 3))
+def test_every_interval_holds_its_value(benchmark, seed, runs):
+    """Intervals hold their value and lie where a share can; no group is certain, however few or right its items."""
+    some = [guesses(benchmark, seed + run, skill=1.0) for run in range(runs)]
+    scores = means(benchmark, {"one": some, "other": [guesses(benchmark, seed + 9)]})
+    for row in scores:
+        if row["metric"].startswith("p_"):
+            assert 0 <= row["value"] <= 1
+        elif not row["metric"].endswith(BEHIND) and not np.isnan(row["low"]):
+            assert row["low"] <= row["value"] <= row["high"]
+        if row["metric"] == "accuracy" and row["split"] != GAP:
+            assert 0 <= row["low"] < row["high"] <= 1
+
+
+def test_a_worst_group_is_corrected_upwards():
+    """The value is the plain minimum; the corrected one is above it with the same interval, which holds both."""
+    benchmark = made()
+    predictions = guesses(benchmark, skill=0.75)
+    scores = score(benchmark, predictions)
+    plain = only(scores, split="test", metric="worst_group_accuracy")
+    corrected = only(scores, split="test", metric="worst_group_accuracy" + CORRECTED)
+    lowest = min(row["value"] for row in scores.where(split="test", metric="accuracy") if row["group"] != ALL)
+    assert plain["value"] == lowest <= corrected["value"]
+    assert [plain[key] for key in ("low", "high", "group", "n")] == [
+        corrected[key] for key in ("low", "high", "group", "n")]
+    assert plain["low"] < plain["value"] < corrected["high"]
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000))
 def test_the_order_of_predictions_does_not_matter(seed):
@@ -151,6 +236,9 @@ def test_means_pair_methods_by_item():
     assert behind["twin"]["value"] == pytest.approx(0)
     assert behind["twin"]["low"] <= 0 <= behind["twin"]["high"]
     assert behind["bad"]["low"] > 0
+    p = {row["method"]: row["value"] for row in scores.where(split="test", group=ALL, metric=P + "accuracy" + BEHIND)}
+    assert p["good"] == p["twin"] == 1
+    assert p["bad"] < 0.05
     wanted = np.mean([only(score(benchmark, one, replicates=0), split="test", group=ALL, metric="accuracy")["value"]
                       for one in good])
     assert only(scores, method="good", split="test", group=ALL, metric="accuracy")["value"] == pytest.approx(wanted)

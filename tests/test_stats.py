@@ -1,4 +1,4 @@
-"""Intervals agree with a plain bootstrap that redraws items one by one."""
+"""The bootstrap agrees with a plain one that redraws items one by one, and Wilson's interval with its equation."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,9 @@ from sklearn.metrics import f1_score
 
 from shiftbench import stats
 from shiftbench.errors import ShiftBenchError
-from shiftbench.metrics import accuracy
+from shiftbench.metrics import accuracy, f1_items
+from shiftbench.scoring.estimates import share
+from shiftbench.stats import replicates
 
 
 def case(n: int = 150, runs: int = 1, groups: int = 3, classes: int = 3, seed: int = 0):
@@ -92,7 +94,7 @@ def test_chunks_change_no_number(chunk, monkeypatch):
         return [*stats.accuracies(predicted == label, group, 3, method=[0, 0, 1], replicates=40),
                 stats.macro_f1s(label, predicted, method=[0, 0, 1], replicates=40)]
     wanted = draw()
-    monkeypatch.setattr(stats, "CHUNK", chunk)
+    monkeypatch.setattr(replicates, "CHUNK", chunk)
     for one, other in zip(draw(), wanted, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -136,3 +138,50 @@ def test_no_replicates_no_interval():
     assert np.isnan(stats.interval(drawn.by_group)).all()
     with pytest.raises(ShiftBenchError, match="level = 95"):
         stats.interval(drawn.average, 95)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 500), st.floats(0, 1), st.floats(0.5, 0.99))
+def test_wilson_solves_its_equation(n, share, level):
+    """An end p of the interval is as far from the share as its own variance says, and both lie in [0, 1]."""
+    right = round(share * n) / n
+    z = stats.student(np.inf, level)
+    low, high = stats.wilson(right, n, level)
+    assert 0 <= low <= right <= high <= 1
+    for end in (low, high):
+        if 0 < end < 1:
+            assert abs(right - end) == pytest.approx(z * np.sqrt(end * (1 - end) / n), rel=1e-6, abs=1e-9)
+    assert (low > 0) == (right > 0)
+    assert (high < 1) == (right < 1)
+
+
+def test_wilson_holds_the_truth_where_the_bootstrap_does_not():
+    """Of groups of 20 items at 0.97, more than half are all right and have the bootstrap interval [1, 1]."""
+    right = np.random.default_rng(0).binomial(20, 0.97, 4000)
+    low, high = stats.wilson(right / 20, 20)
+    assert np.mean((low <= 0.97) & (high >= 0.97)) > 0.93
+    assert np.mean(right == 20) > 0.5
+
+
+def test_the_effective_size_is_that_of_what_is_known():
+    """Runs that agree are worth their items once, runs that err independently as often as there are runs."""
+    rng = np.random.default_rng(0)
+    one = rng.random((1, 4000)) < 0.8
+    for hits, wanted in ((np.repeat(one, 4, axis=0), 4000), (rng.random((4, 4000)) < 0.8, 16000)):
+        parts = stats.means(hits, [0] * 4)
+        assert stats.effective(parts.value, parts.items, 4000, 4)[0, 0] == pytest.approx(wanted, rel=0.1)
+    sure = stats.means(np.ones((3, 50), bool), [0] * 3)
+    assert stats.effective(sure.value, sure.items, 50, 3)[0, 0] == 50
+
+
+def test_the_closed_intervals_are_the_bootstraps():
+    """With items enough the intervals of accuracy, of a group and of macro F1 are those of 4,000 replicates."""
+    label, predicted, group = case(n=1500)
+    order = np.argsort(group, kind="stable")
+    label, predicted, group = label[order], predicted[:, order], group[order]
+    hits, start = predicted == label, np.searchsorted(group, np.arange(3))
+    drawn = stats.accuracies(hits, group, 3, replicates=4000)
+    pairs = [(share(hits, [0], 0.95), drawn.average), (share(hits, [0], 0.95, start), drawn.by_group[:, 0]),
+             (share(f1_items(label, predicted, 3), [0], 0.95), stats.macro_f1s(label, predicted, replicates=4000))]
+    for closed, draws in pairs:
+        np.testing.assert_allclose(closed.ends([0], 0.95), np.stack(stats.interval(draws))[:, None], atol=0.004)

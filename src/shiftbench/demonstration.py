@@ -1,29 +1,26 @@
-"""The whole flow on the built-in world: MetaShift's two kinds of shift, five methods, three seeds, one report."""
+"""The whole flow on the built-in world: MetaShift's two kinds of shift, five methods, one study, one report."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from itertools import product
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from shiftbench import verbs
 from shiftbench.benchmark import Benchmark
-from shiftbench.collection import MARKER, Collection
+from shiftbench.collection import MARKER
+from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_json, writing
 from shiftbench.scores import Scores
+
+if TYPE_CHECKING:
+    from shiftbench.sweeps.work import Outcome
 
 LADDER = ("cabinet + bed", "bag + box", "bench + bike", "boat + surfboard")
 """The dog's training contexts of MetaShift's first task, from near to far of dog(shelf)."""
 SHARES = (0.12, 0.06, 0.01)
 """The minority shares of MetaShift's Table 2."""
-METHODS = {"erm": {}, "irm": {"anneal": 60}, "group_dro": {}, "coral": {}, "cdann": {}}
-"""The five of MetaShift's tables. IRM's full penalty starts after a third of the steps, not after DomainBed's 500."""
 SEEDS = (0, 1, 2)
 FEATURES = "efficientnet-lite0@96"
-SETTINGS = {"model": "mlp", "features": FEATURES, "batches": "domain", "steps": 200, "select_on": "last"}
-"""As in DomainBed, which the paper used: batches hold as many items of each domain, and the last weights count."""
 
 SUBSET = """# Cat against dog, after MetaShift's Table 1, task 1: only the dog's training contexts move.
 collection = "../collections/{world}"
@@ -34,6 +31,7 @@ train = ["cat(sofa + bed)", "dog({contexts})"]
 test = ["cat(shelf)", "dog(shelf)"]
 moves = "dog"
 n_train = 400
+n_ood = 200
 """
 
 SUBPOPULATION = """# Cat against dog, after MetaShift's Table 2: cats are mostly indoors and dogs mostly outdoors.
@@ -48,6 +46,34 @@ p = {share}
 n_train = 700
 n_test = 400
 n_val = 200
+n_ood = 120
+"""
+
+STUDY = """# The five methods of MetaShift's tables at two learning rates; and, to choose between these, without each
+# training domain in turn. As in DomainBed, which the paper used, a batch holds as many items of each domain, and the
+# last weights count.
+benchmarks = [{benchmarks}]
+seeds = [{seeds}]
+leave_one_domain_out = true
+
+[run]
+model = "mlp"
+features = "{features}"
+batches = "domain"
+steps = 200
+select_on = "last"
+lr = [1e-3, 3e-3]
+
+[methods.erm]
+
+[methods.irm]
+anneal = 60  # the full penalty starts after a third of the steps, not after DomainBed's 500
+
+[methods.group_dro]
+
+[methods.coral]
+
+[methods.cdann]
 """
 
 Bar = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
@@ -70,8 +96,9 @@ def demo(
     `seed` is the world's, `seeds` are those of the runs.
     """
     from shiftbench.scoring import score_runs
-    from shiftbench.sweeps.local import Job, run_all
-    from shiftbench.training import embed
+    from shiftbench.selection import chosen_means
+    from shiftbench.sweeps.features import embed_missing
+    from shiftbench.sweeps.study import Study
 
     place = Path(out)
     shown = bar or (lambda what: nullcontext(lambda done, total: None))
@@ -86,23 +113,35 @@ def demo(
             hidden.write_text(text)
         verbs.build(recipe, place / "benchmarks" / name)
         folders.append(place / "benchmarks" / name)
-    made = [Benchmark.load(folder) for folder in folders]
-    collection = Collection.load(world)
-    rows = collection.index(np.unique(np.concatenate([benchmark.items for benchmark in made])))
-    backbone, _, size = FEATURES.partition("@")
+    with writing(place / "study.toml") as hidden:
+        hidden.write_text(STUDY.format(features=FEATURES, seeds=", ".join(map(str, seeds)), benchmarks=", ".join(
+            f'"benchmarks/{folder.name}"' for folder in folders)))
+    study = Study.load(place / "study.toml")
+    jobs = study.jobs(place / "runs")
     with shown("embedding the items") as advance:
-        embed(collection, rows, backbone=backbone, size=int(size), folder=world, progress=advance)
-    jobs = [Job(folder, world, SETTINGS | {"benchmark": one.digest, "method": method, "params": params, "seed": draw})
-            for (folder, one), (method, params), draw in product(
-                zip(folders, made, strict=True), METHODS.items(), seeds)]
+        embed_missing(jobs, progress=advance)
     with shown("training") as advance:
-        runs = [folder.name for folder in run_all(jobs, place / "runs", workers, progress=advance)]
+        ended: list[Outcome] = []
+
+        def count(end: "Outcome", total: int) -> None:
+            ended.append(end)
+            advance(len(ended), total)
+
+        ends = verbs.sweep(study, place / "runs", workers=workers, progress=count)
+    failed = [end for end in ends if end.state == "failed"]
+    if failed:
+        raise ShiftBenchError(f"{place / 'runs'}: {len(failed)} of {len(ends)} runs failed. The first, "
+                              f"{failed[0].run}: {failed[0].reason}")
     table = place / "scores.parquet"
     scores = Scores.load(table) if table.exists() else None
-    if scores is None or not set(runs) <= set(scores["run"].tolist()):
-        scores = score_runs(place / "runs", only=runs)
-        scores.save(table)
-    verbs.report(scores, place / "report.html", benchmarks=folders, title="Cats and dogs out of context")
+    if scores is None or not {end.run for end in ends} <= set(scores["run"].tolist()):
+        with shown("scoring"):
+            scores = score_runs(place / "runs", only=[end.run for end in ends])
+            made = [Benchmark.load(folder) for folder in folders]
+            scores = Scores.join([scores, chosen_means(place / "runs", scores, made)])
+            scores.save(table)
+    with shown("reporting"):
+        verbs.report(scores, place / "report.html", benchmarks=folders, title="Cats and dogs out of context")
     return Shown(scores, tuple(folders), place / "report.html")
 
 

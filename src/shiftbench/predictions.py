@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from shiftbench.arrays import Floats, Ints, Strs, positions, to_strings
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_table, write_table
+from shiftbench.files import read_table, write_table, writing
 
 IDS = ("item", "id", "item_id")
 CHOICES = ("prediction", "label")
@@ -37,9 +38,19 @@ class Predictions:
     __hash__ = None  # type: ignore[assignment]
 
     def save(self, path: Path | str) -> Path:
-        """One file: columns item, split and one column of scores per class, `score:cat`."""
-        write_table(path, pa.table({"item": self.item, "split": self.split, **{
-            f"score:{name}": self.scores[:, code] for code, name in enumerate(self.classes)}}))
+        """One file: columns item, split and one column of scores per class, `score:cat`.
+
+        Scores are stored as they are: a dictionary or compression makes such numbers longer, not shorter. So two files
+        of the same items differ in the bytes of the scores alone, by which `scoring.reading` reads many of them fast.
+        """
+        table = pa.table({"item": self.item, "split": self.split, **{
+            f"score:{name}": self.scores[:, code] for code, name in enumerate(self.classes)}})
+        if Path(path).suffix == ".csv":
+            write_table(path, table)
+            return Path(path)
+        with writing(path) as hidden:
+            pq.write_table(table, hidden, compression={"item": "zstd", "split": "zstd"}, use_dictionary=["split"],
+                           write_statistics=False, store_schema=False)
         return Path(path)
 
     @staticmethod

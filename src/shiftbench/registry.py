@@ -7,11 +7,14 @@ against the fields: an unknown key or a value of the wrong type is an error that
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from shiftbench.errors import ShiftBenchError, unknown
 
 T = TypeVar("T")
+_hints = cache(get_type_hints)
+"""Reading a class's types takes longer than making one of it, and a study makes thousands."""
 
 
 def register(table: dict[str, Any], name: str) -> Callable[[T], T]:
@@ -37,7 +40,7 @@ def find(table: Mapping[str, T], kind: str, name: str) -> T:
 
 def make(cls: type[T], settings: Mapping[str, Any], where: str) -> T:
     """Build a dataclass from settings; `where` names the file or the call in an error."""
-    hints = get_type_hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]
     known = {field.name: field for field in fields(cls) if field.init}  # type: ignore[arg-type]
     for key in settings:
         if key not in known:

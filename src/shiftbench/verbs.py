@@ -158,14 +158,14 @@ def score(benchmark: Benchmark | Place, *predictions: Predictions | Place, **opt
 def sweep(
     study: "Study | Place", out: Place, *, engine: str = "local", workers: int = 0, device: str = "auto",
     retry_failed: bool = False, changes: Mapping[str, Any] | None = None, logs: Sequence[str] = (),
-    progress: "Callable[[Outcome, int], None] | None" = None,
+    checkpoint_seconds: float = 30.0, progress: "Callable[[Outcome, int], None] | None" = None,
 ) -> "list[Outcome]":
     """Do every run of a study, and say how each ended. Finished runs are found, whoever made them, and not repeated.
 
     `engine` is `local` (processes on this machine) or `ray` (a cluster; `out` may be a URL there). `logs` names where
     the logs are copied while it goes on: tensorboard, mlflow. `progress(end, total)` hears of every run that ended.
     """
-    from shiftbench.sweeps.engines import ENGINES
+    from shiftbench.sweeps.engines import ENGINES, check_place
     from shiftbench.sweeps.features import embed_missing
     from shiftbench.sweeps.mirror import Mirror
     from shiftbench.sweeps.plan import plan
@@ -173,12 +173,13 @@ def sweep(
 
     run_packs = find(ENGINES, "engine", engine)
     wanted = study if isinstance(study, Study) else Study.load(study, changes)
+    check_place(out, engine, logs, wanted.leave_one_domain_out)
     jobs = wanted.jobs(out)
-    embed_missing(jobs, device)
     report = None if progress is None else lambda end: progress(end, len(jobs))
     with Mirror(out, logs, [job.run.id for job in jobs]):
+        embed_missing(jobs, device)
         return run_packs(plan(jobs, device, workers or os.cpu_count() or 1), out, workers=workers, device=device,
-                         report=report, retry_failed=retry_failed)
+                         report=report, retry_failed=retry_failed, checkpoint_seconds=checkpoint_seconds)
 
 
 def select(
@@ -200,6 +201,16 @@ def select(
                   benchmarks=[Benchmark.load(folder) for folder in folders])
     refuse_target(found.choices if rule else (), allow_target=allow_target)
     return found
+
+
+def power(
+    benchmark: Benchmark | Place, difference: float | None = None, *, split: str = "test", **known: Any
+) -> list[dict[str, Any]]:
+    """Per group of a split: its items, the smallest difference they show, and what a difference (a share) needs."""
+    from shiftbench.stats import group_power
+
+    made = _benchmark(benchmark)
+    return group_power({"all": len(made.rows(split)), **made.counts()[split]}, difference, **known)
 
 
 def conflicts(

@@ -14,6 +14,7 @@ from shiftbench.cli.embed import embed
 from shiftbench.cli.export import export
 from shiftbench.cli.graph import graph
 from shiftbench.cli.methods import methods
+from shiftbench.cli.power import power
 from shiftbench.cli.read import read
 from shiftbench.cli.report import report
 from shiftbench.cli.score import score
@@ -26,7 +27,7 @@ from shiftbench.errors import ShiftBenchError
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown",
     help="Controlled, explained, measured distribution shifts from what is already annotated about your data.",
-    epilog="The flow: read → build → check → train → score → report. Start with: shiftbench demo",
+    epilog="The flow: read → build → check → train or sweep → score → report. Start with: shiftbench demo",
 )
 
 
@@ -38,7 +39,8 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 app.add_typer(read, name="read")
-for verb in (demo, show, graph, build, check, embed, train, methods, sweep, score, select, conflicts, report, export):
+for verb in (demo, show, graph, build, check, embed, train, methods, sweep, score, select, power, conflicts, report,
+             export):
     app.command()(verb)
 
 

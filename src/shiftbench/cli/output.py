@@ -3,19 +3,42 @@
 import json
 import math
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from threading import Event, Thread
+from typing import Annotated, Any, Protocol
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no table.")]
 
 Advance = Callable[[int, int], None]
+
+EVERY = 30.0
+"""Seconds between two lines about a sweep where nobody is watching."""
+
+
+class Ended(Protocol):
+    """How a run ended: `done`, or `failed`; 0 seconds where it had ended before the sweep."""
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def seconds(self) -> float: ...
+
 
 
 def console() -> Console:
@@ -53,6 +76,79 @@ def progress(what: str, quiet: bool = False) -> Iterator[Advance]:
     with bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+class Tally:
+    """How a sweep stands: runs done, failed and left, and how long the rest takes at the pace so far."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.began = clock, clock()
+        self.done = self.failed = self.found = self.total = 0
+
+    def add(self, end: Ended, total: int) -> None:
+        """Count a run; those that had ended before say nothing about the pace."""
+        self.total = total
+        self.done += end.state == "done"
+        self.failed += end.state == "failed"
+        self.found += end.state in ("done", "failed") and not end.seconds
+
+    def __str__(self) -> str:
+        ended = self.done + self.failed
+        left = self.total - ended
+        words = f"{self.done:,} of {self.total:,} runs done, {self.failed:,} failed, {left:,} left"
+        if left and ended > self.found:
+            words += f", about {how_long((self.clock() - self.began) * left / (ended - self.found))} to go"
+        return words
+
+
+@contextmanager
+def sweep_progress(quiet: bool = False) -> Iterator[Callable[[Ended, int], None]]:
+    """A callable (how a run ended, runs in all): a bar on a terminal, else a line now and then; nothing when quiet."""
+    tally = Tally()
+    if quiet:
+        yield tally.add
+    elif sys.stderr.isatty():
+        bar = Progress(BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
+                       console=Console(stderr=True), transient=True)
+        with bar:
+            task = bar.add_task("starting", total=None)
+
+            def advance(end: Ended, total: int) -> None:
+                tally.add(end, total)
+                bar.update(task, completed=tally.done + tally.failed, total=total, description=str(tally))
+
+            yield advance
+    else:
+        over = Event()
+        teller = Thread(target=_tell, args=(tally, over), daemon=True)
+        teller.start()
+        try:
+            yield tally.add
+        finally:
+            over.set()
+            teller.join()
+
+
+def _tell(tally: Tally, over: Event) -> None:
+    while not over.wait(EVERY):
+        sys.stderr.write(f"{tally}\n")
+        sys.stderr.flush()
+
+
+def how_long(seconds: float) -> str:
+    """A time as a person says it.
+
+    >>> [how_long(seconds) for seconds in (0.4, 75, 5000, 400_000)]
+    ['1 s', '75 s', '1 h 23 min', '4.6 days']
+    """
+    if math.isnan(seconds):
+        return "unknown"
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes < 48 * 60 else f"{seconds / 86_400:.1f} days"
 
 
 def _cell(value: object) -> str:

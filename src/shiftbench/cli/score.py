@@ -13,7 +13,7 @@ def score(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
     predictions: Annotated[list[Path], typer.Argument(help="Parquet or CSV files with a column of item ids.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write them: .parquet or .csv.")] = None,
-    replicates: Annotated[int, typer.Option(help="Bootstrap replicates behind every interval.")] = 1000,
+    replicates: Annotated[int, typer.Option(help="0: no intervals; else of metrics without a formula.")] = 1000,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     json: Json = False,
     quiet: Quiet = False,

@@ -1,10 +1,12 @@
 """shiftbench show COLLECTION | BENCHMARK | RUNS"""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.markup import escape
 
 from shiftbench.arrays import encode
 from shiftbench.benchmark import MARKER as BENCHMARK
@@ -13,6 +15,7 @@ from shiftbench.cli.output import Json, console, print_json, print_table
 from shiftbench.collection import MARKER as COLLECTION
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.sweeps.status import STATES, describe, states, status, summary
 
 
 def show(
@@ -27,9 +30,8 @@ def show(
         benchmark = Benchmark.load(folder)
         facts = {"name": benchmark.name, "digest": benchmark.digest, "rows": len(benchmark), **benchmark.card}
         print_json(facts) if json else show_benchmark(benchmark)
-    elif any(folder.glob("*/run.json")):
-        runs = [run_facts(path.parent) for path in sorted(folder.glob("*/run.json"))]
-        print_json(runs) if json else print_table(str(folder), list(runs[0]), [list(run.values()) for run in runs])
+    elif folder.is_dir() and (runs := states(folder)):
+        print_json([one._asdict() for one in status(folder)]) if json else show_runs(folder, runs)
     else:
         there = "is not there" if not folder.exists() else f"has no {COLLECTION}, no {BENCHMARK} and no runs"
         raise ShiftBenchError(f"{folder} {there}. Name the folder of a collection, a benchmark or runs.")
@@ -98,11 +100,19 @@ def show_benchmark(benchmark: Benchmark) -> None:
         console().print(note)
 
 
-def run_facts(folder: Path) -> dict[str, Any]:
-    """One run: what it was and whether it is done."""
-    from shiftbench.scoring import read_run
-
-    run = read_run(folder)
-    return {"run": folder.name, "benchmark": run.benchmark["name"], "method": run.settings["method"],
-            "model": run.settings.get("model", ""), "seed": run.settings["seed"],
-            "state": "done" if (folder / "done").exists() else "unfinished"}
+def show_runs(folder: Path, runs: Mapping[str, str]) -> None:
+    """How many runs are in each state, the failed ones with their reasons, then the others, done ones last."""
+    console().print(f"[bold]{escape(str(folder))}[/]  {summary(runs.values())}")
+    failed = [run for run, state in runs.items() if state == "failed"]
+    others = sorted((run for run in runs if runs[run] != "failed"), key=lambda run: STATES.index(runs[run]))
+    for listed, most, columns in ((failed, 20, ("run", "benchmark", "method", "seed", "reason")),
+                                  (others, 40, ("run", "state", "benchmark", "method", "model", "seed", "seconds"))):
+        if listed:
+            rows = [describe(folder / run, runs[run])._asdict() for run in listed[:most]]
+            print_table("\nfailed" if listed is failed else "", columns,
+                        [[escape(value) if isinstance(value := row[column], str) else value for column in columns]
+                         for row in rows])
+        if len(listed) > most:
+            console().print(f"… and {len(listed) - most:,} more; --json lists all")
+    if failed:
+        console().print("\nTo try the failed ones again, start the sweep with --retry-failed.")

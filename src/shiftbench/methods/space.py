@@ -1,10 +1,16 @@
-"""Search spaces: the law a sweep draws a hyperparameter from. The laws are DomainBed's (Gulrajani et al., 2021)."""
+"""Search spaces: the law a sweep draws a setting from, and the spaces of the papers by name.
+
+A method's own `space` has DomainBed's laws for its parameters (Gulrajani & Lopez-Paz, 2021).
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from math import floor, isfinite
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from shiftbench.errors import ShiftBenchError, unknown
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,22 @@ class Power:
 
 
 @dataclass(frozen=True)
+class Uniform:
+    """U(low, high), rounded down to a whole number where the field is one."""
+
+    low: float
+    high: float
+    whole: bool = False
+
+    def draw(self, rng: np.random.Generator) -> float | int:
+        value = float(rng.uniform(self.low, self.high))
+        return floor(value) if self.whole else value
+
+    def __str__(self) -> str:
+        return f"U({self.low:g}, {self.high:g})"
+
+
+@dataclass(frozen=True)
 class Choice:
     """One of the options, each as likely."""
 
@@ -37,9 +59,94 @@ class Choice:
         return f"one of {', '.join(str(option) for option in self.options)}"
 
 
-Law = Power | Choice
+Law = Power | Uniform | Choice
 Space = Mapping[str, Law]
+
+LAWS = {"power": "[base, low, high]", "uniform": "[low, high]", "choice": "[option, …]"}
+
+
+def law(table: Mapping[str, Any], whole: bool, where: str) -> Law:
+    """A law as a file writes it: {power = [10, 0, 4]} is 10^U(0, 4); `whole` where the field is a whole number.
+
+    >>> str(law({"power": [10, 0, 4]}, True, "study.toml"))
+    '10^U(0, 4)'
+    """
+    name, values = next(iter(table.items())) if len(table) == 1 else ("", None)
+    if len(table) != 1 or name not in LAWS:
+        if len(table) == 1:
+            raise unknown("law", name, LAWS, where)
+        raise ShiftBenchError(f"{where}: a law is a table with one entry: "
+                              f"{', '.join(f'{{{key} = {shape}}}' for key, shape in LAWS.items())}.")
+    if not isinstance(values, list) or not values:
+        raise ShiftBenchError(f"{where}: write the law as {{{name} = {LAWS[name]}}}, not with {values!r}.")
+    if name == "choice":
+        return Choice(tuple(values))
+    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    wanted = 3 if name == "power" else 2
+    if len(numbers) != len(values) or len(values) != wanted or not all(map(isfinite, numbers)):
+        raise ShiftBenchError(f"{where}: write the law as {{{name} = {LAWS[name]}}} with {wanted} finite numbers, "
+                              f"not {values!r}.")
+    if numbers[-2] > numbers[-1] or (name == "power" and numbers[0] <= 0):
+        raise ShiftBenchError(f"{where}: {values!r} is no law: low must not be above high"
+                              f"{', and the base must be above 0' if name == 'power' else ''}.")
+    if name == "power":
+        return Power(numbers[0], numbers[1], numbers[2], whole)
+    return Uniform(numbers[0], numbers[1], whole)
+
+
+class Drawn(NamedTuple):
+    """A setting of a named space: its value in draw 0, and the law of the other draws."""
+
+    default: Any
+    law: Law
+
+
+class Grid(NamedTuple):
+    """A setting of a named space that takes each of these values."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A paper's search space. `run` is about fields of a Run, `methods` about one method's settings; a plain value is
+    what the laws beside it presuppose. `own` says whether the methods' own spaces (DomainBed's) belong to it."""
+
+    run: Mapping[str, Any] = field(default_factory=dict)
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    own: bool = False
+
 
 RUN_SPACE: Space = {"lr": Power(10, -5, -3.5), "weight_decay": Power(10, -6, -2),
                     "batch_size": Power(2, 3, 5.5, whole=True)}
 """What DomainBed draws for every method, for image models; keys are fields of a Run."""
+
+SPACES: Mapping[str, Named] = {
+    "defaults": Named(),
+    "domainbed": Named(
+        {"optimizer": "adam", "batches": "domain", "lr": Drawn(5e-5, RUN_SPACE["lr"]),
+         "weight_decay": Drawn(0.0, RUN_SPACE["weight_decay"]), "batch_size": Drawn(32, RUN_SPACE["batch_size"])},
+        {"group_dro": {"by": "domain"}}, own=True),
+    "domainbed-small": Named(
+        {"optimizer": "adam", "batches": "domain", "weight_decay": 0.0, "lr": Drawn(1e-3, Power(10, -4.5, -2.5)),
+         "batch_size": Drawn(64, Power(2, 3, 9, whole=True))},
+        {"group_dro": {"by": "domain"}}, own=True),
+    "subpopbench": Named(
+        {"optimizer": "sgd", "momentum": 0.9, "batches": "plain", "lr": Drawn(1e-3, Power(10, -4, -2)),
+         "weight_decay": Drawn(1e-4, Power(10, -6, -3)), "batch_size": Drawn(108, Power(2, 6, 6.75, whole=True))},
+        own=True),
+    "wiles": Named(
+        {"optimizer": "adam", "batches": "plain", "batch_size": 128, "lr": Grid((1e-2, 1e-3, 1e-4))},
+        {name: {"penalty": Grid((0.01, 0.1, 1.0, 10.0))} for name in ("irm", "coral", "cdann")}),
+}
+"""Search spaces by name; a study's own settings win over them.
+
+`defaults`         nothing is searched: each method with its defaults.
+`domainbed`        Gulrajani & Lopez-Paz (2021), fine-tuning of image models; the batch size is per domain, the groups
+                   of Group DRO are domains. Its dropout has no counterpart here.
+`domainbed-small`  the same for small images and, the nearest there is, for heads on cached features.
+`subpopbench`      Yang et al. (2023), image data: SGD, batches from all items alike. The laws of its methods are
+                   DomainBed's.
+`wiles`            Wiles et al. (2022), the released grids: every value with every other, nothing drawn. Theirs is DANN;
+                   we take its grid for CDANN.
+"""

@@ -3,10 +3,23 @@
 Names follow scikit-learn: `error` and `nll` are better when lower, everything else when higher.
 """
 
-from shiftbench.metrics.classification import METRICS, accuracy, auc, error, macro_f1, macro_recall, nll
+from shiftbench.metrics.classification import (
+    METRICS,
+    Table,
+    accuracy,
+    auc,
+    error,
+    has_probabilities,
+    losses,
+    macro_f1,
+    macro_recall,
+    nll,
+)
 from shiftbench.metrics.groups import by_group, worst
+from shiftbench.metrics.items import f1_items
 from shiftbench.metrics.tally import Tally, tally
 
 __all__ = [
-    "METRICS", "Tally", "accuracy", "auc", "by_group", "error", "macro_f1", "macro_recall", "nll", "tally", "worst",
+    "METRICS", "Table", "Tally", "accuracy", "auc", "by_group", "error", "f1_items", "has_probabilities", "losses",
+    "macro_f1", "macro_recall", "nll", "tally", "worst",
 ]

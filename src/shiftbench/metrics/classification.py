@@ -39,7 +39,21 @@ def macro_recall(label: Ints, scores: Table, weight: Floats | None = None) -> fl
 
 def nll(label: Ints, scores: Table, weight: Floats | None = None) -> float:
     """Mean of −log p(label), p = softmax(scores). Lower is better; infinite where a label was ruled out."""
-    return _mean(-_log_softmax(scores)[np.arange(len(label)), label], weight)
+    return _mean(losses(label, scores), weight)
+
+
+def losses(label: Ints, scores: Table) -> Floats:
+    """−log p(label) of every item, p = softmax(scores)."""
+    return np.asarray(-_log_softmax(scores)[np.arange(len(label)), label])
+
+
+def has_probabilities(scores: Table) -> bool:
+    """Whether scores say more than which class is chosen: some item has a finite score for more than one class.
+
+    A model that gives only its choice rules every other class out; its log-loss would be infinite at the first mistake
+    and says nothing.
+    """
+    return int(np.isfinite(scores).sum()) > len(scores)
 
 
 def auc(label: Ints, scores: Table, weight: Floats | None = None) -> float:

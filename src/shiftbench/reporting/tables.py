@@ -10,7 +10,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, MEAN
 
-LOWER_IS_BETTER = ("accuracy_gap", "error", "nll")
+LOWER_IS_BETTER = ("accuracy_gap", "error", "nll", "worst_group_nll")
 
 Row = dict[str, Any]
 
@@ -20,16 +20,17 @@ def pivot(scores: Scores, metric: str, split: str = "test", group: str | None = 
 
     A cell holds value, low, high, n, group, runs (how many the mean is over), best (the best of its benchmark) and tied
     (not the best, but not distinguishable from it). Means over seeds are taken as scored where the scores have them;
-    else they are made from single runs, see `_mean`. The group of a worst-group score is its answer, so any matches.
+    else they are made from single runs, see `_mean`. The group of a worst group's or class's score is its answer, so
+    any matches.
     """
     some = scores.where(split=split, metric=metric)
-    if group is not None and not metric.startswith("worst_group"):
+    if group is not None and not metric.startswith("worst_"):
         some = some.where(group=group)
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in some:
         cells.setdefault((row["method"] or row["run"] or "model", row["benchmark"]), []).append(row)
     behind = {(row["method"], row["benchmark"]): row for row in scores.where(split=split, metric=metric + BEHIND)
-              if metric.startswith("worst_group") or row["group"] == group}
+              if metric.startswith("worst_") or row["group"] == group}
     means = {key: _mean(rows) for key, rows in cells.items()}
     # Where a benchmark has means as scored, single runs of a method with several settings are no row of their own.
     scored = {benchmark for (_, benchmark), cell in means.items() if cell["scored"]}
@@ -69,8 +70,8 @@ def _mean(rows: Sequence[Row]) -> Row:
 def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bool) -> None:
     """Mark the best cell of a column and those that cannot be told from it.
 
-    The judge is the paired interval of the difference where it was scored, else whether the two intervals overlap,
-    which is the more cautious.
+    The judge is the paired interval of the difference where it was scored, which is corrected for all pairs of methods
+    of the column (see `scoring.means`); else whether the two intervals overlap, which is the more cautious.
     """
     known = {method: cell for method, cell in column.items() if not math.isnan(cell["value"])}
     best = (min if lower else max)(known, key=lambda method: known[method]["value"]) if len(known) > 1 else None

@@ -52,7 +52,7 @@ def scores_table(scores: Scores) -> "Table":
         strong = row["metric"] == "worst_group_accuracy" or (row["metric"] == "accuracy" and row["group"] == ALL)
         drawn.add_row(*(Text(word) for word in shown), Text(row["metric"].replace("_", " ")),
                       Text("" if row["group"] == ALL else row["group"]), f"{row['n']:,}",
-                      Text(percent(row["value"]), "bold" if strong else ""), _interval(row),
+                      Text(_number(row, "value"), "bold" if strong else ""), _interval(row),
                       end_section=row["split"] == GAP)
         before = head
     return drawn
@@ -71,4 +71,9 @@ def _cell(cell: dict[str, Any] | None) -> "Text":
 def _interval(cell: dict[str, Any]) -> "Text":
     from rich.text import Text
 
-    return Text("" if math.isnan(cell["low"]) else f"{percent(cell['low'])}–{percent(cell['high'])}", "dim")
+    return Text("" if math.isnan(cell["low"]) else f"{_number(cell, 'low')}–{_number(cell, 'high')}", "dim")
+
+
+def _number(row: dict[str, Any], key: str) -> str:
+    """A share in per cent; a loss as it is."""
+    return f"{row[key]:.3f}" if "nll" in row.get("metric", "") else percent(row[key])

@@ -21,10 +21,11 @@ def to_json(scores: Scores, *, level: float = LEVEL) -> dict[str, Any]:
             run[row["metric"]] = entry
             continue
         split = run["splits"].setdefault(row["split"], {"groups": {}})
-        if row["metric"] == "worst_group_accuracy":
+        if row["metric"].startswith("worst_"):
             split[row["metric"]] = {"group": row["group"], **entry}
         elif row["group"] == ALL:
             split[row["metric"]] = entry
         else:
             split["groups"].setdefault(row["group"], {})[row["metric"]] = entry
-    return {"interval": {"kind": "percentile bootstrap", "level": level}, "runs": list(runs.values())}
+    kind = "Wilson, Student; worst groups corrected"
+    return {"interval": {"kind": kind, "level": level}, "runs": list(runs.values())}

@@ -35,6 +35,7 @@ class Correlation:
     n_train: int = 0  # 0: as many as the cells allow
     n_test: int = 0  # 0: a third of n_train
     n_val: int = 0  # id_val and id_test each; 0: a quarter of n_train
+    n_ood: int = 0  # val, drawn as test is: for choosing among runs after the shift
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         return mixture(self, collection, seed, self.classes, self._shares)

@@ -22,9 +22,10 @@ def mixture(
     """Deal `train`, `id_val` and `id_test` by `shares(label names, factor values)` and `test` uniformly over the cells.
 
     The shift names its `label`, its `factor`, the factor's `values` to keep (none: all) and its sizes: `n_train` (0: as
-    many as the cells allow), `n_test` (0: a third of n_train), `n_val` for id_val and id_test each (0: a quarter of
-    n_train). Test is dealt first, so that it stays the same when the training shares change. Classes in `others` are
-    trained on, `n_others` items each (0: three fifths of what there is), and not tested.
+    many as the cells allow), `n_test` (0: a third of n_train), `n_ood` for val, which is drawn as test is, and `n_val`
+    for id_val and id_test each (0: a quarter of n_train). Test is dealt first, so that it stays the same when other
+    sizes change. Classes in `others` are trained on, `n_others` items each (0: three fifths of what there is), and not
+    tested.
     """
     values = collection.factor(shift.label).astype(np.str_)
     factor = collection.factor(shift.factor).astype(np.str_)
@@ -49,8 +50,8 @@ def mixture(
 
     def wanted(n: int) -> dict[str, Ints]:
         inside = quota(shift.n_val or n // 4, skewed)
-        return {"test": quota(shift.n_test or n // 3, uniform), "id_test": inside, "id_val": inside,
-                "train": quota(n, skewed)}
+        return {"test": quota(shift.n_test or n // 3, uniform), "val": quota(shift.n_ood, uniform), "id_test": inside,
+                "id_val": inside, "train": quota(n, skewed)}
 
     n_train = shift.n_train or largest(lambda n: bool((sum(wanted(n).values()) <= available).all()), len(rows))
     if (wanted(n_train)["test"] == 0).any():

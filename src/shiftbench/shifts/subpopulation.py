@@ -36,6 +36,7 @@ class Subpopulation:
     n_train: int = 0  # 0: as many as the cells allow
     n_test: int = 0  # 0: a third of n_train
     n_val: int = 0  # id_val and id_test each; 0: a quarter of n_train
+    n_ood: int = 0  # val, drawn as test is: for choosing among runs after the shift
     others: tuple[str, ...] = ()  # classes that are in training only
     n_others: int = 0  # training items of each of them; 0: three fifths of what there is
 

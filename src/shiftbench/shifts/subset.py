@@ -41,6 +41,7 @@ class Subset:
     test: tuple[str, ...]  # e.g. ["cat(shelf)", "dog(shelf)"]
     moves: str = ""  # the class whose distance is the shift's
     n_train: int = 0  # 0: three fifths of what there is
+    n_ood: int = 0  # items of the test subsets that become val, for choosing among runs after the shift
     threshold: float = 0.1  # edges of the meta-graph under this overlap are dropped
     min_size: int = 25  # smallest subset in the meta-graph
     kinds: tuple[str, ...] = ("object",)  # kinds of contexts in the meta-graph; none: all
@@ -59,8 +60,9 @@ class Subset:
         every = _members(collection, train, dropped, seed)
         trained = every.only(~np.isin(every.row, tested.row))
         dealt, split = self._deal(trained, seed)
-        rows = tested.join(trained.only(np.searchsorted(trained.row, dealt)))
-        split = np.concatenate([np.full(len(tested.row), "test"), split])
+        after, part = self._after(tested, seed)
+        rows = tested.only(np.searchsorted(tested.row, after)).join(trained.only(np.searchsorted(trained.row, dealt)))
+        split = np.concatenate([part, split])
         distances, each = self._distances(collection, train, test)
         known = [value for value in distances.values() if value is not None]
         return Benchmark.of(
@@ -79,6 +81,16 @@ class Subset:
                 contexts={"train": dict(train), "test": dict(test)},
             ),
         )
+
+    def _after(self, tested: "_Members", seed: int) -> tuple[Ints, Strs]:
+        """`val` evenly over the test subsets, the rest to `test`."""
+        cell, names = encode(tested.group)
+        available = np.bincount(cell, minlength=len(names))
+        if self.n_ood > len(tested.row) // 2:
+            raise ShiftBenchError(f"n_ood = {self.n_ood}, but the test subsets have {len(tested.row)} items in all, "
+                                  "and half of them must stay for the test. Lower n_ood.")
+        val = spread(self.n_ood, available)
+        return deal(tested.row, cell, {"test": available - val, "val": val}, seed, names)
 
     def _deal(self, trained: "_Members", seed: int) -> tuple[Ints, Strs]:
         """`train` evenly over classes and domains; the rest in halves to `id_val` and `id_test`."""

@@ -19,8 +19,8 @@ FEW = 8
 def plan(jobs: Sequence[Job], device: str = "auto", workers: int = 1) -> list[list[Job]]:
     """Packs of jobs on one benchmark and one kind of input, in the order of the jobs.
 
-    On a GPU any such runs go side by side. On a CPU heads do that see the same batches, which is all that differ in
-    learning rate, decay and the method's numbers; runs on images go one by one.
+    On a GPU any such runs go side by side. On a CPU heads do that have batches of one size, which is all that differ in
+    seed, learning rate, decay and the method's numbers; runs on images go one by one.
     """
     on_gpu = choose_device(device).type == "cuda"
     together: dict[Any, list[Job]] = {}
@@ -35,4 +35,4 @@ def plan(jobs: Sequence[Job], device: str = "auto", workers: int = 1) -> list[li
 
 
 def _batches(run: Run) -> tuple[Any, ...]:
-    return run.model, run.method, run.seed, run.batch_kind, run.batch_size, run.steps, run.eval_every
+    return run.model, run.method, run.batch_kind, run.batch_size, run.steps, run.eval_every

@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+from shiftbench.files import writing
 from shiftbench.training.checkpoint import Point
 
 
@@ -21,12 +23,25 @@ class Log:
         """Drop what a killed process wrote after the checkpoint: those evaluations come again."""
         if self.path is None or not self.path.exists():
             return
-        kept = []
-        for text in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                line = json.loads(text)
-                if (line["stage"], line["step"]) <= (point.stage, point.step):
-                    kept.append(text)
-            except (json.JSONDecodeError, KeyError, TypeError):
-                break  # the line that was being written when the process died
-        self.path.write_text("".join(f"{text}\n" for text in kept), encoding="utf-8")
+        kept = [line for line in lines(self.path) if (line["stage"], line["step"]) <= (point.stage, point.step)]
+        with writing(self.path) as hidden:  # a process killed here must not lose the lines before the checkpoint
+            hidden.write_text("".join(f"{json.dumps(line)}\n" for line in kept), encoding="utf-8")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log, up to the first that is not whole: it was being written when its process died."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    found = []
+    for part in text.splitlines(keepends=True):
+        try:
+            line = json.loads(part)
+        except json.JSONDecodeError:
+            break
+        if not (part.endswith("\n") and isinstance(line, dict) and isinstance(line.get("stage"), int)
+                and isinstance(line.get("step"), int)):
+            break
+        found.append(line)
+    return found

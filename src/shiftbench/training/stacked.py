@@ -1,9 +1,9 @@
 """Many heads at once: the weights of all runs in one tensor, their scores in one matrix product.
 
 A head on cached features is so small that a step is mostly the cost of calling torch some fifty times. Here the calls
-are made once for all lanes: they see the same batch, and their losses depend on nothing of each other, so the gradient
-of the sum is each one's own. A lane's net and optimizer stay what they were: their tensors are views into the stacks,
-so that evaluating and saving need no copying back.
+are made once for all lanes: those of one seed see the same batch, which is read once for all of them, and their losses
+depend on nothing of each other, so the gradient of the sum is each one's own. A lane's net and optimizer stay what they
+were: their tensors are views into the stacks, so that evaluating and saving need no copying back.
 
 A run's numbers do not depend on which others it is stacked with. That is why packs have a least size, why the products
 are laid out as they are, and why the optimizer sees each lane's tensors by themselves; a test holds it.
@@ -13,6 +13,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,30 +24,39 @@ from shiftbench.training.lane import Lane, make_optimizer
 Tensors = dict[str, Tensor]
 
 
-LEAST, ROWS = 4, 16
-"""Lanes, and rows of the first product; fewer are filled up with copies that nobody reads, since smaller products are
-added up in another order."""
+SEEDS, LEAST, ROWS = 2, 4, 16
+"""Rows of the grid, lanes in each, and lines of the first product; fewer are filled up with copies that nobody reads,
+since smaller products are added up in another order."""
 
 
 class Stacked:
-    """Lanes that agree in all but learning rate, decay and the method's numbers; see `alike`."""
+    """Lanes that agree in all but seed, learning rate, decay and the method's numbers; see `alike`.
+
+    They lie in a grid: a row per seed, whose lanes see the same batches. What is missing of it is filled with copies.
+    """
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self.lanes = lanes
         units = next(module.out_features for module in lanes[0].net.modules() if isinstance(module, nn.Linear))
-        filled = [*lanes, *[lanes[0]] * (max(LEAST, -(-ROWS // units)) - len(lanes))]
+        rows = list(_by_seed(lanes).values())
+        width = max(LEAST, -(-ROWS // units), *map(len, rows))
+        grid = [(row * width)[:width] for row in (rows * SEEDS)[:max(SEEDS, len(rows))]]
+        self.heads = [row[0] for row in grid]
         self.whole = _Whole(lanes[0])
         self.whole.net = _folded(lanes[0].net)
-        named = [dict(_Whole(lane).named_parameters()) for lane in filled]
-        self.weights = {name: torch.stack([one[name].detach() for one in named]) for name in named[0]}
-        for number, one in enumerate(named[:len(lanes)]):
+        places = {id(lane): number * width + place for number, row in enumerate(rows) for place, lane in enumerate(row)}
+        self.places = [places[id(lane)] for lane in lanes]
+        named = [[dict(_Whole(lane).named_parameters()) for lane in row] for row in grid]
+        self.weights = {name: _stacked([[one[name].detach() for one in row] for row in named]) for name in named[0][0]}
+        own = [dict(_Whole(lane).named_parameters()) for lane in lanes]
+        for place, one in zip(self.places, own, strict=True):
             for name, parameter in one.items():
-                parameter.data = self.weights[name][number]
-        self.own = [list(column) for column in zip(*(one.values() for one in named[:len(lanes)]), strict=True)]
-        buffers = [dict(_Whole(lane).named_buffers()) for lane in filled]
-        self.buffers = {name: torch.stack([one[name] for one in buffers]) for name in buffers[0]}
-        numbers = [lane.stage.method.numbers() for lane in filled]
-        self.numbers = {key: torch.tensor([one[key] for one in numbers]) for key in numbers[0]}
+                parameter.data = self.weights[name].flatten(0, 1)[place]
+        self.own = {name: [one[name] for one in own] for name in self.weights}
+        buffers = [[dict(_Whole(lane).named_buffers()) for lane in row] for row in grid]
+        self.buffers = {name: _stacked([[one[name] for one in row] for row in buffers]) for name in buffers[0][0]}
+        numbers = [[lane.stage.method.numbers() for lane in row] for row in grid]
+        self.numbers = {key: torch.tensor([[one[key] for one in row] for row in numbers]) for key in numbers[0][0]}
         self.optimizer = _joined(lanes)
 
     def without(self, ends: Sequence[Lane]) -> "Stacked":
@@ -54,26 +64,33 @@ class Stacked:
 
     def advance(self, n: int) -> list[list[float]]:
         """Do n steps of every lane; gives the losses, a row per lane."""
-        k, first, data = len(self.lanes), self.lanes[0], self.lanes[0].data
-        index, losses = torch.from_numpy(first.block(first.point.step, n)[0]), []
+        first, data = self.lanes[0], self.lanes[0].data
+        index = torch.from_numpy(np.stack([lane.block(lane.point.step, n)[0] for lane in self.heads], axis=1))
+        losses = []
         for t in range(n):
             for stack in self.weights.values():
                 stack.requires_grad_()
-            batch = data.batch(index[t], first.net, weight=None if first.weight is None else first.weight[index[t]])
-            step = torch.tensor(first.point.step + t)
-            values, self.buffers = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None, None))(
-                self.weights, self.buffers, self.numbers, batch, step)
-            gradients = torch.autograd.grad(values[:k].sum(), list(self.weights.values()), allow_unused=True)
-            for stack, own, gradient in zip(self.weights.values(), self.own, gradients, strict=True):
+            weight = None if first.weight is None else first.weight[index[t]]
+            batch = data.batch(index[t], first.net, weight=weight)
+            values, self.buffers = self._losses(batch, torch.tensor(first.point.step + t))
+            gradients = torch.autograd.grad(values.sum(), list(self.weights.values()), allow_unused=True)
+            for (name, stack), gradient in zip(self.weights.items(), gradients, strict=True):
                 stack.requires_grad_(False)
                 # A fused optimizer walks raw memory, and the gradient of a product may come transposed.
-                parts = [None] * k if gradient is None else gradient.contiguous().unbind()
-                for parameter, part in zip(own, parts, strict=False):
-                    parameter.grad = part
+                parts = None if gradient is None else gradient.contiguous().flatten(0, 1).unbind()
+                for parameter, place in zip(self.own[name], self.places, strict=True):
+                    parameter.grad = None if parts is None else parts[place]
             self.optimizer.step()
-            losses.append(values[:k].detach())
+            losses.append(values.detach().flatten()[self.places])
         self._give_back()
         return torch.stack(losses, dim=1).double().tolist()
+
+    def _losses(self, batch: Batch, step: Tensor) -> Any:
+        """Losses and new buffers, seeds × lanes."""
+        of_seed = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None, None))
+        dims = Batch(*(None if part is None else 0 for part in batch))
+        return torch.func.vmap(of_seed, in_dims=(0, 0, 0, dims, None))(
+            self.weights, self.buffers, self.numbers, batch, step)
 
     def _loss(self, weights: Tensors, buffers: Tensors, numbers: Tensors, batch: Batch, step: Tensor) -> Any:
         method = _with_numbers(self.lanes[0].stage.method, numbers)
@@ -81,9 +98,20 @@ class Stacked:
 
     def _give_back(self) -> None:
         """The lanes' buffers take the values of the stacks; their weights are the stacks already."""
-        for number, lane in enumerate(self.lanes):
+        for place, lane in zip(self.places, self.lanes, strict=True):
             for name, buffer in _Whole(lane).named_buffers():
-                buffer.copy_(self.buffers[name][number].detach())
+                buffer.copy_(self.buffers[name].flatten(0, 1)[place])
+
+
+def _by_seed(lanes: Sequence[Lane]) -> dict[int, list[Lane]]:
+    rows: dict[int, list[Lane]] = {}
+    for lane in lanes:
+        rows.setdefault(lane.run.seed, []).append(lane)
+    return rows
+
+
+def _stacked(grid: Sequence[Sequence[Tensor]]) -> Tensor:
+    return torch.stack([torch.stack(list(row)) for row in grid])
 
 
 class _Whole(nn.Module):
@@ -114,13 +142,13 @@ def _joined(lanes: Sequence[Lane]) -> torch.optim.Optimizer:
 
 
 def alike(lane: Lane) -> tuple[Any, ...]:
-    """What lanes must have in common to be stacked: the batches above all."""
+    """What lanes must have in common to be stacked."""
     run, method = lane.run, lane.stage.method
     fixed = {key: value for key, value in vars(method).items() if key not in method.numbers()}
     shapes = tuple((name, parameter.shape) for name, parameter in _Whole(lane).named_parameters())
     # Weights of a second stage come from the run's own first one, so they are nobody else's.
     own = run.id if lane.weight is not None else ""
-    return (id(lane.data), run.seed, run.batch_kind, run.batch_size, lane.point.step, type(method),
+    return (id(lane.data), run.batch_kind, run.batch_size, lane.point.step, type(method),
             tuple(fixed.items()), shapes, run.optimizer, run.momentum > 0, own)
 
 

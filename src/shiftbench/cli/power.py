@@ -1,0 +1,76 @@
+"""shiftbench power [BENCHMARK]"""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftbench.cli.output import Json, console, print_json, print_table
+from shiftbench.errors import ShiftBenchError
+
+
+def power(
+    benchmark: Annotated[Path | None, typer.Argument(help="Folder of a benchmark: what its groups can show.")] = None,
+    difference: Annotated[float | None, typer.Option(help="Points of accuracy between two models, e.g. 2.")] = None,
+    accuracy: Annotated[float, typer.Option(help="Of the weaker model, a share.")] = 0.7,
+    correlation: Annotated[float, typer.Option(help="Of the two models' errors: 0 independent, 1 the same.")] = 0.5,
+    disagreement: Annotated[
+        float | None, typer.Option(help="Instead: the share of items that only one model is right about.")] = None,
+    level: Annotated[float, typer.Option(help="Level of the test.")] = 0.95,
+    power: Annotated[float, typer.Option(help="Probability with which the difference is to be seen.")] = 0.8,
+    comparisons: Annotated[int, typer.Option(help="Pairs of models, or groups, that are tested at once.")] = 1,
+    split: Annotated[str, typer.Option(help="Split of the benchmark.")] = "test",
+    json: Json = False,
+) -> None:
+    """How many items per group a difference needs, and which difference a benchmark's groups can show.
+
+    Two models are compared on the same items (paired) or on different ones. Seeds are not in it.
+
+    shiftbench power --difference 2 --accuracy 0.8
+
+    shiftbench power benchmarks/cat-dog --accuracy 0.8 --comparisons 10
+    """
+    from shiftbench.stats.sample_size import group_power, items_needed
+
+    known: dict[str, Any] = {"accuracy": accuracy, "correlation": correlation, "disagreement": disagreement,
+                             "level": level, "comparisons": comparisons}
+    share = None if difference is None else difference / 100
+    if benchmark is None:
+        if share is None:
+            raise ShiftBenchError("Give --difference, in points, or a benchmark: shiftbench power --difference 2")
+        needed = {kind: items_needed(share, power, paired=kind == "paired", **known)
+                  for kind in ("paired", "unpaired")}
+        if json:
+            print_json({"difference": difference, "power": power, **known, "items_per_group": needed})
+            return
+        console().print(f"To see {difference:g} points with probability {power:g}, at an accuracy of {accuracy:g}:")
+        print_table("", ["models are given", "items per group"],
+                    [("the same items", needed["paired"]), ("different items, each", needed["unpaired"])])
+        return
+    rows = group_power(_sizes(benchmark, split), share, power, **known)
+    if json:
+        print_json({"benchmark": str(benchmark), "split": split, "difference": difference, "power": power, **known,
+                    "groups": [{**row, "smallest": 100 * row["smallest"]} for row in rows]})
+        return
+    heads = ["group", "items", "smallest difference, points"]
+    heads += [] if difference is None else [f"items for {difference:g} points", f"chance to see {difference:g} points"]
+    print_table(f"{benchmark}, {split}: seen with probability {power:g} at an accuracy of {accuracy:g}", heads, [
+        (row["group"], row["items"], _points(row["smallest"]),
+         *(() if share is None else (row["needed"], f"{row['chance']:.2f}"))) for row in rows])
+
+
+def _sizes(folder: Path, split: str) -> dict[str, int]:
+    """Items of the whole split and of every group in it."""
+    from shiftbench.benchmark import Benchmark
+    from shiftbench.errors import unknown
+    from shiftbench.scores import ALL
+
+    made = Benchmark.load(folder)
+    if split not in made.splits:
+        raise unknown("split", split, made.splits)
+    return {ALL: len(made.rows(split)), **made.counts()[split]}
+
+
+def _points(share: float) -> str:
+    return "–" if math.isnan(share) else f"{100 * share:.1f}"

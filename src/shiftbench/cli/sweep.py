@@ -1,0 +1,179 @@
+"""shiftbench sweep STUDY.toml --out RUNS"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Json, Quiet, console, how_long, print_json, print_table, progress, sweep_progress
+
+if TYPE_CHECKING:
+    from shiftbench.sweeps.estimate import Estimate
+    from shiftbench.sweeps.work import Outcome
+
+MOST = 40
+"""Lines of a table before the rest is only counted."""
+
+
+def sweep(
+    study: Annotated[Path, typer.Argument(help="A TOML file: benchmarks, methods, settings, seeds.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of runs; each gets a folder in it.")],
+    engine: Annotated[str, typer.Option(help="local: processes here. ray: a cluster, RAY_ADDRESS.")] = "local",
+    workers: Annotated[int, typer.Option(help="Processes; 0 means one per GPU, else one per core.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the runs, time a warm-up, do nothing.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also try runs again that failed.")] = False,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: --set seeds=1.")] = None,
+    checkpoint_seconds: Annotated[float, typer.Option(help="What a killed process may lose of a run.")] = 30.0,
+    logs: Annotated[list[str] | None, typer.Option("--log", help="Also log to tensorboard or mlflow.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Do every run of a study. Start it again at any time: finished runs are found, interrupted ones go on.
+
+    A study names benchmarks, methods and settings; **a list is a sweep**, taken each with each:
+
+        benchmarks = ["benchmarks/*"]
+        seeds = 5
+        [run]
+        model = "mlp"
+        features = "efficientnet-lite0@96"
+        lr = [1e-3, 1e-4]
+        [methods.erm]
+        [methods.irm]
+        penalty = [1.0, 100.0]
+
+    search = "domainbed" with draws = 20 draws settings from a paper's search space (also domainbed-small, subpopbench;
+    wiles is a grid); penalty = {power = [10, -1, 5]} is a law of your own. See examples/studies.
+
+    A run that fails is recorded with its reason and the others go on: exit code 1, and --retry-failed tries again.
+
+    shiftbench sweep study.toml --out runs --dry-run
+
+    shiftbench sweep study.toml --out runs --set seeds=1 --set irm.penalty=10.0
+
+    shiftbench show runs; shiftbench report runs --out report.html
+    """
+    from shiftbench.shifts.recipe import parse_changes
+
+    replaced = parse_changes(changes or [])
+    if dry_run:
+        _dry_run(study, out, replaced, workers, device, retry_failed, json, quiet)
+        return
+    with sweep_progress(quiet or json) as advance:
+        ends = verbs.sweep(study, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
+                           changes=replaced, logs=logs or [], checkpoint_seconds=checkpoint_seconds, progress=advance)
+    told = summary(ends)
+    if json:
+        print_json({"out": str(out), **told})
+    elif not quiet:
+        console().print(f"{out}: {told['done']:,} of {told['runs']:,} runs done, {told['failed']:,} failed",
+                        markup=False)
+        if told["reasons"]:
+            print_table("", ["failed", "why", "for example"],
+                        [[one["runs"], one["reason"], one["example"]] for one in told["reasons"]])
+            console().print("try them again with --retry-failed")
+        else:
+            console().print(f"next: shiftbench report {out} --out report.html", markup=False)
+    if told["failed"]:
+        raise typer.Exit(1)
+
+
+def summary(ends: "Sequence[Outcome]") -> dict[str, Any]:
+    """How many runs ended in which way, and the reasons of failures: alike but for their numbers, they count as one."""
+    reasons: dict[str, list[Outcome]] = {}
+    for end in ends:
+        if end.state == "failed":
+            reasons.setdefault(re.sub(r"\d[\d.e+-]*", "N", end.reason), []).append(end)
+    listed = sorted(reasons.values(), key=len, reverse=True)
+    return {"runs": len(ends), "done": sum(end.state == "done" for end in ends), "failed": sum(map(len, listed)),
+            "reasons": [{"reason": alike[0].reason, "runs": len(alike), "example": alike[0].run} for alike in listed]}
+
+
+def _dry_run(study: Path, out: Path, changes: dict[str, Any], workers: int, device: str, retry_failed: bool, json: bool,
+             quiet: bool) -> None:
+    from shiftbench.sweeps.estimate import estimate
+    from shiftbench.sweeps.study import Study
+
+    plan = Study.load(study, changes)
+    with TemporaryDirectory(prefix="shiftbench-") as scratch, progress("warming up", quiet or json) as advance:
+        found = estimate(plan.jobs(scratch), out, workers=workers, device=device, retry_failed=retry_failed,
+                         progress=advance)
+    if json:
+        print_json(_as_json(found))
+    else:
+        _print(found, study, quiet)
+    if any(row.problem for row in found.rows):
+        raise typer.Exit(1)
+
+
+def _print(found: "Estimate", study: Path, quiet: bool) -> None:
+    from shiftbench.sweeps.status import summary as standing
+
+    if not quiet:
+        console().print(f"{study}: {standing(count_all(found).elements())}", markup=False, style="bold")
+        _print_counts(found)
+        if found.rows:
+            columns = ["method", "model", "inputs", "batch", "runs", "at once", "ms a step", "s a run", "one worker"]
+            _print_some("\nwarm-up", columns, [
+                [row.shape.method, row.shape.model, row.shape.inputs, f"{row.shape.items:,} {row.shape.batches}",
+                 row.runs, row.runs / row.packs, 1000 * row.cost.step * row.packs / row.runs if row.cost else math.nan,
+                 row.seconds / row.runs if row.cost else math.nan, row.problem or how_long(row.seconds)]
+                for row in found.rows])
+    left = sum(row.runs for row in found.rows)
+    console().print(f"\n{left:,} runs left, about {how_long(found.seconds)} with {found.workers} "
+                    f"{'worker' if found.workers == 1 else 'workers'} on {found.device}" if left else
+                    "nothing is left to do", markup=False, style="bold")
+    if left and not quiet:
+        if found.embedding:
+            console().print(f"of this {how_long(found.embedding)} to compute features that are not cached yet")
+        console().print(f"assumed: {'; '.join(found.assumed)}.", markup=False)
+
+
+def count_all(found: "Estimate") -> Counter[str]:
+    """State -> runs."""
+    return sum(found.counts.values(), Counter())
+
+
+def _print_counts(found: "Estimate") -> None:
+    """Runs per benchmark and method, `2 of 3` where 2 are still to be done."""
+    methods = list(dict.fromkeys(method for _, method in found.counts))
+    rows = {benchmark: [_left(found.counts.get((benchmark, method), Counter())) for method in methods]
+            for benchmark, _ in found.counts}
+    if len(methods) <= 10:
+        _print_some("", ["runs", *methods], [[name, *cells] for name, cells in rows.items()])
+    else:
+        _print_some("", ["benchmark", "method", "runs"], [
+            [name, method, cell] for name, cells in rows.items() for method, cell in zip(methods, cells, strict=True)])
+
+
+def _left(count: Counter[str]) -> str:
+    done = count["done"] + count["failed"]
+    return f"{count.total() - done:,} of {count.total():,}" if done else f"{count.total():,}"
+
+
+def _print_some(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    print_table(title, columns, rows[:MOST])
+    if len(rows) > MOST:
+        console().print(f"… and {len(rows) - MOST:,} more lines; --json has all")
+
+
+def _as_json(found: "Estimate") -> dict[str, Any]:
+    return {
+        "runs": count_all(found).total(), "states": dict(count_all(found)),
+        "left": sum(row.runs for row in found.rows),
+        "seconds": found.seconds, "embedding_seconds": found.embedding, "start_seconds": found.start,
+        "workers": found.workers, "device": found.device, "assumed": list(found.assumed),
+        "counts": [{"benchmark": benchmark, "method": method, **count}
+                   for (benchmark, method), count in found.counts.items()],
+        "shapes": [{**row.shape._asdict(), "packs": row.packs, "runs": row.runs, "seconds": row.seconds,
+                    "problem": row.problem, "cost": row.cost and {
+                        "fixed": row.cost.fixed, "step": row.cost.step, "evaluation": row.cost.evaluation,
+                        "measured": row.cost.like == row.shape}} for row in found.rows],
+    }

@@ -1,0 +1,123 @@
+"""What a method is tried with: fixed settings, lists taken each with each, and laws drawn from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from itertools import product
+from math import prod
+from typing import Any, get_type_hints
+
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.methods import METHODS
+from shiftbench.methods.space import Choice, Drawn, Grid, Law, Power, Uniform, law
+from shiftbench.models import MODELS
+from shiftbench.rng import child
+from shiftbench.training import Run
+
+ELSEWHERE = {"seed": "seeds = [0, 1] at the top", "benchmark": "benchmarks = [\"FOLDER\"] at the top",
+             "method": "a table [methods.NAME]", "params": "each one in the table [methods.NAME]"}
+"""Fields of a Run that a study writes in other places."""
+
+FEATURES = "efficientnet-lite0"
+"""What a head works on unless the study says otherwise, as in `train`."""
+
+Layer = Mapping[str, Any]
+"""Setting -> value, Grid, Law or Drawn."""
+
+
+@cache
+def run_fields() -> tuple[str, ...]:
+    """The fields of a Run that settings may name."""
+    return tuple(part.name for part in fields(Run) if part.name not in ELSEWHERE)
+
+
+def layer(table: Mapping[str, Any], method: str, where: str) -> Layer:
+    """A table of a file, checked: each key is a field of the method or of a run; a list is a grid, a table is a law."""
+    own = [part.name for part in fields(METHODS[method])] if method else []
+    hints = {**get_type_hints(Run), **(get_type_hints(METHODS[method]) if method else {})}
+    checked: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in own and key not in run_fields():
+            if key in ELSEWHERE:
+                raise ShiftBenchError(f"{where}: '{key}' stands elsewhere in a study: {ELSEWHERE[key]}.")
+            raise unknown("setting", key, [*own, *run_fields()], where)
+        if isinstance(value, dict):
+            checked[key] = law(value, hints[key] is int, f"{where} {key}")
+            if hints[key] not in (int, float) and not isinstance(checked[key], Choice):
+                raise ShiftBenchError(f"{where}: '{key}' is no number, so it can be drawn by {{choice = [...]}} alone.")
+        elif isinstance(value, list):
+            if not value:
+                raise ShiftBenchError(f"{where}: '{key}' is an empty list, so there would be no run. Give it a value.")
+            checked[key] = Grid(tuple(value))
+        else:
+            checked[key] = value
+    return checked
+
+
+@dataclass(frozen=True)
+class Block:
+    """A method with its settings: `fixed` have one value, `grid` several, `laws` a value in draw 0 and a law."""
+
+    method: str
+    fixed: Mapping[str, Any]
+    grid: Mapping[str, tuple[Any, ...]]
+    laws: Mapping[str, Drawn]
+
+    @staticmethod
+    def of(method: str, layers: Sequence[Layer]) -> "Block":
+        """The first layer that has a setting decides it. A law's draw 0 is what would stand there without the law."""
+        fixed: dict[str, Any] = {}
+        grid: dict[str, tuple[Any, ...]] = {}
+        laws: dict[str, Drawn] = {}
+        for key in dict.fromkeys(key for one in layers for key in one):
+            entry, *below = [one[key] for one in layers if key in one]
+            if isinstance(entry, Grid):
+                grid[key] = entry.values
+            elif isinstance(entry, Drawn):
+                laws[key] = entry
+            elif isinstance(entry, Law):
+                laws[key] = Drawn(_without_law(method, key, below), entry)
+            else:
+                fixed[key] = entry
+        return Block(method, fixed, grid, laws)
+
+    def size(self, draws: int) -> int:
+        return prod(map(len, self.grid.values())) * (draws if self.laws else 1)
+
+
+def settings(block: Block, draws: int, seed: int, where: str) -> Iterator[dict[str, Any]]:
+    """The settings of a Run, whole and checked, for every point of the grid and every draw."""
+    for point in product(*block.grid.values()):
+        for draw in range(draws if block.laws else 1):
+            drawn = {key: one.law.draw(child(seed, "draw", block.method, str(draw), key)) if draw else one.default
+                     for key, one in block.laws.items()}
+            yield _whole(block.method, {**block.fixed, **dict(zip(block.grid, point, strict=True)), **drawn}, where)
+
+
+def _whole(method: str, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """All fields of the Run, but those that a study adds: benchmark and seed."""
+    own = {part.name for part in fields(METHODS[method])}
+    of_run = {key: value for key, value in given.items() if key not in own}
+    model = MODELS.get(of_run["model"]) if isinstance(of_run["model"], str) else None
+    if model and model.takes == "features":
+        of_run.setdefault("features", FEATURES)
+    try:
+        run = Run.of({**of_run, "benchmark": "", "method": method,
+                      "params": {key: value for key, value in given.items() if key in own}})
+    except ShiftBenchError as problem:
+        raise ShiftBenchError(f"{where}, method '{method}': {problem} What stands in [methods.{method}] wins over "
+                              "[run].") from problem
+    return {key: value for key, value in run.to_json().items() if key not in ("benchmark", "seed")}
+
+
+def _without_law(method: str, key: str, below: Sequence[Any]) -> Any:
+    """The first single value below a law, else the default of the field."""
+    for entry in below:
+        if isinstance(entry, Drawn):
+            return entry.default
+        if not isinstance(entry, Grid | Power | Uniform | Choice):
+            return entry
+    own = {part.name: part for part in fields(METHODS[method])}
+    part = own.get(key) or next(part for part in fields(Run) if part.name == key)
+    assert part.default is not MISSING
+    return part.default

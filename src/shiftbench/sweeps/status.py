@@ -1,0 +1,151 @@
+"""What a runs folder holds: which runs are done, failed and why, running now, or left unfinished."""
+
+import fcntl
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shiftbench.errors import ShiftBenchError
+
+if TYPE_CHECKING:
+    from shiftbench.sweeps.work import Job  # would load torch, which a list of runs does not need
+
+STATES = ("failed", "running", "unfinished", "not started", "done")
+"""In the order in which a person wants to read them."""
+
+MARKS = {"run.json", "failed.json", "done", "lock"}
+"""A folder that has one of these is a run's, however early the run ended."""
+
+
+class Status(NamedTuple):
+    """One run: how it stands and what it is. `seconds` is the training time its log tells of so far."""
+
+    run: str
+    state: str
+    benchmark: str = ""
+    method: str = ""
+    model: str = ""
+    seed: int = -1
+    seconds: float = 0.0
+    reason: str = ""
+
+
+def look(folder: Path | str) -> str:
+    """The state of the run in this folder."""
+    try:
+        return _state(str(folder), os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return "not started"
+
+
+def states(out: Path | str) -> dict[str, str]:
+    """Run -> state for every run of a folder, by name. Nothing is opened but the locks of runs that have not ended."""
+    try:
+        with os.scandir(out) as entries:
+            folders = sorted((entry.name, entry.path) for entry in entries
+                             if not entry.name.startswith(".") and entry.is_dir())
+    except OSError as problem:
+        raise ShiftBenchError(f"{out}: cannot be listed ({problem.strerror}). Name the folder that holds the "
+                              "runs.") from problem
+    found = {}
+    for name, path in folders:
+        try:
+            files = os.listdir(path)
+        except OSError:  # gone since, or not ours to read
+            continue
+        if not MARKS.isdisjoint(files):
+            found[name] = _state(path, files)
+    return found
+
+
+def status(out: Path | str, jobs: Iterable["Job"] | None = None) -> list[Status]:
+    """Every run of a folder; with `jobs`, each of these in their order, and no other."""
+    if jobs is None:
+        return [describe(os.path.join(out, name), state) for name, state in states(out).items()]
+    listed = []
+    for job in jobs:
+        run = job.run
+        folder = Path(out) / run.id
+        # A run may fail before it could write down what it was.
+        listed.append(describe(folder, look(folder))._replace(
+            benchmark=Path(job.benchmark).name, method=run.method, model=run.model, seed=run.seed))
+    return listed
+
+
+def describe(folder: Path | str, state: str) -> Status:
+    """What a run's files say of it. What cannot be read stays empty: one bad folder must not hide the others."""
+    facts = _read(folder, "run.json") if state != "not started" else {}
+    run, benchmark = _part(facts, "run"), _part(facts, "benchmark")
+    name, method, model = (str(part.get(key, "")) for part, key in (
+        (benchmark, "name"), (run, "method"), (run, "model")))
+    seed = run.get("seed")
+    return Status(os.path.basename(folder), state, name, method, model, seed if isinstance(seed, int) else -1,
+                  _seconds(folder) if facts else 0.0, failure(folder) if state == "failed" else "")
+
+
+def failure(folder: Path | str) -> str:
+    """Why a run failed, as its failed.json has it."""
+    return str(_read(folder, "failed.json").get("reason", "failed.json cannot be read"))
+
+
+def summary(found: Iterable[str]) -> str:
+    """How many runs are in each state: `105 runs: 2 failed, 1 running, 102 done`."""
+    count = Counter(found)
+    parts = [f"{count[state]:,} {state}" for state in STATES if count[state]]
+    total = count.total()
+    return f"{total:,} {'run' if total == 1 else 'runs'}: {', '.join(parts) or 'none'}"
+
+
+def _state(folder: str, files: list[str]) -> str:
+    if "done" in files:
+        return "done"
+    if "failed.json" in files:
+        return "failed"
+    if "lock" in files and _held(os.path.join(folder, "lock")):
+        return "running"
+    return "unfinished" if "run.json" in files else "not started"
+
+
+def _held(path: str) -> bool:
+    """Whether a process holds the lock. We ask for a shared one and let go at once: two that ask do not meet."""
+    try:
+        with open(path, "rb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _read(folder: Path | str, name: str) -> dict[str, Any]:
+    try:
+        with open(os.path.join(folder, name), "rb") as handle:
+            facts = json.loads(handle.read())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _part(facts: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    part = facts.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _seconds(folder: Path | str) -> float:
+    """From the last whole line of its log, which is in the last few kilobytes."""
+    try:
+        with open(os.path.join(folder, "log.jsonl"), "rb") as handle:
+            handle.seek(max(0, handle.seek(0, os.SEEK_END) - 4096))
+            lines = handle.read().splitlines()
+    except OSError:
+        return 0.0
+    for line in reversed(lines):
+        try:
+            return float(json.loads(line)["seconds"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return 0.0
