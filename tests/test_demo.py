@@ -3,8 +3,9 @@
 import pytest
 
 from shiftbench.benchmark import Benchmark
-from shiftbench.demonstration import LADDER, METHODS, SHARES, demo
+from shiftbench.demonstration import HELD_OUT, LADDER, SHARES, demo
 from shiftbench.reporting import distance_tables
+from shiftbench.selection import RULES
 
 
 @pytest.mark.slow
@@ -20,8 +21,11 @@ def test_the_demo_shows_the_shape_and_does_nothing_twice(tmp_path):
     assert all(later < sooner for sooner, later in zip(erm, erm[2:], strict=False))
     assert erm[-1] < 0.5 < erm[0]
     done = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/done")}
-    assert len(done) == (len(LADDER) + len(SHARES)) * len(METHODS)
+    assert len(done) == (len(LADDER) + len(SHARES) + 2 * len(HELD_OUT)) * 5 * 2  # methods, learning rates
     again = demo(tmp_path, seeds=(0,))
     assert again.scores == shown.scores
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/done")} == done
-    assert "dog(shelf)" in shown.page.read_text()
+    page = shown.page.read_text()
+    assert "dog(shelf)" in page
+    for rule in RULES.values():
+        assert rule.head in page

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,9 +67,14 @@ def sweep(
     if dry_run:
         _dry_run(study, out, replaced, workers, device, retry_failed, json, quiet)
         return
-    with sweep_progress(quiet or json) as advance:
-        ends = verbs.sweep(study, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
-                           changes=replaced, logs=logs or [], checkpoint_seconds=checkpoint_seconds, progress=advance)
+    try:
+        with sweep_progress(quiet or json) as advance:
+            ends = verbs.sweep(study, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
+                               changes=replaced, logs=logs or [], checkpoint_seconds=checkpoint_seconds,
+                               progress=advance)
+    except KeyboardInterrupt as stop:  # typer would end without a word
+        sys.stderr.write(f"shiftbench: {str(stop) or 'Stopped. Start the same again to go on.'}\n")
+        raise typer.Exit(130) from None
     told = summary(ends)
     if json:
         print_json({"out": str(out), **told})

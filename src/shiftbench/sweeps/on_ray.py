@@ -220,7 +220,7 @@ class _Sweep:
                 self._put({run: job}, states)
                 continue
             count = self._count_death(run)
-            if count > self.retries:
+            if count > self.retries and len(pack) == 1:
                 reason = f"It lost its worker {count} times without getting further: {how}."
                 states[run] = self.place.give_up(run, reason)
             if count > 1:

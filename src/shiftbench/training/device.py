@@ -42,5 +42,6 @@ def repeatable(device: torch.device, seed: int, *purpose: str) -> Iterator[None]
         try:
             yield
         finally:
-            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-            torch.utils.deterministic.fill_uninitialized_memory = filled
+            if on_gpu:  # on a CPU nothing was changed, and the call would load torch's compiler
+                torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+                torch.utils.deterministic.fill_uninitialized_memory = filled
