@@ -176,7 +176,7 @@ def test_a_run_that_is_always_lost_has_failed_and_the_others_are_done(toy, clust
     def kill_again_and_again():
         while look(folder) != "failed":
             with lock(folder / "lock") as free:
-                if not free:  # it is being done
+                if not free and look(tmp_path / good.run.id) == "done":  # it alone is being done
                     cluster.kill_worker()
             time.sleep(0.2)
 

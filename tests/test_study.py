@@ -336,7 +336,8 @@ def test_the_examples_load(path, place):
 
 def test_the_first_example_holds_the_demos_runs(place):
     """What the demo did is found by the example, and not done again."""
-    text = demonstration.STUDY.format(features=demonstration.FEATURES, seeds="0, 1, 2", benchmarks="'x'")
+    text = demonstration.STUDY.format(
+        features=demonstration.FEATURES, seeds="0, 1, 2", benchmarks="'x'", held_out="false")
     runs = [{job.run.id for job in Study.load(path, {
         "benchmarks": str(place / "benchmarks" / "toy-a"), "leave_one_domain_out": False}).jobs(place / "runs")}
         for path in (write(place, text), EXAMPLES / "cat_dog_methods.toml")]

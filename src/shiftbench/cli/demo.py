@@ -17,16 +17,19 @@ def demo(
 ) -> None:
     """The whole flow on the built-in world: draw, build, embed, train, score, report. No download.
 
-    Four training sets at growing distance and three minority shares, five methods, three seeds: MetaShift's
-    Tables 1 and 2 in the terminal, and report.html to look at.
+    Four training sets at growing distance and three minority shares; five methods, two learning rates, three seeds:
+    MetaShift's Tables 1 and 2 in the terminal, every rule by which a rate could be chosen, and report.html to look
+    at.
     """
     from shiftbench.benchmark import Benchmark
     from shiftbench.demonstration import demo as run_demo
-    from shiftbench.reporting import as_table, distance_tables, share_tables
+    from shiftbench.reporting import as_table, distance_tables, selection_table, share_tables, shown_scores
 
     shown = run_demo(out, items, seed, workers=workers, bar=lambda what: progress(what, quiet))
     if not quiet:
         benchmarks = [Benchmark.load(folder) for folder in shown.benchmarks]
-        for table in (*distance_tables(shown.scores, benchmarks), *share_tables(shown.scores, benchmarks)):
+        chosen = shown_scores(shown.scores, benchmarks)
+        for table in (*distance_tables(chosen, benchmarks), *share_tables(chosen, benchmarks)):
             console().print(as_table(table))
+        console().print(selection_table(shown.scores, benchmarks))
         console().print(f"\nlook at {shown.page}")

@@ -1,9 +1,12 @@
 """Scores -> tables, figures, one HTML page that needs no network."""
 
 from shiftbench.reporting.page import report
+from shiftbench.reporting.selection import shown_scores
+from shiftbench.reporting.selection_terminal import selection_table
 from shiftbench.reporting.tables import distance_tables, families, family_table, pivot, share_tables
 from shiftbench.reporting.terminal import as_table, scores_table
 
 __all__ = [
-    "as_table", "distance_tables", "families", "family_table", "pivot", "report", "scores_table", "share_tables",
+    "as_table", "distance_tables", "families", "family_table", "pivot", "report", "scores_table", "selection_table",
+    "share_tables", "shown_scores",
 ]
