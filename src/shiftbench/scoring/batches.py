@@ -14,7 +14,8 @@ from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
 from shiftbench.scoring.judge import score
 from shiftbench.scoring.listing import Finished
-from shiftbench.scoring.many import Batch, Split, score_batch
+from shiftbench.scoring.many import Split, score_batch
+from shiftbench.scoring.pieces import Piece
 from shiftbench.scoring.reading import Order, Reader, Table
 
 BATCH = 4096
@@ -32,24 +33,24 @@ class Pack(NamedTuple):
     orders: list[Order]
 
 
-def score_each(reader: Reader, runs: Sequence[Finished], name: str, replicates: int, level: float) -> Iterator[Scores]:
+def score_each(reader: Reader, runs: Sequence[Finished], name: str, replicates: int, level: float) -> Iterator[Piece]:
     """The scores of runs on the reader's benchmark, which they call `name`, a few runs at a time and in their order."""
     benchmark = reader.benchmark
     known = {split: Split.of(benchmark, split) for split in benchmark.splits}
     size = min(BATCH, max(1, HELD // (len(benchmark) * len(benchmark.names["label"]))))
 
-    def judged(pack: Pack) -> Scores:
+    def judged(pack: Pack) -> Piece:
         if not pack.finite:  # classes were ruled out: what can be said of a loss is another matter in every run
             each = zip(pack.runs, pack.scores, pack.orders, strict=True)
-            return Scores.join([_alone(benchmark, name, *one, replicates, level) for one in each])
+            return Piece.of(Scores.join([_alone(benchmark, *one, replicates, level) for one in each]), name)
         splits = [known[split] for split in pack.orders[0].splits]
-        return _table(name, pack.runs, score_batch(splits, *_stack(pack), level if replicates else None))
+        return Piece.of_batch(score_batch(splits, *_stack(pack), level if replicates else None), pack.runs, name)
 
     if len(runs) <= size:
         yield from map(judged, _packs(reader, runs, size))
         return
     with ThreadPoolExecutor(_cores()) as pool:
-        pending: deque[Future[Scores]] = deque()
+        pending: deque[Future[Piece]] = deque()
         for pack in _packs(reader, runs, size):
             pending.append(pool.submit(judged, pack))
             if len(pending) > _cores():
@@ -93,32 +94,11 @@ def _stack(pack: Pack) -> tuple[Table, Ints]:
 
 
 def _alone(
-    benchmark: Benchmark, name: str, run: Finished, scores: Table, order: Order, replicates: int, level: float
+    benchmark: Benchmark, run: Finished, scores: Table, order: Order, replicates: int, level: float
 ) -> Scores:
-    found = score(benchmark, predictions_of(benchmark, scores, order), run=run.folder.name,
-                  method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
-                  replicates=replicates, level=level)
-    return Scores({**found.columns, "benchmark": np.full(len(found), name)})
-
-
-def _table(name: str, runs: Sequence[Finished], batch: Batch) -> Scores:
-    """One row per run and cell, the cells of a run together."""
-    cells, n = len(batch.cells), len(runs)
-    words = np.asarray([cell.group for cell in batch.cells])
-    group = np.tile(words.astype(np.result_type(words, *(names for names, _ in batch.worst.values()))), (n, 1))
-    size = np.tile([cell.n for cell in batch.cells], (n, 1))
-    for cell, (names, sizes) in batch.worst.items():
-        group[:, cell], size[:, cell] = names, sizes
-    of_run = {"run": [run.folder.name for run in runs], "method": [str(run.settings["method"]) for run in runs],
-              "setting": [run.setting for run in runs]}
-    of_cell = {"split": [cell.split for cell in batch.cells], "metric": [cell.metric for cell in batch.cells]}
-    return Scores({
-        **{key: np.repeat(np.asarray(words, np.str_), cells) for key, words in of_run.items()},
-        **{key: np.tile(np.asarray(words, np.str_), n) for key, words in of_cell.items()},
-        "benchmark": np.full(n * cells, name), "seed": np.repeat([int(run.settings["seed"]) for run in runs], cells),
-        "group": group.ravel(), "n": size.ravel(),
-        "value": batch.value.T.ravel(), "low": batch.low.T.ravel(), "high": batch.high.T.ravel(),
-    })
+    return score(benchmark, predictions_of(benchmark, scores, order), run=run.folder.name,
+                 method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
+                 replicates=replicates, level=level)
 
 
 def _cores() -> int:

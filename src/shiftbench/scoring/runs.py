@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
-from shiftbench.scores import COLUMNS, Scores
+from shiftbench.scores import Scores
 from shiftbench.scoring.batches import predictions_of, score_each
 from shiftbench.scoring.judge import means
 from shiftbench.scoring.listing import Finished, benchmarks_of, read_run, runs_in, written
+from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.reading import Reader
 from shiftbench.stats import LEVEL, REPLICATES
 
@@ -36,10 +35,7 @@ def score_runs(
     found it; one that has changed since is an error. Unfinished runs are left out; `runs_in` counts them. Where runs of
     a benchmark have more than SETTINGS settings there are no means of them: choose some first.
     """
-    parts = [dict(part.columns) for part in scored(
-        folder, replicates=replicates, level=level, benchmarks=benchmarks, only=only)]
-    # Column by column, so that a table of gigabytes is not held twice.
-    return Scores({name: np.concatenate([part.pop(name) for part in parts]) for name in COLUMNS})
+    return together(list(_pieces(folder, replicates, level, benchmarks, only)))
 
 
 def scored(
@@ -51,13 +47,20 @@ def scored(
     only: Sequence[str] | None = None,
 ) -> Iterator[Scores]:
     """What `score_runs` gives, piece by piece: for a table that is larger than memory."""
+    for piece in _pieces(folder, replicates, level, benchmarks, only):
+        yield together([piece])
+
+
+def _pieces(
+    folder: Path | str, replicates: int, level: float, benchmarks: Sequence[Benchmark], only: Sequence[str] | None
+) -> Iterator[Piece]:
     finished, unfinished = runs_in(folder, only)
     if not finished:
         raise ShiftBenchError(f"{folder}: has no finished run" + (
             f" ({unfinished} unfinished). Start the same training again to finish." if unfinished
             else ". Train first, or name the folder that holds the runs."))
     known = {benchmark.name: benchmark for benchmark in benchmarks}
-    together: dict[str, list[Finished]] = {}
+    listed: dict[str, list[Finished]] = {}
     for run in finished:
         name = str(run.benchmark["name"])
         if name not in known:
@@ -66,20 +69,18 @@ def scored(
             raise ShiftBenchError(f"{run.folder}: benchmark digest is {str(run.benchmark['digest'])[:8]}…, but "
                                   f"{run.benchmark['path']} now has {known[name].digest[:8]}…. The benchmark was "
                                   "rebuilt; train again.")
-        together.setdefault(name, []).append(run)
-    readers = {name: Reader(known[name]) for name in together}
-    for name, runs in together.items():
+        listed.setdefault(name, []).append(run)
+    readers = {name: Reader(known[name]) for name in listed}
+    for name, runs in listed.items():
         yield from score_each(readers[name], runs, name, replicates, level)
-    for name, runs in together.items():
+    for name, runs in listed.items():
         if _few(runs):
             methods: dict[str, list[Finished]] = {}
             for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
                 methods.setdefault(label, []).append(run)
             predicted = {label: [predictions_of(known[name], *readers[name].read(run.folder / "predictions.parquet"))
                                  for run in part] for label, part in methods.items()}
-            found = means(known[name], predicted, replicates=replicates, level=level)
-            # The benchmark's name as the runs know it, whatever the folder is called now.
-            yield Scores({**found.columns, "benchmark": np.full(len(found), name)})
+            yield Piece.of(means(known[name], predicted, replicates=replicates, level=level), name)
 
 
 def _few(runs: Sequence[Finished]) -> bool:
