@@ -120,11 +120,13 @@ def per_item(logits: Tensor, batch: Batch) -> Tensor:
 def means_by(values: Tensor, codes: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Mean of the values per code, 0 where a code is absent, and how many items each code has.
 
-    As a product with the one-hot matrix: unlike a scatter it adds in a fixed order on every device.
+    As a product with the one-hot matrix: unlike a scatter it adds in a fixed order on every device. In 32 bits whatever
+    the run's precision is: a penalty is made of small differences of means.
     """
-    member = one_hot(codes, n).to(values.dtype)
-    count = member.sum(dim=0)
-    return (values @ member) / count.clamp(min=1), count
+    with torch.autocast(values.device.type, enabled=False):
+        member = one_hot(codes, n).float()
+        count = member.sum(dim=0)
+        return (values.float() @ member) / count.clamp(min=1), count
 
 
 def one_hot(codes: Tensor, n: int) -> Tensor:

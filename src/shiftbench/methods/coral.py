@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from shiftbench.methods.base import METHODS, Batch, Method, Task, memory, one_hot, per_item
@@ -38,7 +39,8 @@ class CORAL(Method):
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
         risk = per_item(net.head(z), batch).mean()
-        return risk + self.penalty * discrepancy(z, batch.domain, state.n_domains)
+        with torch.autocast(z.device.type, enabled=False):  # differences of covariances need their 32 bits
+            return risk + self.penalty * discrepancy(z.float(), batch.domain, state.n_domains)
 
 
 def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:

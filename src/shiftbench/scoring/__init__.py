@@ -4,10 +4,11 @@ Scores are recomputed from predictions, never trusted: a new metric needs no tra
 """
 
 from shiftbench.scoring.judge import BEHIND, GAP, MEAN, means, score
+from shiftbench.scoring.listing import Finished, Names, benchmarks_of, names_in, read_run, runs_in
 from shiftbench.scoring.plain import to_json
-from shiftbench.scoring.runs import Finished, benchmarks_of, read_run, runs_in, score_runs
+from shiftbench.scoring.runs import score_runs, scored
 
 __all__ = [
-    "BEHIND", "GAP", "MEAN", "Finished", "benchmarks_of", "means", "read_run", "runs_in", "score", "score_runs",
-    "to_json",
+    "BEHIND", "GAP", "MEAN", "Finished", "Names", "benchmarks_of", "means", "names_in", "read_run", "runs_in", "score",
+    "score_runs", "scored", "to_json",
 ]

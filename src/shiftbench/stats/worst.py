@@ -10,7 +10,7 @@ with m the lowest rate seen. Let θ be the true lowest: the group seen lowest ge
 θ with S = ½ is the corrected estimate, those with S = (1 ∓ level) / 2 are the ends. For the ends the others' rates are
 moved the way that makes the interval wider, by one standard error at the lower end and half a one at the upper
 (Wilson's bounds): a rate as seen would be believed too much. The half at equality is the mid-p; without it intervals of
-small groups are needlessly wide. How often this holds the truth: python bench/coverage.py
+small groups are needlessly wide. How often this holds the truth: python bench/intervals.py
 """
 
 from collections.abc import Callable

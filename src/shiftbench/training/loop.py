@@ -133,11 +133,12 @@ def _enter(one: Fitting) -> Lane | None:
 
 
 def _packs(lanes: Sequence[Lane]) -> list[list[Lane]]:
-    """Which lanes step together: any on a GPU; heads of one kind on a CPU; images on a CPU one by one."""
+    """Which lanes step together: any on a GPU; heads of one kind on a CPU; what is stepped eagerly one by one."""
     packs: dict[Any, list[Lane]] = {}
     for number, lane in enumerate(lanes):
-        on_gpu, images = lane.data.device.type == "cuda", lane.data.x.dtype == torch.uint8
-        packs.setdefault("gpu" if on_gpu else number if images else alike(lane), []).append(lane)
+        way = _way_of(lane)
+        key = way if way is Graphed else alike(lane) if way is Stacked else number
+        packs.setdefault(key, []).append(lane)
     return list(packs.values())
 
 
@@ -160,7 +161,7 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
             n = max(1, min(n, int(min(1.0, checkpoint_seconds / 4) / pace) if pace else 1))
             started = time.monotonic()
             try:
-                way = _way(at_work) if way is None else way.without(ends) if ends else way
+                way = _way_of(at_work[0])(at_work) if way is None else way.without(ends) if ends else way
                 losses = way.advance(n)
             except Exception as problem:
                 way = None
@@ -183,9 +184,12 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
             saved = time.monotonic() if due else saved
 
 
-def _way(lanes: Sequence[Lane]) -> Eager | Stacked | Graphed:
-    data = lanes[0].data
-    return (Graphed if data.device.type == "cuda" else Eager if data.x.dtype == torch.uint8 else Stacked)(lanes)
+def _way_of(lane: Lane) -> type[Eager] | type[Stacked] | type[Graphed]:
+    """How a lane is stepped. A recorded step cannot fetch from the host, so data that did not fit on a GPU is eager."""
+    x = lane.data.x
+    if lane.data.device.type == "cuda":
+        return Graphed if x.is_cuda else Eager
+    return Eager if x.dtype == torch.uint8 else Stacked
 
 
 def set_threads(n: int) -> None:

@@ -4,7 +4,7 @@ A case is a number of groups, their sizes and their true accuracies; the truth i
 kind of interval: how often it misses because it lies above the truth and below it, in per cent (2.5 each is what a 95 %
 interval may), its mean width, and the bias of its estimate, in points. `percentile` is the bootstrap of the minimum,
 `lowest` Wilson's interval of the group seen lowest, `bonferroni` that of all groups at once, `ours` stats.lowest.
-Run: python bench/coverage.py [REPEATS]
+Run: python bench/intervals.py [REPEATS]
 """
 
 import sys
