@@ -1,0 +1,26 @@
+"""shiftbench fetch URL --out RUNS"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Json, Quiet, console, print_json
+
+
+def fetch(
+    url: Annotated[str, typer.Argument(help="Where a sweep on Ray brought its runs: s3://…, gs://…, file:///….")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of runs on this machine.")],
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Bring finished runs from a store to a folder, to be shown, scored and reported. Weights stay where they are.
+
+    shiftbench fetch s3://bucket/runs --out runs
+    """
+    done = verbs.fetch(url, out)
+    if json:
+        print_json({"out": str(out), "runs": done})
+    elif not quiet:
+        console().print(f"{out}: {len(done):,} finished runs", markup=False)
