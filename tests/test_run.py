@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from shiftbench.errors import ShiftBenchError
 from shiftbench.training import Run
 from shiftbench.training.batches import Batches
 from shiftbench.training.run import split_features
-from tests.toys import FEATURES
+from tests.toys import FEATURES, learn, toy_features, toy_rows, toy_run
 
 # Batches
 
@@ -92,3 +93,28 @@ def test_names_of_embeddings():
     """BACKBONE@SIZE; without a size, the one its weights were trained at."""
     assert split_features("efficientnet-lite0@128") == ("efficientnet-lite0", 128)
     assert split_features("resnet18") == ("resnet18", 224)
+
+
+def test_weights_decide_how_often_an_item_is_drawn():
+    """Items come in proportion to their weight in their pool, those of weight 0 never; a pool of zeros still comes."""
+    codes = np.repeat([0, 1, 2], [4, 2, 3])
+    weights = np.asarray([0.0, 1.0, 2.0, 5.0, 3.0, 1.0, 0.0, 0.0, 0.0])
+    drawn = Batches(codes, 8, seed=3, weights=weights).block(0, 4000)
+    share = np.bincount(drawn.ravel(), minlength=9) / drawn.size * 3
+    np.testing.assert_allclose(share[:6], [0, 1 / 8, 2 / 8, 5 / 8, 3 / 4, 1 / 4], atol=0.01)
+    assert (share[6:] > 0).all()
+    assert np.array_equal(drawn[70], Batches(codes, 8, seed=3, weights=weights).at(70))
+
+
+def test_a_run_draws_by_the_weights_of_its_benchmark():
+    """Training items of weight 0 change nothing, unless the run says resample = false."""
+    _, benchmark = toy_rows()
+    weight = np.where(np.arange(len(benchmark)) % 3 == 0, 0.0, 1.0)
+    weighed = dataclasses.replace(benchmark, extra={"weight": weight})
+    x = toy_features(benchmark)
+    moved = x.clone()
+    moved[torch.from_numpy((weight == 0) & (benchmark.split == "train"))] += 5
+    test = torch.from_numpy(benchmark.split == "test")
+    for resample in (True, False):
+        run = toy_run(weighed, resample=resample)
+        assert torch.equal(learn(run, weighed, x)[test], learn(run, weighed, moved)[test]) == resample

@@ -182,6 +182,17 @@ def sweep(
                          report=report, retry_failed=retry_failed, checkpoint_seconds=checkpoint_seconds)
 
 
+def fetch(url: str, out: Place) -> list[str]:
+    """Bring the finished runs of a store to a folder on this machine; gives their names. What is there is not fetched
+    again."""
+    from shiftbench.sweeps.storage import fetch as bring
+    from shiftbench.sweeps.storage import is_url
+
+    if not is_url(url):
+        raise ShiftBenchError(f"{url}: not a URL, such as s3://bucket/runs. A folder of runs needs no fetching.")
+    return bring(url, out)
+
+
 def select(
     source: Scores | Place, rule: str = "", *, target: str = "accuracy", benchmarks: Sequence[Place] = (),
     allow_target: bool = False,

@@ -12,6 +12,7 @@ from shiftbench.cli.conflicts import conflicts
 from shiftbench.cli.demo import demo
 from shiftbench.cli.embed import embed
 from shiftbench.cli.export import export
+from shiftbench.cli.fetch import fetch
 from shiftbench.cli.graph import graph
 from shiftbench.cli.methods import methods
 from shiftbench.cli.power import power
@@ -39,8 +40,8 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 app.add_typer(read, name="read")
-for verb in (demo, show, graph, build, check, embed, train, methods, sweep, score, select, power, conflicts, report,
-             export):
+for verb in (demo, show, graph, build, check, embed, train, methods, sweep, fetch, score, select, power, conflicts,
+             report, export):
     app.command()(verb)
 
 

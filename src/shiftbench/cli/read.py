@@ -17,11 +17,11 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the new collec
 
 @read.command("world")
 def read_world(
-    world: Annotated[str, typer.Argument(help="Name of the world: scenes.")],
+    world: Annotated[str, typer.Argument(help="Name of the world: scenes or sprites.")],
     out: Out,
     items: Annotated[int, typer.Option(help="How many items to draw.")] = 6000,
     seed: Annotated[int, typer.Option(help="Item i of a seed is the same whatever else is drawn.")] = 0,
-    size: Annotated[int, typer.Option(help="Pixels per side, 32 to 256.")] = 64,
+    size: Annotated[int, typer.Option(help="Pixels per side: 32 to 256; sprites 32, 64, 128, 256.")] = 64,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -48,6 +48,31 @@ def read_coco(
     shiftbench read coco instances_train2017.json captions_train2017.json --images coco/ --out collections/coco
     """
     _from_files("coco", sources, out, {"images": images, "name": name}, json, quiet)
+
+
+@read.command("factors")
+def read_factors(
+    sources: Annotated[list[Path], typer.Argument(help="The published files; for smallnorb also their folder.")],
+    out: Out,
+    kind: Annotated[str, typer.Option(help="dsprites, shapes3d, mpi3d, smallnorb, camelyon17 or iwildcam.")],
+    colours: Annotated[str | None, typer.Option(help="dsprites: one per image (default), or all three.")] = None,
+    seed: Annotated[int | None, typer.Option(help="dsprites: which image gets which colour.")] = None,
+    objects: Annotated[str | None, typer.Option(help="mpi3d: simple (default) or complex.")] = None,
+    camera: Annotated[str | None, typer.Option(help="smallnorb: left (default), right or both.")] = None,
+    images: Images = None,
+    name: Name = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Data sets of factors, as published: dSprites, Shapes3D, MPI3D, smallNORB, Camelyon17, iWildCam.
+
+    shiftbench read factors dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz --kind dsprites --out collections/dsprites
+    """
+    options = {"colours": colours, "seed": seed, "objects": objects, "camera": camera, "images": images, "name": name}
+    given = {key: value for key, value in options.items() if value is not None}
+    with progress(f"reading {kind}", quiet or json) as advance:
+        collection = verbs.read("factors", *sources, out=out, kind=kind, progress=advance, **given)
+    finish(collection, out, json, quiet)
 
 
 @read.command("gqa")

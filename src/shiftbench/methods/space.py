@@ -1,6 +1,7 @@
 """Search spaces: the law a sweep draws a setting from, and the spaces of the papers by name.
 
-A method's own `space` has DomainBed's laws for its parameters (Gulrajani & Lopez-Paz, 2021).
+A method's own `space` has DomainBed's laws for its parameters (Gulrajani & Lopez-Paz, 2021), or SubpopBench's for a
+method that DomainBed lacks (Yang et al., 2023).
 """
 
 from collections.abc import Mapping
@@ -137,7 +138,8 @@ SPACES: Mapping[str, Named] = {
         own=True),
     "wiles": Named(
         {"optimizer": "adam", "batches": "plain", "batch_size": 128, "lr": Grid((1e-2, 1e-3, 1e-4))},
-        {name: {"penalty": Grid((0.01, 0.1, 1.0, 10.0))} for name in ("irm", "coral", "cdann")}),
+        {**{name: {"penalty": Grid((0.01, 0.1, 1.0, 10.0))} for name in ("irm", "coral", "cdann")},
+         "dann": {"penalty": Grid((0.01, 0.1, 1.0, 10.0)), "width": 64, "depth": 2}, "jtt": {"upweight": 20.0}}),
 }
 """Search spaces by name; a study's own settings win over them.
 
@@ -145,8 +147,8 @@ SPACES: Mapping[str, Named] = {
 `domainbed`        Gulrajani & Lopez-Paz (2021), fine-tuning of image models; the batch size is per domain, the groups
                    of Group DRO are domains. Its dropout has no counterpart here.
 `domainbed-small`  the same for small images and, the nearest there is, for heads on cached features.
-`subpopbench`      Yang et al. (2023), image data: SGD, batches from all items alike. The laws of its methods are
-                   DomainBed's.
-`wiles`            Wiles et al. (2022), the released grids: every value with every other, nothing drawn. Theirs is DANN;
-                   we take its grid for CDANN.
+`subpopbench`      Yang et al. (2023), image data: SGD, batches from all items alike. The laws of the methods it shares
+                   with DomainBed are DomainBed's; those of CVaR-DRO, focal loss and JTT are its own.
+`wiles`            Wiles et al. (2022), the released grids: every value with every other, nothing drawn. CDANN, which
+                   they lack, has DANN's grid. JTT's first model has half of the run's steps there: set first_steps.
 """

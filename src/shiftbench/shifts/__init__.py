@@ -2,9 +2,16 @@
 
 from shiftbench.shifts.base import SHIFTS as SHIFTS
 from shiftbench.shifts.base import Shift as Shift
+from shiftbench.shifts.conditions import CONDITIONS as CONDITIONS
+from shiftbench.shifts.conditions import Noise as Noise
+from shiftbench.shifts.conditions import Size as Size
+from shiftbench.shifts.conditions import Under as Under
 from shiftbench.shifts.correlation import Correlation as Correlation
 from shiftbench.shifts.given import Given as Given
+from shiftbench.shifts.low_data import LowData as LowData
+from shiftbench.shifts.low_data import Unseen as Unseen
 from shiftbench.shifts.recipe import Recipe as Recipe
 from shiftbench.shifts.recipe import build as build
+from shiftbench.shifts.spurious import Spurious as Spurious
 from shiftbench.shifts.subpopulation import Subpopulation as Subpopulation
 from shiftbench.shifts.subset import Subset as Subset

@@ -1,4 +1,4 @@
-"""A recipe: which collection, which shift, which seed. TOML in, a benchmark out."""
+"""A recipe: which collection, which shift, under which conditions, which seed. TOML in, a benchmark out."""
 
 import os
 import tomllib
@@ -13,13 +13,14 @@ from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_marker, read_toml
 from shiftbench.registry import find, make
 from shiftbench.shifts.base import SHIFTS, Shift
+from shiftbench.shifts.conditions import CONDITIONS, Under
 
-KEYS = ("collection", "seed", "shift")
+KEYS = ("collection", "seed", "shift", "condition")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The three facts that fix a benchmark."""
+    """The three facts that fix a benchmark; conditions are part of the shift."""
 
     collection: Path
     shift: Shift
@@ -34,8 +35,11 @@ class Recipe:
             [shift.subpopulation]
             label = "class"
             p = 0.06
+            [condition.noise]
+            p = 0.1
 
-        A change is named as in the file (`seed`, `shift.subpopulation.p`) or, for the shift, alone (`p`).
+        Conditions are applied after the shift, in the order of the file. A change is named as in the file (`seed`,
+        `shift.subpopulation.p`, `condition.size.n`) or, for the shift, alone (`p`).
         A relative collection is looked for from the current folder, then from the recipe's.
         """
         raw = read_toml(path)
@@ -47,10 +51,15 @@ class Recipe:
             raise ShiftBenchError(f"{path}: needs exactly one table [shift.NAME]. Known shifts: {', '.join(SHIFTS)}.")
         name, settings = next(iter(named.items()))
         cls = find(SHIFTS, "shift", name)
+        conditions = _conditions(raw.get("condition", {}), path)
         top: dict[str, Any] = {key: raw[key] for key in ("collection", "seed") if key in raw}
         for key, value in (changes or {}).items():
             if key in ("collection", "seed"):
                 top[key] = value
+            elif key.startswith("condition."):
+                kind, _, setting = key.removeprefix("condition.").partition(".")
+                known = find(CONDITIONS, "condition", kind)
+                _assign(conditions.setdefault(kind, {}), setting, value, known, str(path))
             else:
                 _assign(settings, key.removeprefix(f"shift.{name}.").removeprefix("shift."), value, cls, str(path))
         if not isinstance(top.get("collection"), str):
@@ -59,8 +68,11 @@ class Recipe:
             raise ShiftBenchError(f"{path}: 'seed' is {top['seed']!r}, but it must be a whole number.")
         beside = Path(path).parent / top["collection"]
         here = Path(top["collection"])
-        return Recipe(beside if not here.exists() and beside.exists() else here,
-                      make(cls, settings, f"{path} [shift.{name}]"), top.get("seed", 0))
+        shift: Shift = make(cls, settings, f"{path} [shift.{name}]")
+        if conditions:
+            shift = Under(shift, tuple(make(CONDITIONS[kind], own, f"{path} [condition.{kind}]")
+                                       for kind, own in conditions.items()))
+        return Recipe(beside if not here.exists() and beside.exists() else here, shift, top.get("seed", 0))
 
 
 def build(
@@ -109,6 +121,16 @@ def parse_changes(pairs: Sequence[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             changes[key.strip()] = value
     return changes
+
+
+def _conditions(tables: Any, path: Path | str) -> dict[str, dict[str, Any]]:
+    """The tables [condition.NAME] of a recipe, checked to be tables of known conditions."""
+    if not isinstance(tables, dict) or not all(isinstance(own, dict) for own in tables.values()):
+        raise ShiftBenchError(f"{path}: conditions are tables [condition.NAME]. "
+                              f"Known conditions: {', '.join(CONDITIONS)}.")
+    for kind in tables:
+        find(CONDITIONS, "condition", kind)
+    return {kind: dict(own) for kind, own in tables.items()}
 
 
 def _assign(settings: dict[str, Any], key: str, value: Any, cls: type, where: str) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from shiftbench.errors import ShiftBenchError
 from shiftbench.registry import find
 from shiftbench.shifts.base import Shift
+from shiftbench.shifts.fine_grained import FINE_GRAINED
 from shiftbench.shifts.subpopulation import Subpopulation
 from shiftbench.shifts.subset import Subset
 
@@ -86,6 +87,7 @@ SUITES: dict[str, Callable[[], Suite]] = {
         replace(DRAWN, label="class", others=ANIMALS, n_others=40), (0.12, 0.06, 0.01), "animals-minority"),
     "metashift/world/table5": lambda: mixtures(
         replace(DRAWN, factor=WORLD_PLACES, n_train=600, n_test=300), (0.13, 0.07, 0.01), "coco-minority"),
+    **FINE_GRAINED,
 }
 
 

@@ -22,7 +22,8 @@ def plan(jobs: Sequence[Job], device: str = "auto", workers: int = 1) -> list[li
     On a GPU any such runs go side by side. On a CPU heads do that have batches of one size, which is all that differ in
     seed, learning rate, decay and the method's numbers; runs on images go one by one.
     """
-    on_gpu = choose_device(device).type == "cuda"
+    # With Ray the GPUs may be elsewhere: who asks for them by name is believed.
+    on_gpu = device.startswith("cuda") or (device == "auto" and choose_device(device).type == "cuda")
     together: dict[Any, list[Job]] = {}
     for number, job in enumerate(jobs):
         run = job.run
@@ -35,4 +36,4 @@ def plan(jobs: Sequence[Job], device: str = "auto", workers: int = 1) -> list[li
 
 
 def _batches(run: Run) -> tuple[Any, ...]:
-    return run.model, run.method, run.batch_kind, run.batch_size, run.steps, run.eval_every
+    return run.model, run.method, run.batch_kind, run.resample, run.batch_size, run.steps, run.eval_every

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from shiftbench.arrays import Ints
+from shiftbench.arrays import Floats, Ints
 from shiftbench.rng import child, uniform
 
 
@@ -14,10 +14,13 @@ class Batches:
     `codes` says which pool an item is in: one pool for plain batches, one per domain or group for the others. Each
     batch takes `size` items from every pool. A pool is dealt out in random order again and again, so that every item
     comes equally often and none twice before all came once; a pool smaller than `size` is drawn with replacement.
+
+    With `weights` item i is drawn with replacement in proportion to weight i among its pool. A pool that weighs nothing
+    is drawn as if there were no weights: a batch needs items of it all the same.
     """
 
-    def __init__(self, codes: Ints, size: int, seed: int) -> None:
-        self.size, self.seed = size, seed
+    def __init__(self, codes: Ints, size: int, seed: int, weights: Floats | None = None) -> None:
+        self.size, self.seed, self.weights = size, seed, weights
         self.pools = [np.flatnonzero(codes == code) for code in np.unique(codes)]
         # Two rounds at most are in use at once per pool: the one a batch ends and the one it begins.
         self._round = lru_cache(maxsize=2 * len(self.pools) + 2)(self._deal)
@@ -38,7 +41,11 @@ class Batches:
         """Batch t takes the places from t · size on of the endless row of rounds."""
         pool = self.pools[number]
         places = np.arange(first * self.size, (first + steps) * self.size)
-        if len(pool) < self.size:
+        sums = np.zeros(1) if self.weights is None else np.cumsum(self.weights[pool])
+        if sums[-1] > 0:
+            u = uniform(self.seed, f"batch {number}", places)
+            chosen = pool[np.searchsorted(sums, u * sums[-1], side="right").clip(max=len(pool) - 1)]
+        elif len(pool) < self.size:
             chosen = pool[(uniform(self.seed, f"batch {number}", places) * len(pool)).astype(np.int64)]
         else:
             turn, last = int(places[0]) // len(pool), int(places[-1]) // len(pool)

@@ -64,7 +64,9 @@ class Lane:
         pools = np.zeros(len(data.train), np.int64) if run.batch_kind == "plain" else data.codes(run.batch_kind)
         weight = None if stage.weights is None else stage.weights.to(data.device, torch.float32)
         net.train()
-        return Lane(run, data, stage, folder, net, parts, point, Batches(pools, run.batch_size, run.seed), weight, log,
+        drawn = data.benchmark.extra.get("weight") if run.resample else None
+        batches = Batches(pools, run.batch_size, run.seed, None if drawn is None else drawn[data.train])
+        return Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
                     started=time.monotonic() - point.seconds)
 
     @property

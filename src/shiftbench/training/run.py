@@ -37,6 +37,7 @@ class Run:
     augment: str = "none"
     precision: str = "float32"  # bf16: products in 16 bits, weights and sums in 32; for a GPU
     batches: str = ""  # plain, domain or group; empty: what the method asks for
+    resample: bool = True  # draw items by the benchmark's column `weight`, where it has one
     batch_size: int = 32  # items of a plain batch; items of each domain or group in the others
     steps: int = 300
     optimizer: str = "adam"

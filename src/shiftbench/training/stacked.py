@@ -148,7 +148,7 @@ def alike(lane: Lane) -> tuple[Any, ...]:
     shapes = tuple((name, parameter.shape) for name, parameter in _Whole(lane).named_parameters())
     # Weights of a second stage come from the run's own first one, so they are nobody else's.
     own = run.id if lane.weight is not None else ""
-    return (id(lane.data), run.batch_kind, run.batch_size, lane.point.step, type(method),
+    return (id(lane.data), run.batch_kind, run.resample, run.batch_size, lane.point.step, type(method),
             tuple(fixed.items()), shapes, run.optimizer, run.momentum > 0, own)
 
 

@@ -4,5 +4,6 @@ from collections.abc import Callable
 
 from shiftbench.collection import Collection
 from shiftbench.worlds.scenes import scenes as _scenes
+from shiftbench.worlds.sprites import sprites as _sprites
 
-WORLDS: dict[str, Callable[..., Collection]] = {"scenes": _scenes}
+WORLDS: dict[str, Callable[..., Collection]] = {"scenes": _scenes, "sprites": _sprites}

@@ -1,0 +1,55 @@
+"""Domain-adversarial training: features from which the domain cannot be told."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from shiftbench.methods.base import METHODS, Batch, Method, Task, per_item
+from shiftbench.methods.cdann import reverse
+from shiftbench.methods.space import Choice, Power, Space
+from shiftbench.models.base import Net
+from shiftbench.registry import register
+
+
+@register(METHODS, "dann")
+@dataclass(frozen=True)
+class DANN(Method):
+    """Domain-adversarial nets (Ganin et al., 2016).
+
+        min over f, max over D   R(f)  -  lambda * mean_i CE(D(z_i), d_i)
+
+    z_i are the features, d_i is the domain, D a net with `depth` hidden layers of `width` units.
+
+    Our reading, where codes differ. D and f step together through a gradient reversal, as in the paper, under the run's
+    optimizer: D goes down on its loss, f up on lambda times it. The paper lets lambda grow from 0 during training and
+    WILDS gives D and the features learning rates of their own; here lambda is fixed. DomainBed alternates the two with
+    an optimizer each and may add a gradient penalty. D is DomainBed's unless told otherwise; Wiles et al. have two
+    layers of 64. It forces the domains to have the same features even where they differ in how often they have a label:
+    see `cdann`. Features without parameters below them (model `linear`) cannot be moved; a run refuses that.
+    """
+
+    penalty: float = 1.0  # lambda
+    width: int = 256  # hidden units of D
+    depth: int = 2  # hidden layers of D
+
+    family: ClassVar[str] = "adversarial"
+    batches: ClassVar[str] = "domain"
+    moves_features: ClassVar[bool] = True
+    shapes: ClassVar[tuple[str, ...]] = ("width", "depth")
+    space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True),
+                              "depth": Choice((2, 3, 4))}
+
+    def state(self, task: Task) -> nn.Module:
+        sizes = [task.n_features, *[self.width] * self.depth]
+        layers = [layer for below, above in pairwise(sizes) for layer in (nn.Linear(below, above), nn.ReLU())]
+        state = nn.Module()
+        state.discriminator = nn.Sequential(*layers, nn.Linear(sizes[-1], task.n_domains))
+        return state
+
+    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
+        z = net.features(batch.x)
+        risk = per_item(net.head(z), batch).mean()
+        return risk + F.cross_entropy(state.discriminator(reverse(z, self.penalty)), batch.domain)

@@ -1,0 +1,45 @@
+"""Just train twice: what a first model gets wrong counts more for the second."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from shiftbench.errors import ShiftBenchError
+from shiftbench.methods.base import METHODS, Stage, Trained
+from shiftbench.methods.erm import ERM
+from shiftbench.methods.space import Power, Space
+from shiftbench.registry import register
+
+
+@register(METHODS, "jtt")
+@dataclass(frozen=True)
+class JTT(ERM):
+    """Just train twice (Liu et al., 2021).
+
+        E = { i : f_1(x_i) != y_i },     min  1/n ( lambda * sum_{i in E} l(f(x_i), y_i)  +  sum_{i not in E} l )
+
+    f_1 is ERM's after `first_steps` steps; E are its errors among the training items. f starts anew. It needs to know
+    neither domains nor groups in training.
+
+    Our reading, where codes differ. The loss of an error is multiplied by lambda, as in SubpopBench and Wiles et al.;
+    the paper shows it lambda times as often, which is the same in the mean, up to a factor on the whole loss. f_1 has
+    the weights that the run chooses (`select_on`), as every stage does; the paper takes the last. Wiles et al. and
+    SubpopBench train f_1 for half of a run's steps: 150 of 300; set `first_steps` with the run's steps. lambda is
+    SubpopBench's; Wiles et al. have 20.
+    """
+
+    upweight: float = 10.0  # lambda
+    first_steps: int = 150
+
+    family: ClassVar[str] = "adaptive"
+    space: ClassVar[Space] = {"upweight": Power(10, 0, 2.5)}
+
+    def __post_init__(self) -> None:
+        if self.first_steps < 1:
+            raise ShiftBenchError(f"jtt: 'first_steps' is {self.first_steps}, but the first model needs at least 1.")
+
+    def fit(self) -> Generator[Stage, Trained, Trained]:
+        first = yield Stage(ERM(), steps=self.first_steps)
+        return (yield Stage(self, weights=torch.where(first.wrong("train"), self.upweight, 1.0)))

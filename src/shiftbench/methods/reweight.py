@@ -1,0 +1,55 @@
+"""Reweighting: items of a small group, label or domain count more."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from shiftbench.errors import unknown
+from shiftbench.methods.base import METHODS, Batch, Method, Task, memory, per_item
+from shiftbench.models.base import Net
+from shiftbench.registry import register
+
+KINDS = ("group", "label", "domain")
+
+
+@register(METHODS, "reweight")
+@dataclass(frozen=True)
+class Reweight(Method):
+    """Reweighting by inverse frequency (Japkowicz, 2000; Shimodaira, 2000).
+
+        min  mean_i  w_{g_i} l_i,     w_g = n_g^(-a) / mean_j n_{g_j}^(-a)
+
+    n_g is the number of training items of group g; the weights have mean 1 over the training items. a = 1 gives every
+    group the same mass, a = 1/2 is SubpopBench's SqrtReWeight, a = 0 is ERM.
+
+    Our reading, where codes differ. `by` says what a group is: the benchmark's groups (SubpopBench), labels or domains.
+    NOOCh weighs with (1 - n_g / n)^a instead, which hardly differs from ERM among many groups. The other way to the
+    same mean, to draw items of each group equally often, is ERM with `batches = "group"` of the run.
+    """
+
+    exponent: float = 1.0  # a
+    by: str = "group"
+
+    family: ClassVar[str] = "reweighting"
+
+    def __post_init__(self) -> None:
+        if self.by not in KINDS:
+            raise unknown("kind of group", self.by, KINDS, "reweight: by")
+
+    def state(self, task: Task) -> nn.Module:
+        counts = {"group": task.group_counts, "label": task.label_counts.sum(dim=0),
+                  "domain": task.label_counts.sum(dim=1)}[self.by]
+        return memory(balance=balance(counts, self.exponent))
+
+    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
+        codes = {"group": batch.group, "label": batch.label, "domain": batch.domain}[self.by]
+        return (state.balance[codes] * per_item(net(batch.x), batch)).mean()
+
+
+def balance(counts: Tensor, exponent: float) -> Tensor:
+    """w_g; 0 for a group that training lacks."""
+    n = counts.double()
+    powers = torch.where(n > 0, n.clamp(min=1) ** -exponent, 0.0)
+    return (powers * n.sum() / (powers * n).sum()).float()

@@ -1,0 +1,51 @@
+"""Risk extrapolation: all domains get the same risk."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from shiftbench.methods.base import METHODS, Batch, Method, Task, after, at_least, at_most, means_by, memory, per_item
+from shiftbench.methods.space import Power, Space
+from shiftbench.models.base import Net
+from shiftbench.registry import register
+
+
+@register(METHODS, "vrex")
+@dataclass(frozen=True)
+class VREx(Method):
+    """Variance risk extrapolation, V-REx (Krueger et al., 2021; environment e = our domain).
+
+        min  R(f)  +  beta * Var({R_1(f), …, R_m(f)})
+
+    R_e is the mean loss over the batch's items of domain e. With one domain it is ERM.
+
+    Our reading, where codes differ. R is the mean over the batch, which is the paper's sum over domains, divided by m,
+    where batches hold as many items of each. The variance is the population's, 1/m, as in DomainBed, over the domains
+    that the batch has. Until step `anneal` the weight is min(1, beta) (DomainBed holds 1, so that beta = 0 is not ERM
+    there). Above 1 the whole loss is divided by the weight, as the paper's code does; DomainBed resets the optimizer
+    instead.
+    """
+
+    penalty: float = 10.0  # beta
+    anneal: int = 500  # steps before the weight becomes beta
+
+    family: ClassVar[str] = "invariance"
+    batches: ClassVar[str] = "domain"
+    space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": Power(10, 0, 4, whole=True)}
+
+    def state(self, task: Task) -> nn.Module:
+        return memory(n_domains=task.n_domains)
+
+    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
+        losses = per_item(net(batch.x), batch)
+        weight = after(step, self.anneal, self.penalty, at_most(self.penalty, 1.0))
+        return (losses.mean() + weight * spread(losses, batch.domain, state.n_domains)) / at_least(weight, 1.0)
+
+
+def spread(losses: Tensor, domain: Tensor, n_domains: int) -> Tensor:
+    """Population variance of the domains' mean losses, over the domains present."""
+    risks, count = means_by(losses, domain, n_domains)
+    present = (count > 0).to(losses.dtype)
+    mean = (risks * present).sum() / present.sum()
+    return ((risks - mean) ** 2 * present).sum() / present.sum()

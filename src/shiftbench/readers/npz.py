@@ -1,0 +1,147 @@
+"""Arrays in an npz file, one member at a time: never unpickled, checked by header before anything is read.
+
+A member that is stored as it is, is mapped where it lies; a compressed one is read in blocks of rows. Both end with the
+archive's check sum, so that a damaged file is noticed.
+"""
+
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftbench.arrays import Images, Values
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.readers.room import BLOCK, Advance, blocks
+
+DEFLATE = 1032  # no byte of a compressed file can stand for more
+LOCAL = struct.Struct("<4s22xHH")  # a member's own header: signature, lengths of its name and of what follows
+DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, OSError, NotImplementedError,
+           RuntimeError)
+
+
+class Member(NamedTuple):
+    """What the header of an array says; its values begin `start` bytes behind it."""
+
+    info: zipfile.ZipInfo
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    by_column: bool
+    start: int
+
+    @property
+    def name(self) -> str:
+        return self.info.filename.removesuffix(".npy")
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+
+class Npz:
+    """An open npz file; every failure is one error that names the file and the member."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._said("the archive"):
+            self.zip = zipfile.ZipFile(path)
+
+    def __enter__(self) -> "Npz":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.zip.close()
+
+    def member(self, name: str, kinds: str, shape: Sequence[int | None]) -> Member:
+        """The header of an array of one of numpy's `kinds`; None in `shape` stands for any length but none."""
+        known = [entry.removesuffix(".npy") for entry in self.zip.namelist()]
+        if name not in known:
+            raise unknown("array", name, known, str(self.path))
+        info = self.zip.getinfo(f"{name}.npy")
+        with self._said(f"array '{name}'"), self.zip.open(info) as stream:
+            found = Member(info, *_header(stream), stream.tell())
+        fits = len(found.shape) == len(shape) and all(
+            there > 0 if asked is None else there == asked for there, asked in zip(found.shape, shape, strict=True))
+        if found.dtype.kind not in kinds or not fits:
+            asked = " × ".join("N" if length is None else str(length) for length in shape)
+            raise ShiftBenchError(f"{self.path}: array '{name}' is {found.dtype} of shape {found.shape}, but it should "
+                                  f"be {' or '.join(KINDS[kind] for kind in kinds)} of shape {asked}.")
+        size = found.start + found.shape[0] * found.row_bytes
+        packed = min(info.compress_size, self.path.stat().st_size)
+        if size != info.file_size or size > packed * (1 if info.compress_type == zipfile.ZIP_STORED else DEFLATE):
+            raise ShiftBenchError(f"{self.path}: array '{name}' says it has {size} bytes, which is not what the "
+                                  "archive holds of it. Copy or download the file again.")
+        return found
+
+    def array(self, member: Member) -> Values:
+        """All values of a small array."""
+        with self._said(f"array '{member.name}'"), self.zip.open(member.info) as stream:
+            values = np.lib.format.read_array(stream, allow_pickle=False)
+            stream.read(1)  # the check sum is looked at when the end is met
+            return values
+
+    def blocks(self, member: Member, progress: Advance | None = None) -> Iterator[tuple[slice, Values]]:
+        """The rows of a large array, a block at a time, in order."""
+        self._by_row(member)
+        with self._said(f"array '{member.name}'"), self.zip.open(member.info) as stream:
+            stream.read(member.start)
+            for rows in blocks(member.shape[0], member.row_bytes, progress):
+                data = stream.read((rows.stop - rows.start) * member.row_bytes)
+                yield rows, np.frombuffer(data, member.dtype).reshape(-1, *member.shape[1:])
+            stream.read(1)
+
+    def mapped(self, member: Member) -> Images | None:
+        """An array of bytes where it lies in the file, for reading only; None where it is compressed."""
+        if member.info.compress_type != zipfile.ZIP_STORED:
+            return None
+        self._by_row(member)
+        with self._said(f"array '{member.name}'"):
+            with self.path.open("rb") as file:
+                file.seek(member.info.header_offset)
+                mark, name, extra = LOCAL.unpack(file.read(LOCAL.size))
+            if mark != b"PK\3\4" or member.info.flag_bits & 1:
+                raise zipfile.BadZipFile("no plain member stands where the archive says")
+            raw: npt.NDArray[np.uint8] = np.memmap(self.path, np.uint8, "r", shape=(member.info.file_size,),
+                                                   offset=member.info.header_offset + LOCAL.size + name + extra)
+            found = 0
+            for start in range(0, len(raw), BLOCK):
+                found = zlib.crc32(raw[start:start + BLOCK].data, found)
+            if found != member.info.CRC:
+                raise zipfile.BadZipFile("its check sum is wrong")
+            return raw[member.start:].reshape(member.shape)
+
+    def _by_row(self, member: Member) -> None:
+        if member.by_column:
+            raise ShiftBenchError(f"{self.path}: array '{member.name}' is stored by column (Fortran order), so its "
+                                  "images cannot be read one after another. Save it in C order.")
+
+    @contextmanager
+    def _said(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except ShiftBenchError:
+            raise
+        except FileNotFoundError as problem:
+            raise ShiftBenchError(f"{self.path}: no such file.") from problem
+        except DAMAGED as problem:
+            why = str(problem).splitlines()[0] if str(problem) else "it ends too early"
+            raise ShiftBenchError(f"{self.path}: {what} cannot be read ({why}). It is damaged or no npz file; copy or "
+                                  "download it again.") from problem
+
+
+KINDS = {"u": "bytes", "i": "whole numbers", "f": "numbers"}
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"its header is of version {version}")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, by_column, dtype = read(stream)
+    return shape, dtype, by_column and len(shape) > 1

@@ -1,0 +1,124 @@
+"""Camelyon17 and iWildCam as WILDS (Koh et al., 2021) publishes them: one metadata.csv each, images in files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shiftbench.arrays import Ints, Strs, Values, to_strings
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.files import read_table
+from shiftbench.readers.images import below, folder
+
+SPLITS = ("train", "val", "test", "id_val", "id_test")
+TUMOR = ("normal", "tumor")
+CAMELYON = ("patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", "split")
+IWILDCAM = ("filename", "split", "y", "location_remapped", "sequence_remapped", "datetime")
+VAL, TEST = 1, 2  # the hospitals that WILDS keeps for validation and test
+
+
+def camelyon17(path: Path, name: str, images: Path | str | None = None) -> Collection:
+    """Read metadata.csv of Camelyon17: patches of tissue from five hospitals. `images` is the folder above patches/.
+
+    Factors: `tumor` (normal or tumor), `hospital` (0 to 4), `slide`, `patient`, `node`, and `split` as WILDS uses it:
+    the file knows train (0) and id_val (1), and all of hospital 1 is val, all of hospital 2 test. Ids are the names of
+    the patches without .png.
+    """
+    table = read_table(path, CAMELYON, text=("patient",))
+    _filled(path, table)
+    patient = to_strings(table["patient"])
+    node, x, y, tumor, slide, center, split = (_whole(path, table, column) for column in CAMELYON[1:])
+    _within(path, "tumor", tumor, 1)
+    _within(path, "split", split, 1)
+    words = np.where(center == TEST, "test", np.where(center == VAL, "val", np.where(split == 1, "id_val", "train")))
+    folders = [f"patient_{who}_node_{where}" for who, where in zip(patient.tolist(), node.tolist(), strict=True)]
+    patches = [f"patch_{where}_x_{left}_y_{top}"
+               for where, left, top in zip(folders, x.tolist(), y.tolist(), strict=True)]
+    root = folder(images)
+    return Collection(
+        name=name,
+        items=np.asarray(patches, np.str_),
+        factors={"tumor": np.asarray(TUMOR)[tumor], "hospital": center, "slide": slide, "patient": patient,
+                 "node": node, "split": words},
+        pixels=None if root is None else below(
+            root, [f"patches/{where}/{patch}.png" for where, patch in zip(folders, patches, strict=True)]),
+        root=root,
+    )
+
+
+def iwildcam(sources: Sequence[Path], name: str, images: Path | str | None = None) -> Collection:
+    """Read metadata.csv of iWildCam, and categories.csv behind it where the animals are to have names.
+
+    Factors: `animal` (the number y, or its name), `location` (the camera trap), `sequence` (pictures of one burst),
+    `datetime`, `year`, `month`, `hour`, and `split` (train, val, test, id_val, id_test). Ids are the file names;
+    `images` is the folder that holds the files themselves, train/ as published.
+    """
+    path = sources[0]
+    table = read_table(path, IWILDCAM, text=("filename", "datetime"))
+    _filled(path, table, IWILDCAM)
+    files, split = to_strings(table["filename"]), to_strings(table["split"])
+    for row in np.flatnonzero(~np.isin(split, SPLITS))[:1]:
+        raise ShiftBenchError(f"{path}: row {row} has the split '{split[row]}'. Allowed: {', '.join(SPLITS)}.")
+    y, location, sequence = (_whole(path, table, column) for column in ("y", "location_remapped", "sequence_remapped"))
+    root = folder(images)
+    return Collection(
+        name=name,
+        items=files,
+        factors={"animal": y if len(sources) < 2 else _animals(sources[1], path, y), "location": location,
+                 "sequence": sequence, **_times(path, table), "split": split},
+        pixels=None if root is None else below(root, files.tolist()),
+        root=root,
+    )
+
+
+def _animals(path: Path, metadata: Path, y: Ints) -> Strs:
+    table = read_table(path, ("y", "name"), text=("name",))
+    _filled(path, table, ("y", "name"))
+    number, word = _whole(path, table, "y"), to_strings(table["name"])
+    if len(np.unique(number)) != len(number):
+        raise ShiftBenchError(f"{path}: names the same y twice. Give categories.csv as published.")
+    order = np.argsort(number)
+    place = np.searchsorted(number[order], y).clip(max=max(len(number) - 1, 0))
+    for row in np.flatnonzero(number[order][place] != y if len(number) else np.ones(len(y), np.bool_))[:1]:
+        raise ShiftBenchError(f"{path}: has no name for y = {y[row]}, which {metadata} has in row {row}.")
+    names: Strs = word[order][place]
+    return names
+
+
+def _times(path: Path, table: pa.Table) -> dict[str, Values]:
+    """When each picture was taken, as the camera says; a clock that was never set says 1970 or the like."""
+    text = table["datetime"]
+    try:
+        # Fractions of a second are in the file but mean nothing there; everything before the point is kept.
+        time = pc.strptime(pc.utf8_slice_codeunits(text, 0, 19), "%Y-%m-%d %H:%M:%S", "s")
+    except pa.ArrowException as problem:
+        raise ShiftBenchError(f"{path}: column 'datetime' has a value that is no time like 2013-06-05 05:44:19.000 "
+                              f"({str(problem).splitlines()[0]}).") from problem
+    parts = {"year": pc.year(time), "month": pc.month(time), "hour": pc.hour(time)}
+    return {"datetime": to_strings(text), **{key: np.asarray(part, np.int64) for key, part in parts.items()}}
+
+
+def _filled(path: Path, table: pa.Table, columns: Sequence[str] = CAMELYON) -> None:
+    if not table.num_rows:
+        raise ShiftBenchError(f"{path}: has no rows.")
+    for column in columns:
+        if table[column].null_count:
+            row = int(pc.index(pc.is_null(table[column]), True).as_py())
+            raise ShiftBenchError(f"{path}: row {row} has nothing in column '{column}'.")
+
+
+def _whole(path: Path, table: pa.Table, column: str) -> Ints:
+    """A column of whole numbers; pandas writes 3.0 for 3 where it once had gaps."""
+    try:
+        return np.asarray(table[column].cast(pa.int64()), np.int64)
+    except pa.ArrowException as problem:
+        raise ShiftBenchError(f"{path}: column '{column}' is not all whole numbers "
+                              f"({str(problem).splitlines()[0]}).") from problem
+
+
+def _within(path: Path, column: str, values: Ints, most: int) -> None:
+    for row in np.flatnonzero((values < 0) | (values > most))[:1]:
+        raise ShiftBenchError(f"{path}: row {row} has {values[row]} in column '{column}'. Allowed: 0 to {most}.")

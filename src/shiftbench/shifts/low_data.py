@@ -1,0 +1,98 @@
+"""Low-data drift and unseen data shift: few or no training items of some values of a factor, all of the others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shiftbench.arrays import Bools, Strs
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.registry import register
+from shiftbench.shifts.base import SHIFTS
+from shiftbench.shifts.parts import Names, Regions, pick, two_parts
+
+Where = Mapping[str, tuple[str, ...]]
+
+
+@register(SHIFTS, "low_data")
+@dataclass(frozen=True)
+class LowData:
+    """Shift 2 of Wiles et al. (2022, D.2): N items in all of the values A_c of factor a, all items of its other values.
+
+        train = {i : a_i ∉ A_c}  ∪  N items of {i : a_i ∈ A_c},     p_test(y, a) = 1 / (|Y| |A|)
+
+    Test items are none of training's. Our reading: the N items are spread evenly over the cells of A_c, and which they
+    are is the seed's choice. At N = 0 this is `unseen`.
+    """
+
+    label: str
+    factor: str
+    low: tuple[str, ...] = ()  # A_c, by name or place (#3, #2..4, #5..)
+    low_where: Where = field(default_factory=dict)  # or: the values that such items have, {split = ["val", "test"]}
+    n_low: int = 10  # N
+    drawn: float = 0.5  # share of the draws in training that go to the N items; 0: every item alike
+    classes: tuple[str, ...] = ()  # label values to keep; default: all
+    values: tuple[str, ...] = ()  # factor values to keep; default: all
+    balanced: bool = True  # False: test and N items at random, not uniform over cells
+    n_test: int = 0  # 0: a fifth of the smallest cell from each
+    n_val: int = 0  # id_val and id_test each; 0: a tenth of training
+    n_ood: int = 0  # val, drawn as test is
+
+    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        regions = _apart(collection, self.factor, "low", self.low, self.low_where)
+        return two_parts(self, collection, seed, self.n_low, self.drawn, regions)
+
+
+@register(SHIFTS, "unseen")
+@dataclass(frozen=True)
+class Unseen:
+    """Shift 3 of Wiles et al. (2022, D.2): no training item has one of the values A_c of factor a; `low_data` at N = 0.
+
+        train = {i : a_i ∉ A_c},     p_test(y, a) = 1 / (|Y| |A|)
+
+    The paper wants two seen values or more (its equation 2), so that there is something to learn invariance from.
+    """
+
+    label: str
+    factor: str
+    unseen: tuple[str, ...] = ()  # A_c, by name or place (#3, #2..4, #5..)
+    unseen_where: Where = field(default_factory=dict)  # or: the values that such items have, {split = ["test"]}
+    classes: tuple[str, ...] = ()  # label values to keep; default: all
+    values: tuple[str, ...] = ()  # factor values to keep; default: all
+    balanced: bool = True  # False: test at random, not uniform over cells
+    n_test: int = 0  # 0: a fifth of the smallest cell from each
+    n_val: int = 0  # id_val and id_test each; 0: a tenth of training
+    n_ood: int = 0  # val, drawn as test is
+
+    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        regions = _apart(collection, self.factor, "unseen", self.unseen, self.unseen_where)
+        made = two_parts(self, collection, seed, 0, 0.0, regions)
+        seen = np.unique(made.domain[made.rows("train")])
+        if len(seen) == 1:
+            made.card["notes"].append(f"Training sees one value of '{self.factor}', '{made.names['domain'][seen[0]]}': "
+                                      "nothing in it shows that the factor does not matter.")
+        return made
+
+
+def _apart(collection: Collection, factor: str, field_name: str, listed: tuple[str, ...], where: Where) -> Regions:
+    """The cells of the values that are listed, or that items of other factors have, against all others."""
+    met: Strs = np.zeros(0, np.str_)
+    for column, words in where.items():
+        own = collection.factor(column).astype(np.str_)
+        for word in words:
+            if word not in own:
+                raise unknown("value", word, np.unique(own).tolist(), f"Factor '{column}'")
+        met = np.union1d(met, collection.factor(factor)[np.isin(own, words)].astype(np.str_))
+
+    def regions(y_names: Names, a_names: Names, _: object) -> tuple[Bools, Bools]:
+        apart = np.isin(a_names, met)
+        apart[pick(listed, a_names, factor)] = True
+        if apart.all() or not apart.any():
+            raise ShiftBenchError(f"'{field_name}' names {int(apart.sum())} of the {len(a_names)} values of '{factor}' "
+                                  f"({', '.join(a_names[:12])}); name some of them, not none and not all.")
+        few = np.tile(apart, (len(y_names), 1))
+        return ~few, few
+
+    return regions
