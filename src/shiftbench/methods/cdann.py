@@ -1,22 +1,21 @@
 """Conditional domain-adversarial training: features from which, given the label, the domain cannot be told."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.methods.base import METHODS, Batch, Method, Task, per_item
-from shiftbench.methods.space import Choice, Power, Space
+from shiftbench.methods.base import METHODS, Batch, Task, per_item
+from shiftbench.methods.dann import DANN, reverse
 from shiftbench.models.base import Net
 from shiftbench.registry import register
 
 
 @register(METHODS, "cdann")
 @dataclass(frozen=True)
-class CDANN(Method):
+class CDANN(DANN):
     """Conditional domain-adversarial nets (Li et al., 2018: conditional invariant adversarial networks).
 
         min over f, max over D   R(f)  -  lambda * mean_i  b_i CE(D(z_i + e_{y_i}), d_i)
@@ -33,22 +32,8 @@ class CDANN(Method):
     (model `linear`) cannot be moved; a run refuses that.
     """
 
-    penalty: float = 1.0  # lambda
-    width: int = 256  # hidden units of D
-    depth: int = 2  # hidden layers of D
-
-    family: ClassVar[str] = "adversarial"
-    batches: ClassVar[str] = "domain"
-    moves_features: ClassVar[bool] = True
-    shapes: ClassVar[tuple[str, ...]] = ("width", "depth")
-    space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True),
-                              "depth": Choice((2, 3, 4))}
-
     def state(self, task: Task) -> nn.Module:
-        sizes = [task.n_features, *[self.width] * self.depth]
-        layers = [layer for below, above in pairwise(sizes) for layer in (nn.Linear(below, above), nn.ReLU())]
-        state = nn.Module()
-        state.discriminator = nn.Sequential(*layers, nn.Linear(sizes[-1], task.n_domains))
+        state: Any = super().state(task)
         state.label_vector = nn.Embedding(task.n_classes, task.n_features)
         state.register_buffer("balance", prior_weights(task.label_counts))
         return state
@@ -66,8 +51,3 @@ def prior_weights(label_counts: Tensor) -> Tensor:
     share = label_counts / label_counts.sum(dim=1, keepdim=True).clamp(min=1)
     labels = (label_counts > 0).sum(dim=1, keepdim=True)
     return torch.where(label_counts > 0, 1 / (labels * share).clamp(min=1e-12), 0.0).float()
-
-
-def reverse(z: Tensor, strength: float | Tensor) -> Tensor:
-    """Identity forward, since z - z is 0; backward the gradient comes out times -strength."""
-    return z.detach() - strength * (z - z.detach())

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.methods.base import METHODS, Batch, Method, Task, per_item
-from shiftbench.methods.cdann import reverse
+from shiftbench.methods.base import METHODS, Batch, Method, Number, Task, per_item
 from shiftbench.methods.space import Choice, Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -53,3 +52,8 @@ class DANN(Method):
         z = net.features(batch.x)
         risk = per_item(net.head(z), batch).mean()
         return risk + F.cross_entropy(state.discriminator(reverse(z, self.penalty)), batch.domain)
+
+
+def reverse(z: Tensor, strength: Number) -> Tensor:
+    """Identity forward, since z - z is 0; backward the gradient comes out times -strength."""
+    return z.detach() - strength * (z - z.detach())
