@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.training import Run
-from shiftbench.training.folder import train_pack
+from shiftbench.training.folder import Outcome, train_pack
+
+__all__ = ["Job", "Outcome", "do"]
 
 
 class Job(NamedTuple):
@@ -22,22 +24,13 @@ class Job(NamedTuple):
         return Run.of(self.settings)
 
 
-class Outcome(NamedTuple):
-    """How a run ended: `done`, `failed` with a reason, or `busy` where another process is doing it."""
-
-    run: str
-    state: str
-    reason: str = ""
-    seconds: float = 0.0
-
-
 def do(
     pack: Sequence[Job], out: Path | str, device: str = "auto", checkpoint_seconds: float = 30.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Outcome]:
     """Do the runs of a pack in this process; all are on one benchmark. One that fails is recorded, the others go on."""
     first = pack[0]
-    return [Outcome(*end) for end in train_pack(
+    return train_pack(
         Benchmark.load(first.benchmark), Collection.load(first.collection), [job.run for job in pack], out,
         device=device, benchmark_path=first.benchmark, collection_path=first.collection, progress=progress,
-        checkpoint_seconds=checkpoint_seconds)]
+        checkpoint_seconds=checkpoint_seconds)

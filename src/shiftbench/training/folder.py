@@ -27,7 +27,7 @@ from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run
 
 
-class Ended(NamedTuple):
+class Outcome(NamedTuple):
     """How a run ended: `done`, `failed` with a reason, or `busy` where another process is doing it."""
 
     run: str
@@ -67,15 +67,15 @@ def train_pack(
     benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
     progress: Report | None = None, checkpoint_seconds: float = 30.0,
     failed: Callable[[Path, Exception], str] | None = None,
-) -> list[Ended]:
+) -> list[Outcome]:
     """Do several runs on one benchmark, at once where they can be. Each ends by itself: what breaks one is handed to
     `failed` (default: written to its failed.json), the others go on."""
-    ends: dict[str, Ended] = {}
+    ends: dict[str, Outcome] = {}
     started = time.monotonic()
 
     def end(run: Run, problem: Exception | None = None, state: str = "done") -> None:
         reason = "" if problem is None else (failed or fail)(Path(out) / run.id, problem)
-        ends[run.id] = Ended(run.id, state if problem is None else "failed", reason, time.monotonic() - started)
+        ends[run.id] = Outcome(run.id, state if problem is None else "failed", reason, time.monotonic() - started)
 
     def close(one: Fitting) -> None:
         try:
