@@ -38,7 +38,7 @@ def scores(folder):
     return score_runs(folder)
 
 
-def same(ours: Scores, theirs: Scores) -> None:
+def assert_same(ours: Scores, theirs: Scores) -> None:
     """Equal rows in equal order. The ends of a worst group's interval are sought, and found up to 1e-5."""
     for name, kind in COLUMNS.items():
         if kind is float:
@@ -62,7 +62,7 @@ def plainly(folder, names, **options) -> Scores:
 def test_a_batch_gives_the_rows_of_the_plain_way(folder, scores):
     """Every row of a run is the plain way's, in its order, with its value and interval."""
     for name in sorted(os.listdir(folder))[::40]:
-        same(scores.where(run=name), plainly(folder, [name]))
+        assert_same(scores.where(run=name), plainly(folder, [name]))
 
 
 def test_every_finished_run_is_scored_once_and_every_setting_has_a_mean(folder, scores):
@@ -86,7 +86,7 @@ def test_more_settings_than_anyone_reads_have_no_means(folder, monkeypatch):
 def test_a_run_is_scored_alone_as_among_others(folder, scores):
     """What a run scores, its interval too, does not depend on which runs lie beside it."""
     for name in sorted(os.listdir(folder))[:3]:
-        same(score_runs(folder, only=[name]).where(run=name), scores.where(run=name))
+        assert_same(score_runs(folder, only=[name]).where(run=name), scores.where(run=name))
 
 
 def test_the_pieces_make_the_table(folder, scores):
@@ -132,7 +132,7 @@ def test_scores_are_the_plain_ways_whatever_was_predicted(tmp_path_factory, benc
         write_run(place / "runs", name, benchmark, predicted[name])
     scores = score_runs(place / "runs")
     for name in predicted:
-        same(scores.where(run=name), plainly(place / "runs", [name]))
+        assert_same(scores.where(run=name), plainly(place / "runs", [name]))
 
 
 def test_a_file_of_another_kind_is_parsed_and_a_bad_one_refused(tmp_path):

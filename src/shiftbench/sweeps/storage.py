@@ -115,7 +115,7 @@ class Store:
         """Why a run failed."""
         try:
             return str(json.loads(self.fs.cat_file(self._path(run, "failed.json")))["reason"])
-        except Exception:  # damaged, or gone since: the run failed all the same
+        except (OSError, ValueError, KeyError, TypeError):  # damaged, or gone since: the run failed all the same
             return "failed.json cannot be read"
 
     def give_up(self, run: str, reason: str) -> str:
@@ -135,7 +135,7 @@ class Store:
         try:
             self.fs.invalidate_cache()
             return str(self.fs.ukey(self._path(run, STATE)))
-        except Exception:  # none yet
+        except FileNotFoundError:  # none yet
             return ""
 
     def sign(self) -> list[str]:
