@@ -5,24 +5,18 @@ at any moment: the next start goes on from there.
 """
 
 import re
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.sweeps.crew import Pack, Worker, cores, places
-from shiftbench.sweeps.status import failure, look
+from shiftbench.sweeps.crew import Worker, cores, places
+from shiftbench.sweeps.ledger import LOOK_AGAIN, Folder, Ledger
 from shiftbench.sweeps.work import Job, Outcome
-from shiftbench.sweeps.worker import Terms, give_up
+from shiftbench.sweeps.worker import Terms
 
 __all__ = ["Job", "run_all", "run_packs"]
-
-LOOK_AGAIN = 0.5
-"""Seconds until a run that another process holds is looked at again."""
 
 FALSE_STARTS = 5
 """Workers in a row that are killed before they are ready: then something is wrong with all of them."""
@@ -48,16 +42,16 @@ def run_packs(
     shared = places(device)
     size = workers or (cores() if shared == ["cpu"] else len(shared))
     terms = Terms(str(out), "", max(1, cores() // size), checkpoint_seconds)
-    sweep = _Sweep(Path(out), shared, size, terms, report, retries)
+    ledger = Ledger(Folder(Path(out)), report, retries)
+    sweep = _Sweep(ledger, shared, size, terms)
     try:
-        sweep.go(named, retry_failed)
+        ledger.sort(named, retry_failed)
+        sweep.go()
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"Stopped with {len(sweep.ends)} of {sum(map(len, named))} runs ended. Start the same again to go on: what "
-            "is done is kept, and unfinished runs go on from their last checkpoint.") from None
+        raise KeyboardInterrupt(ledger.stopped(sum(map(len, named)))) from None
     finally:
         sweep.close()
-    return [sweep.ends[run] for pack in named for run in pack]
+    return [ledger.ends[run] for pack in named for run in pack]
 
 
 def run_all(
@@ -83,40 +77,22 @@ def run_all(
 
 @dataclass(eq=False)
 class _Sweep:
-    """Who does what. A run that has not ended is in `queue`, in a worker's pack, or in `busy`: others have it."""
+    """Workers, and what they are handed from the ledger."""
 
-    out: Path
+    ledger: Ledger
     places: list[str]
     size: int  # workers at most
     terms: Terms
-    report: Callable[[Outcome], None] | None
-    retries: int
-    queue: deque[Pack] = field(default_factory=deque)
-    busy: list[Pack] = field(default_factory=list)
-    looked: float = 0.0  # at the busy ones, when
-    ends: dict[str, Outcome] = field(default_factory=dict)
-    deaths: dict[str, tuple[int, int]] = field(default_factory=dict)  # how many since which checkpoint
     workers: list[Worker] = field(default_factory=list)
     false_starts: int = 0
 
-    def go(self, packs: Sequence[Pack], retry_failed: bool) -> None:
-        seen: set[str] = set()
-        for pack in packs:
-            fresh = {run: job for run, job in pack.items() if run not in seen}
-            seen |= fresh.keys()
-            if retry_failed:
-                for run in fresh:
-                    with suppress(OSError):
-                        (self.out / run / "failed.json").unlink()
-            left = self._left(fresh)
-            if left:
-                self.queue.append(left)
+    def go(self) -> None:
         while True:
-            self._look_again()
+            self.ledger.look_again()
             self._hand_out()
-            if not (self.queue or self.busy or any(worker.pack for worker in self.workers)):
+            if not (self.ledger.queue or self.ledger.busy or any(worker.pack for worker in self.workers)):
                 return
-            ready = wait([worker.pipe for worker in self.workers], LOOK_AGAIN if self.busy else None)
+            ready = wait([worker.pipe for worker in self.workers], LOOK_AGAIN if self.ledger.busy else None)
             for worker in [worker for worker in self.workers if worker.pipe in ready]:
                 self._hear(worker)
 
@@ -126,34 +102,14 @@ class _Sweep:
         for worker in self.workers:
             worker.end(1.0 if worker.ready else 0.0)  # one that is still starting would not notice
 
-    def _left(self, pack: Pack) -> Pack:
-        """What is still to be done of a pack: another process may have ended some of it, or be at it."""
-        left, held = {}, {}
-        for run, job in pack.items():
-            state = look(self.out / run)
-            if state in ("done", "failed"):
-                self._end(Outcome(run, state, failure(self.out / run) if state == "failed" else ""))
-            elif state == "running":
-                held[run] = job
-            else:
-                left[run] = job
-        if held:
-            self.busy.append(held)
-        return left
-
-    def _look_again(self) -> None:
-        if self.busy and time.monotonic() - self.looked >= LOOK_AGAIN:
-            held, self.busy, self.looked = self.busy, [], time.monotonic()
-            self.queue.extend(pack for pack in map(self._left, held) if pack)
-
     def _hand_out(self) -> None:
         idle = [worker for worker in self.workers if worker.ready and not worker.pack]
-        while idle and self.queue:
-            pack = self._left(self.queue.popleft())
-            if pack:
-                idle.pop().give(pack)
+        while idle and self.ledger.queue:
+            pack = self.ledger.queue.popleft()
+            if left := self.ledger.left(pack, self.ledger.place.states(pack)):
+                idle.pop().give(left)
         starting = sum(not worker.ready for worker in self.workers)
-        for _ in range(min(self.size - len(self.workers), len(self.queue) - starting)):
+        for _ in range(min(self.size - len(self.workers), len(self.ledger.queue) - starting)):
             taken = [worker.place for worker in self.workers]
             place = min(self.places, key=taken.count)
             self.workers.append(Worker.start(self.terms._replace(device=place)))
@@ -166,17 +122,12 @@ class _Sweep:
             return
         worker.ready, self.false_starts = True, 0
         pack, worker.pack = worker.pack, {}
-        for end in ends:
-            if end.state == "busy":
-                self.busy.append({end.run: pack[end.run]})
-            else:
-                self._end(end)
+        self.ledger.hear(pack, ends)
         if any(end.state == "failed" and DISORDER.match(end.reason) for end in ends):
             worker.end()
             self.workers.remove(worker)
 
     def _bury(self, worker: Worker) -> None:
-        """A worker died. Its runs are handed out again: together once, then each alone, to see which is to blame."""
         worker.end(10.0)  # it is dying already, and how it does is told by itself
         self.workers.remove(worker)
         if not worker.ready:
@@ -185,31 +136,4 @@ class _Sweep:
                 raise ShiftBenchError(
                     f"A worker process ended before it was ready ({worker.death}). Workers import the script that "
                     "starts them: put the call below `if __name__ == \"__main__\":`. Otherwise see what it said above.")
-        left, together = self._left(worker.pack), {}
-        for run, job in left.items():
-            count = self._count_death(run)
-            if count > self.retries and len(left) == 1:
-                reason = f"Its process died {count} times without getting further: {worker.death}."
-                end = give_up(self.out / run, reason)
-                self.busy.append({run: job}) if end.state == "busy" else self._end(end)
-            elif count > 1:
-                self.queue.append({run: job})
-            else:
-                together[run] = job
-        if together:
-            self.queue.append(together)
-
-    def _count_death(self, run: str) -> int:
-        """How often its process died since its last checkpoint."""
-        try:
-            saved = (self.out / run / "resume.safetensors").stat().st_mtime_ns
-        except OSError:
-            saved = 0
-        count, before = self.deaths.get(run, (0, 0))
-        self.deaths[run] = count + 1 if saved == before else 1, saved
-        return self.deaths[run][0]
-
-    def _end(self, outcome: Outcome) -> None:
-        self.ends[outcome.run] = outcome
-        if self.report:
-            self.report(outcome)
+        self.ledger.lost(worker.pack, "Its process died", worker.death)

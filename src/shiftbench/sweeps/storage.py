@@ -138,10 +138,6 @@ class Store:
         except FileNotFoundError:  # none yet
             return ""
 
-    def sign(self) -> list[str]:
-        """Nothing here needs to be seen by a worker's file system."""
-        return []
-
     def bring(self, run: str, folder: Path) -> bool:
         """Put a run into `folder` as far as it came; True where it is done and nothing is left to do."""
         held = self.files(run).get(run, set())
