@@ -50,7 +50,7 @@ def runs(benchmark: Benchmark, method: str, draws: int) -> list[Run]:
                   if key not in cls.shapes} if draw else {}
         rng = child(draw, "search", "run")
         lr, decay = (10 ** rng.uniform(-4.5, -2.5), 10 ** rng.uniform(-6, -2)) if draw else (1e-3, 0.0)
-        found += [Run(benchmark.digest, method, params, "mlp" if cls.moves_features else "linear",
+        found += [Run(benchmark.digest, method, params, "mlp" if cls.needs else "linear",
                       features="efficientnet-lite0", steps=STEPS, lr=lr, weight_decay=decay, seed=seed)
                   for seed in range(SEEDS)]
     return found

@@ -44,7 +44,7 @@ def wide(tensor: torch.Tensor) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("name", "model"), [(name, model) for name in NAMES for model in ("linear", "mlp")
-                                             if model == "mlp" or not METHODS[name].moves_features])
+                                             if model == "mlp" or not METHODS[name].needs])
 def test_learns_a_separable_toy(name, model):
     """Every method gets nine of ten test items right where the classes lie apart."""
     _, benchmark = toy_rows()

@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods import ERM, JTT, METHODS, Batch
+from shiftbench.methods.base import Stage
 from shiftbench.methods.eqrm import kernel_quantile, plain_quantile
 from shiftbench.methods.mmd import discrepancy
 from shiftbench.methods.reweight import balance
@@ -57,8 +58,8 @@ def noisy():
     ("mmd", [{"penalty": 0.1}, {"penalty": 5.0}]),
     ("dann", [{"penalty": 0.3}, {"penalty": 3.0}, {"width": 16}]),
     ("spectral_decoupling", [{"penalty": 0.001}, {"penalty": 1.0}]),
-    ("eqrm", [{"burn_in": 0}, {"burn_in": 5, "quantile": 0.9}, {"burn_in": 3, "smooth": False}]),
-    ("jtt", [{"first_steps": 3}, {"first_steps": 7, "upweight": 50.0}]),
+    ("eqrm", [{"burn_in": 0}, {"burn_in": 0.5, "quantile": 0.9}, {"burn_in": 0.3, "smooth": False}]),
+    ("jtt", [{"first": 0.3}, {"first": 0.7, "upweight": 50.0}]),
     ("cvar_dro", [{"share": 0.5}, {"share": 0.03}]),
     ("focal", [{"gamma": 0.5}, {"gamma": 5.0}]),
     ("reweight", [{"exponent": 0.5}, {"by": "label"}, {"by": "domain"}]),
@@ -240,12 +241,12 @@ def test_eqrm_is_erm_until_burn_in(smooth):
     _, item, _, domain, _ = items()
     risks = np.asarray([item[domain == e].mean() for e in (0, 1)])
     high = kernel_root(risks, 0.8) if smooth else np.quantile(risks, 0.8)
-    settings = {"quantile": 0.8, "burn_in": 7, "smooth": smooth}
+    settings = {"quantile": 0.8, "burn_in": 0.7, "smooth": smooth}
     assert of("eqrm", 6, **settings) == pytest.approx(item.mean(), rel=1e-5)
     assert of("eqrm", 7, **settings) == pytest.approx(high, rel=1e-4)
     _, benchmark = toy_rows()
     x = toy_features(benchmark)
-    for burn_in, same in ((40, True), (30, False)):
+    for burn_in, same in ((1.0, True), (0.75, False)):
         run = toy_run(benchmark, method="eqrm", params=settings | {"burn_in": burn_in}, select_on="last")
         assert torch.equal(learn(dataclasses.replace(run, method="erm", params={}, batches="domain"), benchmark, x),
                            learn(run, benchmark, x)) is same
@@ -272,18 +273,18 @@ def test_eqrm_refuses_what_is_no_quantile(params):
 
 
 def test_jtt_upweights_exactly_the_first_models_errors():
-    """Stage 1 is ERM for `first_steps`; in stage 2 its errors weigh lambda, all other training items 1."""
+    """Stage 1 is ERM for half of the steps; in stage 2 its errors weigh lambda, all other training items 1."""
     benchmark, x = noisy()
-    stages = JTT(upweight=7.0, first_steps=20).fit()
+    stages = JTT(upweight=7.0).fit()
     asked = next(stages)
-    assert (asked.method, asked.weights, asked.steps) == (ERM(), None, 20)
+    assert asked == Stage(ERM(), share=0.5)
     first = fitted(toy_run(benchmark, steps=20), benchmark, x).learned
     second = stages.send(first)
     train = benchmark.rows("train")
     wrong = first.logits("train").argmax(dim=1).numpy() != benchmark.label[train]
     assert 0 < wrong.sum() < len(train) / 2
     np.testing.assert_array_equal(second.weights.numpy(), np.where(wrong, 7.0, 1.0))
-    assert second.steps is None
+    assert second == Stage(JTT(upweight=7.0), second.weights)
 
 
 def test_jtt_is_erm_where_errors_weigh_as_much():
@@ -291,14 +292,14 @@ def test_jtt_is_erm_where_errors_weigh_as_much():
     benchmark, x = noisy()
     plain = learn(toy_run(benchmark), benchmark, x)
     for upweight, same in ((1.0, True), (20.0, False)):
-        run = toy_run(benchmark, method="jtt", params={"upweight": upweight, "first_steps": 20})
+        run = toy_run(benchmark, method="jtt", params={"upweight": upweight})
         assert torch.equal(plain, learn(run, benchmark, x)) is same
 
 
 def test_jtt_needs_a_first_model():
-    """No steps would mean the run's steps."""
-    with pytest.raises(ShiftBenchError, match="at least 1"):
-        method_of("jtt", first_steps=0)
+    """A share of no steps is none."""
+    with pytest.raises(ShiftBenchError, match="above 0"):
+        method_of("jtt", first=0.0)
 
 
 # CVaR-DRO, focal loss, reweighting
@@ -371,7 +372,7 @@ def test_unknown_kind_of_group_is_refused():
 def test_none_is_erm_by_another_name():
     """On a toy with errors to make, every method ends with other weights than ERM on its kind of batches."""
     benchmark, x = noisy()
-    settings = {"eqrm": {"burn_in": 5}, "jtt": {"first_steps": 10}}
+    settings = {"eqrm": {"burn_in": 0.2}, "jtt": {"first": 0.5}}
     for name in ("vrex", "mmd", "dann", "spectral_decoupling", "eqrm", "jtt", "cvar_dro", "focal", "reweight"):
         run = toy_run(benchmark, method=name, params=settings.get(name, {}), steps=15, select_on="last")
         plain = dataclasses.replace(run, method="erm", params={}, batches=METHODS[name].batches)

@@ -128,7 +128,7 @@ class Twice(ERM):
     name = "twice"
 
     def fit(self):
-        first = yield Stage(ERM(), steps=6)
+        first = yield Stage(ERM(), share=0.3)
         return (yield Stage(self, weights=torch.where(first.wrong("train"), self.upweight, 1.0)))
 
 

@@ -71,7 +71,7 @@ def ten_rows() -> tuple[torch.Tensor, Batch, Task]:
     counts = np.zeros((2, 3), np.int64)
     np.add.at(counts, (domain, label), 1)
     batch = Batch(x, *(torch.from_numpy(codes) for codes in (label, domain, group)), torch.arange(10))
-    return x, batch, Task(3, 2, 3, 64, torch.from_numpy(counts), torch.from_numpy(np.bincount(group)))
+    return x, batch, Task(3, 2, 3, 64, torch.from_numpy(counts), torch.from_numpy(np.bincount(group)), 10)
 
 
 def net_of(n_classes: int = 3, n_inputs: int = 5, model: str = "mlp"):

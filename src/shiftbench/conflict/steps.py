@@ -109,5 +109,5 @@ class ByActivations:
 
 
 def _net(data: Data, run: Run) -> Any:
-    n_inputs = data.x.shape[1] if run.features else 0
-    return build(run.model, len(data.benchmark.names["label"]), n_inputs, run.weights, run.seed).to(data.device)
+    # Width of the features, or height of the images.
+    return build(run.model, len(data.benchmark.names["label"]), data.x.shape[1], run.weights, run.seed).to(data.device)

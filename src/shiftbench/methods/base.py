@@ -1,6 +1,6 @@
 """What a method is, what it is told about the task, and what a batch holds."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -17,12 +17,16 @@ METHODS: dict[str, type["Method"]] = {}
 BATCHES = ("plain", "domain", "group")
 """What a batch is drawn from: all training items alike, or the same number from each domain, or from each group."""
 
+NEEDS = {"": "any model", "features": "features that learn", "images": "images", "maps": "images and maps of features"}
+"""What a method may ask of a model. Those of the first two kinds run on cached features too."""
+
 
 class Task(NamedTuple):
     """What a method may know before it starts. Domains and groups are those of the training items, coded 0, 1, …
 
     `label_counts[d, y]` is the number of training items of domain d and label y; `group_counts[g]` that of group g.
-    `n_features` is the width of the net's features.
+    `n_features` is the width of the net's features, `steps` how many the stage has. `twin()` is a second net of the run's
+    model, on the CPU, that starts from other numbers.
     """
 
     n_classes: int
@@ -31,10 +35,13 @@ class Task(NamedTuple):
     n_features: int
     label_counts: Tensor
     group_counts: Tensor
+    steps: int = 1
+    twin: Callable[[], Net] = Net
 
 
 class Batch(NamedTuple):
-    """Training items: inputs, codes, numbers among the training items, and a weight for each loss (None: all 1)."""
+    """Training items: inputs, codes, numbers among the training items, a weight for each loss (None: all 1), and the
+    random numbers a method asked for, uniform in [0, 1), items × `draws`."""
 
     x: Tensor
     label: Tensor
@@ -42,12 +49,15 @@ class Batch(NamedTuple):
     group: Tensor
     index: Tensor
     weight: Tensor | None = None
+    u: Tensor | None = None
 
 
 class Trained(Protocol):
-    """What `fit` gets back for a stage: the net with its chosen weights, and what it says about a split."""
+    """What `fit` gets back for a stage: the net with its chosen weights, the method's state as the last step left it,
+    and what the net says about a split."""
 
     net: Net
+    state: nn.Module
     step: int  # updates done
     best_step: int  # the one whose weights were chosen
 
@@ -55,36 +65,57 @@ class Trained(Protocol):
 
     def wrong(self, split: str = "train") -> Tensor: ...
 
+    def take(self, weights: Mapping[str, Tensor]) -> None:
+        """Give the net other weights; its batch norms then measure the training items anew."""
+
 
 class Stage(NamedTuple):
-    """What `fit` asks for: train this method, with a weight per training item, for so many steps (None: the run's)."""
+    """What `fit` asks for: train this method, and all in which that differs from the run's plain training."""
 
     method: "Method"
-    weights: Tensor | None = None
-    steps: int | None = None
+    weights: Tensor | None = None  # of each training item's loss
+    share: float = 1.0  # of the run's steps
+    start: Trained | None = None  # begin with its weights; None: from the run's own start
+    trains: Sequence[str] = ()  # what the names of the parameters that learn begin with; none: all learn
+    split: str = "train"  # the items to learn from
+    lr: float | None = None  # None: the run's
+    select_on: str = ""  # which weights are kept; empty: as the run says
 
 
 @dataclass(frozen=True)
 class Method:
     """A learning rule: hyperparameters are fields, memory is a state, and the loss is what is minimised.
 
-    Three verbs with defaults. `state(task)` makes the memory: a module, so that its tensors move, train and are saved
-    with the net's. `loss(net, batch, state, step)` is a number to go down on; it may update the state. `fit()` is the
-    training as a row of stages: `learned = yield Stage(method)` for each, so that many runs can be trained at once.
+    Verbs with defaults. `state(task)` makes the memory: a module, so that its tensors move, train and are saved with the
+    net's. `loss(net, batch, state, step)` is a number to go down on; it may update the state. `fit()` is the training as
+    a row of stages: `learned = yield Stage(method)` for each, so that many runs can be trained at once. `net(net)` is
+    what the run's model becomes before training, and `adapted(net, inputs)` what it becomes for the items of one domain
+    afterwards, which may look at their inputs and at no label.
 
     A loss is computed for many runs at once, or recorded once and replayed on a GPU: in both cases `step` and the
-    numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`.
+    numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`. Nor does
+    it draw: `draws` says how many random numbers it wants per item, and they come with the batch.
 
     `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from;
-    `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree.
+    `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree. `settings` are
+    fields of the run that make the method what it is: a model, an augmentation, weights to start from.
     """
 
     family: ClassVar[str] = ""
     batches: ClassVar[str] = "plain"
-    moves_features: ClassVar[bool] = False  # it works on the features, so a model must have some that learn
+    needs: ClassVar[str] = ""  # of the model; see NEEDS
+    settings: ClassVar[Mapping[str, Any]] = {}
+    adapts: ClassVar[bool] = False  # whether `adapted` does anything
     space: ClassVar[Space] = {}
     shapes: ClassVar[tuple[str, ...]] = ()
     name: ClassVar[str]
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def net(self, net: Net) -> Net:
+        return net
 
     def state(self, task: Task) -> nn.Module:
         return nn.Module()
@@ -94,6 +125,9 @@ class Method:
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
         return (yield Stage(self))
+
+    def adapted(self, net: Net, inputs: Tensor) -> Net:
+        return net
 
     def numbers(self) -> dict[str, float]:
         """The hyperparameters in which runs trained at once may differ."""
@@ -105,7 +139,9 @@ class Method:
 def facts(name: str) -> dict[str, Any]:
     """What a list of methods shows of one: family, batches, parameters with defaults, search space, first sentence."""
     cls = find(METHODS, "method", name)
-    return {"name": name, "family": cls.family, "batches": cls.batches,
+    return {"name": name, "family": cls.family, "batches": cls.batches, "needs": NEEDS[cls.needs],
+            "head_only": cls.needs in ("", "features") and "model" not in cls.settings and "augment" not in cls.settings,
+            "settings": dict(cls.settings),
             "parameters": {part.name: part.default for part in fields(cls)},
             "space": {key: str(law) for key, law in cls.space.items()},
             "summary": (cls.__doc__ or "").strip().splitlines()[0]}

@@ -36,7 +36,7 @@ class DANN(Method):
 
     family: ClassVar[str] = "adversarial"
     batches: ClassVar[str] = "domain"
-    moves_features: ClassVar[bool] = True
+    needs: ClassVar[str] = "features"
     shapes: ClassVar[tuple[str, ...]] = ("width", "depth")
     space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True),
                               "depth": Choice((2, 3, 4))}

@@ -25,19 +25,19 @@ class EQRM(Method):
     normal distribution function: F is a kernel estimate of how the risks of domains are distributed.
 
     Our reading, where codes differ. `smooth = false` has the plain quantile of the m risks, linear between neighbours,
-    so that alpha = 1 is the largest risk. Until step `burn_in` the loss is ERM's, the mean over the batch; DomainBed
-    then starts a new Adam with a learning rate of 1e-6, which has no counterpart here. Its burn-in is 2,500 of 5,001
-    steps, half; ours is half of a run's 300: a run that is over sooner is ERM. The gradient is that of F^-1(alpha)
-    itself, through h too, from one Newton step at the root. Domains that the batch lacks are left out.
+    so that alpha = 1 is the largest risk. In the share `burn_in` of the run's steps the loss is ERM's, the mean over the
+    batch; half, as DomainBed's 2,500 of 5,001. DomainBed then starts a new Adam with a learning rate of 1e-6, which has
+    no counterpart here. The gradient is that of F^-1(alpha) itself, through h too, from one Newton step at the root.
+    Domains that the batch lacks are left out.
     """
 
     quantile: float = 0.75  # alpha
-    burn_in: int = 150  # steps of ERM before
+    burn_in: float = 0.5  # share of the steps that are ERM's
     smooth: bool = True
 
     family: ClassVar[str] = "robust optimisation"
     batches: ClassVar[str] = "domain"
-    space: ClassVar[Space] = {"quantile": Uniform(0.5, 0.99), "burn_in": Power(10, 2.5, 3.5, whole=True)}
+    space: ClassVar[Space] = {"quantile": Uniform(0.5, 0.99), "burn_in": Power(10, -1.2, -0.2)}
 
     def __post_init__(self) -> None:
         if not 0 < self.quantile < 1 and not (self.quantile in (0, 1) and not self.smooth):
@@ -45,13 +45,13 @@ class EQRM(Method):
                                   "themselves need smooth = false.")
 
     def state(self, task: Task) -> nn.Module:
-        return memory(n_domains=task.n_domains)
+        return memory(n_domains=task.n_domains, steps=task.steps)
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         losses = per_item(net(batch.x), batch)
         risks, count = means_by(losses, batch.domain, state.n_domains)
         high = (kernel_quantile if self.smooth else plain_quantile)(risks, count > 0, self.quantile)
-        return torch.as_tensor(after(step, self.burn_in, high, losses.mean()))
+        return torch.as_tensor(after(step, self.burn_in * state.steps, high, losses.mean()))
 
 
 def plain_quantile(risks: Tensor, present: Tensor, alpha: Number) -> Tensor:

@@ -20,26 +20,26 @@ class JTT(ERM):
 
         E = { i : f_1(x_i) != y_i },     min  1/n ( lambda * sum_{i in E} l(f(x_i), y_i)  +  sum_{i not in E} l )
 
-    f_1 is ERM's after `first_steps` steps; E are its errors among the training items. f starts anew. It needs to know
+    f_1 is ERM's after the share `first` of the run's steps; E are its errors among the training items. f starts anew. It needs to know
     neither domains nor groups in training.
 
     Our reading, where codes differ. The loss of an error is multiplied by lambda, as in SubpopBench and Wiles et al.;
     the paper shows it lambda times as often, which is the same in the mean, up to a factor on the whole loss. f_1 has
-    the weights that the run chooses (`select_on`), as every stage does; the paper takes the last. Wiles et al. and
-    SubpopBench train f_1 for half of a run's steps: 150 of 300; set `first_steps` with the run's steps. lambda is
-    SubpopBench's; Wiles et al. have 20.
+    the weights that the run chooses (`select_on`), as every stage does; the paper takes the last. Half of the steps is
+    what Wiles et al. and SubpopBench give f_1. lambda is SubpopBench's; Wiles et al. have 20.
     """
 
     upweight: float = 10.0  # lambda
-    first_steps: int = 150
+    first: float = 0.5  # share of the run's steps that f_1 is trained for
 
     family: ClassVar[str] = "adaptive"
     space: ClassVar[Space] = {"upweight": Power(10, 0, 2.5)}
 
     def __post_init__(self) -> None:
-        if self.first_steps < 1:
-            raise ShiftBenchError(f"jtt: 'first_steps' is {self.first_steps}, but the first model needs at least 1.")
+        if not 0 < self.first <= 1:
+            raise ShiftBenchError(f"jtt: 'first' is {self.first}, but it is a share of the run's steps, above 0 and at "
+                                  "most 1.")
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
-        first = yield Stage(ERM(), steps=self.first_steps)
+        first = yield Stage(ERM(), share=self.first)
         return (yield Stage(self, weights=torch.where(first.wrong("train"), self.upweight, 1.0)))

@@ -36,7 +36,7 @@ class MMD(Method):
 
     family: ClassVar[str] = "alignment"
     batches: ClassVar[str] = "domain"
-    moves_features: ClassVar[bool] = True
+    needs: ClassVar[str] = "features"
     space: ClassVar[Space] = {"penalty": Power(10, -1, 1)}
 
     def state(self, task: Task) -> nn.Module:

@@ -150,5 +150,5 @@ SPACES: Mapping[str, Named] = {
 `subpopbench`      Yang et al. (2023), image data: SGD, batches from all items alike. The laws of the methods it shares
                    with DomainBed are DomainBed's; those of CVaR-DRO, focal loss and JTT are its own.
 `wiles`            Wiles et al. (2022), the released grids: every value with every other, nothing drawn. CDANN, which
-                   they lack, has DANN's grid. JTT's first model has half of the run's steps there: set first_steps.
+                   they lack, has DANN's grid.
 """

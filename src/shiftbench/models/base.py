@@ -18,10 +18,13 @@ class Net(nn.Module):
     """logits = head(z), z = features(x), with z of width `width`.
 
     `takes` says what x is: "features" (cached, N × D) or "images" (N × 3 × H × W, normalised with `mean` and `std`,
-    which are on the 0..255 scale). `side` is the image size the published weights were trained at.
+    which are on the 0..255 scale). `side` is the image size the published weights were trained at. A `sized` net has
+    weights for images of one side only: its constructor's `n_inputs`, where 0 stands for `side`.
     """
 
     takes: ClassVar[str] = "images"
+    has_maps: ClassVar[bool] = False
+    sized: ClassVar[bool] = False
     mean: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
     std: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
     side: ClassVar[int] = 64
@@ -37,6 +40,23 @@ class Net(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))
 
+    def maps(self, x: Tensor) -> Tensor:
+        """The features of every place, N × C × H × W, or N × C × tokens × 1: features(x) = pool(maps(x))."""
+        raise self._without_maps()
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """The features of an image from those of its places."""
+        raise self._without_maps()
+
+    def norms(self) -> list[nn.modules.batchnorm._BatchNorm]:
+        """Its batch norms, in order of definition; there may be none."""
+        return [part for part in self.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+
+    def _without_maps(self) -> ShiftBenchError:
+        have = sorted(name for name, net in MODELS.items() if net.has_maps)
+        return ShiftBenchError(f"Model '{self.name}' has no feature maps: its features belong to no place of an image. "
+                               f"Models that have: {', '.join(have)}.")
+
     @staticmethod
     def rename(key: str) -> str:
         """The name in this net of a tensor of a published weight file; our own names pass unchanged."""
@@ -45,7 +65,8 @@ class Net(nn.Module):
     @classmethod
     def imagenet(cls) -> Path:
         """The file of the ImageNet weights, fetched or found; an error that says what to do where there is none."""
-        have = sorted(name for name, net in MODELS.items() if "imagenet" in vars(net))
+        have = sorted(name for name, net in MODELS.items()
+                      if any("imagenet" in vars(part) for part in net.__mro__ if part is not Net))
         raise ShiftBenchError(f"Model '{cls.name}' has no ImageNet weights. Models that have: {', '.join(have)}. "
                               "Use weights=none, or weights=FILE with a checkpoint of your own.")
 
@@ -54,7 +75,8 @@ def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", s
     """A net of the table, drawn from the seed on the CPU (so every device starts from the same numbers), then loaded.
 
     `weights` is `none`, `imagenet`, or a file: .safetensors, or .pth/.pt read as weights only. `n_inputs` is the width
-    of the cached features for the nets that take them. The head is the file's where its shape fits `n_classes`.
+    of the cached features for the nets that take them, and the side of the images in pixels for the others (0: the
+    class's `side`). The head is the file's where its shape fits `n_classes`.
     """
     cls = find(MODELS, "model", name)
     if n_classes < 1:
@@ -68,5 +90,20 @@ def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", s
         net = cls(n_classes, n_inputs)
     if weights != "none":
         path = cls.imagenet() if weights == "imagenet" else Path(weights)
-        load_into(net, {cls.rename(key): value for key, value in read_weights(path).items()}, path)
+        tensors = {cls.rename(key): value for key, value in read_weights(path).items()}
+        try:
+            load_into(net, tensors, path)
+        except ShiftBenchError as problem:
+            if not cls.sized:
+                raise
+            raise ShiftBenchError(f"{problem} A net of model '{name}' is made for images of one side, here "
+                                  f"{n_inputs or cls.side} px: use a file of that side.") from problem
     return net
+
+
+def expect(x: Tensor, side: int, name: str) -> None:
+    """Images of another side than a net was built for are an error that says so."""
+    if x.shape[2:] != (side, side):
+        raise ShiftBenchError(f"Model '{name}' was built for images of {side} × {side} px, but got "
+                              f"{' × '.join(map(str, x.shape[2:]))}. Build it with n_inputs={x.shape[2]}, or choose "
+                              "another size.")

@@ -27,11 +27,18 @@ class EfficientNetLite0(Net):
     mean: ClassVar[tuple[float, float, float]] = (127.0, 127.0, 127.0)
     std: ClassVar[tuple[float, float, float]] = (128.0, 128.0, 128.0)
     side: ClassVar[int] = 224
+    has_maps: ClassVar[bool] = True
 
     def __init__(self, n_classes: int, n_inputs: int = 0) -> None:
         super().__init__()
         self.features = _Body()
         self.head = nn.Linear(1280, n_classes)
+
+    def maps(self, x: Tensor) -> Tensor:
+        return self.features.maps(x)
+
+    def pool(self, maps: Tensor) -> Tensor:
+        return self.features.pool(maps)
 
     @staticmethod
     def rename(key: str) -> str:
@@ -69,10 +76,15 @@ class _Body(nn.Module):
         self.bn1 = _norm(1280)
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.pool(self.maps(x))
+
+    def maps(self, x: Tensor) -> Tensor:
         x = F.relu6(self.bn0(self.conv_stem(x)), inplace=True)
         x = self.blocks(x)
-        x = F.relu6(self.bn1(self.conv_head(x)), inplace=True)
-        return x.mean(dim=(2, 3))
+        return F.relu6(self.bn1(self.conv_head(x)), inplace=True)
+
+    def pool(self, maps: Tensor) -> Tensor:
+        return maps.mean(dim=(2, 3))
 
 
 class _Block(nn.Module):

@@ -1,6 +1,7 @@
 """The rows of a benchmark as tensors: inputs, codes and splits, on the device where they fit."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods.base import Batch, Task
 from shiftbench.models.base import Net
-from shiftbench.pixels.augment import augment
+from shiftbench.pixels.augment import PRESETS, augment
 from shiftbench.pixels.decode import images
 from shiftbench.training.embed import embed
 from shiftbench.training.run import Run, split_features
@@ -32,6 +33,8 @@ def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path |
 _LOADED: dict[tuple[str, ...], "Data"] = {}
 """The data of the last few loads: a worker that does many runs on one benchmark loads it once."""
 KEPT = 2
+MEASURED = 512
+"""Items from which the statistics of batch norms are taken, all in one forward pass."""
 
 
 def load(benchmark: Benchmark, collection: Collection, run: Run, device: torch.device, folder: Path | str | None
@@ -47,17 +50,22 @@ def load(benchmark: Benchmark, collection: Collection, run: Run, device: torch.d
 
 @dataclass(eq=False)
 class Data:
-    """Inputs and codes of every row, and how to take a batch of training items or a split's inputs from them."""
+    """Inputs and codes of every row, and how to take a batch of training items or a split's inputs from them.
+
+    `learns` is the split whose items are the training items.
+    """
 
     benchmark: Benchmark
     x: Tensor
     device: torch.device
+    learns: str = "train"
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.benchmark):
             raise ShiftBenchError(f"{len(self.x)} inputs for the {len(self.benchmark)} rows of the benchmark.")
-        if not len(self.benchmark.rows("train")):
-            raise ShiftBenchError(f"Benchmark '{self.benchmark.name}' has no rows in split 'train'.")
+        if not len(self.benchmark.rows(self.learns)):
+            raise ShiftBenchError(f"Benchmark '{self.benchmark.name}' has no rows in split '{self.learns}' to learn "
+                                  "from.")
         if self.x.is_floating_point() and not bool(torch.isfinite(self.x).all()):
             bad = int((~torch.isfinite(self.x).flatten(1).all(dim=1)).nonzero()[0])
             raise ShiftBenchError(f"The features of item '{self.benchmark.items[bad]}' are not finite numbers.")
@@ -69,8 +77,18 @@ class Data:
         return {}
 
     @cached_property
+    def _views(self) -> dict[str, "Data"]:
+        return {self.learns: self}
+
+    def on(self, split: str) -> "Data":
+        """The same data with another split's items as training items; the same object for the same split."""
+        if split not in self._views:
+            self._views[split] = replace(self, learns=split)
+        return self._views[split]
+
+    @cached_property
     def train(self) -> Ints:
-        return self.benchmark.rows("train")
+        return self.benchmark.rows(self.learns)
 
     @cached_property
     def selection(self) -> str:
@@ -81,12 +99,12 @@ class Data:
         """Codes of the training items, counted from 0 without gaps: only what training has."""
         return np.unique(getattr(self.benchmark, column)[self.train], return_inverse=True)[1].astype(np.int64)
 
-    def task(self, n_features: int) -> Task:
+    def task(self, n_features: int, steps: int = 1, twin: Callable[[], Net] = Net) -> Task:
         label, domain, group = self.benchmark.label[self.train], self.codes("domain"), self.codes("group")
         n_classes, n_domains = len(self.benchmark.names["label"]), int(domain.max()) + 1
         counts = np.bincount(domain * n_classes + label, minlength=n_domains * n_classes).reshape(n_domains, n_classes)
         return Task(n_classes, n_domains, int(group.max()) + 1, n_features, torch.from_numpy(counts),
-                    torch.from_numpy(np.bincount(group)))
+                    torch.from_numpy(np.bincount(group)), steps, twin)
 
     @cached_property
     def _codes(self) -> Tensor:
@@ -94,12 +112,20 @@ class Data:
         return torch.from_numpy(np.stack([self.train, self.benchmark.label[self.train], self.codes("domain"),
                                           self.codes("group")])).to(self.device)
 
+    def draws(self, augmentation: str) -> int:
+        """Random numbers per item that its augmentation takes."""
+        return PRESETS[augmentation] if self.x.dtype == torch.uint8 else 0
+
     def batch(self, index: Tensor, net: Net, augmentation: str = "none", u: Tensor | None = None,
               weight: Tensor | None = None) -> Batch:
-        """The training items of these numbers, augmented by the draws `u`; `index` may have a row per run."""
+        """The training items of these numbers; `index` may have a row per run. Of the draws `u` the first are for the
+        augmentation, the rest for the method."""
         row, label, domain, group = self._codes.index_select(1, index.flatten()).view(4, *index.shape).unbind()
-        x = self.prepare(self.take(row.flatten()), net, augmentation, u)
-        return Batch(x.view(*index.shape, *x.shape[1:]) if index.ndim > 1 else x, label, domain, group, index, weight)
+        n = self.draws(augmentation)
+        own = None if u is None or u.shape[-1] == n else u[..., n:]
+        x = self.prepare(self.take(row.flatten()), net, augmentation, u[..., :n] if u is not None and n else None)
+        x = x.view(*index.shape, *x.shape[1:]) if index.ndim > 1 else x
+        return Batch(x, label, domain, group, index, weight, own)
 
     def take(self, rows: Tensor) -> Tensor:
         """Inputs of benchmark rows, on the device; from host memory where all of them would not fit there."""
@@ -113,14 +139,37 @@ class Data:
         mean, std = self._scales[type(net)]
         return augment(x, augmentation, mean, std, u)
 
+    def some(self, rows: Ints, net: Net) -> Tensor:
+        """Prepared inputs of at most MEASURED of these rows, evenly spread."""
+        places = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MEASURED)).round().astype(np.int64))
+        return self.prepare(self.take(torch.from_numpy(rows[places])), net)
+
+    @torch.no_grad()
+    def measure_norms(self, net: Net, precision: str = "float32") -> None:
+        """Give the batch norms the mean and variance that training items have under the net's present weights."""
+        norms = net.norms()
+        if not norms:
+            return
+        modes = [(norm, norm.momentum) for norm in norms]
+        net.train()
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # the plain mean over what follows
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            net(self.some(self.train, net))
+        for norm, momentum in modes:
+            norm.momentum = momentum
+
     @torch.inference_mode()
     def logits(self, net: Net, rows: Ints, precision: str = "float32") -> Tensor:
         """Logits for benchmark rows, on the CPU, without augmentation."""
+        modes = [(module, module.training) for module in net.modules()]
         net.eval()
         chunk = 4096 if self.x.dtype != torch.uint8 else max(1, 8_000_000 // max(1, self.x[0].numel()))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16"):
             parts = [net(self.prepare(self.take(part), net)) for part in torch.from_numpy(rows).split(chunk)]
-        net.train()
+        for module, mode in modes:
+            module.training = mode
         if not parts:
             return torch.zeros(0, len(self.benchmark.names["label"]))
         return torch.cat(parts).float().cpu()

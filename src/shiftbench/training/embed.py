@@ -59,7 +59,7 @@ def embed(
     if find(MODELS, "model", backbone).takes != "images":
         raise ShiftBenchError(f"Model '{backbone}' takes features, not images, so it cannot make them. Backbones: "
                               f"{', '.join(sorted(name for name, net in MODELS.items() if net.takes == 'images'))}.")
-    net = build(backbone, 1, weights=weights)
+    net = build(backbone, 1, size, weights=weights)
     if folder is None:
         distinct, place = np.unique(rows, return_inverse=True)
         out: Features = np.empty((len(distinct), net.width), np.float32)

@@ -1,6 +1,7 @@
 """The folder of a run: run.json, log.jsonl, checkpoint.safetensors, predictions.parquet and, written last, done."""
 
 import contextlib
+import copy
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -11,16 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import shiftbench
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import lock, read_json, write_json, writing
+from shiftbench.models.base import Net
 from shiftbench.models.weights import file_digest
 from shiftbench.predictions import Predictions
 from shiftbench.training.checkpoint import save_weights
-from shiftbench.training.data import load
+from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device
 from shiftbench.training.embed import Report
 from shiftbench.training.loop import Fitting, learn
@@ -128,7 +131,7 @@ def _finish(one: Fitting) -> None:
     assert learned is not None
     assert folder is not None
     benchmark = data.benchmark
-    logits = data.logits(learned.net, np.arange(len(benchmark)), run.precision).numpy()
+    logits = predict(run, data, learned.net).numpy()
     if not np.isfinite(logits).all():
         raise ShiftBenchError(f"run {run.id}: after {learned.step} steps method '{run.method}' predicts numbers that "
                               "are not finite. Lower lr.")
@@ -137,6 +140,20 @@ def _finish(one: Fitting) -> None:
     with writing(folder / "done") as hidden:
         hidden.write_text(f"{learned.step} steps, weights of step {learned.best_step}\n", encoding="utf-8")
     _tidy(folder)
+
+
+def predict(run: Run, data: Data, net: Net) -> Tensor:
+    """Logits of every row. A method that adapts does so for each domain of each split but train."""
+    benchmark, method = data.benchmark, run.learner()
+    logits = data.logits(net, np.arange(len(benchmark)), run.precision).clone()
+    if method.adapts:
+        for split in (one for one in benchmark.splits if one != "train"):
+            rows = benchmark.rows(split)
+            for domain in np.unique(benchmark.domain[rows]):
+                part = rows[benchmark.domain[rows] == domain]
+                adapted = method.adapted(copy.deepcopy(net), data.some(part, net))
+                logits[torch.from_numpy(part)] = data.logits(adapted, part, run.precision)
+    return logits
 
 
 def fail(folder: Path, problem: BaseException | str) -> str:

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,7 @@ from shiftbench.arrays import Floats, Ints
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods.base import Stage
 from shiftbench.models.base import Net, build
-from shiftbench.pixels.augment import PRESETS
-from shiftbench.rng import uniform
+from shiftbench.rng import child, uniform
 from shiftbench.training.batches import Batches
 from shiftbench.training.checkpoint import Parts, Point, peek, restore, save_checkpoint
 from shiftbench.training.data import Data
@@ -47,10 +47,17 @@ class Lane:
     @staticmethod
     def enter(run: Run, data: Data, stage: Stage, number: int, folder: Path | None) -> "Lane":
         """The start of a stage, or where an earlier process stopped in it."""
+        data = data.on(stage.split)
         with repeatable(data.device, run.seed, "train", str(number)):
             net = fresh(run, data)
-            state = stage.method.state(data.task(net.width)).to(data.device)
-        optimizer = make_optimizer(run, [*net.parameters(), *state.parameters()], data.device.type == "cuda")
+            task = data.task(net.width, steps_of(run, stage), partial(model_of, run, data, "twin"))
+            state = stage.method.state(task).to(data.device)
+        if stage.start is not None:
+            net.load_state_dict(stage.start.net.state_dict())
+        for name, parameter in net.named_parameters():
+            parameter.requires_grad_(not stage.trains or name.startswith(tuple(stage.trains)))
+        learning = [one for module in (net, state) for one in module.parameters() if one.requires_grad]
+        optimizer = make_optimizer(run, learning, data.device.type == "cuda", stage.lr)
         parts = Parts(net, state, optimizer, {}, data.device)
         log = Log(folder / "log.jsonl" if folder else None)
         point = Point(stage=number)
@@ -63,7 +70,8 @@ class Lane:
             log.cut(point)
         pools = np.zeros(len(data.train), np.int64) if run.batch_kind == "plain" else data.codes(run.batch_kind)
         weight = None if stage.weights is None else stage.weights.to(data.device, torch.float32)
-        net.train()
+        for module in net.modules():  # what is frozen keeps its batch norms as they are, too
+            module.training = not stage.trains or any(one.requires_grad for one in module.parameters())
         drawn = data.benchmark.extra.get("weight") if run.resample else None
         batches = Batches(pools, run.batch_size, run.seed, None if drawn is None else drawn[data.train])
         return Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
@@ -71,7 +79,11 @@ class Lane:
 
     @property
     def steps(self) -> int:
-        return self.stage.steps or self.run.steps
+        return steps_of(self.run, self.stage)
+
+    @property
+    def select_on(self) -> str:
+        return self.stage.select_on or self.run.select_on
 
     @property
     def open(self) -> bool:
@@ -85,14 +97,16 @@ class Lane:
         return min(every - self.point.step % every, self.steps - self.point.step)
 
     def block(self, first: int, steps: int) -> tuple[Ints, npt.NDArray[np.float32] | None]:
-        """Numbers of the training items of the steps from `first` on, and the draws their augmentation takes."""
+        """Numbers of the training items of the steps from `first` on, and the draws of augmentation and method."""
         index = self.batches.block(first, steps)
-        width = PRESETS[self.run.augment]
-        if not width or self.data.x.dtype != torch.uint8:
-            return index, None
-        places = np.arange(first * index.shape[1] * width, (first + steps) * index.shape[1] * width)
-        u = uniform(self.run.seed, "augment", places).astype(np.float32)
-        return index, np.reshape(u, (steps, index.shape[1], width))
+        drawn = []
+        for purpose, width in (("augment", self.data.draws(self.run.augment)),
+                               (f"method {self.point.stage}", self.stage.method.draws)):
+            places = np.arange(first * index.shape[1] * width, (first + steps) * index.shape[1] * width)
+            u = np.minimum(uniform(self.run.seed, purpose, places).astype(np.float32), BELOW_1)
+            drawn.append(np.reshape(u, (steps, index.shape[1], width)))
+        u = np.concatenate(drawn, axis=2)
+        return index, u if u.shape[2] else None
 
     def again(self) -> "Lane":
         """The same stage from its last checkpoint, or its start."""
@@ -122,9 +136,9 @@ class Lane:
             found = measure(data.logits(self.net, rows, self.run.precision), data.benchmark.label[rows],
                             data.benchmark.group[rows])
             line |= {"split": split, **{f"{split}_{name}": value for name, value in found.items()}}
-            if self.run.select_on != "last":
+            if self.select_on != "last":
                 # Where accuracies tie, the smaller loss decides: small splits tie often.
-                rank = (found[self.run.select_on] if self.run.select_on != "loss" else 0.0, -found["loss"])
+                rank = (found[self.select_on] if self.select_on != "loss" else 0.0, -found["loss"])
                 if not point.best or rank > point.best:
                     point.best, point.best_step, point.waited = rank, point.step, 0
                     self.parts.best = {key: value.detach().clone() for key, value in self.net.state_dict().items()}
@@ -152,30 +166,49 @@ class Lane:
             self.net.load_state_dict(self.parts.best)
 
 
+BELOW_1 = np.nextafter(np.float32(1), np.float32(0))
+"""The largest number of [0, 1) in 32 bits: rounding would make a few draws 1."""
+
+
+def steps_of(run: Run, stage: Stage) -> int:
+    return max(1, round(stage.share * run.steps))
+
+
+def model_of(run: Run, data: Data, *purpose: str) -> Net:
+    """A net of the run's model as its method wants it, on the CPU; another one for another purpose."""
+    seed = int(child(run.seed, *purpose).integers(2**31)) if purpose else run.seed
+    # Width of the features, or height of the images.
+    return run.learner().net(build(run.model, len(data.benchmark.names["label"]), data.x.shape[1], run.weights, seed))
+
+
 def fresh(run: Run, data: Data) -> Net:
     """The run's net before its first step, on the device."""
-    net = build(run.model, len(data.benchmark.names["label"]), data.x.shape[1] if run.features else 0, run.weights,
-                run.seed).to(data.device)
+    net = model_of(run, data).to(data.device)
     return net.to(memory_format=torch.channels_last) if net.takes == "images" else net
 
 
-def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any]], on_gpu: bool = False
-                   ) -> torch.optim.Optimizer:
+def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any]], on_gpu: bool = False,
+                   lr: float | None = None) -> torch.optim.Optimizer:
     """Fused: one call for all tensors, which on small heads is most of a step's time.
 
     On a GPU Adam counts its steps there, so that a step can be recorded.
     """
+    lr = run.lr if lr is None else lr
     if run.optimizer == "sgd":
-        return torch.optim.SGD(parameters, run.lr, run.momentum, weight_decay=run.weight_decay, fused=True)
+        return torch.optim.SGD(parameters, lr, run.momentum, weight_decay=run.weight_decay, fused=True)
     cls = torch.optim.Adam if run.optimizer == "adam" else torch.optim.AdamW
-    return cls(parameters, run.lr, weight_decay=run.weight_decay, fused=True, capturable=on_gpu)
+    return cls(parameters, lr, weight_decay=run.weight_decay, fused=True, capturable=on_gpu)
 
 
 def measure(logits: Tensor, label: np.ndarray, group: np.ndarray) -> dict[str, float]:
-    """Accuracy, accuracy of the worst group that has items, and mean cross-entropy."""
-    truth = torch.from_numpy(label)
-    right: Floats = (logits.argmax(dim=1) == truth).numpy().astype(np.float64)
+    """Accuracy, accuracy of the worst group that has items, macro F1 over the classes that are there, and mean
+    cross-entropy."""
+    truth, said = torch.from_numpy(label), logits.argmax(dim=1).numpy()
+    right: Floats = (said == label).astype(np.float64)
+    hits = np.bincount(label, right, minlength=logits.shape[1])
+    both = np.bincount(label, minlength=logits.shape[1]) + np.bincount(said, minlength=logits.shape[1])
     count = np.bincount(group)
     by_group = np.bincount(group, right)[count > 0] / count[count > 0]
     return {"accuracy": float(right.mean()), "worst_group": float(by_group.min()),
+            "macro_f1": float((2 * hits[both > 0] / both[both > 0]).mean()),
             "loss": float(F.cross_entropy(logits, truth))}

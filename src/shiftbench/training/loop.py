@@ -1,23 +1,23 @@
 """The one loop for all methods: steps, losses, evaluation, early stop, checkpoint; for one run or many at once."""
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shiftbench.methods.base import Stage, Trained
 from shiftbench.models.base import Net
-from shiftbench.models.weights import load_into, read_weights
+from shiftbench.models.weights import read_weights
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
 from shiftbench.training.eager import Eager
 from shiftbench.training.graphed import BLOCK, Graphed
-from shiftbench.training.lane import Lane, fresh
+from shiftbench.training.lane import Lane
 from shiftbench.training.run import Run
 from shiftbench.training.stacked import Stacked, alike
 
@@ -26,9 +26,10 @@ Report = Callable[[int, int], None]
 
 @dataclass(eq=False)
 class Learned:
-    """A net with its chosen weights, and what it says about a split."""
+    """A net with its chosen weights, its method's state, and what the net says about a split."""
 
     net: Net
+    state: nn.Module
     data: Data
     step: int  # updates done
     best_step: int  # the one whose weights were chosen
@@ -40,6 +41,10 @@ class Learned:
     def wrong(self, split: str = "train") -> Tensor:
         label = torch.from_numpy(self.data.benchmark.label[self.data.benchmark.rows(split)])
         return self.logits(split).argmax(dim=1) != label
+
+    def take(self, weights: Mapping[str, Tensor]) -> None:
+        self.net.load_state_dict({**self.net.state_dict(), **weights})
+        self.data.measure_norms(self.net, self.precision)
 
 
 @dataclass(eq=False)
@@ -69,10 +74,11 @@ class Fitting:
             number, self._stages = self._stages, self._stages + 1
             if self.folder is None or not self._stage_file(number).is_file():
                 return Lane.enter(self.run, self.data, stage, number, self.folder)
-            with repeatable(self.data.device, self.run.seed, "train", str(number)):
-                net = fresh(self.run, self.data)
-            load_into(net, read_weights(self._stage_file(number)), self._stage_file(number))
-            self.learned = Learned(net, self.data, 0, 0, self.run.precision)
+            lane = Lane.enter(self.run, self.data, stage, number, None)
+            kept = read_weights(self._stage_file(number))
+            for name, module in (("net/", lane.net), ("state/", lane.parts.state)):
+                module.load_state_dict({key.removeprefix(name): kept[key] for key in kept if key.startswith(name)})
+            self.take(lane)
 
     def _ask(self) -> Stage:
         if self._fit is None:
@@ -82,7 +88,9 @@ class Fitting:
         file = self._stage_file(self._stages - 1)
         stage = self._fit.send(self.learned)
         if self.folder is not None and not file.is_file():
-            save_weights(file, self.learned.net.state_dict())
+            parts = (("net/", self.learned.net), ("state/", self.learned.state))
+            save_weights(file, {name + key: value for name, module in parts
+                                for key, value in module.state_dict().items()})
         return stage
 
     def _stage_file(self, number: int) -> Path:
@@ -94,7 +102,8 @@ class Fitting:
         if self.problem is None:
             lane.settle()
             step = lane.point.step
-            self.learned = Learned(lane.net, self.data, step, lane.point.best_step or step, self.run.precision)
+            self.learned = Learned(lane.net, lane.parts.state, self.data, step, lane.point.best_step or step,
+                                   self.run.precision)
 
 
 def learn(

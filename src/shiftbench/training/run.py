@@ -8,14 +8,14 @@ from typing import Any
 
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.methods import METHODS, Method
-from shiftbench.methods.base import BATCHES
+from shiftbench.methods.base import BATCHES, NEEDS
 from shiftbench.models import MODELS
 from shiftbench.pixels.augment import PRESETS
 from shiftbench.registry import find, make
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("float32", "bf16")
-SELECTIONS = ("accuracy", "worst_group", "loss", "last")
+SELECTIONS = ("accuracy", "worst_group", "macro_f1", "loss", "last")
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Run:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        self._take_settings()
         for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", SELECTIONS, "selection"),
                                   ("augment", PRESETS, "augmentation"),
                                   ("precision", PRECISIONS, "precision"), ("batches", ("", *BATCHES), "kind of batch")):
@@ -78,9 +79,27 @@ class Run:
                 raise ShiftBenchError(f"run: precision '{self.precision}' is for models that take images; a head on "
                                       "features is computed in float32.")
         object.__setattr__(self, "params", asdict(self.learner()))
-        if METHODS[self.method].moves_features and self.model == "linear":
+        self._check_needs()
+
+    def _take_settings(self) -> None:
+        """What the method's name says about the run (a model, an augmentation, weights) is filled in."""
+        for key, value in find(METHODS, "method", self.method).settings.items():
+            given = getattr(self, key)
+            if given == getattr(Run, key):
+                object.__setattr__(self, key, value)
+            elif given != value and key != "weights":  # weights of one's own are as good
+                raise ShiftBenchError(f"run: method '{self.method}' is erm with {key}={value}, so {key}={given} "
+                                      f"contradicts it. Leave {key} out, or choose method erm.")
+
+    def _check_needs(self) -> None:
+        needs, model = METHODS[self.method].needs, MODELS[self.model]
+        if needs == "features" and self.model == "linear":
             raise ShiftBenchError(f"run: method '{self.method}' moves features, but model 'linear' has none: "
                                   "it would be ERM. Choose mlp, or a model that takes images.")
+        if (needs in ("images", "maps") and model.takes != "images") or (needs == "maps" and not model.has_maps):
+            fit = [name for name, one in MODELS.items() if one.takes == "images" and (one.has_maps or needs != "maps")]
+            raise ShiftBenchError(f"run: method '{self.method}' needs {NEEDS[needs]}, which model '{self.model}' does "
+                                  f"not have. Models that do: {', '.join(fit)}.")
 
     def learner(self) -> Method:
         """The method with its hyperparameters."""
@@ -103,6 +122,16 @@ class Run:
     def of(settings: Mapping[str, Any], where: str = "run") -> "Run":
         """From settings of a file or a command line: every key is checked, every value cast to its field's type."""
         return make(Run, settings, where)
+
+
+def default_model(method: str) -> str:
+    """The model of a run that names none: what the method is about, or the smallest that suits it."""
+    cls = find(METHODS, "method", method)
+    if "model" in cls.settings:
+        return str(cls.settings["model"])
+    if "weights" in cls.settings:
+        return "efficientnet-lite0"  # its ImageNet weights come with a package
+    return "resnet18" if cls.needs in ("images", "maps") else "mlp"
 
 
 def split_features(name: str) -> tuple[str, int]:

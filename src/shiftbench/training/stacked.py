@@ -11,14 +11,13 @@ are laid out as they are, and why the optimizer sees each lane's tensors by them
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from shiftbench.methods.base import Batch, Method
-from shiftbench.models.base import Net
 from shiftbench.training.lane import Lane, make_optimizer
 
 Tensors = dict[str, Tensor]
@@ -44,6 +43,7 @@ class Stacked:
         self.heads = [row[0] for row in grid]
         self.whole = _Whole(lanes[0])
         self.whole.net = _folded(lanes[0].net)
+        self.whole.state = _folded(lanes[0].parts.state)
         places = {id(lane): number * width + place for number, row in enumerate(rows) for place, lane in enumerate(row)}
         self.places = [places[id(lane)] for lane in lanes]
         named = [[dict(_Whole(lane).named_parameters()) for lane in row] for row in grid]
@@ -65,13 +65,16 @@ class Stacked:
     def advance(self, n: int) -> list[list[float]]:
         """Do n steps of every lane; gives the losses, a row per lane."""
         first, data = self.lanes[0], self.lanes[0].data
-        index = torch.from_numpy(np.stack([lane.block(lane.point.step, n)[0] for lane in self.heads], axis=1))
+        blocks = [lane.block(lane.point.step, n) for lane in self.heads]
+        index = torch.from_numpy(np.stack([one for one, _ in blocks], axis=1))
+        u = [torch.from_numpy(one) for _, one in blocks if one is not None]
+        drawn = torch.stack(u, dim=1) if u else None
         losses = []
         for t in range(n):
             for stack in self.weights.values():
                 stack.requires_grad_()
             weight = None if first.weight is None else first.weight[index[t]]
-            batch = data.batch(index[t], first.net, weight=weight)
+            batch = data.batch(index[t], first.net, u=None if drawn is None else drawn[t], weight=weight)
             values, self.buffers = self._losses(batch, torch.tensor(first.point.step + t))
             gradients = torch.autograd.grad(values.sum(), list(self.weights.values()), allow_unused=True)
             for (name, stack), gradient in zip(self.weights.items(), gradients, strict=True):
@@ -132,7 +135,7 @@ def _joined(lanes: Sequence[Lane]) -> torch.optim.Optimizer:
     groups: dict[tuple[float, ...], dict[str, Any]] = {}
     for lane in lanes:
         (own,) = lane.parts.optimizer.param_groups
-        pace = (lane.run.lr, lane.run.weight_decay, lane.run.momentum)
+        pace = (own["lr"], lane.run.weight_decay, lane.run.momentum)
         groups.setdefault(pace, {**own, "params": []})["params"].extend(own["params"])
     joined = make_optimizer(lanes[0].run, list(groups.values()))
     for lane in lanes:
@@ -148,8 +151,8 @@ def alike(lane: Lane) -> tuple[Any, ...]:
     shapes = tuple((name, parameter.shape) for name, parameter in _Whole(lane).named_parameters())
     # Weights of a second stage come from the run's own first one, so they are nobody else's.
     own = run.id if lane.weight is not None else ""
-    return (id(lane.data), run.batch_kind, run.resample, run.batch_size, lane.point.step, type(method),
-            tuple(fixed.items()), shapes, run.optimizer, run.momentum > 0, own)
+    return (id(lane.data), run.batch_kind, run.resample, run.batch_size, lane.steps, lane.point.stage, lane.point.step,
+            type(method), tuple(fixed.items()), shapes, tuple(lane.stage.trains), run.optimizer, run.momentum > 0, own)
 
 
 def _with_numbers(method: Method, numbers: Tensors) -> Method:
@@ -160,8 +163,11 @@ def _with_numbers(method: Method, numbers: Tensors) -> Method:
     return changed
 
 
-def _folded(net: Net) -> Net:
-    """A copy of a net whose linear layers multiply one batch with the weights of all lanes at once."""
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def _folded(net: Module) -> Module:
+    """A copy of a module whose linear layers multiply one batch with the weights of all lanes at once."""
     copied = copy.deepcopy(net)
     for module in copied.modules():
         if type(module) is nn.Linear:
