@@ -14,9 +14,9 @@ from shiftbench.methods.coral import discrepancy
 from shiftbench.methods.irm import invariance
 from shiftbench.rng import child
 from shiftbench.training.run import Run
-from tests.toys import learn, method_of, net_of, ten_rows, toy_features, toy_rows, toy_run
+from tests.toys import HEADS, learn, method_of, net_of, ten_rows, toy_features, toy_rows, toy_run, with_draws
 
-NAMES = sorted(METHODS)
+NAMES = HEADS
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -73,7 +73,7 @@ def test_survives_a_batch_that_lacks_a_group(name, rows):
     _, batch, task = ten_rows()
     method, net = method_of(name), net_of()
     state = method.state(task)
-    part = Batch(*(column[rows] for column in batch[:5]))
+    part = with_draws(Batch(*(column[rows] for column in batch[:5])), method)
     loss = method.loss(net, part, state, step=0)
     loss.backward()
     assert torch.isfinite(loss)
@@ -86,6 +86,7 @@ def test_restores_from_its_state(name):
     """Net and state of step 3, put into fresh ones, go on exactly as the old ones do."""
     _, batch, task = ten_rows()
     method = method_of(name)
+    batch = with_draws(batch, method)
 
     def go(net, state, first, last):
         trained = torch.optim.SGD([*net.parameters(), *state.parameters()], 0.1)
@@ -110,6 +111,7 @@ def test_heavier_items_weigh_more(name):
     """A weight of 2 for every item doubles the gradient of the risk; weights of 1 change nothing."""
     _, batch, task = ten_rows()
     method, net = method_of(name, **({"penalty": 0.0} if "penalty" in facts(name)["parameters"] else {})), net_of()
+    batch = with_draws(batch, method)
 
     def gradient(weight):
         net.zero_grad()

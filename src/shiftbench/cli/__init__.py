@@ -16,6 +16,7 @@ from shiftbench.cli.fetch import fetch
 from shiftbench.cli.graph import graph
 from shiftbench.cli.methods import methods
 from shiftbench.cli.power import power
+from shiftbench.cli.pretrain import pretrain
 from shiftbench.cli.read import read
 from shiftbench.cli.report import report
 from shiftbench.cli.score import score
@@ -40,8 +41,8 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 app.add_typer(read, name="read")
-for verb in (demo, show, graph, build, check, embed, train, methods, sweep, fetch, score, select, power, conflicts,
-             report, export):
+for verb in (demo, show, graph, build, check, embed, train, pretrain, methods, sweep, fetch, score, select, power,
+             conflicts, report, export):
     app.command()(verb)
 
 

@@ -4,13 +4,13 @@ from shiftbench.cli.output import Json, print_json, print_table
 
 
 def methods(json: Json = False) -> None:
-    """Every method: family, parameters with defaults, search space."""
+    """Every method: family, what it needs, parameters with defaults; with --json also search spaces."""
     from shiftbench.methods import METHODS, facts
 
     listed = [facts(name) for name in METHODS]
     if json:
         print_json(listed)
         return
-    print_table("", ["method", "family", "batches", "parameters", "what it does"], [
-        [one["name"], one["family"], one["batches"],
+    print_table("", ["method", "family", "needs", "parameters", "what it does"], [
+        [one["name"], one["family"], one["needs"],
          ", ".join(f"{key} = {value}" for key, value in one["parameters"].items()), one["summary"]] for one in listed])

@@ -35,7 +35,7 @@ def train(
     from shiftbench.training import Run
     from shiftbench.training.presets import PRESETS
 
-    given: dict[str, Any] = {**find(PRESETS, "preset", preset)} if preset else {"model": "mlp"}
+    given: dict[str, Any] = {**find(PRESETS, "preset", preset)} if preset else {}
     named = {"model": model, "features": features, "weights": weights, "steps": steps, "seed": seed}
     given |= {key: value for key, value in named.items() if value is not None}
     params: dict[str, Any] = {}

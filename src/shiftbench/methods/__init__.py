@@ -1,23 +1,36 @@
 """Methods by name: learning rules, one file each. A new file is entered by adding its line here."""
 
 import shiftbench.pixels.needs_torch  # noqa: F401
+from shiftbench.methods.architectures import Architecture
+from shiftbench.methods.augmentations import Augmentation
 from shiftbench.methods.base import METHODS, Batch, Method, Task, Trained, facts
+from shiftbench.methods.beta_vae import BetaVAE
+from shiftbench.methods.bn_adapt import BNAdapt
 from shiftbench.methods.cdann import CDANN
 from shiftbench.methods.coral import CORAL
 from shiftbench.methods.cvar_dro import CVaRDRO
 from shiftbench.methods.dann import DANN
+from shiftbench.methods.dfr import DFR
 from shiftbench.methods.eqrm import EQRM
 from shiftbench.methods.erm import ERM
 from shiftbench.methods.focal import Focal
 from shiftbench.methods.group_dro import GroupDRO
 from shiftbench.methods.irm import IRM
 from shiftbench.methods.jtt import JTT
+from shiftbench.methods.lff import LfF
+from shiftbench.methods.lisa import LISA
+from shiftbench.methods.mixup import MixUp
 from shiftbench.methods.mmd import MMD
+from shiftbench.methods.pretrained import Pretrained
 from shiftbench.methods.reweight import Reweight
+from shiftbench.methods.sagnet import SagNet
 from shiftbench.methods.space import RUN_SPACE, Choice, Power
 from shiftbench.methods.spectral import SpectralDecoupling
+from shiftbench.methods.stargan import StarGAN
+from shiftbench.methods.swa import SWA
 from shiftbench.methods.vrex import VREx
 
-__all__ = ["CDANN", "CORAL", "DANN", "EQRM", "ERM", "IRM", "JTT", "METHODS", "MMD", "RUN_SPACE", "Batch", "CVaRDRO",
-           "Choice", "Focal", "GroupDRO", "Method", "Power", "Reweight", "SpectralDecoupling", "Task", "Trained",
-           "VREx", "facts"]
+__all__ = ["CDANN", "CORAL", "DANN", "DFR", "EQRM", "ERM", "IRM", "JTT", "LISA", "METHODS", "MMD", "RUN_SPACE", "SWA",
+           "Architecture", "Augmentation", "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "Focal", "GroupDRO",
+           "LfF", "Method", "MixUp", "Power", "Pretrained", "Reweight", "SagNet", "SpectralDecoupling", "StarGAN",
+           "Task", "Trained", "VREx", "facts"]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.methods.space import Space
+from shiftbench.methods.space import Space, listed
 from shiftbench.models.base import Net
 from shiftbench.registry import find
 
@@ -25,8 +25,8 @@ class Task(NamedTuple):
     """What a method may know before it starts. Domains and groups are those of the training items, coded 0, 1, …
 
     `label_counts[d, y]` is the number of training items of domain d and label y; `group_counts[g]` that of group g.
-    `n_features` is the width of the net's features, `steps` how many the stage has. `twin()` is a second net of the run's
-    model, on the CPU, that starts from other numbers.
+    `n_features` is the width of the net's features, `steps` how many the stage has. `twin()` is a second net of the
+    run's model, on the CPU, that starts from other numbers.
     """
 
     n_classes: int
@@ -86,19 +86,19 @@ class Stage(NamedTuple):
 class Method:
     """A learning rule: hyperparameters are fields, memory is a state, and the loss is what is minimised.
 
-    Verbs with defaults. `state(task)` makes the memory: a module, so that its tensors move, train and are saved with the
-    net's. `loss(net, batch, state, step)` is a number to go down on; it may update the state. `fit()` is the training as
-    a row of stages: `learned = yield Stage(method)` for each, so that many runs can be trained at once. `net(net)` is
-    what the run's model becomes before training, and `adapted(net, inputs)` what it becomes for the items of one domain
-    afterwards, which may look at their inputs and at no label.
+    Verbs with defaults. `state(task)` makes the memory: a module, so that its tensors move, train and are saved with
+    the net's. `loss(net, batch, state, step)` is a number to go down on; it may update the state. `fit()` is the
+    training as a row of stages: `learned = yield Stage(method)` for each, so that many runs can be trained at once.
+    `net(net)` is what the run's model becomes before training, and `adapted(net, inputs)` what it becomes for the items
+    of one domain afterwards: it may look at their inputs, at no label.
 
     A loss is computed for many runs at once, or recorded once and replayed on a GPU: in both cases `step` and the
-    numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`. Nor does
-    it draw: `draws` says how many random numbers it wants per item, and they come with the batch.
+    numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`. Nor
+    does it draw: `draws` says how many random numbers it wants per item, and they come with the batch.
 
     `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from;
-    `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree. `settings` are
-    fields of the run that make the method what it is: a model, an augmentation, weights to start from.
+    `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree. `settings`
+    are fields of the run that make the method what it is: a model, an augmentation, weights to start from.
     """
 
     family: ClassVar[str] = ""
@@ -137,13 +137,13 @@ class Method:
 
 
 def facts(name: str) -> dict[str, Any]:
-    """What a list of methods shows of one: family, batches, parameters with defaults, search space, first sentence."""
+    """What a list of methods shows of one. `space` is what a sweep draws from, `wiles` the grid of Wiles et al."""
     cls = find(METHODS, "method", name)
     return {"name": name, "family": cls.family, "batches": cls.batches, "needs": NEEDS[cls.needs],
-            "head_only": cls.needs in ("", "features") and "model" not in cls.settings and "augment" not in cls.settings,
+            "head_only": cls.needs in ("", "features"),
             "settings": dict(cls.settings),
             "parameters": {part.name: part.default for part in fields(cls)},
-            "space": {key: str(law) for key, law in cls.space.items()},
+            "space": {key: str(law) for key, law in cls.space.items()}, "wiles": listed(name, "wiles"),
             "summary": (cls.__doc__ or "").strip().splitlines()[0]}
 
 

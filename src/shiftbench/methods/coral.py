@@ -28,7 +28,7 @@ class CORAL(Method):
 
     penalty: float = 1.0  # gamma
 
-    family: ClassVar[str] = "alignment"
+    family: ClassVar[str] = "domain generalization"
     batches: ClassVar[str] = "domain"
     needs: ClassVar[str] = "features"
     space: ClassVar[Space] = {"penalty": Power(10, -1, 1)}

@@ -34,7 +34,7 @@ class DANN(Method):
     width: int = 256  # hidden units of D
     depth: int = 2  # hidden layers of D
 
-    family: ClassVar[str] = "adversarial"
+    family: ClassVar[str] = "domain generalization"
     batches: ClassVar[str] = "domain"
     needs: ClassVar[str] = "features"
     shapes: ClassVar[tuple[str, ...]] = ("width", "depth")

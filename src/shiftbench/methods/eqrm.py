@@ -25,10 +25,10 @@ class EQRM(Method):
     normal distribution function: F is a kernel estimate of how the risks of domains are distributed.
 
     Our reading, where codes differ. `smooth = false` has the plain quantile of the m risks, linear between neighbours,
-    so that alpha = 1 is the largest risk. In the share `burn_in` of the run's steps the loss is ERM's, the mean over the
-    batch; half, as DomainBed's 2,500 of 5,001. DomainBed then starts a new Adam with a learning rate of 1e-6, which has
-    no counterpart here. The gradient is that of F^-1(alpha) itself, through h too, from one Newton step at the root.
-    Domains that the batch lacks are left out.
+    so that alpha = 1 is the largest risk. In the share `burn_in` of the run's steps the loss is ERM's, the mean over
+    the batch; half, as DomainBed's 2,500 of 5,001. DomainBed then starts a new Adam with a learning rate of 1e-6, which
+    has no counterpart here. The gradient is that of F^-1(alpha) itself, through h too, from one Newton step at the
+    root. Domains that the batch lacks are left out.
     """
 
     quantile: float = 0.75  # alpha

@@ -46,7 +46,7 @@ class IRM(Method):
     anneal: int = 500  # steps before the weight becomes lambda
     unbiased: bool = True
 
-    family: ClassVar[str] = "invariance"
+    family: ClassVar[str] = "domain generalization"
     batches: ClassVar[str] = "domain"
     space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": Power(10, 0, 4, whole=True)}
 

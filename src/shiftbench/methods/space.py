@@ -139,7 +139,11 @@ SPACES: Mapping[str, Named] = {
     "wiles": Named(
         {"optimizer": "adam", "batches": "plain", "batch_size": 128, "lr": Grid((1e-2, 1e-3, 1e-4))},
         {**{name: {"penalty": Grid((0.01, 0.1, 1.0, 10.0))} for name in ("irm", "coral", "cdann")},
-         "dann": {"penalty": Grid((0.01, 0.1, 1.0, 10.0)), "width": 64, "depth": 2}, "jtt": {"upweight": 20.0}}),
+         "dann": {"penalty": Grid((0.01, 0.1, 1.0, 10.0)), "width": 64, "depth": 2}, "jtt": {"upweight": 20.0},
+         "vit": {"batch_size": 1024}, "mixup": {"alpha": 0.2}, "bn_adapt": {"ratio": 10.0},
+         "stargan": {"lr": 1e-4, "adversarial": Grid((0.01, 0.1, 1.0, 10.0)), "gan_lr": Grid((1e-3, 1e-4, 1e-5))},
+         "beta_vae": {"lr": 1e-4, "beta": Grid((1e-4, 0.00464, 0.215, 10.0)),
+                      "latent": Grid((10, 77, 143, 210))}}),
 }
 """Search spaces by name; a study's own settings win over them.
 
@@ -148,7 +152,17 @@ SPACES: Mapping[str, Named] = {
                    of Group DRO are domains. Its dropout has no counterpart here.
 `domainbed-small`  the same for small images and, the nearest there is, for heads on cached features.
 `subpopbench`      Yang et al. (2023), image data: SGD, batches from all items alike. The laws of the methods it shares
-                   with DomainBed are DomainBed's; those of CVaR-DRO, focal loss and JTT are its own.
-`wiles`            Wiles et al. (2022), the released grids: every value with every other, nothing drawn. CDANN, which
-                   they lack, has DANN's grid.
+                   with DomainBed are DomainBed's; those of CVaR-DRO, focal loss, JTT, LISA and LfF are its own.
+`wiles`            Wiles et al. (2022), Table 4: every value with every other, nothing drawn, batches of 128 (the
+                   transformer's of 1,024). Its "log(beta_norm): linspace(1e-4, 10, 4)" is read as equal steps of
+                   the logarithm from 1e-4 to 10: as exponents they would drown the image. They tried at most eight of
+                   a method's settings per seed; here it is all. CDANN, which they lack, has DANN's grid.
 """
+
+
+def listed(method: str, name: str) -> dict[str, str]:
+    """What a named space has for a method, for people: setting -> value or values."""
+    space = SPACES[name]
+    entries = {**space.run, **space.methods.get(method, {})}
+    return {key: ", ".join(map(str, entry.values)) if isinstance(entry, Grid) else
+            str(entry.law) if isinstance(entry, Drawn) else str(entry) for key, entry in entries.items()}

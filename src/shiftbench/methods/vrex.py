@@ -30,7 +30,7 @@ class VREx(Method):
     penalty: float = 10.0  # beta
     anneal: int = 500  # steps before the weight becomes beta
 
-    family: ClassVar[str] = "invariance"
+    family: ClassVar[str] = "domain generalization"
     batches: ClassVar[str] = "domain"
     space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": Power(10, 0, 4, whole=True)}
 

@@ -11,16 +11,35 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftbench.errors import unknown
+from shiftbench.pixels import policies
+from shiftbench.pixels.policies import RANDOM_OPS
 
-PRESETS = {"none": 0, "standard": 5, "color": 10}
+ONLY = {f"only-{op}": (op, "identity") for op in RANDOM_OPS}
+
+PRESETS = {"none": 0, "standard": 5, "color": 10, "imagenet": 8, "randaugment": policies.RANDAUGMENT_DRAWS,
+           "autoaugment": policies.AUTOAUGMENT_DRAWS, "augmix": policies.AUGMIX_DRAWS,
+           **dict.fromkeys(ONLY, policies.RANDAUGMENT_DRAWS)}
 """Name -> how many numbers from [0, 1) it takes per image.
 
-`none`: only normalised. `standard`: random resized crop and flip. `color`: standard, then brightness, contrast,
-saturation and hue moved by up to 0.3 and one image in ten made grey (DomainBed's and so MetaShift's recipe)."""
+`none`: only normalised.
+`standard`: random resized crop of at least 0.7 of the area, and flip.
+`color`: standard, then brightness, contrast, saturation and hue moved by up to 0.3 and one image in ten made grey
+(DomainBed's and so MetaShift's recipe).
+`imagenet`: random resized crop of at least 0.08 of the area, flip, brightness, contrast and saturation moved by up to
+0.4 (He et al. 2016, as most train it).
+`randaugment`: three of sixteen operations in a row at strength 5 of 10 (Cubuk et al. 2020).
+`autoaugment`: one of 25 learned pairs of operations, for CIFAR-10 below 128 px, else for ImageNet (Cubuk et al. 2019).
+`augmix`: the image mixed with three chains of up to three weak operations, no consistency loss (Hendrycks et al. 2020).
+`only-OP`: randaugment which at each of its three places draws OP or nothing, for each of its sixteen operations
+(the ablation of Wiles et al., appendix B.2): `only-rotate`, `only-solarize`, `only-cutout`, …
+
+The last four neither crop nor flip: they are what appendix F.2 of Wiles et al. says and no more."""
 
 CROP_AREA = (0.7, 1.0)
+IMAGENET_AREA = (0.08, 1.0)
 CROP_RATIO = (3 / 4, 4 / 3)
 JITTER = 0.3
+IMAGENET_JITTER = 0.4
 GREY = 0.1
 
 
@@ -32,22 +51,35 @@ def augment(images: Tensor, preset: str, mean: Tensor, std: Tensor, u: Tensor | 
     """
     if preset not in PRESETS:
         raise unknown("augmentation", preset, PRESETS)
-    x = images.permute(0, 3, 1, 2).float()
+    x = images.permute(0, 3, 1, 2)
     if u is not None and preset != "none":
-        x = _crop_and_flip(x, u[:, :5])
-    if u is not None and preset == "color":
-        x = _recolor(x, u[:, 5:])
+        x = _augmented(x, preset, u)
     # The permuted view is channels-last already, which is what convolutions on the CPU and on tensor cores want.
+    x = x.float()
     return (x - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1)
 
 
-def _crop_and_flip(x: Tensor, u: Tensor) -> Tensor:
+def _augmented(x: Tensor, preset: str, u: Tensor) -> Tensor:
+    if preset in ("standard", "color", "imagenet"):
+        x = _crop_and_flip(x.float(), u[:, :5], IMAGENET_AREA if preset == "imagenet" else CROP_AREA)
+        return _recolor(x, u[:, 5:]) if preset == "color" else _jitter(x, u[:, 5:]) if preset == "imagenet" else x
+    x = x.contiguous()
+    if preset == "autoaugment":
+        x = policies.autoaugment(x, u)
+    elif preset == "augmix":
+        x = policies.augmix(x, u)
+    else:
+        x = policies.randaugment(x, u, ONLY.get(preset, RANDOM_OPS))
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def _crop_and_flip(x: Tensor, u: Tensor, areas: tuple[float, float]) -> Tensor:
     """A crop of random area and aspect ratio, resized to the full image by bilinear sampling, mirrored half the time.
 
     With crop width w and height h as shares of the image, output point (u, v) in [-1, 1]^2 is read at
     (±w u + s (1 - w), h v + t (1 - h)) with s, t uniform in [-1, 1].
     """
-    area = CROP_AREA[0] + u[:, 0] * (CROP_AREA[1] - CROP_AREA[0])
+    area = areas[0] + u[:, 0] * (areas[1] - areas[0])
     low, high = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
     root = torch.exp((low + u[:, 1] * (high - low)) / 2)
     width, height = (area.sqrt() * root).clamp(max=1.0), (area.sqrt() / root).clamp(max=1.0)
@@ -63,15 +95,27 @@ def _recolor(x: Tensor, u: Tensor) -> Tensor:
     """Brightness, contrast and saturation are factors from 0.7 to 1.3; hue turns the colour circle by up to 0.3 of a
     full turn (in the YIQ plane, where grey stays grey and brightness stays what it was)."""
     factor = (1 - JITTER + 2 * JITTER * u[:, :3]).view(-1, 3, 1, 1, 1)
-    x = (x * factor[:, 0]).clamp(0, 255)
-    level = _luma(x).mean(dim=(2, 3), keepdim=True)
-    x = (level + (x - level) * factor[:, 1]).clamp(0, 255)
+    x = _lighten(x, factor)
     grey = _luma(x)
     color = (x - grey) * factor[:, 2]
     angle = 2 * math.pi * JITTER * (2 * u[:, 3] - 1)
     turn = _hue_turn(angle, x.device)
     x = (grey + torch.einsum("nij,njhw->nihw", turn, color)).clamp(0, 255)
     return torch.where((u[:, 4] < GREY).view(-1, 1, 1, 1), _luma(x).expand_as(x), x)
+
+
+def _jitter(x: Tensor, u: Tensor) -> Tensor:
+    """Brightness, contrast and saturation are factors from 0.6 to 1.4, in this order."""
+    factor = (1 - IMAGENET_JITTER + 2 * IMAGENET_JITTER * u[:, :3]).view(-1, 3, 1, 1, 1)
+    x = _lighten(x, factor)
+    grey = _luma(x)
+    return (grey + (x - grey) * factor[:, 2]).clamp(0, 255)
+
+
+def _lighten(x: Tensor, factor: Tensor) -> Tensor:
+    x = (x * factor[:, 0]).clamp(0, 255)
+    level = _luma(x).mean(dim=(2, 3), keepdim=True)
+    return (level + (x - level) * factor[:, 1]).clamp(0, 255)
 
 
 def _luma(x: Tensor) -> Tensor:

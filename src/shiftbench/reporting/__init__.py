@@ -1,5 +1,8 @@
 """Scores -> tables, figures, one HTML page that needs no network."""
 
+from shiftbench.reporting.fine_grained import study
+from shiftbench.reporting.fine_grained_section import figures
+from shiftbench.reporting.fine_grained_takeaways import takeaways
 from shiftbench.reporting.page import report
 from shiftbench.reporting.selection import shown_scores
 from shiftbench.reporting.selection_terminal import selection_table
@@ -7,6 +10,6 @@ from shiftbench.reporting.tables import distance_tables, families, family_table,
 from shiftbench.reporting.terminal import as_table, scores_table
 
 __all__ = [
-    "as_table", "distance_tables", "families", "family_table", "pivot", "report", "scores_table", "selection_table",
-    "share_tables", "shown_scores",
+    "as_table", "distance_tables", "families", "family_table", "figures", "pivot", "report", "scores_table",
+    "selection_table", "share_tables", "shown_scores", "study", "takeaways",
 ]

@@ -49,7 +49,7 @@ def ladder(table: Mapping[str, Any], *, baseline: Sequence[float | None], chance
     labels = [*lines]
     if before:
         labels.append({"label": before[-1][1]})
-    for label, y in zip(labels, _apart([label["label"] for label in labels], top, height - bottom), strict=True):
+    for label, y in zip(labels, set_apart([label["label"] for label in labels], top, height - bottom), strict=True):
         label["label"] = y
     step = 0.1 if 1 - floor <= 0.6 else 0.2
     ticks = [floor + step * k for k in range(round((1 - floor) / step) + 1)]
@@ -75,7 +75,7 @@ def _spaced(xs: Sequence[float], at_x: Any) -> list[float]:
     return kept
 
 
-def _apart(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
+def set_apart(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
     """Label places near the wanted ones, at least LINE apart: pushed down in order, then up from the bottom."""
     order = sorted(range(len(wanted)), key=lambda place: wanted[place])
     placed = list(wanted)

@@ -11,6 +11,7 @@ from shiftbench.benchmark import SPLITS, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.files import writing
 from shiftbench.reporting.figures import dumbbells, ladder, panels
+from shiftbench.reporting.fine_grained_section import section as fine_grained
 from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.selection import section, shown_scores
 from shiftbench.reporting.tables import Row, classes, families, family_table, methods_in, percent, pivot
@@ -60,6 +61,7 @@ def report(
         else methods,
         "overview": overview(everything, order, methods),
         "selection": selection and selection | told(selection),
+        "fine": fine_grained(scores, order, level),
         "findings": [line for family in groups for line in findings(family_table(scores, family))],
         "families": [_family(scores, family_table(scores, family), family.members) for family in groups
                      if len(family.members) > 1],

@@ -8,6 +8,7 @@ from shiftbench.shifts.conditions import Size as Size
 from shiftbench.shifts.conditions import Under as Under
 from shiftbench.shifts.correlation import Correlation as Correlation
 from shiftbench.shifts.given import Given as Given
+from shiftbench.shifts.iid import IID as IID
 from shiftbench.shifts.low_data import LowData as LowData
 from shiftbench.shifts.low_data import Unseen as Unseen
 from shiftbench.shifts.recipe import Recipe as Recipe

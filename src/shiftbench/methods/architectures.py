@@ -1,0 +1,52 @@
+"""ERM with a net of a certain kind: the architectures of Wiles et al., as methods beside the others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from shiftbench.methods.base import METHODS
+from shiftbench.methods.erm import ERM
+from shiftbench.registry import register
+
+
+@dataclass(frozen=True)
+class Architecture(ERM):
+    """min R(f) over the nets f of one kind. Wiles et al. draw training items by weight (`resample`) for all of them."""
+
+    family: ClassVar[str] = "architecture"
+    needs: ClassVar[str] = "images"
+
+
+@register(METHODS, "resnet18")
+class ResNet18(Architecture):
+    """ERM with a ResNet-18 (He et al., 2016): the baseline of Wiles et al.'s figures on synthetic data."""
+
+    settings: ClassVar[Mapping[str, Any]] = {"model": "resnet18"}
+
+
+@register(METHODS, "resnet50")
+class ResNet50(Architecture):
+    """ERM with a ResNet-50 (He et al., 2016)."""
+
+    settings: ClassVar[Mapping[str, Any]] = {"model": "resnet50"}
+
+
+@register(METHODS, "resnet101")
+class ResNet101(Architecture):
+    """ERM with a ResNet-101 (He et al., 2016)."""
+
+    settings: ClassVar[Mapping[str, Any]] = {"model": "resnet101"}
+
+
+@register(METHODS, "vit")
+class ViT(Architecture):
+    """ERM with a vision transformer (Dosovitskiy et al., 2021) of Wiles et al.'s sizes (F.1)."""
+
+    settings: ClassVar[Mapping[str, Any]] = {"model": "vit"}
+
+
+@register(METHODS, "mlp")
+class PixelMLP(Architecture):
+    """ERM with four layers of 256 units on the pixels (Wiles et al., F.1)."""
+
+    settings: ClassVar[Mapping[str, Any]] = {"model": "pixel-mlp"}

@@ -1,0 +1,95 @@
+"""Domain MixUp: between two items of different domains the prediction goes from one label to the other."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from shiftbench.errors import ShiftBenchError
+from shiftbench.methods.base import METHODS, Batch, Method, Number, per_item
+from shiftbench.methods.space import Power, Space
+from shiftbench.models.base import Net
+from shiftbench.registry import register
+
+
+@register(METHODS, "mixup")
+@dataclass(frozen=True)
+class MixUp(Method):
+    """Domain MixUp (Gulrajani & Lopez-Paz, 2021; after Zhang et al., 2018).
+
+        min  mean_i  lambda_i l(f(m_i), y_i)  +  (1 - lambda_i) l(f(m_i), y_j)
+        m_i = lambda_i x_i + (1 - lambda_i) x_j,     lambda_i ~ Beta(alpha, alpha)
+
+    j is drawn anew for each i, each of the batch's items of another domain as likely. Mixed are the inputs: images as
+    augmented, or cached features.
+
+    Our reading, where codes differ. Every item has a partner and a lambda of its own. DomainBed pairs whole domains in
+    a ring and draws one lambda per pair of them; the code released with Wiles et al. never mixes, since it stores the
+    setting under one name and reads it under another. An item that the batch has no partner for, because all are of
+    its domain, stays as it is: with one domain this is ERM. An item's weight goes with its label.
+    """
+
+    alpha: float = 0.2
+
+    family: ClassVar[str] = "domain generalization"
+    batches: ClassVar[str] = "domain"
+    space: ClassVar[Space] = {"alpha": Power(10, -1, 1)}
+
+    def __post_init__(self) -> None:
+        if not self.alpha > 0:
+            raise ShiftBenchError(f"mixup: 'alpha' is {self.alpha}, but a Beta law needs a number above 0; near 0 next "
+                                  "to nothing is mixed.")
+
+    @property
+    def draws(self) -> int:
+        return 3
+
+    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
+        who, first, second = draws_of(batch)
+        other = partner(batch.domain[:, None] != batch.domain, who)
+        return mixed_loss(net, batch, other, symmetric_beta(first, second, self.alpha))
+
+
+def draws_of(batch: Batch) -> Sequence[Tensor]:
+    """The method's random numbers, one tensor of the batch's length for each draw."""
+    assert batch.u is not None
+    return batch.u.unbind(dim=-1)
+
+
+def partner(eligible: Tensor, u: Tensor) -> Tensor:
+    """For each row the number of one of its true columns, each as likely; its own number where none is true."""
+    passed = eligible.cumsum(dim=1)
+    count = passed[:, -1]
+    rank = torch.minimum((u * count).long(), count - 1)  # u < 1, but the product may be rounded up
+    place = (passed <= rank[:, None]).sum(dim=1)
+    return torch.where(count > 0, place, torch.arange(len(u), device=u.device))
+
+
+def mixed_loss(net: Net, batch: Batch, other: Tensor, share: Tensor) -> Tensor:
+    """The mean loss where each item's input and label have given way to those of item `other` by `share`.
+
+    Written as what is added to the item: without a partner, or with share 0, its loss is its own to the last bit.
+    """
+    x = batch.x + share.view(-1, *[1] * (batch.x.ndim - 1)) * (batch.x[other] - batch.x)
+    logits = net(x)
+    own = per_item(logits, batch)
+    weight = None if batch.weight is None else batch.weight[other]
+    return (own + share * (per_item(logits, batch._replace(label=batch.label[other], weight=weight)) - own)).mean()
+
+
+def symmetric_beta(u: Tensor, v: Tensor, alpha: Number) -> Tensor:
+    """Beta(alpha, alpha) from two uniforms, exact for every alpha > 0.
+
+    By Bailey's (1994) polar method t = sqrt(2 a (u^(-1/a) - 1)) cos(2 pi v) has Student's law with 2a degrees of
+    freedom, and (1 + t / sqrt(2 a + t^2)) / 2 the Beta law. Here as the smaller of the two shares, which keeps its
+    digits near 0, and in logarithms, since u^(-1/a) overflows for small a.
+    """
+    angle = torch.cos(2 * math.pi * v)
+    power = torch.log(u) / alpha
+    inverse = torch.exp(power) / -torch.expm1(power)  # 1 / (u^(-1/a) - 1)
+    root = torch.sqrt(inverse + angle**2)
+    smaller = inverse / (2 * root * (root + angle.abs()))
+    return torch.where(angle < 0, smaller, 1 - smaller)

@@ -1,0 +1,151 @@
+"""SagNet: a net that reads the content of an image, not its style."""
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from shiftbench.methods.base import METHODS, Batch, Method, Task, per_item
+from shiftbench.methods.mixup import draws_of, partner
+from shiftbench.methods.space import Power, Space
+from shiftbench.models.base import MODELS, Net
+from shiftbench.registry import register
+
+HIDDEN = (64, 64, 64)
+"""Units of the hidden layers of both predictors: Wiles et al., appendix F.4."""
+
+
+@register(METHODS, "sagnet")
+@dataclass(frozen=True)
+class SagNet(Method):
+    """Style-agnostic nets (Nam et al., 2021), with the sizes of Wiles et al. (F.4).
+
+        min over g, c   mean_i CE(c(SR(z_i)), y_i)                       z = g(x), the maps before they are pooled
+        min over s      mean_i CE(s(CR(z_i)), y_i)
+        min over g      lambda * mean_i CE(s(CR(z_i)), uniform)
+        SR(z) = styled(z, a mu + (1 - a) mu', a sigma + (1 - a) sigma'),     a ~ U(0, 1)
+        CR(z) = styled(z', mu, sigma),     styled(z, m, s) = s (z - mu(z)) / sigma(z) + m
+
+    mu and sigma, an item's style, are mean and deviation of each channel over the places of its map; primed is another
+    item of the batch, each as likely, drawn for SR and CR apart. c learns labels under any style, s from style alone,
+    and g hides them from s. It needs to know neither domains nor groups.
+
+    What goes where. The gradient of s's loss ends at CR(z), which is detached. That of g's adversary runs through the
+    weights of s, detached, into mu and sigma alone: the content z' that CR lends is detached, as in the authors' code.
+    So s is moved by its own loss only, g by no loss of s, and the adversary pulls at style and never at content.
+
+    Our reading, where codes differ. The predictors work at each place of the map, and the mean over places follows. On
+    pooled maps there would be nothing to tell apart: the mean over places of CR(z) is that of z, and of SR(z) a mix of
+    two. The code released with Wiles et al. pools first and normalises over the features of one item. c is what
+    predicts: its hidden layers belong to the net's features, its last one is the net's head. Their formula has
+    -lambda CE(s, y) for the adversary, which has no lower bound. As in their formula and in DomainBed the adversary
+    moves all of g, in the authors' code only the scales and shifts of its norms. As in the paper deviations are mixed,
+    in the codes variances. lambda is Wiles et al.'s, the authors and DomainBed have 0.1; the law is DomainBed's.
+    """
+
+    penalty: float = 1.0  # lambda
+
+    family: ClassVar[str] = "domain generalization"
+    needs: ClassVar[str] = "maps"
+    space: ClassVar[Space] = {"penalty": Power(10, -2, 1)}
+
+    @property
+    def draws(self) -> int:
+        return 3
+
+    def net(self, net: Net) -> Net:
+        return _kind(net.name)(net)
+
+    def state(self, task: Task) -> nn.Module:
+        twin = task.twin()  # for a second predictor: its maps are let go
+        assert isinstance(twin, ByPlace)
+        state = nn.Module()
+        state.style = nn.Sequential(twin.features.predictor, twin.head)
+        return state
+
+    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
+        first, second, a = draws_of(batch)
+        maps = net.maps(batch.x)
+        others = ~torch.eye(len(maps), dtype=torch.bool, device=maps.device)
+        content = per_item(net.head(net.pool(restyled(maps, partner(others, first), a))), batch).mean()
+        swapped = recontented(maps, partner(others, second))
+        style = F.cross_entropy(state.style(swapped.detach()), batch.label)
+        fixed = {name: weight.detach() for name, weight in state.style.named_parameters()}
+        guess = torch.func.functional_call(state.style, fixed, (swapped,))
+        return content + style - self.penalty * F.log_softmax(guess.float(), dim=1).mean()
+
+
+class ByPlace(Net):
+    """A net with maps whose features are those of hidden layers at each place, averaged over places."""
+
+    features: "_Features"
+
+    def __init__(self, body: Net) -> None:
+        super().__init__()
+        n_classes, width = body.head.out_features, body.width
+        del body.head
+        self.features = _Features(body, width)
+        self.head = nn.Linear(HIDDEN[-1], n_classes)
+
+    def maps(self, x: Tensor) -> Tensor:
+        return self.features.body.maps(x)
+
+    def pool(self, maps: Tensor) -> Tensor:
+        features: Tensor = self.features.predictor(maps)
+        return features
+
+
+@cache
+def _kind(model: str) -> type[ByPlace]:
+    """ByPlace with all that the class of the body says about its inputs: there is one scale of pixels per class."""
+    body = MODELS[model]
+    said = ("takes", "has_maps", "sized", "mean", "std", "side", "name")
+    return type(f"ByPlace{body.__name__}", (ByPlace,), {key: getattr(body, key) for key in said})
+
+
+class _Features(nn.Module):
+    def __init__(self, body: Net, width: int) -> None:
+        super().__init__()
+        self.body = body
+        sizes = (width, *HIDDEN)
+        layers = [layer for below, above in pairwise(sizes) for layer in (nn.Linear(below, above), nn.ReLU())]
+        self.predictor = nn.Sequential(_Places(), *layers, _Mean())
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.predictor(self.body.maps(x))
+        return features
+
+
+class _Places(nn.Module):
+    def forward(self, maps: Tensor) -> Tensor:
+        return maps.flatten(2).mT  # items × places × channels
+
+
+class _Mean(nn.Module):
+    def forward(self, places: Tensor) -> Tensor:
+        return places.mean(dim=1)
+
+
+def style(maps: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation over places, items × channels × 1 × 1, in 32 bits; a channel without spread keeps a little."""
+    maps = maps.float()
+    variance, mean = torch.var_mean(maps, dim=(2, 3), correction=0, keepdim=True)
+    return mean, torch.sqrt(variance + 1e-5)
+
+
+def restyled(maps: Tensor, other: Tensor, a: Tensor) -> Tensor:
+    """Each item's maps in a style between its own (a = 1) and that of item `other` (a = 0)."""
+    mean, deviation = style(maps)
+    a = a.view(-1, 1, 1, 1)
+    return (maps - mean) / deviation * deviation.lerp(deviation[other], 1 - a) + mean.lerp(mean[other], 1 - a)
+
+
+def recontented(maps: Tensor, other: Tensor) -> Tensor:
+    """Each item's style on the content of item `other`, through which no gradient goes."""
+    mean, deviation = style(maps)
+    content = ((maps - mean) / deviation).detach()
+    return content[other] * deviation + mean

@@ -1,0 +1,147 @@
+"""Learned augmentation: train on images that a generator has translated to a domain drawn at random."""
+
+from collections.abc import Generator as Generating
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from shiftbench.errors import ShiftBenchError
+from shiftbench.methods.base import METHODS, Batch, Method, Number, Stage, Task, Trained
+from shiftbench.methods.erm import ERM
+from shiftbench.methods.space import Choice, Power, Space
+from shiftbench.models.base import Net
+from shiftbench.models.translator import Discriminator, Generator
+from shiftbench.registry import register
+
+
+@register(METHODS, "stargan")
+@dataclass(frozen=True)
+class StarGAN(ERM):
+    """Augmentation by learned translation (Goel et al., 2020; Choi et al., 2018; as in Wiles et al., 2022, F.3).
+
+        1. min over G, max over D   L_r + L_c - lambda L_a
+           L_r = mean |x - G(G(x, v), d)|,     L_c = CE(C(G(x, v)), v),
+           L_a = mean (D(x) - 1)^2 / 2 + mean D(G(x, v))^2 / 2
+        2. min over f   mean_i l(f(G(x_i, v_i)), y_i)
+
+    G(x, v) is image x as it would look in domain v, d its own domain, v uniform among those of the training items. D
+    says how real an image looks at each place, and C, which shares its layers, of which domain it is; C learns from
+    real images. The second stage sees no real image (alpha = 0 in the paper); what is scored later are real ones.
+
+    Our reading, where codes differ. G and D step together, in one backward pass, by one optimizer, the run's, with the
+    learning rate `gan_lr`: D's part of the loss sees G's images without their history, and G's part sees D with its
+    weights held fixed; StarGAN takes five steps of D for each of G. L_a has CycleGAN's squares, and G makes D(G(x, v))
+    go to 1 instead of L_a go up; StarGAN has a Wasserstein distance with a gradient penalty. lambda weighs what D and G
+    make of L_a alike, since C's loss of real images has weight 1 beside it. v may be d. The paper's one-hot code is of
+    "the original attribute" in one sentence and of the wanted one in StarGAN, to which it refers; here it is the wanted
+    one. The paper does not say how long the first stage lasts: `gan_share` of the run's steps.
+    """
+
+    adversarial: float = 1.0  # lambda
+    gan_lr: float = 1e-4
+    width: int = 64  # channels after the first layer of G and of D
+    gan_share: float = 1.0
+
+    family: ClassVar[str] = "learned augmentation"
+    needs: ClassVar[str] = "images"
+    shapes: ClassVar[tuple[str, ...]] = ("width",)
+    space: ClassVar[Space] = {"adversarial": Power(10, -2, 1), "gan_lr": Choice((1e-3, 1e-4, 1e-5))}
+
+    def __post_init__(self) -> None:
+        for name, least in (("adversarial", "of at least"), ("gan_lr", "above"), ("gan_share", "above")):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf") or (least == "above" and value == 0):
+                raise ShiftBenchError(f"stargan: '{name}' is {value}, but must be a finite number {least} 0.")
+        if self.width < 1:
+            raise ShiftBenchError(f"stargan: 'width' is {self.width}, but must be at least 1.")
+
+    def fit(self) -> Generating[Stage, Trained, Trained]:
+        first = yield Stage(_Translation(self.adversarial, self.width), share=self.gan_share, lr=self.gan_lr,
+                            select_on="last")
+        return (yield Stage(_OnTranslated(first.state.generator.requires_grad_(False))))
+
+
+@dataclass(frozen=True)
+class _Translation(Method):
+    """The first stage. The run's net only says how its images are normalised; it does not learn."""
+
+    adversarial: float
+    width: int
+
+    shapes: ClassVar[tuple[str, ...]] = ("width",)
+
+    @property
+    def draws(self) -> int:
+        return 1
+
+    def state(self, task: Task) -> nn.Module:
+        if task.n_domains < 2:
+            raise ShiftBenchError("stargan: all training items are of one domain, so there is nothing to translate to. "
+                                  "Choose a benchmark with several training domains, or another method.")
+        state = nn.Module()
+        state.generator = Generator(task.n_domains, self.width)
+        state.discriminator = Discriminator(task.n_domains, self.width)
+        return state
+
+    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
+        x = plain(batch.x, net)
+        wanted = drawn(batch, state.generator)
+        translated = state.generator(x, wanted)
+        back = state.generator(translated, batch.domain)
+        return (F.l1_loss(back, x) + convincing(state.discriminator, translated, wanted, self.adversarial)
+                + telling(state.discriminator, x, translated, batch.domain, self.adversarial))
+
+
+def convincing(discriminator: nn.Module, translated: Tensor, wanted: Tensor, adversarial: Number) -> Tensor:
+    """G's part: its images look real and are of the wanted domain. D's weights are given as constants."""
+    fixed = {name: parameter.detach() for name, parameter in discriminator.named_parameters()}
+    real, domain = functional_call(discriminator, fixed, translated)
+    return F.cross_entropy(domain, wanted) + adversarial * ((real.float() - 1) ** 2).mean()
+
+
+def telling(discriminator: nn.Module, x: Tensor, translated: Tensor, own: Tensor, adversarial: Number) -> Tensor:
+    """D's part: what is real, and of which domain it is. G's images are given as constants."""
+    real, domain = discriminator(torch.cat([x, translated.detach().to(x.dtype)]))
+    truly, falsely = real.float().chunk(2)
+    return (F.cross_entropy(domain[:len(x)], own)
+            + adversarial * (((truly - 1) ** 2).mean() + (falsely ** 2).mean()) / 2)
+
+
+@dataclass(frozen=True)
+class _OnTranslated(ERM):
+    """The second stage. The generator is no part of its state: it does not change, and a resumed run has it from the
+    first stage's."""
+
+    generator: Generator
+
+    @property
+    def draws(self) -> int:
+        return 1
+
+    def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
+        with torch.no_grad():
+            translated = self.generator(plain(batch.x, net), drawn(batch, self.generator))
+        return super().loss(net, batch._replace(x=normalised(translated, net)), state, step)
+
+
+def drawn(batch: Batch, generator: Generator) -> Tensor:
+    """The domain that each image is to be translated to."""
+    assert batch.u is not None
+    return (batch.u[:, 0] * generator.n_domains).long().clamp(max=generator.n_domains - 1)
+
+
+def plain(x: Tensor, net: Net) -> Tensor:
+    """Images in [-1, 1], whatever the net's own scale is. By channel: a recorded step cannot fetch a tensor of scales
+    from the host."""
+    return torch.stack([part * (std / 127.5) + (mean / 127.5 - 1)
+                        for part, mean, std in zip(x.unbind(1), net.mean, net.std, strict=True)], dim=1)
+
+
+def normalised(x: Tensor, net: Net) -> Tensor:
+    """Images in [-1, 1] on the net's own scale."""
+    return torch.stack([(part - (mean / 127.5 - 1)) * (127.5 / std)
+                        for part, mean, std in zip(x.unbind(1), net.mean, net.std, strict=True)], dim=1)

@@ -1,0 +1,244 @@
+"""The seven takeaways of Wiles et al. (2022, §4.1), put to a table of scores: what it says of each, and how surely.
+
+A takeaway has parts, each one number with its interval over seeds against one bound. A part holds or fails where the
+whole interval lies on one side of the bound, else it is open. A takeaway agrees where all of its parts hold, does not
+where one fails, and else cannot be told. Every part is tested at the level of its interval, for itself.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.reporting.fine_grained import COUNTED, NINETEEN, Study
+from shiftbench.reporting.fine_grained_agreement import agreement
+from shiftbench.reporting.fine_grained_numbers import Estimate, estimate, leads, rows_by
+from shiftbench.stats import LEVEL
+
+AGREES, DIFFERS, OPEN = VERDICTS = ("agrees", "does not agree", "cannot be told")
+LIMITED = 5.0
+"""Our reading of "limited improvement" and of "rarely much better": less than this many per cent over the baseline."""
+CONSISTENT = 0.5
+"""Our reading of "reasonably consistent": a rank correlation of methods above this."""
+SHIFT_WORDS = {"spurious": "spurious correlation", "low_data": "low-data drift", "unseen": "unseen data shift"}
+
+
+class Part(NamedTuple):
+    """One statement: the number behind it, and whether it holds; None where that is open, with the reason."""
+
+    text: str
+    estimate: Estimate | None
+    holds: bool | None
+    why: str = ""
+
+
+class Takeaway(NamedTuple):
+    number: int
+    claim: str
+    parts: tuple[Part, ...]
+
+    @property
+    def verdict(self) -> str:
+        if any(part.holds is False for part in self.parts):
+            return DIFFERS
+        return AGREES if self.parts and all(part.holds for part in self.parts) else OPEN
+
+
+def takeaways(study: Study, level: float = LEVEL) -> list[Takeaway]:
+    """All seven, in the paper's order and words."""
+    return [
+        Takeaway(1, "While we can improve over ERM, no one method always performs best.", _best(study, level)),
+        Takeaway(2, "Pretraining is a powerful tool across different shifts and datasets.",
+                 _across(study, "pretrained", level)),
+        Takeaway(3, "Heuristic augmentation improves generalization if the augmentation describes an attribute.",
+                 _heuristics(study, level)),
+        Takeaway(4, "Learned data augmentation is effective across different conditions and distribution shifts.",
+                 _across(study, "stargan", level)),
+        Takeaway(5, "Domain generalization algorithms offer limited performance improvement.", _limited(study, level)),
+        Takeaway(6, "The best algorithms may differ under the precise conditions.", _conditions(study, level)),
+        Takeaway(7, "The precise attributes we consider directly impact the results.", _attributes(study, level)),
+    ]
+
+
+def _best(study: Study, level: float) -> tuple[Part, ...]:
+    rows = [row for row in study.where(condition="") if np.isfinite(study.values[row, 0]).any()]
+    if not rows:
+        return (_none("No benchmark of the three shifts without a condition has the baseline"),)
+    ahead = np.stack([100 * leads(study.values[row, 1:], study.values[row, 0]) for row in rows])
+    each = [estimate(line[None], [""], level) for line in ahead]
+    total = estimate(ahead, study.collections(rows), level)
+    told = sum(one.above() is True for one in each)
+    first = (f"On {told} of {len(rows)} benchmarks the interval of the lead of the best method (chosen on the other "
+             f"seeds) over {study.baseline} is above 0; it is {_said(total, ' points')} on average")
+    means = [np.where(known.any(axis=1), np.where(known, own, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1),
+                      -np.inf) for own in study.values[rows] for known in [np.isfinite(own)]]
+    winners = Counter(study.methods[int(mean.argmax())] for mean in means)
+    winner, times = winners.most_common(1)[0]
+    second = f"The best one is the same method, {winner}, on {times} of {len(rows)}"
+    return _judged(first, total, total.above()), _alone(study, rows, winner if times == len(rows) else "", second,
+                                                        level)
+
+
+def _alone(study: Study, rows: Sequence[int], winner: str, text: str, level: float) -> Part:
+    """No method is always best: each is somewhere behind another, at a level shared among the benchmarks."""
+    if len(rows) < 2:
+        return Part(text, None, None, "one benchmark only")
+
+    def behind(method: str, row: int, sure: float) -> bool | None:
+        own = study.methods.index(method)
+        lead = leads(np.delete(study.values[row], own, axis=0), study.values[row, own])
+        return estimate(lead[None], [""], sure).above()
+
+    if winner and all(behind(winner, row, level) is False for row in rows):
+        return Part(f"{text}, and ahead of every other there beyond its interval", None, False)
+    shared = 1 - (1 - level) / len(rows)
+    unbeaten = [method for method in study.methods if not any(behind(method, row, shared) for row in rows)]
+    if not unbeaten:
+        return Part(f"{text}; every method is somewhere behind another one beyond its interval", None, True)
+    told = f"{unbeaten[0]} may" if len(unbeaten) == 1 else f"{len(unbeaten)} of {len(study.methods)} methods may"
+    return Part(text, None, None, f"{told} be best everywhere")
+
+
+def _across(study: Study, method: str, level: float) -> tuple[Part, ...]:
+    """A method improves on the baseline under every shift there is, of which there must be two."""
+    if method not in study.methods:
+        return (_none(f"No run of {method}"),)
+    parts = []
+    for shift, words in SHIFT_WORDS.items():
+        rows = study.where(shift=shift, condition="")
+        found = estimate(study.change(method)[rows], study.collections(rows), level)
+        if found.benchmarks:
+            parts.append(_judged(f"Under {words} the change of {method} over {study.baseline} is "
+                                 f"{_said(found, ' %')}", found, found.above()))
+    if len(parts) < 2:
+        parts.append(_none(f"{len(parts)} of {len(COUNTED)} shifts have runs of {method} and the baseline"))
+    return tuple(parts)
+
+
+def _heuristics(study: Study, level: float) -> tuple[Part, ...]:
+    standard, rows = "imagenet_augment", study.where(condition="")
+    if standard not in study.methods:
+        return (_none(f"No run of {standard}"),)
+    found = estimate(study.change(standard)[rows], study.collections(rows), level)
+    first = _judged(f"The change of {standard} over {study.baseline} is {_said(found, ' %')}", found, found.above())
+    others = [method for method in study.of_family(NINETEEN[standard][0]) if method != standard]
+    rows = [row for row in rows if all(np.isfinite(study.change(method)[row]).any() for method in (standard, *others))]
+    if not others or len(rows) < 3:
+        return first, _none("Too few other augmentations or benchmarks to compare how variable they are")
+    # Per seed, so that the noise of single runs is in both and cancels.
+    own, *rest = (study.change(method)[rows].std(axis=0, ddof=1) for method in (standard, *others))
+    spread = estimate((np.mean(rest, axis=0) - own)[None], [""], level)
+    return first, _judged(
+        f"The standard deviation over benchmarks of this change is, for {', '.join(others)} minus that of {standard}, "
+        f"{_said(spread, ' points')}", spread, spread.above())
+
+
+def _limited(study: Study, level: float) -> tuple[Part, ...]:
+    family, other = "domain generalization", "heuristic augmentation"
+    mine, theirs = study.of_family(family), study.of_family(other)
+    rows = study.where(condition="")
+    if not mine:
+        return (_none(f"No run of {family}"),)
+    best = [np.stack([study.change(method) for method in methods]) for methods in (mine, theirs) if methods]
+    ahead = [np.stack([leads(change[:, row], np.zeros(len(study.seeds))) for row in rows]) for change in best if rows]
+    if not ahead:
+        return (_none("No benchmark of the three shifts without a condition"),)
+    found = estimate(ahead[0], study.collections(rows), level)
+    parts = [_judged(f"The change of the best {family} method (chosen on the other seeds) over "
+                     f"{study.baseline} is {_said(found, ' %')}; below {LIMITED:g} % counts as limited", found,
+                     _below(found, LIMITED))]
+    if not theirs:
+        return (*parts, _none(f"No run of {other} to compare with"))
+    apart = estimate(ahead[0] - ahead[1], study.collections(rows), level)
+    return (*parts, _judged(f"Its change minus that of the best {other} is {_said(apart, ' points')}; below "
+                            f"{LIMITED:g} counts as not much better", apart, _below(apart, LIMITED)))
+
+
+def _conditions(study: Study, level: float) -> tuple[Part, ...]:
+    return _noise(study, level), *_size(study, level)
+
+
+def _noise(study: Study, level: float) -> Part:
+    pairs = _ends(study, "noise")
+    if not pairs:
+        return _none("No shift was run at two levels of label noise")
+    across, lost = agreement(study, pairs, level)
+    holds = across.above(CONSISTENT)
+    if holds is False and not lost.above():
+        holds = None
+    return _judged(f"The rank correlation of methods between the least and the most label noise is {_said(across)}; "
+                   f"above {CONSISTENT:g} counts as consistent", across, holds)
+
+
+def _size(study: Study, level: float) -> list[Part]:
+    pairs = _ends(study, "size")
+    if not pairs:
+        return [_none("No shift was run at two data-set sizes")]
+    parts, (few, many) = [], (list(side) for side in zip(*pairs, strict=True))
+    heuristics = study.of_family("heuristic augmentation")
+    if heuristics:
+        change = np.mean([study.change(method) for method in heuristics], axis=0)
+        found = estimate(change[few] - change[many], study.collections(few), level)
+        parts.append(_judged(f"From the largest data set to the smallest the change of heuristic augmentation moves by "
+                             f"{_said(found, ' points')}", found, _below(found, 0)))
+    for method in ("pretrained", "stargan"):
+        if method in study.methods:
+            found = estimate(study.change(method)[few], study.collections(few), level)
+            parts.append(_judged(f"With the fewest items the change of {method} over {study.baseline} is "
+                                 f"{_said(found, ' %')}", found, found.above()))
+    return parts or [_none("No run of heuristic augmentation, pretrained or stargan at two data-set sizes")]
+
+
+def _ends(study: Study, condition: str) -> list[tuple[int, int]]:
+    """Of every shift under a condition, the benchmarks where it is least and most."""
+    found: dict[tuple[str, ...], list[tuple[float, int]]] = {}
+    for x, rows in rows_by(study, condition).items():
+        for row in rows:
+            one = study.places[row]
+            key = (one.base,) if condition == "noise" else (one.collection, one.shift, one.label, one.factor)
+            found.setdefault(key, []).append((x, row))
+    return [(min(listed)[1], max(listed)[1]) for listed in found.values() if len({x for x, _ in listed}) > 1]
+
+
+def _attributes(study: Study, level: float) -> tuple[Part, ...]:
+    rows = study.where(condition="")
+    key = [(one.collection, one.shift, one.n) for one in study.places]
+    pairs = [(a, b) for a in rows for b in rows if a < b and key[a] == key[b]
+             and study.places[a][2:4] != study.places[b][2:4]]
+    if not pairs:
+        return (_none("No collection was run with two pairs of label and factor under one shift"),)
+    across, lost = agreement(study, pairs, level)
+    holds = _below(across, CONSISTENT)
+    if holds and not lost.above():
+        holds = None  # it is no higher between seeds of one benchmark: noise, not factors
+    return (_judged(f"The rank correlation of methods between other labels and factors of a collection is "
+                    f"{_said(across)}, {_said(lost)} lower than between seeds of one benchmark; below "
+                    f"{CONSISTENT:g} counts as another order", across, holds),)
+
+
+def _below(found: Estimate, than: float) -> bool | None:
+    above = found.above(than)
+    return None if above is None else not above
+
+
+def _judged(text: str, found: Estimate, holds: bool | None) -> Part:
+    why = "fewer than two seeds" if found.seeds < 2 else "the interval holds both answers"
+    return Part(text, found, holds, "" if holds is not None else why)
+
+
+def _none(why: str) -> Part:
+    return Part("", None, None, why)
+
+
+def _said(found: Estimate, unit: str = "") -> str:
+    """A number with its interval, or with what it lacks.
+
+    >>> _said(Estimate(1.24, -0.5, 3.0, 3, 1, 1), " %"), _said(Estimate(2.0, float("nan"), float("nan"), 1, 1, 1))
+    ('+1.2 % [−0.5, +3.0]', '+2.00 [one seed]')
+    """
+    if not found.benchmarks:
+        return "an unknown amount"
+    digits = 1 if unit else 2
+    value, low, high = (f"{round(x, digits) + 0.0:+.{digits}f}".replace("-", "−") for x in found[:3])
+    return f"{value}{unit} [{low}, {high}]" if found.seeds > 1 else f"{value}{unit} [one seed]"

@@ -1,0 +1,83 @@
+"""The nineteen methods of Wiles et al.: all there, each with its settings, and each of them something of its own."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from shiftbench.cli import app
+from shiftbench.methods import METHODS
+from shiftbench.reporting.fine_grained import NINETEEN
+from shiftbench.shifts import LowData
+from shiftbench.training.data import load
+from shiftbench.training.folder import predict
+from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.run import Run
+from shiftbench.worlds.sprites import sprites
+from tests.toys import CPU
+
+SMALL = {"stargan": {"width": 4}, "beta_vae": {"latent": 4}}
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Every method after three steps: what decides its predictions, and the predictions."""
+    collection = sprites(400, seed=0, size=32)
+    benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(collection)
+    found = {}
+    for name in ("erm", *NINETEEN):
+        own = {} if "model" in METHODS[name].settings else {"model": "small-cnn"}
+        weights = {"weights": _weights(collection.digest)} if name == "pretrained" else {}
+        run = Run(benchmark.digest, method=name, params=SMALL.get(name, {}), steps=3, batch_size=8, eval_every=3,
+                  select_on="last", **own, **weights)
+        one = Fitting(run, load(benchmark, collection, run, CPU, None))
+        learn([one])
+        if one.problem is not None:
+            raise one.problem
+        found[name] = (one.learned.net.state_dict(), predict(run, one.data, one.learned.net).numpy())
+    return found
+
+
+def _weights(key: str, cache: dict[str, str] = {}) -> str:  # noqa: B006 - one file for the module
+    """Weights of a small net that saw something else."""
+    from safetensors.torch import save_file
+
+    from shiftbench.models import build
+
+    if key not in cache:
+        import tempfile
+
+        cache[key] = f"{tempfile.mkdtemp()}/other.safetensors"
+        save_file(build("small-cnn", 7, seed=9).state_dict(), cache[key])
+    return cache[key]
+
+
+def test_all_nineteen_are_listed():
+    """`methods --json` tells name, family, parameters with defaults, search space and whether a head is enough."""
+    listed = {one["name"]: one for one in json.loads(CliRunner().invoke(app, ["methods", "--json"]).output)}
+    assert len(NINETEEN) == 19
+    assert set(NINETEEN) <= set(listed)
+    for name, (family, _) in NINETEEN.items():
+        one = listed[name]
+        assert one["family"] == family == METHODS[name].family
+        assert isinstance(one["parameters"], dict)
+        assert one["wiles"]["lr"] in ("0.01, 0.001, 0.0001", "0.0001")
+        assert one["head_only"] is (METHODS[name].needs in ("", "features"))
+    assert listed["irm"]["wiles"]["penalty"] == "0.01, 0.1, 1.0, 10.0"
+    assert listed["vit"]["wiles"]["batch_size"] == "1024"
+
+
+def test_none_is_another_under_a_second_name(trained):
+    """After three steps from one seed no two of them predict alike, and none has ERM's weights but BN-Adapt."""
+    names = list(trained)
+    for place, one in enumerate(names):
+        for other in names[:place]:
+            assert not np.array_equal(trained[one][1], trained[other][1]), (one, other)
+    plain = trained["erm"][0]
+    for name in NINETEEN:
+        weights = trained[name][0]
+        same = weights.keys() == plain.keys() and all(
+            weights[key].shape == plain[key].shape and torch.equal(weights[key], plain[key]) for key in plain)
+        assert same is (name == "bn_adapt"), name
