@@ -38,7 +38,7 @@ from shiftbench.selection import (
 from shiftbench.shifts.leave_out import MARK, leave_out
 from tests.strategies import benchmarks, toy
 
-METRICS = ("accuracy", "worst_group_accuracy", "worst_class_accuracy", "nll", "worst_group_nll")
+METRICS = ("accuracy", "worst_group_accuracy", "worst_class_accuracy", "macro_f1", "nll", "worst_group_nll")
 SPLITS = ("id_val", "val", "test")
 quick = settings(max_examples=30, deadline=None)
 
@@ -88,7 +88,7 @@ class Looked:
         """What the rule of a choice makes of a rival: the larger, the better."""
         if one.rule == "leave_one_domain_out":
             return float(np.mean([self.value(one, setting, "test", "accuracy", f"{MARK}d{part}") for part in range(2)]))
-        split = {"ood": "val", "oracle": "test"}.get(one.rule, "id_val")
+        split = {"ood": "val", "f1": "val", "oracle": "test"}.get(one.rule, "id_val")
         found = self.value(one, setting, split, RULES[one.rule].metric or one.target)
         return -found if RULES[one.rule].lower else found
 

@@ -13,6 +13,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import SPACES, Choice, Drawn, Power, Uniform, law
+from shiftbench.registry import make
 from shiftbench.rng import child
 from shiftbench.shifts.recipe import collection_folder, parse_changes
 from shiftbench.sweeps.study import Study
@@ -22,6 +23,7 @@ from tests.toys import toy_rows
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "studies"
 HEAD = {"model": "mlp", "features": "efficientnet-lite0@32"}
+IMAGES = {"model": "small-cnn"}
 
 
 def study(methods, run=None, **settings) -> Study:
@@ -91,13 +93,22 @@ def test_naming_a_default_changes_nothing():
     assert study({"irm": {}}).settings() == study({"irm": {"penalty": 100.0, "lr": 1e-3}}).settings()
 
 
+def test_a_method_that_names_its_model_keeps_it():
+    """The study's model and the features of its heads are for the others; a contradiction at the method is refused."""
+    found = study({"erm": {}, "resnet18": {}, "mlp": {}}).settings()
+    assert [(one["model"], one["features"]) for one in found] == [
+        ("mlp", "efficientnet-lite0@32"), ("resnet18", ""), ("pixel-mlp", "")]
+    with pytest.raises(ShiftBenchError, match="contradicts"):
+        study({"resnet18": {"model": "resnet50"}}).settings()
+
+
 # Laws
 
 
 @given(st.sampled_from(sorted(SPACES)), st.integers(0, 99), st.integers(1, 6))
 def test_every_named_space_fits_every_method(search, seed, draws):
     """Every space gives valid runs for every method; the first of a drawn space is its defaults."""
-    made = study({name: {} for name in METHODS}, search=search, draws=draws, draw_seed=seed)
+    made = study({name: {} for name in METHODS}, IMAGES, search=search, draws=draws, draw_seed=seed)
     for block in made.blocks():
         assert all(isinstance(one, Drawn) for one in block.laws.values())
     found = made.settings()
@@ -107,7 +118,7 @@ def test_every_named_space_fits_every_method(search, seed, draws):
         assert Run.of({**first, "benchmark": "", "seed": 0}).method == name
         if search != "wiles":
             given = {"by": "domain"} if name == "group_dro" and search.startswith("domainbed") else {}
-            assert first["params"] == {**Run.of({**HEAD, "benchmark": "", "method": name}).params, **given}
+            assert first["params"] == {**make(METHODS[name], {}, name).__dict__, **given}
 
 
 def test_the_papers_spaces():

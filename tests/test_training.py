@@ -26,7 +26,7 @@ from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
 from shiftbench.training.folder import is_done, load_run
 from shiftbench.training.lane import measure
-from tests.toys import CPU, learn, toy_features, toy_rows, toy_run
+from tests.toys import CPU, HEADS, learn, toy_features, toy_rows, toy_run
 
 
 class Stop(Exception):
@@ -48,7 +48,7 @@ def lines(folder: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("settings", [
-    *({"method": name} for name in sorted(METHODS)),
+    *({"method": name} for name in HEADS),
     {"optimizer": "sgd", "lr": 0.1, "weight_decay": 0.01}, {"optimizer": "adamw", "weight_decay": 0.1},
     {"patience": 2, "lr": 0.3}, {"method": "irm", "params": {"anneal": 12, "penalty": 50.0}},
 ], ids=str)

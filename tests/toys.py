@@ -1,5 +1,7 @@
 """A toy that can be learned in a blink: two classes apart in feature space, two domains, groups of unequal size."""
 
+from functools import partial
+
 import numpy as np
 import torch
 
@@ -71,11 +73,23 @@ def ten_rows() -> tuple[torch.Tensor, Batch, Task]:
     counts = np.zeros((2, 3), np.int64)
     np.add.at(counts, (domain, label), 1)
     batch = Batch(x, *(torch.from_numpy(codes) for codes in (label, domain, group)), torch.arange(10))
-    return x, batch, Task(3, 2, 3, 64, torch.from_numpy(counts), torch.from_numpy(np.bincount(group)), 10)
+    return x, batch, Task(3, 2, 3, 64, torch.from_numpy(counts), torch.from_numpy(np.bincount(group)), 10,
+                          partial(net_of, seed=2))
 
 
-def net_of(n_classes: int = 3, n_inputs: int = 5, model: str = "mlp"):
-    return build(model, n_classes, n_inputs, seed=1)
+def net_of(n_classes: int = 3, n_inputs: int = 5, model: str = "mlp", seed: int = 1):
+    return build(model, n_classes, n_inputs, seed=seed)
+
+
+HEADS = sorted(name for name, cls in METHODS.items()
+               if cls.needs in ("", "features") and not {"model", "augment", "weights"} & set(cls.settings))
+"""The methods that run on cached features."""
+
+
+def with_draws(batch: Batch, method: Method) -> Batch:
+    """The batch with the random numbers that the method wants."""
+    u = np.random.default_rng(11).random((len(batch.x), method.draws), np.float32)
+    return batch._replace(u=torch.from_numpy(u)) if method.draws else batch
 
 
 def method_of(name: str, **params) -> Method:

@@ -19,6 +19,8 @@ def build(
     collection: Annotated[Path | None, typer.Option(help="The collection; in place of the recipe's.")] = None,
     seed: Annotated[int | None, typer.Option(help="The seed; in place of the recipe's.")] = None,
     only: Annotated[str, typer.Option(help="Of a suite, the benchmarks whose names begin so.")] = "",
+    draws: Annotated[int, typer.Option(min=0, help="Of a suite, so many benchmarks of each, one per seed, that "
+                                       "differ in their low-data items.")] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -27,13 +29,18 @@ def build(
     shiftbench build examples/cat_dog_shelf.toml --out benchmarks/cat-dog
 
     shiftbench build metashift/table1 --collection collections/vg --out benchmarks/table1
+
+    shiftbench build fine_grained/dsprites/low_data --draws 5 --collection collections/dsprites --out benchmarks
     """
     from shiftbench.shifts.recipe import parse_changes
     from shiftbench.shifts.suites import SUITES
 
     if str(recipe) in SUITES:
-        _suite(str(recipe), collection, out, seed or 0, only, json, quiet)
+        _suite(str(recipe), collection, out, seed or 0, only, draws, json, quiet)
         return
+    if draws:
+        raise ShiftBenchError(f"--draws is for a suite, and '{recipe}' is none. For a recipe of shift low_data or "
+                              "spurious: --set draw=1.")
     given = {"collection": str(collection) if collection else None, "seed": seed}
     replaced = parse_changes(changes or []) | {key: value for key, value in given.items() if value is not None}
     benchmark = verbs.build(recipe, out, replaced)
@@ -43,17 +50,18 @@ def build(
         show_benchmark(benchmark)
 
 
-def _suite(name: str, collection: Path | None, out: Path, seed: int, only: str, json: bool, quiet: bool) -> None:
+def _suite(name: str, collection: Path | None, out: Path, seed: int, only: str, draws: int, json: bool,
+           quiet: bool) -> None:
     """All benchmarks of a paper's table, each in a folder below `out`."""
     if collection is None:
         raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder with --collection.")
     with progress(f"building {name}", quiet or json) as advance:
-        folders = verbs.suite(name, collection, out, seed=seed, only=only, progress=advance)
+        folders = verbs.suite(name, collection, out, seed=seed, only=only, draws=draws, progress=advance)
     made = [Benchmark.load(folder) for folder in folders]
     if json:
         print_json([{"benchmark": str(folder), "digest": one.digest, "rows": len(one), "card": one.card}
                     for folder, one in zip(folders, made, strict=True)])
     elif not quiet:
         print_table("", ["benchmark", "train", "test", "distance"], [
-            [one.name, len(one.rows("train")), len(one.rows("test")), float(one.card["distance"] or "nan")]
-            for one in made])
+            [folder.name, len(one.rows("train")), len(one.rows("test")), float(one.card["distance"] or "nan")]
+            for folder, one in zip(folders, made, strict=True)])

@@ -16,6 +16,8 @@ from shiftbench.cli.output import Json, Quiet, console, how_long, print_json, pr
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.estimate import Estimate
+    from shiftbench.sweeps.sources import Say
+    from shiftbench.sweeps.study import Study
     from shiftbench.sweeps.work import Outcome
 
 MOST = 40
@@ -53,6 +55,9 @@ def sweep(
     search = "domainbed" with draws = 20 draws settings from a paper's search space (also domainbed-small, subpopbench;
     wiles is a grid); penalty = {power = [10, -1, 5]} is a law of your own. See examples/studies.
 
+    A study may also make its own data below --out: suites = ["fine_grained/sprites/low_data"] with a table [world] that
+    is drawn, or with collection = "FOLDER". See examples/fine_grained.
+
     A run that fails is recorded with its reason and the others go on: exit code 1, and --retry-failed tries again.
 
     shiftbench sweep study.toml --out runs --dry-run
@@ -62,16 +67,17 @@ def sweep(
     shiftbench show runs; shiftbench report runs --out report.html
     """
     from shiftbench.shifts.recipe import parse_changes
+    from shiftbench.sweeps.study import Study
 
-    replaced = parse_changes(changes or [])
+    plan = Study.load(study, parse_changes(changes or []))
     if dry_run:
-        _dry_run(study, out, replaced, workers, device, retry_failed, json, quiet)
+        _dry_run(plan, study, out, workers, device, retry_failed, json, quiet)
         return
     try:
+        plan.prepare(out, say=_teller(quiet or json))
         with sweep_progress(quiet or json) as advance:
-            ends = verbs.sweep(study, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
-                               changes=replaced, logs=logs or [], checkpoint_seconds=checkpoint_seconds,
-                               progress=advance)
+            ends = verbs.sweep(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
+                               logs=logs or [], checkpoint_seconds=checkpoint_seconds, progress=advance)
     except KeyboardInterrupt as stop:  # typer would end without a word
         sys.stderr.write(f"shiftbench: {str(stop) or 'Stopped. Start the same again to go on.'}\n")
         raise typer.Exit(130) from None
@@ -102,15 +108,24 @@ def summary(ends: "Sequence[Outcome]") -> dict[str, Any]:
             "reasons": [{"reason": alike[0].reason, "runs": len(alike), "example": alike[0].run} for alike in listed]}
 
 
-def _dry_run(study: Path, out: Path, changes: dict[str, Any], workers: int, device: str, retry_failed: bool, json: bool,
+def _teller(silent: bool) -> "Say":
+    """Words about what is being made, on standard error."""
+    def say(words: str) -> None:
+        if not silent:
+            sys.stderr.write(f"{words} …\n")
+
+    return say
+
+
+def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, retry_failed: bool, json: bool,
              quiet: bool) -> None:
     from shiftbench.sweeps.estimate import estimate
-    from shiftbench.sweeps.study import Study
 
-    plan = Study.load(study, changes)
-    with TemporaryDirectory(prefix="shiftbench-") as scratch, progress("warming up", quiet or json) as advance:
-        found = estimate(plan.jobs(scratch), out, workers=workers, device=device, retry_failed=retry_failed,
-                         progress=advance)
+    with TemporaryDirectory(prefix="shiftbench-") as scratch:
+        plan.prepare(out, scratch, _teller(quiet or json))
+        with progress("warming up", quiet or json) as advance:
+            found = estimate(plan.jobs(out, scratch), out, workers=workers, device=device, retry_failed=retry_failed,
+                             progress=advance)
     if json:
         print_json(_as_json(found))
     else:

@@ -118,8 +118,8 @@ def place(benchmark: Benchmark) -> Place | None:
     """
     card = benchmark.card
     shift, params = str(card.get("shift", "")), card.get("params") or {}
-    if shift == "given" and not np.intersect1d(*(benchmark.domain[benchmark.rows(split)] for split in ("train", "test")
-                                                 )).size:
+    seen, tested = (benchmark.domain[benchmark.rows(split)] for split in ("train", "test"))
+    if shift == "given" and not np.isin(tested, seen).any():
         shift = "unseen"
     if shift not in COUNTED:
         return None
@@ -129,7 +129,8 @@ def place(benchmark: Benchmark) -> Place | None:
     if len(conditions) == 1 and conditions[0].get("name") in STRENGTH:
         condition = str(conditions[0]["name"])
         strength = _number(conditions[0].get(STRENGTH[condition]))
-    return Place(benchmark.name, collection, str(params.get("label", "")), str(params.get("factor") or params.get("domain", "")), shift,
+    factor = str(params.get("factor") or params.get("domain", ""))
+    return Place(benchmark.name, collection, str(params.get("label", "")), factor, shift,
                  int(_number(params.get(COUNTED[shift]))), condition, strength,
                  json.dumps([collection, shift, {key: params[key] for key in params if key != "draw"}], sort_keys=True,
                             default=str))

@@ -7,12 +7,15 @@ from typing import Any
 
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
+from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
 from shiftbench.scoring.batches import predictions_of, score_each
+from shiftbench.scoring.draws import check_draws, on_splits
 from shiftbench.scoring.judge import means
 from shiftbench.scoring.listing import Finished, benchmarks_of, read_run, runs_in, written
 from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.reading import Reader
+from shiftbench.shifts.draws import draw_of, shared_splits
 from shiftbench.stats import LEVEL, REPLICATES
 
 __all__ = ["Finished", "benchmarks_of", "labels", "read_run", "runs_in", "score_runs", "scored"]
@@ -32,7 +35,8 @@ def score_runs(
     """Scores of every finished run of a folder, and of the means over the runs that differ only in their seed.
 
     `only` names the runs to take; default: all. A benchmark is taken by name from `benchmarks`, else from where the run
-    found it; one that has changed since is an error. Unfinished runs are left out; `runs_in` counts them. Where runs of
+    found it; one that has changed since is an error. Draws of one benchmark share its name: each run is scored on its
+    own, the means on the splits that all have. Unfinished runs are left out; `runs_in` counts them. Where runs of
     a benchmark have more than SETTINGS settings there are no means of them: choose some first.
     """
     return together(list(_pieces(folder, replicates, level, benchmarks, only)))
@@ -59,28 +63,41 @@ def _pieces(
         raise ShiftBenchError(f"{folder}: has no finished run" + (
             f" ({unfinished} unfinished). Start the same training again to finish." if unfinished
             else ". Train first, or name the folder that holds the runs."))
-    known = {benchmark.name: benchmark for benchmark in benchmarks}
-    listed: dict[str, list[Finished]] = {}
+    known = {benchmark.digest: benchmark for benchmark in benchmarks}
+    listed: dict[str, dict[str, list[Finished]]] = {}
     for run in finished:
-        name = str(run.benchmark["name"])
-        if name not in known:
-            known[name] = Benchmark.load(run.benchmark_folder)
-        if known[name].digest != run.benchmark["digest"]:
-            raise ShiftBenchError(f"{run.folder}: benchmark digest is {str(run.benchmark['digest'])[:8]}…, but "
-                                  f"{run.benchmark['path']} now has {known[name].digest[:8]}…. The benchmark was "
-                                  "rebuilt; train again.")
-        listed.setdefault(name, []).append(run)
-    readers = {name: Reader(known[name]) for name in listed}
-    for name, runs in listed.items():
-        yield from score_each(readers[name], runs, name, replicates, level)
-    for name, runs in listed.items():
+        digest = str(run.benchmark["digest"])
+        if digest not in known:
+            known[digest] = _benchmark_of(run, benchmarks)
+        listed.setdefault(str(run.benchmark["name"]), {}).setdefault(digest, []).append(run)
+    for name, draws in listed.items():
+        check_draws([known[digest] for digest in draws], name, str(folder))
+    readers = {digest: Reader(known[digest]) for draws in listed.values() for digest in draws}
+    for name, draws in listed.items():
+        for digest, runs in draws.items():
+            yield from score_each(readers[digest], runs, name, replicates, level)
+    for name, draws in listed.items():
+        runs = [run for part in draws.values() for run in part]
         if _few(runs):
-            methods: dict[str, list[Finished]] = {}
+            splits = shared_splits([known[digest] for digest in draws])
+            methods: dict[str, list[Predictions]] = {}
             for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
-                methods.setdefault(label, []).append(run)
-            predicted = {label: [predictions_of(known[name], *readers[name].read(run.folder / "predictions.parquet"))
-                                 for run in part] for label, part in methods.items()}
-            yield Piece.of(means(known[name], predicted, replicates=replicates, level=level), name)
+                digest = str(run.benchmark["digest"])
+                read = readers[digest].read(run.folder / "predictions.parquet")
+                methods.setdefault(label, []).append(on_splits(predictions_of(known[digest], *read), splits))
+            first = known[next(iter(draws))]
+            yield Piece.of(means(first, methods, replicates=replicates, level=level), name)
+
+
+def _benchmark_of(run: Finished, given: Sequence[Benchmark]) -> Benchmark:
+    """The benchmark of a run: one of its name that was given, if it has no draws, else from where the run found it."""
+    named = [one for one in given if one.name == run.benchmark["name"] and draw_of(one.card) is None]
+    found = named[0] if named else Benchmark.load(run.benchmark_folder)
+    if found.digest != run.benchmark["digest"]:
+        raise ShiftBenchError(f"{run.folder}: benchmark digest is {str(run.benchmark['digest'])[:8]}…, but "
+                              f"{run.benchmark['path']} now has {found.digest[:8]}…. The benchmark was rebuilt; train "
+                              "again.")
+    return found
 
 
 def _few(runs: Sequence[Finished]) -> bool:
@@ -94,12 +111,13 @@ def _few(runs: Sequence[Finished]) -> bool:
 
 
 def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What to call each run so that only runs that differ in nothing but their seed have the same name.
+    """What to call each run of a benchmark so that only those that differ in nothing but their seed have one name.
 
     >>> labels([{"method": "irm", "seed": 0}, {"method": "dro", "eta": 0.1}, {"method": "dro", "eta": 1.0}])
     ['irm', 'dro (eta=0.1)', 'dro (eta=1.0)']
     """
-    flat = [{key: written(value) for key, value in _flat(one).items() if key != "seed"} for one in settings]
+    flat = [{key: written(value) for key, value in _flat(one).items() if key not in ("seed", "benchmark")}
+            for one in settings]
     rivals: dict[str, list[Mapping[str, str]]] = {}
     for one in flat:
         rivals.setdefault(one["method"], []).append(one)

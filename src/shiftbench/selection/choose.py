@@ -141,7 +141,8 @@ class _Found(NamedTuple):
 def _measure(runs: Runs, rule: Rule, mine: Ints, target: str) -> _Found:
     """The criterion of a rule on one benchmark's runs, from the first split that has it."""
     metric = rule.metric or target
-    said = "loss (nll) of the worst group" if metric == "worst_group_nll" else metric.replace("_", " ")
+    said = {"worst_group_nll": "loss (nll) of the worst group", "macro_f1": "macro F1"}.get(
+        metric, metric.replace("_", " "))
     for split in rule.splits:
         if metric == "worst_group_nll" and not np.isnan(runs.hard(split).value[mine]).all():
             return _Found(runs.hard(split).value, split,

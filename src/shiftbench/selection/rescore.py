@@ -8,10 +8,12 @@ import numpy as np
 from shiftbench.benchmark import Benchmark
 from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
-from shiftbench.scoring import means
+from shiftbench.scoring import means, read_run
+from shiftbench.scoring.draws import on_splits
 from shiftbench.selection.choose import refuse_target, select, setting_of
 from shiftbench.selection.rules import DEFAULT, TARGETS
 from shiftbench.selection.runs import Runs
+from shiftbench.shifts.draws import shared_splits
 from shiftbench.stats import LEVEL, REPLICATES
 
 
@@ -24,17 +26,25 @@ def chosen_means(
     Of the benchmarks given, those on which a method has several settings. Join the result to the scores: a report takes
     these means and their paired differences, where it would else put intervals together from those of single runs.
     """
-    known = {benchmark.name: benchmark for benchmark in benchmarks}
+    draws: dict[str, dict[str, Benchmark]] = {}
+    for benchmark in benchmarks:
+        draws.setdefault(benchmark.name, {})[benchmark.digest] = benchmark
+    known = {name: next(iter(alike.values())) for name, alike in draws.items()}
     wanted = Runs(scores).several & known.keys()
     choices = select(scores, [rule], targets=TARGETS[:1], benchmarks=known.values()).choices
     refuse_target(one for one in choices if one.benchmark in wanted)
     parts = []
     for name in sorted(wanted):
         runs: dict[str, list[Predictions]] = {}
+        splits = shared_splits(list(draws[name].values()))
         for one in choices:
             if one.benchmark == name:
-                path = Path(folder) / one.run / "predictions.parquet"
-                runs.setdefault(one.method, []).append(Predictions.load(path, known[name]))
+                place = Path(folder) / one.run
+                own = known[name]
+                if len(draws[name]) > 1:
+                    own = draws[name].get(str(read_run(place).benchmark["digest"]), own)
+                read = Predictions.load(place / "predictions.parquet", own)
+                runs.setdefault(one.method, []).append(on_splits(read, splits))
         if runs:
             made = means(known[name], runs, replicates=replicates, level=level)
             parts.append(Scores({**made.columns, "setting": np.full(len(made), setting_of(rule))}))

@@ -34,11 +34,13 @@ RULES: dict[str, Rule] = {
                         "labels and groups of validation items"),
     "worst_class": Rule("Worst class", "worst_class_accuracy", ("id_val", "val"), "labels of validation items"),
     "nooch": Rule("NOOCh", "worst_group_nll", ("id_val", "val"), "labels and groups of validation items", lower=True),
+    "f1": Rule("Validation F1", "macro_f1", ("val", "id_val"), "labels of validation items, shifted ones first"),
     "ood": Rule("OOD validation", "accuracy", ("val",), "labels of items drawn after the shift"),
     "oracle": Rule("Oracle", "", ("test",), "the labels of the test"),
 }
 """`nooch` minimises the larger of the mean losses of hard positives and hard negatives (Madras & Zemel, 2021, §6);
-where no group is named so, the largest group's. `oracle` chooses by what is then reported: the best there was to have.
+where no group is named so, the largest group's. `f1` is Wiles et al.'s (2022): top-1 F1 on the validation set, which is
+out of distribution where there is such a one. `oracle` chooses by what is then reported: the best there was to have.
 """
 
 

@@ -24,7 +24,7 @@ class LowData:
         train = {i : a_i ∉ A_c}  ∪  N items of {i : a_i ∈ A_c},     p_test(y, a) = 1 / (|Y| |A|)
 
     Test items are none of training's. Our reading: the N items are spread evenly over the cells of A_c, and which they
-    are is the seed's choice. At N = 0 this is `unseen`.
+    are is the seed's and the draw's choice. At N = 0 this is `unseen`.
     """
 
     label: str
@@ -39,6 +39,7 @@ class LowData:
     n_test: int = 0  # 0: a fifth of the smallest cell from each
     n_val: int = 0  # id_val and id_test each; 0: a tenth of training
     n_ood: int = 0  # val, drawn as test is
+    draw: int = 0  # another takes other N items, and moves nothing else
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         regions = _apart(collection, self.factor, "low", self.low, self.low_where)

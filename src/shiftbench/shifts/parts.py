@@ -32,11 +32,13 @@ def two_parts(shift: Any, collection: Collection, seed: int, n_few: int, drawn: 
 
     A larger N adds items and takes none away, and leaves the test as it is. `id_val` and `id_test` follow the training
     items' own shares. A shift with `balanced = False` draws test and the N items at random instead, for collections
-    with empty cells.
+    with empty cells. A shift with `draw` ≥ 1 takes N other items, and moves nothing else: see `_redrawn`.
     """
     share("drawn", drawn)
-    if n_few < 0:
-        raise ShiftBenchError(f"{n_few} items of the second part are asked for; give 0 or more.")
+    draw = getattr(shift, "draw", 0)
+    if min(n_few, draw) < 0:
+        raise ShiftBenchError(f"{n_few} items of the second part are asked for; give 0 or more." if n_few < 0 else
+                              f"draw = {draw}, but draws are counted from 0.")
     rows, y, y_names, a, a_names, dropped = _chosen(shift, collection)
     cell = y * len(a_names) + a
     counts = np.bincount(cell, minlength=len(y_names) * len(a_names))
@@ -67,6 +69,11 @@ def two_parts(shift: Any, collection: Collection, seed: int, n_few: int, drawn: 
     if wanted["train"].min() < 0:
         raise ShiftBenchError(f"n_val = {shift.n_val}: id_val and id_test take more than training has. Lower n_val.")
     picked, split = deal(rows, stratum, wanted, seed, names)
+    if draw:
+        held = np.isin(split, ("few", "train"), invert=True)
+        free = np.isin(rows, picked[held], invert=True)
+        again, part = _redrawn(rows[free], stratum[free], n_few, whole, some, shift.balanced, seed, draw, names)
+        picked, split = np.concatenate([picked[held], again]), np.concatenate([split[held], part])
     kind = np.zeros(len(collection), np.int64)
     kind[rows] = stratum
     part = np.where(split == "few", "few", np.where(split == "train", "main", ""))
@@ -75,7 +82,8 @@ def two_parts(shift: Any, collection: Collection, seed: int, n_few: int, drawn: 
              f"Training has {int((part == 'main').sum())} items of the main part and {n_few} more."]
     return Benchmark.of(
         collection, shift, seed, picked, split, label=collection.factor(shift.label)[picked],
-        domain=collection.factor(shift.factor)[picked], card=card(collection, picked, split, notes),
+        domain=collection.factor(shift.factor)[picked],
+        card=card(collection, picked, split, notes, **({"draw": draw} if draw else {})),
         extra={"part": part, "weight": _weights(part, whole[kind[picked]], drawn)})
 
 
@@ -129,6 +137,20 @@ def _few(n: int, there: Ints, balanced: bool, seed: int) -> Ints:
     few = np.zeros_like(there)
     few[order] = spread(n, there[order])
     return few
+
+
+def _redrawn(
+    rows: Ints, stratum: Ints, n: int, whole: Bools, some: Bools, balanced: bool, seed: int, draw: int, names: Names
+) -> tuple[Ints, Strs]:
+    """Draw k of the N items, from all that no other split holds: what it leaves of the main part's cells is main.
+
+    So the two parts together have the same items of those cells in every draw, and test and validation stay. Which
+    cells give the odd ones is the draw's choice too. Where nothing is left over, every draw takes the same items.
+    """
+    own = int(child(seed, "draw", str(draw)).integers(2**62))
+    there = np.bincount(stratum, minlength=len(names))
+    few = _few(n, np.where(some, there, 0), balanced, own)
+    return deal(rows, stratum, {"few": few, "train": np.where(whole, there - few, 0)}, own, names)
 
 
 def _weights(part: Strs, whole: Bools, drawn: float) -> Floats:

@@ -42,6 +42,7 @@ class Spurious:
     n_test: int = 0  # 0: a fifth of the smallest cell from each
     n_val: int = 0  # id_val and id_test each; 0: a tenth of training
     n_ood: int = 0  # val, drawn as test is
+    draw: int = 0  # another takes other N items, and moves nothing else
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         if self.n_uncorrelated < 1:

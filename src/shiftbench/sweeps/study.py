@@ -2,21 +2,22 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from shiftbench.benchmark import MARKER, Benchmark
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_toml
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import SPACES
 from shiftbench.registry import make
-from shiftbench.shifts.leave_out import leave_out
-from shiftbench.shifts.recipe import collection_folder
+from shiftbench.sweeps.places import match, places
 from shiftbench.sweeps.settings import Block, layer, run_fields, settings
+from shiftbench.sweeps.sources import Say, Sources
+from shiftbench.sweeps.storage import is_url
 from shiftbench.sweeps.work import Job
 from shiftbench.training.presets import PRESETS
+from shiftbench.training.run import default_model
 
 MOST = 1_000_000
 """Runs of one study: more is a slip of the pen."""
@@ -44,9 +45,20 @@ class Study:
     Lists are taken each with each. Laws are drawn `draws` times, from a stream per method, draw and setting, the same
     for every benchmark and seed: a setting more moves no other, and runs pair across seeds. What the file gives stands
     above the search space, the search space above `preset`. [[methods.irm]] more than once is one block after another.
+
+    A study may make its own data, below the folder of its runs and only what is not there yet:
+
+        suites = ["fine_grained/sprites/low_data"]     # or recipes = ["low.toml"], for any label and factor
+        members = ["low-10"]                           # of their benchmarks
+        redraw = true                                  # with each seed other low-data items
+        collection = "../collections/dsprites"         # or a table [world], which is drawn:
+
+        [world]
+        name = "sprites"
+        items = 3000
     """
 
-    benchmarks: tuple[str, ...]  # folders
+    benchmarks: tuple[str, ...]  # folders that are there
     methods: Mapping[str, tuple[Mapping[str, Any], ...]]  # name -> blocks of settings
     run: Mapping[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = (0,)
@@ -55,7 +67,12 @@ class Study:
     draw_seed: int = 0
     preset: str = ""  # a paper's settings of a run: metashift
     leave_one_domain_out: bool = False  # also train without each training domain in turn, to choose settings by
-    collection: str = ""  # where the collection is, for benchmarks that do not say
+    collection: str = ""  # where the collection is, for suites, recipes, and benchmarks that do not say
+    world: Mapping[str, Any] = field(default_factory=dict)  # instead of it: name, items, size, seed; drawn below `out`
+    suites: tuple[str, ...] = ()  # benchmarks of papers by name, built below `out` unless they are there
+    recipes: tuple[str, ...] = ()  # files, the same
+    members: tuple[str, ...] = ()  # names of the benchmarks of suites and recipes to keep; default: all
+    redraw: bool = False  # other low-data items with each seed (Wiles et al.), in suites and recipes
     source: str = "study"  # named in messages
 
     def __post_init__(self) -> None:
@@ -70,8 +87,11 @@ class Study:
         if not self.seeds or min(self.seeds) < 0:
             raise ShiftBenchError(f"{self.source}: 'seeds' must be a number of seeds, at least 1, or a list of whole "
                                   "numbers from 0.")
-        if not self.benchmarks:
-            raise ShiftBenchError(f"{self.source}: names no benchmark. Add benchmarks = [\"FOLDER\"].")
+        if not (self.benchmarks or self.suites or self.recipes):
+            raise ShiftBenchError(f"{self.source}: names no benchmark. Add benchmarks = [\"FOLDER\"], or suites.")
+        if self.redraw and not (self.suites or self.recipes):
+            raise ShiftBenchError(f"{self.source}: 'redraw' is for benchmarks that the study builds, by suites or "
+                                  "recipes. Build others with shiftbench build SUITE --draws.")
         if not any(self.methods.values()):
             raise ShiftBenchError(f"{self.source}: names no method, so there is nothing to run. Add a table "
                                   f"[methods.NAME]. Known methods: {', '.join(METHODS)}.")
@@ -99,16 +119,20 @@ class Study:
                                       f"{MOST:,}. List the seeds, seeds = [0, 1], or give their number.")
             raw["seeds"] = list(range(raw["seeds"]))
         given = changes or {}
+        if "collection" in given:
+            raw.pop("world", None)  # the same study on another collection
         patterns = [raw["benchmarks"]] if isinstance(raw.get("benchmarks"), str) else raw.get("benchmarks", [])
         if not isinstance(patterns, list) or not all(isinstance(part, str) for part in patterns):
             raise ShiftBenchError(f"{where}: 'benchmarks' is {patterns!r}, but it must be a list of folders or "
                                   "patterns.")
         bases = [Path(), base] if "benchmarks" in given else [base, Path()]
         raw["benchmarks"] = list(dict.fromkeys(
-            str(folder) for pattern in patterns for folder in _match(pattern, bases, where)))
+            str(folder) for pattern in patterns for folder in match(pattern, bases, where)))
         if isinstance(raw.get("collection"), str) and raw["collection"]:
-            near = [one / raw["collection"] for one in ([Path()] if "collection" in given else [base, Path()])]
-            raw["collection"] = os.path.normpath(next((one for one in near if one.exists()), near[0]))
+            raw["collection"] = _near(raw["collection"], [Path()] if "collection" in given else [base, Path()])
+        if isinstance(raw.get("recipes"), list):
+            bases = [Path(), base] if "recipes" in given else [base, Path()]
+            raw["recipes"] = [_near(one, bases) if isinstance(one, str) else one for one in raw["recipes"]]
         made = make(Study, {**raw, "source": where}, where)
         if "draws" in raw and not any(block.laws for block in made.blocks()):
             raise ShiftBenchError(f"{where}: 'draws' is {made.draws}, but no setting is drawn. Name a search space, "
@@ -120,76 +144,52 @@ class Study:
         run = layer(self.run, "", f"{self.source} [run]")
         space, preset = SPACES[self.search], PRESETS.get(self.preset, {})
         for method, tables in self.methods.items():
+            said = METHODS[method].settings
+            # A method that is a model of its own takes neither the others' model nor the features of their heads.
+            shared = {key: entry for key, entry in run.items() if "model" not in said or key != "features"}
             for table in tables:
                 own = layer(table, method, f"{self.source} [methods.{method}]")
-                yield Block.of(method, [own, run, space.methods.get(method, {}), METHODS[method].space if space.own
-                                        else {}, space.run, preset, {"model": "mlp"}])
+                yield Block.of(method, [own, said, shared, space.methods.get(method, {}), METHODS[method].space if
+                                        space.own else {}, space.run, preset, {"model": default_model(method)}])
 
     def settings(self) -> list[dict[str, Any]]:
         """The settings of the runs, without benchmark and seed: whole, checked, each once, in a fixed order."""
         blocks = list(self.blocks())
-        runs = sum(block.size(self.draws) for block in blocks) * len(self.seeds) * len(self.benchmarks)
+        runs = sum(block.size(self.draws) for block in blocks) * len(self.seeds) * (
+            len(self.benchmarks) + len(self.sources.members()))
         if runs > MOST:
             raise ShiftBenchError(f"{self.source}: asks for {runs:,} runs, more than {MOST:,}. Shorten its lists, or "
                                   "draw: {choice = [...]} in place of a list.")
         found = {str(one): one for block in blocks for one in settings(block, self.draws, self.draw_seed, self.source)}
         return list(found.values())
 
-    def jobs(self, out: Path | str) -> list[Job]:
-        """The runs, benchmark by benchmark. Derived benchmarks (leave_one_domain_out) are saved below `out`."""
-        found = self.settings()
-        return [Job(place, collection, {**one, "benchmark": digest, "seed": seed})
-                for place, digest, collection in self._places(Path(out)) for one in found
-                for seed in dict.fromkeys(self.seeds)]
+    @property
+    def sources(self) -> Sources:
+        """What the study makes for itself."""
+        made = (self.suites, self.recipes, self.members, self.world)
+        return Sources(*made, self.collection if self.suites or self.recipes else "", self.source)
 
-    def _places(self, out: Path) -> Iterator[tuple[str, str, str]]:
-        """Folder, digest and collection of each benchmark, those with equal rows once."""
-        names: dict[str, str] = {}
-        digests: set[str] = set()
-        for folder in self.benchmarks:
-            made = Benchmark.load(folder)
-            if names.setdefault(made.name, folder) != folder and made.digest not in digests:
-                raise ShiftBenchError(f"{self.source}: {names[made.name]} and {folder} are both named '{made.name}', "
-                                      "so scores could not tell them apart. Rename one folder and build it again.")
-            if made.digest in digests:
-                continue
-            digests.add(made.digest)
-            try:
-                collection = collection_folder(made, folder, self.collection or None)
-                parts = leave_out(made) if self.leave_one_domain_out else []
-            except ShiftBenchError as problem:
-                hint = " In a study: collection = \"FOLDER\"." if "--collection" in str(problem) else ""
-                raise ShiftBenchError(f"{self.source}: {problem}{hint}") from problem
-            yield folder, made.digest, str(collection)
-            for part in parts:
-                yield _keep(part, out / "benchmarks" / part.name, collection), part.digest, str(collection)
+    def prepare(self, out: Path | str, scratch: Path | str | None = None, say: Say | None = None) -> list[Path]:
+        """Draw and build what the study needs and `out` lacks: below `scratch`, if given, else below `out`."""
+        if (self.suites or self.recipes) and is_url(out):
+            raise ShiftBenchError(f"{self.source}: builds its benchmarks below --out, which must be a folder then, not "
+                                  f"{out}. Build them first, and name them: benchmarks = [\"FOLDER\"].")
+        return self.sources.folders(Path(out), self.seeds if self.redraw else (), Path(scratch) if scratch else None,
+                                    say)
+
+    def jobs(self, out: Path | str, scratch: Path | str | None = None) -> list[Job]:
+        """The runs, benchmark by benchmark. Benchmarks that are built for them are saved as `prepare` says."""
+        found, built = self.settings(), self.prepare(out, scratch)
+        below = Path(scratch or out) / "benchmarks" if self.leave_one_domain_out else None
+        return [Job(place.folder, place.collection, {**one, "benchmark": place.digest, "seed": seed})
+                for place in places([*self.benchmarks, *built], self.seeds, self.collection, below, self.source)
+                for one in found for seed in place.seeds]
 
 
-def _keep(part: Benchmark, folder: Path, collection: Path) -> str:
-    """Save a derived benchmark unless it is there: another process may be reading it."""
-    if not (folder / MARKER).is_file() or Benchmark.load(folder).digest != part.digest:
-        card = {**part.card, "collection": {**part.card["collection"], "path": os.path.relpath(collection, folder)}}
-        replace(part, card=card).save(folder)
-    return str(folder)
-
-
-def _match(pattern: str, bases: Sequence[Path], where: str) -> list[Path]:
-    """The benchmarks a pattern names, by name, from the first base that has any."""
-    for base in bases:
-        place = Path(os.path.normpath(base / pattern))
-        if (place / MARKER).is_file():
-            return [place]
-        root, parts = (Path(place.anchor), place.parts[1:]) if place.is_absolute() else (Path(), place.parts)
-        found = sorted(one for one in root.glob(str(Path(*parts))) if (one / MARKER).is_file()) if parts else []
-        if found:
-            return found
-    if any(sign in pattern for sign in "*?["):
-        raise ShiftBenchError(f"{where}: '{pattern}' matches no benchmark. A benchmark is a folder with {MARKER}; the "
-                              f"pattern is seen from {bases[0]}{os.sep}.")
-    places = [os.path.normpath(base / pattern) for base in bases]
-    state = "is not a benchmark" if any(map(os.path.exists, places)) else "is not there"
-    raise ShiftBenchError(f"{where}: benchmark '{pattern}' {state} (looked at {' and '.join(dict.fromkeys(places))}). "
-                          "Build it first: shiftbench build RECIPE.toml --out FOLDER.")
+def _near(name: str, bases: Sequence[Path]) -> str:
+    """A file or folder from the first base where it is."""
+    near = [base / name for base in bases]
+    return os.path.normpath(next((one for one in near if one.exists()), near[0]))
 
 
 def _blocks(value: Any, before: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -224,6 +224,8 @@ def _change(raw: dict[str, Any], key: str, value: Any, known: Sequence[str], whe
         raw["run"] = {**raw["run"], key.removeprefix("run."): value}
     elif key in known and key != "run":
         raw[key] = value
+    elif head == "world" and rest and isinstance(raw.get("world"), dict):
+        raw["world"] = {**raw["world"], rest: value}
     else:
         raise unknown("setting", key, [*(name for name in known if name != "run"), *run_fields(),
                                        *(f"{name}.SETTING" for name in raw["methods"])], f"{where}, --set")

@@ -40,7 +40,8 @@ MEASURED = 512
 def load(benchmark: Benchmark, collection: Collection, run: Run, device: torch.device, folder: Path | str | None
          ) -> "Data":
     """The data a run is trained on, from memory where this process has just used the same."""
-    key = (benchmark.digest, collection.digest, run.features, str(run.size), str(device), str(folder))
+    shape = "" if collection.pixels is None else str(collection.pixels.shape)  # a digest does not know it
+    key = (benchmark.digest, collection.digest, shape, run.features, str(run.size), str(device), str(folder))
     if key not in _LOADED:
         while len(_LOADED) >= KEPT:
             del _LOADED[next(iter(_LOADED))]

@@ -93,7 +93,7 @@ def train_pack(
         for run in {run.id: run for run in runs}.values():
             folder = Path(out) / run.id
             try:
-                if _begin(benchmark, run, folder, device, benchmark_path):
+                if _begin(benchmark, run, folder, device, benchmark_path, sides_of(collection)):
                     end(run)
                 elif not held.enter_context(lock(folder / "lock")):
                     end(run, state="busy")
@@ -108,12 +108,12 @@ def train_pack(
     return [ends[run.id] for run in runs]
 
 
-def _begin(benchmark: Benchmark, run: Run, folder: Path, device: str, path: Path | str | None) -> bool:
+def _begin(benchmark: Benchmark, run: Run, folder: Path, device: str, path: Path | str | None, sides: Any) -> bool:
     """Check what is in a run's folder, or write its run.json; True where the run is done."""
     if run.benchmark != benchmark.digest:
         raise ShiftBenchError(f"run {run.id}: made for benchmark {run.benchmark[:12]}, but '{benchmark.name}' is now "
                               f"{benchmark.digest[:12]}. The benchmark was rebuilt; make the run again.")
-    facts = _facts(benchmark, run, path)
+    facts = _facts(benchmark, run, path, sides)
     if (folder / "run.json").is_file():
         _check_same(folder, facts)
     if is_done(folder):
@@ -178,13 +178,14 @@ def load_run(folder: Path | str) -> Run:
     return Run.of(facts["run"], str(path))
 
 
-def _facts(benchmark: Benchmark, run: Run, path: Path | str | None) -> dict[str, Any]:
+def _facts(benchmark: Benchmark, run: Run, path: Path | str | None, sides: Any) -> dict[str, Any]:
     weights = Path(run.weights)
     return {
         "format": "shiftbench run", "version": 1, "id": run.id,
         "benchmark": {"name": benchmark.name, "digest": benchmark.digest, "path": str(path) if path else None},
         "run": run.to_json(),
         "weights_digest": file_digest(weights) if weights.is_file() else None,
+        "images": sides,
     }
 
 
@@ -205,6 +206,15 @@ def _check_same(folder: Path, facts: dict[str, Any]) -> None:
     if found.get("weights_digest") != facts["weights_digest"]:
         raise ShiftBenchError(f"{folder}: the weight file {facts['run']['weights']} has changed since this run. "
                               "Give the new file a new name, or delete the folder.")
+    if None not in (found.get("images"), facts["images"]) and found["images"] != facts["images"]:
+        raise ShiftBenchError(f"{folder}: this run saw images of {found['images'][0]} pixels, but the collection has "
+                              f"{facts['images'][0]}. Keep runs on images of another size in a folder of their own.")
+
+
+def sides_of(collection: Collection) -> list[int] | None:
+    """Height and width of a collection's images, where it says them: its digest does not, and they decide a run."""
+    pixels = collection.pixels
+    return None if pixels is None or pixels.ndim != 4 else [int(side) for side in pixels.shape[1:3]]
 
 
 def _tidy(folder: Path) -> None:
