@@ -4,9 +4,11 @@ The usual loop, as WILDS' and DomainBed's scripts have it: image files that four
 tensors of one by one, float32, a copy to the device per batch, a step at a time, the loss read after each. Ours is what
 `shiftbench sweep` does with a run of precision bf16 and the same crops and flips: decoded images lie on the device, the
 whole step is recorded once and replayed; with --packed eight runs go side by side. Everything between the first batch
-and the last weights is in our time: recording, evaluation, choosing. Before that every method is trained packed, alone,
-and stopped and resumed, and must end with the same bits.
-Run: python bench/train_gpu.py --packed
+and the last weights is in our time: recording, evaluation, choosing.
+
+With --check every method, or those named, is trained packed, alone, and stopped and resumed, and must end with the same
+bits; its model-steps per second at this size are told besides.
+Run: python bench/train_gpu.py --packed; python bench/train_gpu.py --check
 """
 
 import argparse
@@ -15,6 +17,7 @@ import os
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +31,7 @@ from shiftbench.methods import METHODS
 from shiftbench.models import build
 from shiftbench.rng import child
 from shiftbench.training.data import Data
+from shiftbench.training.folder import predict
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run
 
@@ -116,32 +120,37 @@ class Killed(Exception):
     """Stands for the end of a process."""
 
 
-def check(data: Data) -> int:
-    """Every method, packed with all others, alone, and stopped and resumed: the number of runs that differ."""
-    short = {"steps": 24, "eval_every": 8, "batch_size": 16}
-    runs = [run(data.benchmark, method=name, augment=augment, precision=precision, **short)
-            for name in sorted(METHODS) for augment, precision in (("none", "bf16"), ("color", "float32"))]
-    packed = [Fitting(one, data) for one in runs]
-    learn(packed)
+def check(data: Data, names: list[str]) -> int:
+    """Each method packed with its neighbours, alone, and stopped and resumed: the number of runs that differ."""
+    short = {"steps": 72, "eval_every": 24, "precision": "bf16", "augment": "none"}
     different = 0
-    for one in packed:
-        with tempfile.TemporaryDirectory() as place:
-            def stop(done: int, total: int) -> None:
-                if done >= 13:
-                    raise Killed
+    for first in range(0, len(names), PACK):
+        runs = [run(data.benchmark, method=name, **{**short, **METHODS[name].settings})
+                for name in names[first:first + PACK]]
+        packed = [Fitting(one, data) for one in runs]
+        learn(packed)
+        for one in packed:
+            with tempfile.TemporaryDirectory() as place:
+                def stop(done: int, total: int) -> None:
+                    if done >= 30:
+                        raise Killed
 
-            with contextlib.suppress(Killed):
-                learn([Fitting(one.run, data, Path(place))], checkpoint_seconds=0, progress=stop)
-            resumed = Fitting(one.run, data, Path(place))
-            learn([resumed])
-        alone = Fitting(one.run, data)
-        learn([alone])
-        ends = [other.learned.logits("test") if other.learned else other.problem for other in (one, alone, resumed)]
-        if not all(isinstance(end, torch.Tensor) and torch.equal(end, ends[0]) for end in ends):
-            different += 1
-            print(f"differs: {one.run.method} {one.run.augment} {one.run.precision}: "
-                  f"{[one.problem, alone.problem, resumed.problem]}")
-    print(f"{len(runs)} runs of {len(METHODS)} methods packed, alone and resumed: {different} differ")
+                with contextlib.suppress(Killed):
+                    learn([Fitting(one.run, data, Path(place))], checkpoint_seconds=0, progress=stop)
+                resumed = Fitting(one.run, data, Path(place))
+                learn([resumed])
+            alone = Fitting(one.run, data)
+            marks: list[tuple[float, int]] = []
+            learn([alone], progress=lambda done, total, marks=marks: marks.append((time.perf_counter(), done)))
+            ends = [predict(other.run, data, other.learned.net) if other.learned else other.problem
+                    for other in (one, alone, resumed)]
+            same = all(isinstance(end, torch.Tensor) and torch.equal(end, ends[0]) for end in ends)
+            different += not same
+            rate = max((after - before) / (late - early) for (early, before), (late, after) in pairwise(marks))
+            problems = [other.problem for other in (one, alone, resumed) if other.problem is not None]
+            print(f"{one.run.method:<22}{'same' if same else 'DIFFERS':<10}{rate:>8.0f} steps/s alone   "
+                  f"{problems or ''}", flush=True)
+    print(f"{len(names)} methods packed, alone and resumed: {different} differ")
     return different
 
 
@@ -149,14 +158,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--packed", action="store_true", help=f"{PACK} runs side by side")
     parser.add_argument("--steps", type=int, default=2000, help="steps of each run")
-    parser.add_argument("--no-check", action="store_true", help="do not compare packed, alone and resumed first")
+    parser.add_argument("--check", nargs="*", metavar="METHOD", help="compare packed, alone and resumed; then end")
     chosen = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("this bench needs a GPU; bench/heads.py runs on a processor")
     collection, benchmark = rows(20_000)
     data = Data(benchmark, torch.from_numpy(collection.pixels), torch.device("cuda"))
-    if not chosen.no_check and check(data):
-        raise SystemExit("the ways of training disagree")
+    if chosen.check is not None:
+        names = chosen.check or sorted(name for name, cls in METHODS.items()
+                                       if not name.startswith("only_") and "weights" not in cls.settings)
+        raise SystemExit("the ways of training disagree" if check(data, names) else 0)
     lanes = PACK if chosen.packed else 1
     train = benchmark.rows("train")
     with tempfile.TemporaryDirectory() as place:

@@ -16,6 +16,8 @@ from shiftbench.files import read_table, write_table, writing
 IDS = ("item", "id", "item_id")
 CHOICES = ("prediction", "label")
 LISTS = ("scores", "logits", "probabilities", "probs")
+TARGET_RT = "target_rt.parquet"
+"""In a run's folder: predictions of test by its last layer trained anew on the target."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ def select(
 ) -> None:
     """Which of several settings counts: every rule side by side with its regret to the oracle, or the choice of one.
 
-    Rules: id, leave_one_domain_out, worst_group, worst_class, nooch, f1, ood, oracle. A rule that used labels of the target
-    is marked; to choose by it takes --allow-target.
+    Rules: id, leave_one_domain_out, worst_group, worst_class, nooch, f1, ood, oracle. A rule that used labels of the
+    target is marked; to choose by it takes --allow-target.
 
     shiftbench select runs --rule worst_group --json
     """

@@ -17,6 +17,7 @@ from shiftbench.methods.focal import Focal
 from shiftbench.methods.group_dro import GroupDRO
 from shiftbench.methods.irm import IRM
 from shiftbench.methods.jtt import JTT
+from shiftbench.methods.last_layer import LastLayer
 from shiftbench.methods.lff import LfF
 from shiftbench.methods.lisa import LISA
 from shiftbench.methods.mixup import MixUp
@@ -31,6 +32,6 @@ from shiftbench.methods.swa import SWA
 from shiftbench.methods.vrex import VREx
 
 __all__ = ["CDANN", "CORAL", "DANN", "DFR", "EQRM", "ERM", "IRM", "JTT", "LISA", "METHODS", "MMD", "RUN_SPACE", "SWA",
-           "Architecture", "Augmentation", "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "Focal", "GroupDRO",
-           "LfF", "Method", "MixUp", "Power", "Pretrained", "Reweight", "SagNet", "SpectralDecoupling", "StarGAN",
-           "Task", "Trained", "VREx", "facts"]
+           "Architecture", "Augmentation", "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "Focal",
+           "GroupDRO", "LastLayer", "LfF", "Method", "MixUp", "Power", "Pretrained", "Reweight", "SagNet",
+           "SpectralDecoupling", "StarGAN", "Task", "Trained", "VREx", "facts"]

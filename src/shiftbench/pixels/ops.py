@@ -5,7 +5,7 @@ import shiftbench.pixels.needs_torch  # noqa: F401
 # isort: split
 import math
 from collections.abc import Callable, Collection
-from functools import lru_cache, partial
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -32,8 +32,9 @@ def apply(x: Tensor, op: Tensor, value: Tensor, place: Tensor, present: Collecti
     """One operation per image: uint8 N × 3 × H × W to the same.
 
     `op` and `value` have one entry per image, `place` (N × 2, from [0, 1)) is the centre of the square to cut out.
-    `present` names what may occur, so that the rest costs nothing. Levels are cut or rounded as Pillow does; what
-    comes from beyond the edge is `fill`; `smooth` reads between pixels instead of the nearest one.
+    `present` names what may occur, so that the rest costs nothing. Levels are cut or rounded as Pillow does (which
+    torchvision's tensors, whose grey is cut and not rounded, miss by up to 2); what comes from beyond the edge is
+    `fill`; `smooth` reads between pixels instead of the nearest one.
     """
     found = frozenset(present)
     changes: list[Change] = []
@@ -192,18 +193,18 @@ def _luma(x: Tensor) -> Tensor:
 OWN = {"color": _saturate, "sharpness": _sharpen, "cutout": _cut_out}
 
 
-@lru_cache
+@cache
 def _unchanged(device: torch.device) -> Tensor:
     """The line that changes nothing: pivot 0, rise 1, run 1, base 0."""
     return torch.tensor([0.0, 1.0, 1.0, 0.0], device=device)
 
 
-@lru_cache
+@cache
 def _levels(device: torch.device) -> Tensor:
     return torch.arange(256, dtype=torch.float32, device=device)
 
 
-@lru_cache
+@cache
 def _centres(height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Column and row of the pixels' centres."""
     return (torch.arange(width, dtype=torch.float32, device=device).view(1, 1, -1) + 0.5,

@@ -7,8 +7,7 @@ and released code differ on what a level means; our reading stands with each of 
 import shiftbench.pixels.needs_torch  # noqa: F401
 
 # isort: split
-from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -52,7 +51,7 @@ equalize .8 8, equalize .6 3
 """
 
 
-def randaugment(x: Tensor, u: Tensor, ops: Sequence[str] = RANDOM_OPS) -> Tensor:
+def randaugment(x: Tensor, u: Tensor, ops: tuple[str, ...] = RANDOM_OPS) -> Tensor:
     """N = 3 operations in a row, each drawn evenly from the sixteen of the released code, at M = 5 of 10.
 
     Released code gives brightness, contrast, color and sharpness the factor 0.1 + 1.8 M / 10, which is no change at
@@ -156,18 +155,18 @@ def sub_policies(policy: str) -> list[list[tuple[str, float, int]]]:
 
 
 # Tables are made once per device and image side: a recorded step must not copy from the host.
-@lru_cache
-def _ranges(ops: Sequence[str], policy: str, side: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+@cache
+def _ranges(ops: tuple[str, ...], policy: str, side: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     base, slope, signed = zip(*(strength(op, policy, side) for op in ops), strict=True)
     return torch.tensor(base, device=device), torch.tensor(slope, device=device), torch.tensor(signed, device=device)
 
 
-@lru_cache
-def _codes(ops: Sequence[str], device: torch.device) -> Tensor:
+@cache
+def _codes(ops: tuple[str, ...], device: torch.device) -> Tensor:
     return torch.tensor([CODE[op] for op in ops], device=device)
 
 
-@lru_cache
+@cache
 def _policy(policy: str, side: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Code, probability, strength and how far a sign moves it, each 25 × 2."""
     rows = []

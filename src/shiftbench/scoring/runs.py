@@ -15,6 +15,7 @@ from shiftbench.scoring.judge import means
 from shiftbench.scoring.listing import Finished, benchmarks_of, read_run, runs_in, written
 from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.reading import Reader
+from shiftbench.scoring.retrained import score_retrained
 from shiftbench.shifts.draws import draw_of, shared_splits
 from shiftbench.stats import LEVEL, REPLICATES
 
@@ -76,6 +77,9 @@ def _pieces(
     for name, draws in listed.items():
         for digest, runs in draws.items():
             yield from score_each(readers[digest], runs, name, replicates, level)
+            again = score_retrained(known[digest], runs, replicates, level)
+            if len(again):
+                yield Piece.of(again, name)
     for name, draws in listed.items():
         runs = [run for part in draws.values() for run in part]
         if _few(runs):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shiftbench.arrays import Ints
 from shiftbench.benchmark import Benchmark
@@ -93,8 +93,9 @@ class Data:
 
     @cached_property
     def selection(self) -> str:
-        """The split on which weights are chosen: `id_val`, else `val`, else none."""
-        return next((split for split in ("id_val", "val") if split in self.benchmark.splits), "")
+        """The split on which weights are chosen: `id_val`, else `val`, else none; `val` where the target is learnt."""
+        listed = ("val",) if self.learns == "target_train" else ("id_val", "val")
+        return next((split for split in listed if split in self.benchmark.splits), "")
 
     def codes(self, column: str) -> Ints:
         """Codes of the training items, counted from 0 without gaps: only what training has."""
@@ -162,15 +163,18 @@ class Data:
             norm.momentum = momentum
 
     @torch.inference_mode()
-    def logits(self, net: Net, rows: Ints, precision: str = "float32") -> Tensor:
-        """Logits for benchmark rows, on the CPU, without augmentation."""
+    def outputs(self, net: Net, rows: Ints, precision: str = "float32", part: nn.Module | None = None) -> Tensor:
+        """What a net, or a part of it, makes of benchmark rows, on the CPU, without augmentation."""
         modes = [(module, module.training) for module in net.modules()]
         net.eval()
         chunk = 4096 if self.x.dtype != torch.uint8 else max(1, 8_000_000 // max(1, self.x[0].numel()))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16"):
-            parts = [net(self.prepare(self.take(part), net)) for part in torch.from_numpy(rows).split(chunk)]
+            parts = [(part or net)(self.prepare(self.take(some), net)) for some in torch.from_numpy(rows).split(chunk)]
         for module, mode in modes:
             module.training = mode
         if not parts:
-            return torch.zeros(0, len(self.benchmark.names["label"]))
+            return torch.zeros(0, net.width if part else len(self.benchmark.names["label"]))
         return torch.cat(parts).float().cpu()
+
+    def logits(self, net: Net, rows: Ints, precision: str = "float32") -> Tensor:
+        return self.outputs(net, rows, precision)

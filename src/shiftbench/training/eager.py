@@ -8,6 +8,7 @@ from torch import Tensor
 from shiftbench.methods.base import Batch
 from shiftbench.rng import child
 from shiftbench.training.lane import Lane
+from shiftbench.training.schedule import set_rate
 
 
 class Eager:
@@ -26,7 +27,9 @@ class Eager:
         index, u = (None if part is None else torch.from_numpy(part).to(data.device) for part in lane.block(first, n))
         assert index is not None
         losses = []
+        rates = lane.rates(first, n)
         for t in range(n):
+            set_rate(lane.parts.optimizer, float(rates[t]))
             weight = None if lane.weight is None else lane.weight[index[t]]
             # What a net draws inside (dropout) is a function of seed and step too, so a checkpoint need not know it.
             torch.manual_seed(int(child(lane.run.seed, "step", str(lane.point.stage), str(first + t)).integers(2**63)))

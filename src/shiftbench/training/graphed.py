@@ -7,6 +7,7 @@ runs of a pack fill the gaps of each other. No lane touches what another writes:
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,6 +54,9 @@ class _Track:
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.step = torch.full((), lane.point.step, dtype=torch.int64, device=device)
         self.losses = torch.zeros(BLOCK, device=device)
+        rate = lane.parts.optimizer.param_groups[0]["lr"]
+        self.rate = rate if isinstance(rate, Tensor) else None  # None: it never changes
+        self.rates = torch.zeros(BLOCK, device=device)
         self.parameters = [one for group in lane.parts.optimizer.param_groups for one in group["params"]]
         self.graph = self._record()
 
@@ -72,6 +76,9 @@ class _Track:
             self.index.copy_(index, non_blocking=True)
             if self.u is not None and u is not None:
                 self.u.copy_(u, non_blocking=True)
+            if self.rate is not None:
+                rates = torch.from_numpy(self.lane.rates(self.lane.point.step, BLOCK).astype(np.float32))
+                self.rates.copy_(rates.pin_memory(), non_blocking=True)
             self.cursor.zero_()
 
     def _record(self) -> torch.cuda.CUDAGraph:
@@ -117,6 +124,8 @@ class _Track:
         gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
+        if self.rate is not None:
+            self.rate.copy_(self.rates.index_select(0, self.cursor).view(()))
         parts.optimizer.step()
         _keep_place(parts.state, before)
         self.losses.index_copy_(0, self.cursor, loss.detach().float().view(1))

@@ -24,6 +24,7 @@ from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
 from shiftbench.training.log import Log
 from shiftbench.training.run import Run
+from shiftbench.training.schedule import factors
 
 
 @dataclass(eq=False)
@@ -80,6 +81,14 @@ class Lane:
     @property
     def steps(self) -> int:
         return steps_of(self.run, self.stage)
+
+    @property
+    def lr(self) -> float:
+        return self.run.lr if self.stage.lr is None else self.stage.lr
+
+    def rates(self, first: int, n: int) -> Floats:
+        """The learning rates of the n steps from `first` on."""
+        return self.lr * factors(self.run.schedule, first, n, self.steps)
 
     @property
     def select_on(self) -> str:
@@ -191,13 +200,15 @@ def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any
                    lr: float | None = None) -> torch.optim.Optimizer:
     """Fused: one call for all tensors, which on small heads is most of a step's time.
 
-    On a GPU Adam counts its steps there, so that a step can be recorded.
+    On a GPU Adam counts its steps there, so that a step can be recorded; so is the learning rate, where it changes.
     """
-    lr = run.lr if lr is None else lr
+    rate: float | Tensor = run.lr if lr is None else lr
+    if on_gpu and run.schedule != "constant":
+        rate = torch.tensor(rate, device="cuda")
     if run.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr, run.momentum, weight_decay=run.weight_decay, fused=True)
+        return torch.optim.SGD(parameters, rate, run.momentum, weight_decay=run.weight_decay, fused=True)
     cls = torch.optim.Adam if run.optimizer == "adam" else torch.optim.AdamW
-    return cls(parameters, lr, weight_decay=run.weight_decay, fused=True, capturable=on_gpu)
+    return cls(parameters, rate, weight_decay=run.weight_decay, fused=True, capturable=on_gpu)
 
 
 def measure(logits: Tensor, label: np.ndarray, group: np.ndarray) -> dict[str, float]:

@@ -12,6 +12,7 @@ from shiftbench.methods.base import BATCHES, NEEDS
 from shiftbench.models import MODELS
 from shiftbench.pixels.augment import PRESETS
 from shiftbench.registry import find, make
+from shiftbench.training.schedule import SCHEDULES
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("float32", "bf16")
@@ -44,6 +45,7 @@ class Run:
     lr: float = 1e-3
     weight_decay: float = 0.0
     momentum: float = 0.9  # of sgd
+    schedule: str = "constant"  # of the learning rate: constant, thirds or cosine
     eval_every: int = 50
     patience: int = 0  # evaluations without a better one before training stops; 0: never
     select_on: str = "accuracy"
@@ -53,7 +55,8 @@ class Run:
         self._take_settings()
         for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", SELECTIONS, "selection"),
                                   ("augment", PRESETS, "augmentation"),
-                                  ("precision", PRECISIONS, "precision"), ("batches", ("", *BATCHES), "kind of batch")):
+                                  ("precision", PRECISIONS, "precision"), ("schedule", SCHEDULES, "schedule"),
+                                  ("batches", ("", *BATCHES), "kind of batch")):
             if getattr(self, name) not in known:
                 raise unknown(kind, getattr(self, name), [word for word in known if word], "run")
         for name in ("steps", "batch_size", "eval_every", "patience", "size", "seed"):

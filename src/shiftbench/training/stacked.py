@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from shiftbench.methods.base import Batch, Method
 from shiftbench.training.lane import Lane, make_optimizer
+from shiftbench.training.schedule import factors
 
 Tensors = dict[str, Tensor]
 
@@ -70,7 +71,10 @@ class Stacked:
         u = [torch.from_numpy(one) for _, one in blocks if one is not None]
         drawn = torch.stack(u, dim=1) if u else None
         losses = []
+        scale = factors(first.run.schedule, first.point.step, n, first.steps)
         for t in range(n):
+            for group in self.optimizer.param_groups:
+                group["lr"] = group["start"] * float(scale[t])
             for stack in self.weights.values():
                 stack.requires_grad_()
             weight = None if first.weight is None else first.weight[index[t]]
@@ -135,8 +139,8 @@ def _joined(lanes: Sequence[Lane]) -> torch.optim.Optimizer:
     groups: dict[tuple[float, ...], dict[str, Any]] = {}
     for lane in lanes:
         (own,) = lane.parts.optimizer.param_groups
-        pace = (own["lr"], lane.run.weight_decay, lane.run.momentum)
-        groups.setdefault(pace, {**own, "params": []})["params"].extend(own["params"])
+        pace = (lane.lr, lane.run.weight_decay, lane.run.momentum)
+        groups.setdefault(pace, {**own, "start": lane.lr, "params": []})["params"].extend(own["params"])
     joined = make_optimizer(lanes[0].run, list(groups.values()))
     for lane in lanes:
         for parameter in lane.parts.optimizer.param_groups[0]["params"]:
@@ -152,7 +156,8 @@ def alike(lane: Lane) -> tuple[Any, ...]:
     # Weights of a second stage come from the run's own first one, so they are nobody else's.
     own = run.id if lane.weight is not None else ""
     return (id(lane.data), run.batch_kind, run.resample, run.batch_size, lane.steps, lane.point.stage, lane.point.step,
-            type(method), tuple(fixed.items()), shapes, tuple(lane.stage.trains), run.optimizer, run.momentum > 0, own)
+            type(method), tuple(fixed.items()), shapes, tuple(lane.stage.trains), run.optimizer, run.momentum > 0,
+            run.schedule, own)
 
 
 def _with_numbers(method: Method, numbers: Tensors) -> Method:

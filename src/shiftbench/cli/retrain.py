@@ -1,0 +1,35 @@
+"""shiftbench retrain RUNS"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Json, Quiet, console, print_json, print_table, progress
+
+
+def retrain(
+    runs: Annotated[Path, typer.Argument(help="Folder of finished runs on benchmarks with target_train.")],
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each learning rate; BREEDS has 40,000.")] = 40_000,
+    rates: Annotated[str, typer.Option(help="Learning rates, by commas; default: the thirteen of BREEDS.")] = "",
+    collection: Annotated[Path | None, typer.Option(help="Where their collection is now.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train the last layer of every finished run on the target: what its representation is worth there (target-RT).
+
+    The learning rate is chosen on `val`, the paper's on test. Scores and reports then have `target_rt_accuracy`.
+
+    shiftbench retrain runs --steps 4000
+    """
+    chosen = [float(part) for part in rates.split(",")] if rates else None
+    with progress("retraining", quiet or json) as advance:
+        found = verbs.retrain(runs, steps=steps, rates=chosen, collection=collection, device=device, progress=advance)
+    if json:
+        print_json([{"run": run, **one._asdict()} for run, one in found.items()])
+    elif not quiet:
+        print_table("", ["run", "learning rate", "accuracy on val"],
+                    [[run, f"{one.lr:g}", one.accuracy] for run, one in found.items()])
+        console().print(f"{len(found)} last layers retrained; `shiftbench report {runs}` shows them.")

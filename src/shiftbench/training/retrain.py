@@ -1,0 +1,99 @@
+"""Target-RT (BREEDS): how far a finished run gets on the target when its last layer is trained there."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.files import read_json, write_json
+from shiftbench.models.weights import load_into, read_weights
+from shiftbench.predictions import TARGET_RT, Predictions
+from shiftbench.training.checkpoint import save_weights
+from shiftbench.training.data import Data, load
+from shiftbench.training.device import choose_device
+from shiftbench.training.embed import Report
+from shiftbench.training.folder import is_done, load_run
+from shiftbench.training.lane import measure, model_of
+from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.run import Run
+
+RATES = (0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 8.0, 10.0, 11.0, 12.0)
+"""Learning rates of BREEDS, A.7.1; also its 40,000 steps and batches of 128."""
+STEPS, BATCH = 40_000, 128
+LEARNS, CHOOSES, TESTS = "target_train", "val", "test"
+FACTS = "target_rt.json"
+
+
+class Retrained(NamedTuple):
+    """What came of it: the learning rate that did best on `val`, and its accuracy there."""
+
+    lr: float
+    accuracy: float
+    failed: tuple[float, ...] = ()  # learning rates at which the loss became no number
+
+
+def retrain(
+    folder: Path | str, benchmark: Benchmark, collection: Collection, *, steps: int = STEPS,
+    rates: Sequence[float] = RATES, device: str = "auto", cache: Path | str | None = None,
+    progress: Report | None = None,
+) -> Retrained:
+    """Train the last layer of a finished run on the target, and write its predictions of `test` into the run's folder.
+
+    From the run's own last layer, by SGD without momentum, all learning rates at once. **Our reading**: the paper takes
+    the learning rate that is best on the test; we take the one that is best on `val`, items of the target that
+    are in no other split. What is there from an earlier call with the same settings is not done again.
+    """
+    folder = Path(folder)
+    wanted = {"steps": steps, "rates": list(rates), "batch_size": BATCH}
+    if (folder / TARGET_RT).is_file() and (folder / FACTS).is_file():
+        found = read_json(folder / FACTS)
+        if {key: found.get(key) for key in wanted} == wanted:
+            return Retrained(found["lr"], found["accuracy"], tuple(found["failed"]))
+    if not is_done(folder):
+        raise ShiftBenchError(f"{folder}: the run is not finished. Finish it first, then retrain its last layer.")
+    for split in (LEARNS, CHOOSES, TESTS):
+        if split not in benchmark.splits:
+            raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no items in split '{split}', which retraining a "
+                                  "last layer needs. Benchmarks of shift 'breeds' have them.")
+    run = load_run(folder)
+    features, head = _features(folder, run, load(benchmark, collection, run, choose_device(device), cache))
+    data = Data(benchmark, features, torch.device("cpu"))
+    with tempfile.TemporaryDirectory(prefix="shiftbench-") as place:
+        file = Path(place) / "head.safetensors"
+        save_weights(file, head)
+        start = Run(benchmark.digest, "last_layer", {"split": LEARNS}, "linear", str(file), "efficientnet-lite0",
+                    batch_size=BATCH, steps=steps, optimizer="sgd", momentum=0.0, eval_every=max(1, steps // 40),
+                    resample=False, seed=run.seed)
+        tried = [Fitting(replace(start, lr=rate), data) for rate in rates]
+        learn(tried, progress=progress)
+    rows = benchmark.rows(CHOOSES)
+    accuracy = {one.run.lr: measure(one.learned.logits(CHOOSES), benchmark.label[rows],
+                                    benchmark.group[rows])["accuracy"] for one in tried if one.learned is not None}
+    if not accuracy:
+        raise tried[0].problem or ShiftBenchError(f"{folder}: no learning rate worked.")
+    best = max(accuracy, key=lambda rate: accuracy[rate])
+    chosen = next(one.learned for one in tried if one.run.lr == best)
+    assert chosen is not None
+    test = benchmark.rows(TESTS)
+    made = Retrained(best, accuracy[best], tuple(one.run.lr for one in tried if one.learned is None))
+    Predictions(benchmark.items[test], benchmark.split[test], chosen.logits(TESTS).numpy(),
+                benchmark.names["label"]).save(folder / TARGET_RT)
+    write_json(folder / FACTS, {**wanted, **made._asdict(), "accuracies": {f"{rate:g}": accuracy.get(rate)
+                                                                         for rate in rates}})
+    return made
+
+
+def _features(folder: Path, run: Run, data: Data) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The features of every row by the run's net, and its last layer."""
+    file = folder / "checkpoint.safetensors"
+    net = model_of(replace(run, weights="none") if run.weights == "imagenet" else run, data)
+    load_into(net, read_weights(file), file)
+    head = {f"head.{key}": value.detach().cpu().clone() for key, value in net.head.state_dict().items()}
+    return data.outputs(net.to(data.device), np.arange(len(data.benchmark)), run.precision, net.features), head
