@@ -50,8 +50,9 @@ def test_pretrained_weights_are_where_a_run_starts(world, tmp_path):
     assert CliRunner().invoke(app, given).exit_code == 0
     assert len(list((tmp_path / "pre" / "runs").iterdir())) == 1  # found, not done again
     build(sb.Recipe(world, sb.LowData("shape", "colour", ("blue",), n_low=4), 0), tmp_path / "low")
-    near, far = (sb.train(tmp_path / "low", method, tmp_path / "runs", model="small-cnn", steps=1, lr=1e-6, device="cpu",
-                          **more) for method, more in (("pretrained", {"weights": str(file)}), ("erm", {})))
+    given = {"model": "small-cnn", "steps": 1, "lr": 1e-6, "device": "cpu"}
+    near = sb.train(tmp_path / "low", "pretrained", tmp_path / "runs", weights=str(file), **given)
+    far = sb.train(tmp_path / "low", "erm", tmp_path / "runs", **given)
     assert load_run(near).weights == str(file)
     key = "features.0.weight"
     assert (load_file(near / "checkpoint.safetensors")[key] - before[key]).abs().max() < 1e-5

@@ -14,7 +14,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.metagraph.subsets import parse, subset
-from shiftbench.shifts import SHIFTS, Correlation, Given, LowData, Spurious, Subpopulation, Subset, Unseen
+from shiftbench.shifts import IID, SHIFTS, Breeds, Correlation, Given, LowData, Spurious, Subpopulation, Subset, Unseen
 from shiftbench.shifts.deal import deal, largest, quota, spread
 from shiftbench.shifts.ladder import ladder
 from shiftbench.shifts.recipe import Recipe, build, collection_folder, parse_changes
@@ -24,9 +24,11 @@ from tests.strategies import seeds, toy
 quick = settings(max_examples=25, deadline=None)
 CAT_DOG = {"cat": "indoors", "dog": "outdoors"}
 EXAMPLES = {
+    "breeds": Breeds(tree={"soft": ("sofa", "bed"), "hard": ("shelf", "bench")}, level=0),
     "spurious": Spurious("class", "place", n_uncorrelated=20),
     "low_data": LowData("class", "place", ("outdoors",)),
     "unseen": Unseen("class", "place", ("outdoors",)),
+    "iid": IID("class", held=0.2),
     "given": Given("class", "part", domain="place", rename={"tr": "train", "te": "test"}, ignore=("x",)),
     "subset": Subset(("cat(sofa + bed)", "dog(bench + boat)"), ("cat(shelf)", "dog(shelf)"), moves="dog", min_size=5),
     "correlation": Correlation("class", "place", rho=0.8, n_train=100, n_test=40, n_val=20),

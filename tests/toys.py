@@ -82,7 +82,8 @@ def net_of(n_classes: int = 3, n_inputs: int = 5, model: str = "mlp", seed: int 
 
 
 HEADS = sorted(name for name, cls in METHODS.items()
-               if cls.needs in ("", "features") and not {"model", "augment", "weights"} & set(cls.settings) and name != "last_layer")
+               if cls.needs in ("", "features") and not {"model", "augment", "weights"} & set(cls.settings)
+               and name != "last_layer")
 """The methods that run on cached features. `last_layer` needs a target to learn, which the toy has not."""
 
 

@@ -30,6 +30,8 @@ def build(
 
     shiftbench build metashift/table1 --collection collections/vg --out benchmarks/table1
 
+    shiftbench build breeds --only living17 --collection /data/imagenet --out benchmarks
+
     shiftbench build fine_grained/dsprites/low_data --draws 5 --collection collections/dsprites --out benchmarks
     """
     from shiftbench.shifts.recipe import parse_changes
@@ -63,5 +65,6 @@ def _suite(name: str, collection: Path | None, out: Path, seed: int, only: str, 
                     for folder, one in zip(folders, made, strict=True)])
     elif not quiet:
         print_table("", ["benchmark", "train", "test", "distance"], [
-            [folder.name, len(one.rows("train")), len(one.rows("test")), float(one.card["distance"] or "nan")]
+            [folder.name, len(one.rows("train")), len(one.rows("test")),
+             float("nan") if one.card["distance"] is None else float(one.card["distance"])]
             for folder, one in zip(folders, made, strict=True)])

@@ -75,6 +75,21 @@ def read_factors(
     finish(collection, out, json, quiet)
 
 
+@read.command("imagenet")
+def read_imagenet(
+    source: Annotated[Path, typer.Argument(help="Folder with train/ and val/, each with a folder per class.")],
+    out: Out,
+    name: Name = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """ImageNet as it is unpacked, or any images in a folder per split and class. The images stay where they are.
+
+    shiftbench read imagenet /data/imagenet --out collections/imagenet
+    """
+    _from_files("imagenet", [source], out, {"name": name}, json, quiet)
+
+
 @read.command("gqa")
 def read_gqa(
     sources: Sources, out: Out, images: Images = None, name: Name = None, json: Json = False, quiet: Quiet = False

@@ -1,4 +1,4 @@
-"""shiftbench show COLLECTION | BENCHMARK | RUNS"""
+"""shiftbench show COLLECTION | BENCHMARK | RUNS | HIERARCHY"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,15 +11,18 @@ from rich.markup import escape
 from shiftbench.arrays import encode
 from shiftbench.benchmark import MARKER as BENCHMARK
 from shiftbench.benchmark import Benchmark
+from shiftbench.cli.hierarchy import show_hierarchy
 from shiftbench.cli.output import Json, console, print_json, print_table
 from shiftbench.collection import MARKER as COLLECTION
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.hierarchies.cuts import facts as hierarchy_facts
+from shiftbench.hierarchies.edges import holds_hierarchy, open_hierarchy
 from shiftbench.sweeps.status import STATES, describe, states, status, summary
 
 
 def show(
-    folder: Annotated[Path, typer.Argument(help="Folder of a collection, a benchmark or runs.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a collection, a benchmark, runs or a class hierarchy.")],
     json: Json = False,
 ) -> None:
     """What is in a folder of ours, as a table."""
@@ -30,6 +33,9 @@ def show(
         benchmark = Benchmark.load(folder)
         facts = {"name": benchmark.name, "digest": benchmark.digest, "rows": len(benchmark), **benchmark.card}
         print_json(facts) if json else show_benchmark(benchmark)
+    elif holds_hierarchy(folder):
+        tree = open_hierarchy(folder)
+        print_json(hierarchy_facts(tree)) if json else show_hierarchy(tree)
     elif folder.is_dir() and (runs := states(folder)):
         print_json([one._asdict() for one in status(folder)]) if json else show_runs(folder, runs)
     else:
@@ -96,6 +102,10 @@ def show_benchmark(benchmark: Benchmark) -> None:
     if card.get("explanation"):
         print_table("\nwhat differs most", ["tag", "kind", "train", "test", "lift"],
                     [[part[key] for key in ("tag", "kind", "train", "test", "lift")] for part in card["explanation"]])
+    if card.get("superclasses"):
+        print_table("\nsuperclasses", ["superclass", "source", "target"], [
+            [row["name"], *(", ".join(one["name"] for one in row[side]) or "the same" for side in ("source", "target"))]
+            for row in card["superclasses"]])
     for note in card.get("notes", []):
         console().print(note)
 

@@ -6,6 +6,8 @@ from shiftbench.collection import Collection
 from shiftbench.readers.coco import coco
 from shiftbench.readers.factors import factors
 from shiftbench.readers.gqa import gqa
+from shiftbench.readers.imagenet import imagenet
 from shiftbench.readers.metashift import metashift
 
-READERS: dict[str, Callable[..., Collection]] = {"coco": coco, "factors": factors, "gqa": gqa, "metashift": metashift}
+READERS: dict[str, Callable[..., Collection]] = {
+    "coco": coco, "factors": factors, "gqa": gqa, "imagenet": imagenet, "metashift": metashift}

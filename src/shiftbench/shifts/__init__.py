@@ -2,6 +2,7 @@
 
 from shiftbench.shifts.base import SHIFTS as SHIFTS
 from shiftbench.shifts.base import Shift as Shift
+from shiftbench.shifts.breeds import Breeds as Breeds
 from shiftbench.shifts.conditions import CONDITIONS as CONDITIONS
 from shiftbench.shifts.conditions import Noise as Noise
 from shiftbench.shifts.conditions import Size as Size

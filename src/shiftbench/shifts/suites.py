@@ -9,8 +9,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.hierarchies.tasks import TASKS as BREEDS
 from shiftbench.registry import find
 from shiftbench.shifts.base import Shift
+from shiftbench.shifts.breeds import Breeds
 from shiftbench.shifts.fine_grained import FINE_GRAINED
 from shiftbench.shifts.subpopulation import Subpopulation
 from shiftbench.shifts.subset import Subset
@@ -87,6 +89,9 @@ SUITES: dict[str, Callable[[], Suite]] = {
         replace(DRAWN, label="class", others=ANIMALS, n_others=40), (0.12, 0.06, 0.01), "animals-minority"),
     "metashift/world/table5": lambda: mixtures(
         replace(DRAWN, factor=WORLD_PLACES, n_train=600, n_test=300), (0.13, 0.07, 0.01), "coco-minority"),
+    "breeds": lambda: {task: Breeds("wnid", task, given="split", held=0.04) for task in BREEDS},
+    "breeds/world": lambda: {split: Breeds("breed", level=2, subclasses=8, split=split)
+                             for split in ("good", "rand", "bad")},
     **FINE_GRAINED,
 }
 

@@ -1,0 +1,96 @@
+"""shiftbench hierarchy FILES|COLLECTION [--level L | --task living17]"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Json, console, print_json, print_table
+from shiftbench.errors import ShiftBenchError
+from shiftbench.hierarchies.cuts import facts
+from shiftbench.hierarchies.hierarchy import Hierarchy
+from shiftbench.hierarchies.superclasses import Superclasses
+
+
+def hierarchy(
+    source: Annotated[Path | None, typer.Argument(help="BREEDS' folder, WordNet's folder, a collection, or a file of "
+                                                  "parents and children: .csv, .json, .txt.")] = None,
+    level: Annotated[int | None, typer.Option(help="Superclasses are the nodes this far from the root.")] = None,
+    task: Annotated[str, typer.Option(help="entity13, entity30, living17 or nonliving26.")] = "",
+    root: Annotated[str, typer.Option(help="Superclasses under this node alone.")] = "",
+    subclasses: Annotated[int | None, typer.Option(help="How many each superclass has, half on each side.")] = None,
+    split: Annotated[str, typer.Option(help="rand, good, bad or none. Default: none with --level, rand with a task or "
+                                       "--subclasses.")] = "",
+    adversariality: Annotated[float | None, typer.Option(help="Between good (0) and bad (1).")] = None,
+    balanced: Annotated[bool | None, typer.Option("--balanced/--unbalanced", help="Equally many in each, or all there "
+                                                  "are. Default: balanced where there is a split.")] = None,
+    compat: Annotated[str, typer.Option(help="breeds: choose as BREEDS' public code does.")] = "",
+    seed: Annotated[int, typer.Option(help="Seed of the choice; not used with --compat.")] = 0,
+    edits: Annotated[Path | None, typer.Option(help="TOML script of edits, applied first.")] = None,
+    classes: Annotated[Path | None, typer.Option(help="File with an id per line: the classes to keep.")] = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Refuse a hierarchy in which a node has two parents.")] = False,
+    json: Json = False,
+) -> None:
+    """A class hierarchy: its levels and cuts, or superclasses with their source and target subclasses.
+
+    shiftbench hierarchy breeds/
+
+    shiftbench hierarchy breeds/ --task living17 --split rand --compat breeds --json
+
+    shiftbench hierarchy /usr/share/wordnet --level 5 --json
+
+    shiftbench hierarchy --task entity13
+    """
+    made = None if source is None else verbs.hierarchy(source, edits=edits, classes=classes, tree=tree)
+    if made is not None and level is None and not task:
+        for given, name in ((split, "--split"), (subclasses, "--subclasses"), (compat, "--compat"), (root, "--root"),
+                            (adversariality, "--adversariality")):
+            if given or given == 0:
+                raise ShiftBenchError(f"{name} needs a level or a task. The most balanced level is "
+                                      f"{facts(made)['proposed_level']}.")
+        print_json(facts(made)) if json else show_hierarchy(made)
+        return
+    if made is None and not task:
+        raise typer.BadParameter("Name a hierarchy, or a task with --task.")
+    asked = bool(split or subclasses or task or adversariality is not None)
+    found = verbs.superclasses(
+        made, level=level, task=task, root=root, subclasses=subclasses, split=split or ("rand" if asked else "none"),
+        adversariality=adversariality, balanced=asked if balanced is None else balanced, compat=compat, seed=seed,
+        **({} if asked else {"keep_shared": True}))
+    print_json(found.to_json()) if json else _show_superclasses(found)
+
+
+def show_hierarchy(hierarchy: Hierarchy) -> None:
+    """Levels, sizes, leaves, nodes with several parents, and the level to cut at."""
+    known = facts(hierarchy)
+    roots, several = len(known["roots"]), len(known["several_parents"])
+    shape = f"{several:,} nodes with several parents" if several else "a tree" if roots == 1 else f"{roots} trees"
+    console().print(f"{known['name']}  {known['nodes']:,} nodes, {known['leaves']:,} leaves, {shape}", style="bold",
+                    markup=False)
+    if known["missing"]:
+        console().print(f"{len(known['missing']):,} classes have no node: {', '.join(known['missing'][:5])} …"
+                        if len(known["missing"]) > 5 else f"no node for: {', '.join(known['missing'])}", markup=False)
+    if not known["tree"]:
+        listed = [f"{node} {hierarchy.title(node)}" if hierarchy.title(node) != node else node
+                  for node in known["several_parents"][:5]]
+        console().print(f"several parents: {', '.join(listed)}"
+                        f"{' …' if len(known['several_parents']) > 5 else ''}", markup=False)
+    print_table("", ["level", "nodes", "leaves", "superclasses", "smallest", "median", "largest", "balance"],
+                [[f"{value:g}" if key == "median" else value for key, value in row.items()] for row in known["levels"]])
+    if known["proposed_level"] is not None:
+        console().print(f"\nThe most balanced superclasses are at level {known['proposed_level']}: "
+                        f"--level {known['proposed_level']}", markup=False)
+
+
+def _show_superclasses(found: Superclasses) -> None:
+    def words(side: tuple[str, ...]) -> str:
+        return ", ".join(found.title(node) for node in side[:20]) + (" …" if len(side) > 20 else "")
+
+    split = any(found.target)
+    rows = [[node, found.title(node), words(source), *([words(target)] if split else [])]
+            for node, source, target in zip(found.nodes, found.source, found.target, strict=True)]
+    print_table(f"{len(found)} superclasses, {len(found.subclasses):,} subclasses",
+                ["id", "superclass", *(["source", "target"] if split else ["subclasses"])], rows)
+    for note in found.notes:
+        console().print(note, markup=False)

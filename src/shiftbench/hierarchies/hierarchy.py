@@ -1,0 +1,239 @@
+"""A class hierarchy: nodes, the edges from parent to child, and which nodes are classes of a data set."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from shiftbench.arrays import Bools, Ints, Strs, digest, positions
+from shiftbench.errors import ShiftBenchError, unknown
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """Nodes known by id, sorted; edges as pairs of node numbers, sorted; a node may have several parents.
+
+        level(n) = 0 for a root,   1 + max over parents p of level(p) elsewhere      (the longest path)
+
+    A leaf is a class of the data: the nodes without children, or those that were named. Every other node has a leaf
+    below it. `names` are the words for the ids, synonyms parted by commas; `missing` are the classes that were named
+    and have no node.
+    """
+
+    nodes: Strs
+    parent: Ints
+    child: Ints
+    is_leaf: Bools
+    names: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    name: str = "hierarchy"
+
+    @staticmethod
+    def of(
+        edges: Iterable[Sequence[str]], *, leaves: Iterable[str] | None = None, names: Mapping[str, str] | None = None,
+        name: str = "hierarchy",
+    ) -> "Hierarchy":
+        """From pairs (parent, child). With `leaves`, only these and what is above them is kept."""
+        pairs = np.asarray(sorted({(str(above), str(below)) for above, below in edges}), np.str_).reshape(-1, 2)
+        if not len(pairs):
+            raise ShiftBenchError(f"{name}: has no edges. A hierarchy needs at least one parent with a child.")
+        nodes, codes = np.unique(pairs, return_inverse=True)
+        parent, child = codes.reshape(-1, 2).T.astype(np.int64)
+        is_leaf = np.bincount(parent, minlength=len(nodes)) == 0
+        missing: tuple[str, ...] = ()
+        if leaves is not None:
+            wanted = np.asarray(sorted(set(leaves)), np.str_)
+            place = positions(wanted, nodes)
+            missing = tuple(wanted[place < 0].tolist())
+            is_leaf = np.zeros(len(nodes), np.bool_)
+            is_leaf[place[place >= 0]] = True
+            if not is_leaf.any():
+                raise ShiftBenchError(f"{name}: none of the {len(wanted)} classes ({_few(wanted.tolist())}) is a node. "
+                                      f"Its nodes are like {_few(nodes.tolist())}.")
+        made = Hierarchy(nodes, parent, child, is_leaf, dict(names or {}), missing, name)
+        if (made.levels < 0).any():
+            raise ShiftBenchError(f"{name}: has a cycle, {' → '.join(_cycle(made))}. Remove one of these edges.")
+        return made if leaves is None else made._kept(made._has_leaf())
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @cached_property
+    def levels(self) -> Ints:
+        """The longest path from a root to each node, by peeling off layers; -1 for what a cycle keeps from a root."""
+        waiting = np.bincount(self.child, minlength=len(self))
+        level = np.full(len(self), -1, np.int64)
+        layer, depth = np.flatnonzero(waiting == 0), 0
+        while layer.size:
+            level[layer] = depth
+            below, times = np.unique(_take(self._down, layer), return_counts=True)
+            waiting[below] -= times
+            layer, depth = below[waiting[below] == 0], depth + 1
+        return level
+
+    @cached_property
+    def roots(self) -> Ints:
+        return np.flatnonzero(np.bincount(self.child, minlength=len(self)) == 0)
+
+    @cached_property
+    def several_parents(self) -> Ints:
+        """Nodes with more than one parent; where there is none, the hierarchy is a tree (or several)."""
+        return np.flatnonzero(np.bincount(self.child, minlength=len(self)) > 1)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many leaves each node reaches; a leaf reaches itself."""
+        return np.diff(self._reach[0])
+
+    def leaves_below(self, node: int) -> Ints:
+        """The leaves that a node reaches, itself among them where it is one, sorted."""
+        start, leaf = self._reach
+        return leaf[start[node]: start[node + 1]]
+
+    def children(self, node: int) -> Ints:
+        start, below = self._down
+        return below[start[node]: start[node + 1]]
+
+    def parents(self, node: int) -> Ints:
+        start, above = self._up
+        return above[start[node]: start[node + 1]]
+
+    def below(self, node: int) -> Ints:
+        """The node and everything under it, sorted."""
+        seen = np.zeros(len(self), np.bool_)
+        layer = np.asarray([node], np.int64)
+        while layer.size:
+            seen[layer] = True
+            layer = np.unique(_take(self._down, layer))
+            layer = layer[~seen[layer]]
+        return np.flatnonzero(seen)
+
+    def at(self, level: int, root: str = "") -> Ints:
+        """The nodes of a level, those under `root`, sorted; the level is counted from the hierarchy's own root."""
+        allowed = self.below(self.code(root)) if root else np.arange(len(self))
+        found: Ints = allowed[self.levels[allowed] == level]
+        if not found.size:
+            there = np.unique(self.levels[allowed])
+            near = there[np.argmin(abs(there - level))]
+            under = f" under '{root}'" if root else ""
+            raise ShiftBenchError(f"{self.name}: level {level} has no nodes{under}. Levels there: {there[0]} to "
+                                  f"{there[-1]}; the nearest is {near}.")
+        return found
+
+    def code(self, node: str) -> int:
+        """The number of a node by its id, or by its name where just one node has it."""
+        found = int(np.searchsorted(self.nodes, node))
+        if found < len(self) and self.nodes[found] == node:
+            return found
+        named = [key for key, words in self.names.items() if node in (words, words.split(",")[0])]
+        known = positions(np.asarray(named, np.str_), self.nodes) if named else np.zeros(0, np.int64)
+        known = known[known >= 0]
+        if len(known) == 1:
+            return int(known[0])
+        if len(known):
+            raise ShiftBenchError(f"{self.name}: {len(known)} nodes are called '{node}' "
+                                  f"({_few(self.nodes[known].tolist())}). Name one by its id.")
+        raise unknown("node", node, {*self.nodes.tolist(), *map(self.title, self.nodes.tolist())}, self.name)
+
+    def find_all(self, words: Iterable[str]) -> dict[str, str]:
+        """Words that are ids of nodes, or else synonyms of just one node, and these ids. Others are left out."""
+        ids = set(self.nodes.tolist())
+        called: dict[str, list[str]] = {}
+        for node in self.nodes.tolist():
+            for synonym in dict.fromkeys(part.strip() for part in self.names.get(node, "").split(",")):
+                called.setdefault(synonym, []).append(node)
+        return {word: word if word in ids else called[word][0] for word in words
+                if word in ids or len(called.get(word, ())) == 1}
+
+    def title(self, node: str) -> str:
+        """The word for a node: the first of its names, or its id."""
+        return self.names.get(node, node).split(",")[0].strip() or node
+
+    def edges(self) -> list[tuple[str, str]]:
+        """Pairs (parent, child) of ids."""
+        return list(zip(self.nodes[self.parent].tolist(), self.nodes[self.child].tolist(), strict=True))
+
+    def under(self, root: str) -> "Hierarchy":
+        """The part below a node, which becomes its only root."""
+        keep = np.zeros(len(self), np.bool_)
+        keep[self.below(self.code(root))] = True
+        return self._kept(keep)
+
+    def only(self, leaves: Iterable[str]) -> "Hierarchy":
+        """The part that is above some classes."""
+        return Hierarchy.of(self.edges(), leaves=leaves, names=self.names, name=self.name)
+
+    @cached_property
+    def digest(self) -> str:
+        """Over nodes, edges and leaves; not over names."""
+        return digest({"nodes": self.nodes, "parent": self.parent, "child": self.child, "leaf": self.is_leaf})
+
+    def _kept(self, keep: Bools) -> "Hierarchy":
+        number = np.cumsum(keep) - 1
+        edge = keep[self.parent] & keep[self.child]
+        return replace(self, nodes=self.nodes[keep], parent=number[self.parent[edge]], child=number[self.child[edge]],
+                       is_leaf=self.is_leaf[keep])
+
+    def _has_leaf(self) -> Bools:
+        keep = self.is_leaf.copy()
+        layer = np.flatnonzero(keep)
+        while layer.size:
+            above = np.unique(_take(self._up, layer))
+            layer = above[~keep[above]]
+            keep[layer] = True
+        return keep
+
+    @cached_property
+    def _down(self) -> tuple[Ints, Ints]:
+        return _spans(self.parent, self.child, len(self))
+
+    @cached_property
+    def _up(self) -> tuple[Ints, Ints]:
+        return _spans(self.child, self.parent, len(self))
+
+    @cached_property
+    def _reach(self) -> tuple[Ints, Ints]:
+        """For every node its leaves: climb from all leaves at once, each pair (node, leaf) kept once per step."""
+        n = len(self)
+        leaf = np.flatnonzero(self.is_leaf)
+        layer = leaf * n + leaf
+        found = [layer]
+        while layer.size:
+            node, own = layer // n, layer % n
+            times = np.diff(self._up[0])[node]
+            layer = np.unique(_take(self._up, node) * n + np.repeat(own, times))
+            found.append(layer)
+        pairs = np.unique(np.concatenate(found))
+        return _spans(pairs // n, pairs % n, n)
+
+
+def _spans(of: Ints, values: Ints, n: int) -> tuple[Ints, Ints]:
+    """The values of each of n owners side by side: those of k are `values[start[k]:start[k + 1]]`, sorted."""
+    order = np.lexsort((values, of))
+    start = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=n))]).astype(np.int64)
+    return start, values[order]
+
+
+def _take(spans: tuple[Ints, Ints], owners: Ints) -> Ints:
+    """The values of several owners, one after the other."""
+    start, values = spans
+    times = start[owners + 1] - start[owners]
+    first = np.repeat(start[owners] - np.concatenate([[0], np.cumsum(times)[:-1]]), times) if len(owners) else times
+    return values[first + np.arange(int(times.sum()))]
+
+
+def _cycle(hierarchy: Hierarchy) -> list[str]:
+    """One cycle, its first node again at the end: from any node that was not peeled off, upwards."""
+    stuck = hierarchy.levels < 0
+    node, path = int(np.flatnonzero(stuck)[0]), []
+    while node not in path:
+        path.append(node)
+        above = hierarchy.parents(node)
+        node = int(above[stuck[above]][0])
+    ring = [*path[path.index(node):], node][::-1]
+    return [str(hierarchy.nodes[code]) for code in (ring if len(ring) < 12 else [*ring[:10], ring[-1]])]
+
+
+def _few(words: Sequence[str], most: int = 5) -> str:
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

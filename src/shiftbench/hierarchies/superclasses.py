@@ -1,0 +1,206 @@
+"""Superclasses: the nodes of a level, each with the subclasses of its source and its target."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from shiftbench.arrays import Ints
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.hierarchies.hierarchy import Hierarchy
+from shiftbench.hierarchies.published import SEED, published_choice, published_groups, published_sides
+from shiftbench.hierarchies.splits import Sides, by_chance, by_kinship, child_groups, separation
+from shiftbench.rng import child
+
+SPLITS = ("rand", "good", "bad", "none")
+COMPAT = ("", "breeds")
+
+
+@dataclass(frozen=True)
+class Superclasses:
+    """Superclasses by id, sorted, and for each the ids of its source and of its target subclasses.
+
+    `titles` are the words for the ids, `separation` how far apart source and target are, `notes` what was repaired.
+    """
+
+    nodes: tuple[str, ...]
+    source: tuple[tuple[str, ...], ...]
+    target: tuple[tuple[str, ...], ...]
+    titles: dict[str, str] = field(default_factory=dict)
+    separation: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def subclasses(self) -> tuple[str, ...]:
+        """All of them: those of each source, then those of each target."""
+        return tuple(dict.fromkeys(leaf for side in (*self.source, *self.target) for leaf in side))
+
+    def title(self, node: str) -> str:
+        return self.titles.get(node, node)
+
+    def to_json(self) -> dict[str, Any]:
+        """Without a split there is no target: an empty list, as the public code gives."""
+        return {
+            "superclasses": list(self.nodes), "source": [list(side) for side in self.source],
+            "target": [list(side) for side in self.target] if any(self.target) else [],
+            "names": {node: self.title(node) for node in (*self.nodes, *self.subclasses)},
+            "separation": list(self.separation), "notes": list(self.notes),
+        }
+
+
+def superclasses(
+    hierarchy: Hierarchy, level: int, root: str = "", subclasses: int | None = None, split: str = "rand", *,
+    adversariality: float | None = None, balanced: bool = True, seed: int = 0, compat: str = "",
+    keep_shared: bool = False,
+) -> Superclasses:
+    """The nodes of a level (under `root`) that reach enough leaves, and how their leaves go to source and target.
+
+    Balanced, each has `subclasses` of them, half on each side; left open, as many as the smallest node of the level
+    allows. Unbalanced, each has all it has, and `subclasses` is the least. `split` is rand, good (source and target are
+    relatives), bad (they are not) or none (all are source); an `adversariality` from 0 to 1 lies between good and bad.
+    With compat="breeds" the choice is that of BREEDS' public code, and `seed` is not used.
+
+    Our reading where a subclass is below two superclasses, which makes its label a guess: it belongs to neither;
+    with `keep_shared` it stays with both, for a look at a level.
+    """
+    _check(split, adversariality, compat)
+    nodes = hierarchy.at(level, root)
+    notes: list[str] = []
+    own = {int(node): hierarchy.nodes[hierarchy.leaves_below(int(node))].tolist() for node in nodes}
+    if not compat and not keep_shared:
+        own, notes = _apart(own)
+    least = _least(own, subclasses, split, balanced, notes)
+    kept = np.asarray([node for node in own if len(own[node]) >= least], np.int64)
+    if not kept.size:
+        raise _too_few(hierarchy, own, least, level, root)
+    if len(kept) < len(own):
+        notes.append(f"{len(own) - len(kept)} of the {len(own)} nodes of level {level} have fewer than {least} "
+                     "subclasses and are left out.")
+    chosen = _Choice(hierarchy, own, split, adversariality, least if balanced else None, seed)
+    sides, apart = chosen.published(kept, notes) if compat else chosen.ours(kept, notes)
+    listed = [str(hierarchy.nodes[node]) for node in kept]
+    made = Superclasses(tuple(listed), tuple(tuple(one) for one, _ in sides), tuple(tuple(other) for _, other in sides),
+                        separation=tuple(apart), notes=tuple(notes))
+    return replace(made, titles={node: hierarchy.title(node) for node in (*listed, *made.subclasses)})
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What every superclass of one call shares; `n` is None where each takes all it has."""
+
+    hierarchy: Hierarchy
+    own: dict[int, list[str]]
+    split: str
+    adversariality: float | None
+    n: int | None
+    seed: int
+
+    def half(self, node: int, notes: list[str]) -> int:
+        there = len(self.own[node])
+        if self.n is None and there % 2:
+            notes.append(f"'{self.word(node)}' has {there} subclasses; one is left out so that both sides have "
+                         f"{there // 2}.")
+        return (there if self.n is None else self.n) // 2
+
+    def word(self, node: int) -> str:
+        return self.hierarchy.title(str(self.hierarchy.nodes[node]))
+
+    def ours(self, kept: Ints, notes: list[str]) -> tuple[list[Sides], list[float]]:
+        sides: list[Sides] = []
+        apart: list[float] = []
+        for node in kept.tolist():
+            rng = child(self.seed, "breeds", str(self.hierarchy.nodes[node]))
+            groups = child_groups(self.hierarchy, node, self.own[node])
+            if self.split == "none":
+                all_of_it = rng.permutation(self.own[node]).tolist()
+                sides.append((sorted(all_of_it[: self.n or len(all_of_it)]), []))
+            elif self.split == "rand" and self.adversariality is None:
+                sides.append(by_chance(groups, self.half(node, notes), rng))
+            else:
+                graded = {"good": 0.0, "bad": 1.0}.get(self.split, self.adversariality or 0.0)
+                sides.append(by_kinship(groups, self.half(node, notes), graded, rng))
+            apart.append(separation(groups, sides[-1]))
+        return sides, apart
+
+    def published(self, kept: Ints, notes: list[str]) -> tuple[list[Sides], list[float]]:
+        stream = np.random.RandomState(SEED)
+        sides: list[Sides] = []
+        apart: list[float] = []
+        for node in kept.tolist():
+            groups = published_groups(self.hierarchy, node)
+            if self.split == "none":
+                sides.append((published_choice(self.own[node], self.n or len(self.own[node]), stream), []))
+            else:
+                pair, repaired = published_sides(groups, self.half(node, notes), self.split, stream)
+                sides.append(pair)
+                if repaired:
+                    notes.append(f"'{self.word(node)}': the public code's halves are unequal or share a subclass; "
+                                 f"repaired to {len(pair[0])} on each side.")
+            apart.append(separation(groups, sides[-1]))
+        return sides, apart
+
+
+def _check(split: str, adversariality: float | None, compat: str) -> None:
+    if split not in SPLITS:
+        raise unknown("split", split, SPLITS)
+    if compat not in COMPAT:
+        raise unknown("compat", compat, ("breeds",))
+    if adversariality is None:
+        return
+    if not 0 <= adversariality <= 1:
+        raise ShiftBenchError(f"adversariality is {adversariality}, but it must lie between 0 (good) and 1 (bad).")
+    if split != "rand" or compat:
+        said = f"split = '{split}'" if split != "rand" else f"compat = '{compat}'"
+        raise ShiftBenchError(f"adversariality = {adversariality} goes with neither a named split nor compat, but "
+                              f"{said} is given. Leave one of the two out.")
+
+
+def _apart(own: dict[int, list[str]]) -> tuple[dict[int, list[str]], list[str]]:
+    """Subclasses that are below two superclasses belong to neither."""
+    every = np.asarray([leaf for leaves in own.values() for leaf in leaves], np.str_)
+    names, times = np.unique(every, return_counts=True)
+    shared = set(names[times > 1].tolist())
+    if not shared:
+        return own, []
+    note = f"{_count(len(shared), 'subclass')} below two superclasses and left out: {_few(shared)}."
+    return {node: [leaf for leaf in leaves if leaf not in shared] for node, leaves in own.items()}, [note]
+
+
+def _least(
+    own: dict[int, list[str]], asked: int | None, split: str, balanced: bool, notes: list[str]
+) -> int:
+    """How many subclasses a superclass needs; in halves it is an even number."""
+    sides = 1 if split == "none" else 2
+    if asked is None:
+        smallest = min((len(leaves) for leaves in own.values() if leaves), default=0)
+        return max(2, smallest - smallest % 2) if balanced else sides
+    if asked < sides:
+        raise ShiftBenchError(f"subclasses = {asked}, but a superclass needs at least {sides}"
+                              f"{', one on each side' if sides == 2 else ''}.")
+    if asked % sides and balanced:
+        notes.append(f"{asked} subclasses cannot be halved; {asked - 1} are used.")
+        return asked - 1
+    return asked
+
+
+def _too_few(hierarchy: Hierarchy, own: dict[int, list[str]], least: int, level: int, root: str) -> ShiftBenchError:
+    sizes = sorted((len(leaves) for leaves in own.values()), reverse=True)
+    under = f" under '{root}'" if root else ""
+    near = sizes[1] if len(sizes) > 1 else sizes[0]
+    said = (f"With subclasses = {near - near % 2} there are {sum(size >= near for size in sizes)} superclasses."
+            if near >= 2 else "Choose a level nearer to the root.")
+    return ShiftBenchError(f"{hierarchy.name}: no node of level {level}{under} has {least} subclasses; the largest has "
+                           f"{sizes[0]}. {said}")
+
+
+def _count(n: int, word: str) -> str:
+    return f"1 {word} is" if n == 1 else f"{n} {word}es are"
+
+
+def _few(words: Iterable[str], most: int = 5) -> str:
+    listed = sorted(words)
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

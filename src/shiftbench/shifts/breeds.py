@@ -1,0 +1,167 @@
+"""Superclasses whose subclasses differ between train and test: BREEDS."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shiftbench.arrays import Strs
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.hierarchies.cuts import best_cut
+from shiftbench.hierarchies.edges import from_parents, open_hierarchy
+from shiftbench.hierarchies.edits import edited
+from shiftbench.hierarchies.hierarchy import Hierarchy
+from shiftbench.hierarchies.superclasses import Superclasses, superclasses
+from shiftbench.hierarchies.tasks import named_task
+from shiftbench.registry import register
+from shiftbench.shifts.base import SHIFTS, card
+from shiftbench.shifts.subclasses import Side, dealt, known_classes, subclass_of
+
+GROUPS = ("subclass", "superclass")
+
+
+@register(SHIFTS, "breeds")
+@dataclass(frozen=True)
+class Breeds:
+    """Train on some subclasses of every superclass, test on others (Santurkar et al., 2021, Algorithm 1).
+
+        y(i) = the superclass above the class c(i) of item i
+        train = {i : c(i) ∈ source(y(i))},   test = {i : c(i) ∈ target(y(i))},   source(y) ∩ target(y) = ∅
+
+    `train`, `id_val` and `id_test` are items of source subclasses; `target_train`, `val` and `test` of target ones.
+    Which subclasses go where is said in `hierarchies.superclasses`; with split "none" both sides have the same, and
+    there is no shift. A `task` by name is the paper's own, and needs no hierarchy.
+
+    Our reading of the domains, on which the paper is silent: the k-th source subclasses of all superclasses together
+    form domain `source k`, so that each domain has every class; so too `target k`. Groups are the subclasses, or the
+    superclasses on each side, whose accuracies the paper draws per class.
+    """
+
+    label: str = ""  # factor that holds the classes; without one the tags do, and ambiguous items are dropped
+    task: str = ""  # entity13, entity30, living17 or nonliving26; in place of root, level and subclasses
+    hierarchy: str = ""  # file or folder; default: the collection's own hierarchy
+    tree: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # or written here: parent -> children
+    edits: str = ""  # script of edits, applied first
+    root: str = ""  # superclasses under this node alone
+    level: int | None = None  # longest path from the hierarchy's root; default: the most balanced level
+    subclasses: int | None = None  # per superclass; default: as many as the smallest allows
+    split: str = "rand"  # rand, good, bad or none
+    adversariality: float | None = None  # from 0, good, to 1, bad
+    balanced: bool = True  # equally many subclasses in every superclass
+    compat: str = ""  # breeds: the choice of the public code
+    given: str = ""  # factor that says train or val, where the data has a split of its own
+    held: float = 0.2  # share of a subclass's items in each held-out split that is drawn
+    groups: str = "subclass"  # or superclass
+
+    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        if self.groups not in GROUPS:
+            raise unknown("kind of group", self.groups, GROUPS)
+        if not 0 < self.held < 0.5:
+            raise ShiftBenchError(f"breeds: 'held' is {self.held}, but two such shares must leave items to train on.")
+        names = known_classes(collection, self.label)
+        hierarchy, ids, notes = self._hierarchy(collection, names)
+        chosen = self._superclasses(hierarchy, seed)
+        if len(chosen) < 2:
+            raise ShiftBenchError(f"The one superclass '{chosen.title(chosen.nodes[0])}' is left: there is nothing to "
+                                  "tell apart. Choose fewer subclasses, another level or another root.")
+        _check_missing(chosen, ids.values(), collection.name)
+        sides = Side.of(chosen)
+        leaf, dropped = subclass_of(collection, self.label, ids, chosen.subclasses, sides)
+        if dropped:
+            notes.append(f"{dropped} items carry subclasses of two superclasses, or of both sides, and were dropped.")
+        rows, split = dealt(collection, leaf, sides, self.given, self.held, seed)
+        own = leaf[rows]
+        titles, words = (np.asarray(_titles(chosen, nodes)) for nodes in (chosen.nodes, chosen.subclasses))
+        label, side = titles[sides.superclass[own]], sides.word[own]
+        group = _join(label, ": ", words[own]) if self.groups == "subclass" else _join(label, ", ", side)
+        return Benchmark.of(
+            collection, self, seed, rows, split, label=label, group=group,
+            domain=_join(side, " ", sides.domain[own].astype(np.str_)),
+            extra={"subclass": np.asarray(chosen.subclasses)[own]},
+            card=card(
+                collection, rows, split, notes=[*notes, *chosen.notes],
+                distance=float(np.mean(chosen.separation)) if chosen.separation and any(chosen.target) else None,
+                superclasses=_table(chosen, titles.tolist()),
+                hierarchy=None if hierarchy is None else {
+                    "name": hierarchy.name, "nodes": len(hierarchy), "digest": hierarchy.digest},
+            ),
+        )
+
+    def _hierarchy(self, collection: Collection, names: Strs) -> tuple[Hierarchy | None, dict[str, str], list[str]]:
+        """The hierarchy over the collection's classes, and for each class its node.
+
+        A named task needs none, and with compat it keeps all its classes, for each of them moves the authors' draws.
+        """
+        if self.tree and self.hierarchy:
+            raise ShiftBenchError("breeds: 'tree' and 'hierarchy' are both given. Leave one of the two out.")
+        if self.task and not self.tree and not self.hierarchy:
+            if self.edits:
+                raise ShiftBenchError(f"breeds: the built-in task '{self.task}' has no hierarchy to edit. Give one.")
+            return None, {name: name for name in names.tolist()}, []
+        if self.tree:
+            whole = Hierarchy.of([(above, child) for above, below in self.tree.items() for child in below], name="tree")
+        elif self.hierarchy:
+            whole = open_hierarchy(self.hierarchy)
+        else:
+            whole = from_parents(collection.parents, collection.name)
+        if self.edits:
+            whole = edited(whole, self.edits)
+        ids = whole.find_all(names.tolist())
+        if not ids:
+            raise ShiftBenchError(f"breeds: none of the {len(names)} classes of '{collection.name}' "
+                                  f"({_few(names.tolist())}) is a node of {whole.name} "
+                                  f"({_few(whole.nodes.tolist())}). Do '{self.label or 'tags'}' hold the classes?")
+        strange = sorted(set(names.tolist()) - ids.keys()) if self.label else []
+        notes = [f"{len(strange)} classes of the collection are not in the hierarchy and are left out: "
+                 f"{_few(strange)}."] if strange else []
+        return (whole if self.compat else whole.only(ids.values())), ids, notes
+
+    def _superclasses(self, hierarchy: Hierarchy | None, seed: int) -> Superclasses:
+        if self.task:
+            return named_task(self.task, hierarchy, self.split, adversariality=self.adversariality, seed=seed,
+                              compat=self.compat)
+        assert hierarchy is not None
+        level = self.level
+        if level is None:
+            if self.root:
+                raise ShiftBenchError(f"breeds: root = '{self.root}' needs a level as well; levels are counted from "
+                                      "the root of the whole hierarchy.")
+            level = best_cut(hierarchy).level
+        return superclasses(hierarchy, level, self.root, self.subclasses, self.split, balanced=self.balanced,
+                            adversariality=self.adversariality, seed=seed, compat=self.compat)
+
+
+def _check_missing(chosen: Superclasses, there: Any, name: str) -> None:
+    missing = sorted(set(chosen.subclasses) - set(there))
+    if missing:
+        listed = ", ".join(f"{node} ({chosen.title(node)})" if chosen.title(node) != node else node for node in missing)
+        raise ShiftBenchError(f"Collection '{name}' lacks {len(missing)} of the {len(chosen.subclasses)} subclasses: "
+                              f"{listed}. Add their items, or cut a hierarchy of the classes that are there.")
+
+
+def _titles(chosen: Superclasses, nodes: tuple[str, ...]) -> list[str]:
+    """A word for every node, with its id where two have the same: ImageNet has two cranes."""
+    words = [chosen.title(node) for node in nodes]
+    times = Counter(words)
+    return [word if times[word] == 1 else f"{word} ({node})" for word, node in zip(words, nodes, strict=True)]
+
+
+def _table(chosen: Superclasses, titles: list[str]) -> list[dict[str, Any]]:
+    """For the card: every superclass with the subclasses of its two sides, as in Tables 8 to 11."""
+    def told(side: tuple[str, ...]) -> list[dict[str, str]]:
+        return [{"id": node, "name": chosen.title(node)} for node in side]
+
+    return [{"id": node, "name": title, "source": told(source), "target": told(target)}
+            for node, title, source, target in zip(chosen.nodes, titles, chosen.source, chosen.target, strict=True)]
+
+
+def _join(one: Strs, between: str, other: Strs) -> Strs:
+    return np.char.add(np.char.add(one, between), other)
+
+
+def _few(words: list[str], most: int = 5) -> str:
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
