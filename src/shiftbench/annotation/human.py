@@ -1,0 +1,132 @@
+"""Annotators and models on the same pairs of superclasses, as scores."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shiftbench.annotation.agreement import Agreement, agreement
+from shiftbench.annotation.answers import Answers, pair_name
+from shiftbench.annotation.clusters import clustered, two_way
+from shiftbench.annotation.key import Key
+from shiftbench.arrays import Bools, Floats, Ints, encode, positions
+from shiftbench.benchmark import Benchmark
+from shiftbench.metrics.pairwise import PairMean, over_pairs
+from shiftbench.predictions import Predictions
+from shiftbench.scores import ALL, Scores
+from shiftbench.scoring import GAP
+from shiftbench.stats import LEVEL, REPLICATES, effective, student, wilson
+
+HUMAN = "human"
+"""The method of what annotators did."""
+METRIC = "pairwise_accuracy"
+METRICS = (METRIC, f"{METRIC}_gap", "answered", "agreement", "fleiss_kappa")
+"""What a study adds to a table of scores."""
+
+Row = dict[str, Any]
+
+
+def human_scores(
+    benchmark: Benchmark, key: Key, answers: Answers, *, level: float = LEVEL, replicates: int = REPLICATES
+) -> Scores:
+    """Annotators' `pairwise_accuracy` per condition, over both and per pair; `agreement` and `fleiss_kappa`.
+
+    The split of a score is where the images were from: `id_test` for the source control, `test` for the target. Over
+    all pairs the interval is clustered by annotator and pair; for a single pair it is Wilson's. `answered` is the share
+    of images sorted in the tasks that were begun; the others count as missing, not as wrong.
+    """
+    head = {"run": HUMAN, "benchmark": benchmark.name, "method": HUMAN, "setting": "", "seed": 0}
+    annotator, pair, question = encode(answers.annotator)[0], encode(answers.pair)[0], answers.question
+    rows: list[Row] = []
+
+    def add(split: str, group: str, n: int, metric: str, value: float, low: float, high: float) -> None:
+        ends = (low, high) if replicates else (math.nan, math.nan)
+        rows.append({**head, "split": split, "group": group, "n": n, "metric": metric, "value": value, "low": ends[0],
+                     "high": ends[1]})
+
+    def share(split: str, of: Bools) -> None:
+        right = answers.right[of]
+        add(split, ALL, len(right), METRIC, float(right.mean()),
+            *clustered(right, annotator[of], pair[of], question[of], level))
+
+    there = [split for split in key.splits.values() if (answers.split == split).any()]
+    for split in there:
+        of = answers.split == split
+        share(split, of)
+        for name in sorted(set(answers.pair[of].tolist())):
+            one = answers.right[of & (answers.pair == name)]
+            low, high = wilson(float(one.mean()), len(one), level)
+            add(split, name, len(one), METRIC, float(one.mean()), float(low), float(high))
+        asked = int(of.sum()) + answers.missing[split]
+        add(split, ALL, asked, "answered", int(of.sum()) / asked, math.nan, math.nan)
+        agreed = _agreement(answers, of, level, replicates)
+        if agreed.n:
+            add(split, ALL, agreed.n, "agreement", *agreed.raw)
+            add(split, ALL, agreed.n, "fleiss_kappa", *agreed.kappa)
+    if len(there) == 2:
+        share("+".join(there), np.ones(len(answers), np.bool_))
+        gap, half = _gap(answers, there, annotator, pair, level)
+        add(GAP, ALL, int((answers.split == there[1]).sum()), f"{METRIC}_gap", gap, gap - half, gap + half)
+    return Scores.of(rows)
+
+
+def model_scores(
+    benchmark: Benchmark, key: Key, models: Sequence[tuple[str, Predictions]], *, level: float = LEVEL,
+    replicates: int = REPLICATES,
+) -> Scores:
+    """Each model's pairwise accuracy on the pairs of the study: over all of them, and on each.
+
+    All items of a pair's split count, not only those that annotators saw, and both superclasses count alike, as in a
+    task with equally many of each. The interval is Wilson's at the number of independent items with the same variance;
+    the gap's is normal. With 0 replicates there are no intervals.
+    """
+    rows: list[Row] = []
+    names = list(benchmark.names["label"])
+    pairs = [(names.index(a), names.index(b)) for a, b in key.pairs]
+    for name, model in models:
+        head = {"run": name, "benchmark": benchmark.name, "method": name, "setting": "", "seed": 0}
+        means: list[PairMean] = []
+        for split in key.splits.values():
+            part = np.flatnonzero(model.split == split)
+            if not len(part):
+                continue
+            label, table = benchmark.label[positions(model.item[part], benchmark.items)], model.scores[part]
+            means.append(over_pairs(label, table, pairs, balanced=True))
+            rows.append({**head, "split": split, "group": ALL, **_ends(means[-1], level)})
+            rows += [{**head, "split": split, "group": pair_name(pair),
+                      **_ends(over_pairs(label, table, [codes], balanced=True), level)}
+                     for pair, codes in zip(key.pairs, pairs, strict=True)]
+        if len(means) == 2:
+            gap = means[0].value - means[1].value
+            half = float(student(math.inf, level)) * math.sqrt(means[0].variance + means[1].variance)
+            rows.append({**head, "split": GAP, "group": ALL, "n": means[1].n, "metric": f"{METRIC}_gap", "value": gap,
+                         "low": gap - half, "high": gap + half})
+    return Scores.of(rows if replicates else [{**row, "low": math.nan, "high": math.nan} for row in rows])
+
+
+def _ends(mean: PairMean, level: float) -> Row:
+    size = effective(np.asarray(mean.value), np.asarray(mean.variance), mean.n)
+    low, high = wilson(mean.value, size, level)
+    return {"n": mean.n, "metric": METRIC, "value": mean.value, "low": float(low), "high": float(high)}
+
+
+def _gap(answers: Answers, splits: list[str], annotator: Ints, pair: Ints, level: float) -> tuple[float, float]:
+    """Source minus target, and half its interval: both were sorted by the same people and for the same pairs."""
+    influence: Floats = np.zeros(len(answers))
+    means = []
+    for sign, split in ((1, splits[0]), (-1, splits[1])):
+        of = answers.split == split
+        means.append(float(answers.right[of].mean()))
+        influence[of] = sign * (answers.right[of] - means[-1]) / of.sum()
+    spread = two_way(influence, annotator, pair)
+    if not spread.freedom:
+        return means[0] - means[1], math.nan
+    return means[0] - means[1], float(student(spread.freedom, level)) * math.sqrt(spread.variance)
+
+
+def _agreement(answers: Answers, of: Bools, level: float, replicates: int) -> Agreement:
+    questions, first, code = np.unique(answers.question[of], return_index=True, return_inverse=True)
+    counts = np.zeros((len(questions), 2), np.int64)
+    np.add.at(counts, (code, answers.chosen[of]), 1)
+    return agreement(counts, encode(answers.task[of][first])[0], level=level, replicates=replicates)
