@@ -15,8 +15,9 @@ from shiftbench.models.dropout import LEVELS, Dropout
 from shiftbench.models.vit import HEADS, INNER, WIDTH, patch_of
 
 torch.set_num_threads(1)
-WITH_MAPS = ["efficientnet-lite0", "resnet101", "resnet18", "resnet50", "small-cnn", "vit"]
+WITH_MAPS = ["densenet121", "efficientnet-lite0", "resnet101", "resnet18", "resnet34", "resnet50", "small-cnn", "vit"]
 IMAGES = sorted(name for name, net in MODELS.items() if net.takes == "images")
+SIDES = {name: 64 if name == "alexnet" else 32 for name in MODELS}
 
 
 def images(n: int = 2, side: int = 32) -> torch.Tensor:
@@ -56,7 +57,7 @@ def test_features_are_pooled_maps(name):
 @pytest.mark.parametrize("name", sorted(set(MODELS) - set(WITH_MAPS)))
 def test_a_net_without_maps_names_those_that_have(name):
     """Where features belong to no place, asking for maps is an error that lists the models with maps."""
-    net = build(name, 2, 32)
+    net = build(name, 2, SIDES[name])
     assert not net.has_maps
     for ask in (net.maps, net.pool):
         with pytest.raises(ShiftBenchError, match=f"'{name}' has no feature maps.* have: {', '.join(WITH_MAPS)}"):
@@ -65,22 +66,23 @@ def test_a_net_without_maps_names_those_that_have(name):
 
 def test_norms_are_the_batch_norms():
     """`norms` gives every module that keeps running statistics, and nothing where there is none."""
-    counts = {name: len(build(name, 2, 32).norms()) for name in MODELS}
-    assert counts == {"resnet18": 20, "resnet50": 53, "resnet101": 104, "small-cnn": 4, "efficientnet-lite0": 49,
-                      "vit": 0, "pixel-mlp": 0, "beta-vae": 0, "linear": 0, "mlp": 0}
+    counts = {name: len(build(name, 2, SIDES[name]).norms()) for name in MODELS}
+    assert counts == {"resnet18": 20, "resnet34": 36, "resnet50": 53, "resnet101": 104, "small-cnn": 4,
+                      "efficientnet-lite0": 49, "densenet121": 121, "alexnet": 0, "vgg11": 0, "vit": 0, "pixel-mlp": 0,
+                      "beta-vae": 0, "linear": 0, "mlp": 0}
     net = build("small-cnn", 2)
     before = [norm.running_mean.clone() for norm in net.norms()]
     net.train()(images())
     assert not any(torch.equal(norm.running_mean, old) for norm, old in zip(net.norms(), before, strict=True))
 
 
-@pytest.mark.parametrize("name", [name for name in IMAGES if name != "resnet101"])
+@pytest.mark.parametrize("name", [name for name in IMAGES if name not in ("resnet101", "vgg11")])
 def test_a_net_can_be_copied_and_laid_out_anew(name):
     """A deep copy shares no tensor with its original, and channels-last memory changes no result."""
-    net = build(name, 2, 32).eval()
+    net = build(name, 2, SIDES[name]).eval()
     twin = copy.deepcopy(net).to(memory_format=torch.channels_last)
     with torch.inference_mode():
-        x = images()
+        x = images(side=SIDES[name])
         expected = net(x)
         torch.testing.assert_close(twin(x.contiguous(memory_format=torch.channels_last)), expected,
                                    rtol=1e-3, atol=1e-4)

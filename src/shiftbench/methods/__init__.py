@@ -15,6 +15,7 @@ from shiftbench.methods.eqrm import EQRM
 from shiftbench.methods.erm import ERM
 from shiftbench.methods.focal import Focal
 from shiftbench.methods.group_dro import GroupDRO
+from shiftbench.methods.interventions import Intervention
 from shiftbench.methods.irm import IRM
 from shiftbench.methods.jtt import JTT
 from shiftbench.methods.last_layer import LastLayer
@@ -32,6 +33,6 @@ from shiftbench.methods.swa import SWA
 from shiftbench.methods.vrex import VREx
 
 __all__ = ["CDANN", "CORAL", "DANN", "DFR", "EQRM", "ERM", "IRM", "JTT", "LISA", "METHODS", "MMD", "RUN_SPACE", "SWA",
-           "Architecture", "Augmentation", "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "Focal",
-           "GroupDRO", "LastLayer", "LfF", "Method", "MixUp", "Power", "Pretrained", "Reweight", "SagNet",
+           "Architecture", "Augmentation", "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "Focal", "GroupDRO",
+           "Intervention", "LastLayer", "LfF", "Method", "MixUp", "Power", "Pretrained", "Reweight", "SagNet",
            "SpectralDecoupling", "StarGAN", "Task", "Trained", "VREx", "facts"]

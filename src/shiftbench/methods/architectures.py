@@ -38,6 +38,34 @@ class ResNet101(Architecture):
     settings: ClassVar[Mapping[str, Any]] = {"model": "resnet101"}
 
 
+@register(METHODS, "alexnet")
+class AlexNet(Architecture):
+    """ERM with AlexNet (Krizhevsky et al., 2012): the weakest model of BREEDS' figures."""
+
+    settings: ClassVar[Mapping[str, Any]] = {"model": "alexnet"}
+
+
+@register(METHODS, "vgg11")
+class VGG11(Architecture):
+    """ERM with VGG-11 (Simonyan & Zisserman, 2015)."""
+
+    settings: ClassVar[Mapping[str, Any]] = {"model": "vgg11"}
+
+
+@register(METHODS, "resnet34")
+class ResNet34(Architecture):
+    """ERM with a ResNet-34 (He et al., 2016)."""
+
+    settings: ClassVar[Mapping[str, Any]] = {"model": "resnet34"}
+
+
+@register(METHODS, "densenet121")
+class DenseNet121(Architecture):
+    """ERM with DenseNet-121 (Huang et al., 2017)."""
+
+    settings: ClassVar[Mapping[str, Any]] = {"model": "densenet121"}
+
+
 @register(METHODS, "vit")
 class ViT(Architecture):
     """ERM with a vision transformer (Dosovitskiy et al., 2021) of Wiles et al.'s sizes (F.1)."""

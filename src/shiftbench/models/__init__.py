@@ -6,9 +6,10 @@ from shiftbench.models.base import MODELS, Net, build
 from shiftbench.models.efficientnet_lite import EfficientNetLite0
 from shiftbench.models.heads import MLP, Linear
 from shiftbench.models.pixel_mlp import PixelMLP
-from shiftbench.models.resnet import ResNet18, ResNet50, ResNet101
+from shiftbench.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
 from shiftbench.models.small_cnn import SmallCNN
+from shiftbench.models.torchvision_nets import VGG11, AlexNet, DenseNet121
 from shiftbench.models.vit import ViT
 
-__all__ = ["MLP", "MODELS", "BetaVAE", "Decoder", "EfficientNetLite0", "Encoder", "Linear", "Net", "PixelMLP",
-           "ResNet18", "ResNet50", "ResNet101", "SmallCNN", "ViT", "build"]
+__all__ = ["MLP", "MODELS", "VGG11", "AlexNet", "BetaVAE", "Decoder", "DenseNet121", "EfficientNetLite0", "Encoder",
+           "Linear", "Net", "PixelMLP", "ResNet18", "ResNet34", "ResNet50", "ResNet101", "SmallCNN", "ViT", "build"]

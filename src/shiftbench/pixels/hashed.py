@@ -17,7 +17,7 @@ DRAWS = 2
 """Numbers from [0, 1) that make a seed: 24 bits each, all that 32-bit floats have."""
 
 NUMBER = 0x9E3779B97F4A7C15 - 2**64
-MIXERS = (0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64)
+MIXERS = (0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64, 0xD6E8FEB86659FD93 - 2**64)
 """Odd 64-bit numbers, written as the signed ones that torch multiplies modulo 2⁶⁴."""
 
 
@@ -29,7 +29,7 @@ def words(u: Tensor, n: int, purpose: int = 0) -> Tensor:
 
 
 def uniforms(u: Tensor, n: int, purpose: int = 0) -> Tensor:
-    """N × n numbers from (0, 1), of 32 bits each."""
+    """N × n numbers from (0, 1], of 32 bits each; 1 only by rounding."""
     halves = words(u, -(-n // 2), purpose).view(torch.int32)[:, :n]
     return (halves.double() + (2**31 + 0.5)).mul_(2.0**-32).float()
 
@@ -45,4 +45,4 @@ def _mixed(x: Tensor) -> Tensor:
     for mixer in MIXERS:
         # Ends with a product: >> repeats the sign, so that right after x ^ (x >> k) the top bit would always be 0.
         x = (x ^ (x >> 32)) * mixer
-    return x ^ (x >> 32)
+    return x

@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftbench.arrays import Ints
+from shiftbench.arrays import Ints, Strs, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods.base import Batch, Task
 from shiftbench.models.base import Net
-from shiftbench.pixels.augment import PRESETS, augment
+from shiftbench.pixels.augment import augment, draws_of
 from shiftbench.pixels.decode import images
 from shiftbench.training.embed import embed
 from shiftbench.training.run import Run, split_features
@@ -27,7 +27,26 @@ def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path |
     if run.features:
         backbone, size = split_features(run.features)
         return torch.from_numpy(embed(collection, rows, backbone, size, folder=cache))
-    return torch.from_numpy(images(collection, rows, run.size or None))
+    found = images(collection, rows, run.size or None)
+    if run.stylised:
+        train = benchmark.rows("train")
+        other = Collection.load(run.stylised)
+        found[train] = images(other, _same_items(other, benchmark.items[train]), found.shape[1])
+    return torch.from_numpy(found)
+
+
+def _same_items(other: Collection, items: Strs) -> Ints:
+    """Rows of the items in another collection; a file may end otherwise there, as Stylized ImageNet's do."""
+    place = positions(_stems(items), _stems(other.items))
+    if (place < 0).any():
+        lacking = items[place < 0]
+        raise ShiftBenchError(f"Collection '{other.name}' has no stylised image of {len(lacking)} of the {len(items)} "
+                              f"training items ({lacking[0]}, …). It must have the same items.")
+    return place
+
+
+def _stems(items: Strs) -> Strs:
+    return np.asarray([str(PurePosixPath(item).with_suffix("")) if "/" in item else item for item in items.tolist()])
 
 
 _LOADED: dict[tuple[str, ...], "Data"] = {}
@@ -41,7 +60,8 @@ def load(benchmark: Benchmark, collection: Collection, run: Run, device: torch.d
          ) -> "Data":
     """The data a run is trained on, from memory where this process has just used the same."""
     shape = "" if collection.pixels is None else str(collection.pixels.shape)  # a digest does not know it
-    key = (benchmark.digest, collection.digest, shape, run.features, str(run.size), str(device), str(folder))
+    key = (benchmark.digest, collection.digest, shape, run.stylised, run.features, str(run.size), str(device),
+           str(folder))
     if key not in _LOADED:
         while len(_LOADED) >= KEPT:
             del _LOADED[next(iter(_LOADED))]
@@ -116,7 +136,7 @@ class Data:
 
     def draws(self, augmentation: str) -> int:
         """Random numbers per item that its augmentation takes."""
-        return PRESETS[augmentation] if self.x.dtype == torch.uint8 else 0
+        return draws_of(augmentation) if self.x.dtype == torch.uint8 else 0
 
     def batch(self, index: Tensor, net: Net, augmentation: str = "none", u: Tensor | None = None,
               weight: Tensor | None = None) -> Batch:
@@ -136,10 +156,14 @@ class Data:
     def prepare(self, x: Tensor, net: Net, augmentation: str = "none", u: Tensor | None = None) -> Tensor:
         if x.dtype != torch.uint8:
             return x
-        if type(net) not in self._scales:  # made once: a recorded step must not copy from the host
-            self._scales[type(net)] = torch.tensor([net.mean, net.std], device=self.device)
-        mean, std = self._scales[type(net)]
+        mean, std = self.scale(net)
         return augment(x, augmentation, mean, std, u)
+
+    def scale(self, net: Net) -> Tensor:
+        """Mean and deviation of a net's pixels, 2 × 3; made once, since a recorded step must not copy from the host."""
+        if type(net) not in self._scales:
+            self._scales[type(net)] = torch.tensor([net.mean, net.std], device=self.device)
+        return self._scales[type(net)]
 
     def some(self, rows: Ints, net: Net) -> Tensor:
         """Prepared inputs of at most MEASURED of these rows, evenly spread."""

@@ -43,7 +43,7 @@ class Eager:
             for parameter in group["params"]:
                 parameter.grad = None
         with torch.autocast(lane.data.device.type, torch.bfloat16, enabled=lane.run.precision == "bf16"):
-            loss = lane.stage.method.loss(lane.net, batch, parts.state, step)
+            loss = lane.stage.method.loss(lane.net, lane.hardened(batch), parts.state, step)
         loss.backward()
         parts.optimizer.step()
         return loss.detach()

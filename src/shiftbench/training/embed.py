@@ -114,7 +114,8 @@ def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, 
 def fused(net: Net) -> nn.Module:
     """The features of a net with each batch norm folded into the convolution defined just before it: a third faster.
 
-    In all our nets a norm follows its convolution in definition as in computation; a test compares the two.
+    In all our nets a norm defined right after a convolution also follows it in computation; DenseNet's others stay. A
+    test compares the two.
     """
     body = copy.deepcopy(net.features)
     for module in list(body.modules()):

@@ -120,7 +120,7 @@ class _Track:
         batch = data.batch(index, lane.net, lane.run.augment, u, weight)
         before = dict(parts.state.named_buffers())
         with torch.autocast("cuda", torch.bfloat16, enabled=lane.run.precision == "bf16"):
-            loss = lane.stage.method.loss(lane.net, batch, parts.state, self.step)
+            loss = lane.stage.method.loss(lane.net, lane.hardened(batch), parts.state, self.step)
         gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from shiftbench.arrays import Floats, Ints
 from shiftbench.errors import ShiftBenchError
-from shiftbench.methods.base import Stage
+from shiftbench.methods.base import Batch, Stage
 from shiftbench.models.base import Net, build
 from shiftbench.rng import child, uniform
+from shiftbench.training.attack import attacked
 from shiftbench.training.batches import Batches
 from shiftbench.training.checkpoint import Parts, Point, peek, restore, save_checkpoint
 from shiftbench.training.data import Data
@@ -116,6 +117,13 @@ class Lane:
             drawn.append(np.reshape(u, (steps, index.shape[1], width)))
         u = np.concatenate(drawn, axis=2)
         return index, u if u.shape[2] else None
+
+    def hardened(self, batch: Batch) -> Batch:
+        """The batch that a step learns from: with attacked images, where the run says so."""
+        if not self.run.attack:
+            return batch
+        return batch._replace(x=attacked(self.net, batch.x, batch.label, self.run.attack, self.run.attack_steps,
+                                         self.data.scale(self.net)))
 
     def again(self) -> "Lane":
         """The same stage from its last checkpoint, or its start."""

@@ -10,7 +10,7 @@ from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.methods import METHODS, Method
 from shiftbench.methods.base import BATCHES, NEEDS
 from shiftbench.models import MODELS
-from shiftbench.pixels.augment import PRESETS
+from shiftbench.pixels.augment import joined, parts_of
 from shiftbench.registry import find, make
 from shiftbench.training.schedule import SCHEDULES
 
@@ -35,7 +35,10 @@ class Run:
     weights: str = "none"  # none, imagenet or a file
     features: str = ""
     size: int = 0  # images are resized to this; 0: as they are
-    augment: str = "none"
+    stylised: str = ""  # a collection's folder with the same items: training sees its images, evaluation plain ones
+    augment: str = "none"  # a preset, or several joined by +
+    attack: float = 0.0  # train on images moved by up to this (l2, pixels from 0 to 1) to where the net errs more
+    attack_steps: int = 3
     precision: str = "float32"  # bf16: products in 16 bits, weights and sums in 32; for a GPU
     batches: str = ""  # plain, domain or group; empty: what the method asks for
     resample: bool = True  # draw items by the benchmark's column `weight`, where it has one
@@ -54,16 +57,16 @@ class Run:
     def __post_init__(self) -> None:
         self._take_settings()
         for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", SELECTIONS, "selection"),
-                                  ("augment", PRESETS, "augmentation"),
                                   ("precision", PRECISIONS, "precision"), ("schedule", SCHEDULES, "schedule"),
                                   ("batches", ("", *BATCHES), "kind of batch")):
             if getattr(self, name) not in known:
                 raise unknown(kind, getattr(self, name), [word for word in known if word], "run")
-        for name in ("steps", "batch_size", "eval_every", "patience", "size", "seed"):
-            least = int(name in ("steps", "batch_size", "eval_every"))
+        parts_of(self.augment)
+        for name in ("steps", "batch_size", "eval_every", "attack_steps", "patience", "size", "seed"):
+            least = int(name in ("steps", "batch_size", "eval_every", "attack_steps"))
             if getattr(self, name) < least:
                 raise ShiftBenchError(f"run: '{name}' is {getattr(self, name)}, but must be at least {least}.")
-        for name in ("lr", "weight_decay", "momentum"):
+        for name in ("lr", "weight_decay", "momentum", "attack"):
             value = float(getattr(self, name))
             object.__setattr__(self, name, value)  # 1 and 1.0 must give one id
             if not 0 <= value < float("inf") or (name == "lr" and value == 0):
@@ -78,9 +81,15 @@ class Run:
                                   "Leave features empty, or choose linear or mlp.")
         if self.features:
             split_features(self.features)
+            if self.stylised:
+                raise ShiftBenchError(f"run: stylised={self.stylised} exchanges images, but model '{self.model}' works "
+                                      "on cached features. Choose a model that takes images.")
             if self.precision != "float32":
                 raise ShiftBenchError(f"run: precision '{self.precision}' is for models that take images; a head on "
                                       "features is computed in float32.")
+            if self.attack:
+                raise ShiftBenchError(f"run: attack={self.attack} moves images, but model '{self.model}' works on "
+                                      "cached features. Choose a model that takes images.")
         object.__setattr__(self, "params", asdict(self.learner()))
         self._check_needs()
 
@@ -88,9 +97,11 @@ class Run:
         """What the method's name says about the run (a model, an augmentation, weights) is filled in."""
         for key, value in find(METHODS, "method", self.method).settings.items():
             given = getattr(self, key)
-            if given == getattr(Run, key):
+            if key == "augment":
+                object.__setattr__(self, key, joined(given, value))
+            elif given == getattr(Run, key):
                 object.__setattr__(self, key, value)
-            elif given != value and key != "weights":  # weights of one's own are as good
+            elif given != value and key not in ("weights", "attack"):  # one's own are as good
                 raise ShiftBenchError(f"run: method '{self.method}' is erm with {key}={value}, so {key}={given} "
                                       f"contradicts it. Leave {key} out, or choose method erm.")
 

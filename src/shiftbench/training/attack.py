@@ -1,0 +1,75 @@
+"""Images moved a little to where a net errs more: projected gradient ascent in an l2 ball (Madry et al., 2018)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from shiftbench.models.base import Net
+
+STEP = 0.8
+"""Length of a step as a share of the radius: 0.4 for 0.5 and 0.8 for 1 in BREEDS, Table 14a."""
+
+
+def attacked(net: Net, x: Tensor, label: Tensor, eps: float | Tensor, steps: int, scale: Tensor) -> Tensor:
+    """For each image the worst of x⁰ = x and x^{t+1} = P(x^t + 0.8 eps · g / |g|), g the gradient of the cross-entropy.
+
+    `x` is normalised, and `scale` (2 × 3) the mean and deviation it was normalised by, on the 0..255 scale; `eps` and
+    |·| are l2 over all pixels and channels on the [0, 1] scale. P goes back into the ball around x, then to legal
+    pixels, which leads no further away from x. An image that has no gradient stays.
+
+    As the robustness library, with which BREEDS was trained, has it by default: no random start, the iterate with the
+    largest loss and not the last one, and **the net in evaluation**, batch norms with their running statistics and no
+    dropout, so that looking for the images changes nothing in the net. The loss after it is trained on them in training
+    mode. Nothing here waits for the device or looks at data, so a step with it can be recorded. No gradient is left
+    behind: not on parameters, and none leads from the outcome to x.
+    """
+    x = x.detach()
+    mean, std = (row.view(1, 3, 1, 1) for row in scale)
+    unit = 255 / std  # of normalised values, in one of pixels on the [0, 1] scale
+    pixel = (x * std + mean) / 255
+    least, most = (-pixel).clamp(max=0), (1 - pixel).clamp(min=0)  # x itself counts as legal, whatever rounding did
+    modes = [(module, module.training) for module in net.modules()]
+    net.eval()
+    try:
+        moved = torch.zeros_like(x)
+        best, worst = moved, torch.full((len(x),), -torch.inf, device=x.device)
+        for t in range(steps + 1):
+            losses, slope = _losses(net, x + moved * unit, label, t < steps)
+            higher = losses > worst
+            best, worst = torch.where(_wide(higher), moved, best), torch.where(higher, losses, worst)
+            if slope is not None:
+                moved = _inside(moved + STEP * eps * _direction(slope * unit), eps)
+                moved = torch.minimum(torch.maximum(moved, least), most)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    return x + best * unit
+
+
+def _losses(net: Net, x: Tensor, label: Tensor, with_slope: bool) -> tuple[Tensor, Tensor | None]:
+    """The cross-entropy of each image, and its gradient."""
+    with torch.set_grad_enabled(with_slope):
+        x = x.requires_grad_(with_slope)
+        losses = F.cross_entropy(net(x).float(), label, reduction="none")
+        slope = torch.autograd.grad(losses.sum(), x)[0] if with_slope else None
+    return losses.detach(), slope
+
+
+def _direction(slope: Tensor) -> Tensor:
+    """Length 1 for each image, or 0 where all is flat. Divided by the largest entry first: squares of what is left of a
+    gradient when a net is sure would vanish."""
+    slope = slope / _wide(slope.abs().flatten(1).amax(dim=1)).clamp(min=torch.finfo(slope.dtype).tiny)
+    return slope / _wide(_length(slope)).clamp(min=1)
+
+
+def _inside(moved: Tensor, eps: float | Tensor) -> Tensor:
+    length = _wide(_length(moved))
+    return torch.where(length > eps, moved * (eps / length.clamp(min=torch.finfo(moved.dtype).tiny)), moved)
+
+
+def _length(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x.flatten(1), dim=1)
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values.view(-1, 1, 1, 1)
