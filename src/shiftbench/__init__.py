@@ -12,12 +12,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    **dict.fromkeys(("read", "graph", "ladder", "build", "suite", "check", "embed", "train", "pretrain", "sweep"), "verbs"),
-    **dict.fromkeys(("fetch", "score", "select", "power", "conflicts", "report", "export"), "verbs"),
+    **dict.fromkeys(("read", "graph", "ladder", "build", "suite", "check", "embed", "train", "pretrain"), "verbs"),
+    **dict.fromkeys(("sweep", "retrain", "fetch", "score", "select", "power", "conflicts", "report"), "verbs"),
+    "study": "verbs", "export": "verbs",
     "demo": "demonstration",
     "Collection": "collection", "Tags": "collection", "Texts": "collection",
     "Benchmark": "benchmark", "Predictions": "predictions", "Scores": "scores", "ShiftBenchError": "errors",
-    **dict.fromkeys(("Given", "Subset", "Correlation", "Subpopulation", "Recipe", "SHIFTS"), "shifts"),
+    **dict.fromkeys(("hierarchy", "superclasses"), "verbs"),
+    **dict.fromkeys(("Breeds", "Given", "Subset", "Correlation", "Subpopulation", "Recipe", "SHIFTS"), "shifts"),
     **dict.fromkeys(("IID", "Spurious", "LowData", "Unseen", "Noise", "Size", "Under", "CONDITIONS"), "shifts"),
     "METHODS": "methods", "Study": "sweeps.study",
 }

@@ -23,12 +23,16 @@ from shiftbench.registry import find
 from shiftbench.scores import Scores
 
 if TYPE_CHECKING:
+    from shiftbench.annotation import Key
     from shiftbench.conflict.result import Conflicts
+    from shiftbench.hierarchies.hierarchy import Hierarchy
+    from shiftbench.hierarchies.superclasses import Superclasses
     from shiftbench.metagraph.graph import MetaGraph
     from shiftbench.selection import Selection
     from shiftbench.shifts.ladder import Rung
     from shiftbench.sweeps.study import Study
     from shiftbench.sweeps.work import Outcome
+    from shiftbench.training.retrain import Retrained
 
 Place = Path | str
 Advance = Callable[[int, int], None]
@@ -55,6 +59,44 @@ def graph(collection: Collection | Place, cls: str, **options: Any) -> "MetaGrap
     return meta_graph(_collection(collection), cls, **options)
 
 
+def hierarchy(
+    source: Collection | Place, *, edits: Place | None = None, classes: Place | None = None, tree: bool = False
+) -> "Hierarchy":
+    """A class hierarchy from BREEDS' files, WordNet 3.0, a collection, or a file of parents and children.
+
+    `edits` is a script that is applied to it, `classes` a file with the ids of the leaves to keep.
+    """
+    from shiftbench.hierarchies.edges import open_hierarchy, read_classes
+    from shiftbench.hierarchies.edits import edited
+
+    made = open_hierarchy(source, None if classes is None else read_classes(classes))
+    return edited(made, edits or [], tree=tree) if edits or tree else made
+
+
+def superclasses(
+    source: "Hierarchy | Collection | Place | None" = None, *, level: int | None = None, task: str = "", **choice: Any
+) -> "Superclasses":
+    """The superclasses of a level, or of a task by name, with the subclasses of their source and of their target.
+
+    superclasses("breeds", level=4, subclasses=8, split="bad"); superclasses(task="living17") needs no files.
+    """
+    from shiftbench.hierarchies.hierarchy import Hierarchy
+    from shiftbench.hierarchies.superclasses import superclasses as cut
+    from shiftbench.hierarchies.tasks import named_task
+
+    made = source if source is None or isinstance(source, Hierarchy) else hierarchy(source)
+    if task:
+        fixed = {"level": level, "root": choice.pop("root", ""), "subclasses": choice.pop("subclasses", None)}
+        given = [key for key, value in fixed.items() if value not in (None, "")]
+        if given:
+            raise ShiftBenchError(f"Task '{task}' has its own {' and '.join(given)}. Leave them or the task out.")
+        choice.pop("balanced", None)
+        return named_task(task, made, **choice)
+    if made is None or level is None:
+        raise ShiftBenchError("Superclasses are cut from a hierarchy at a level, or come with a task. Give one.")
+    return cut(made, level, **choice)
+
+
 def ladder(collection: Collection | Place, test: str, k: int = 4, **options: Any) -> "list[Rung]":
     """k training sets for the class of a test subset, from near to far: ladder(scenes, "dog(shelf)", 4)."""
     from shiftbench.shifts.ladder import ladder as climb
@@ -70,24 +112,29 @@ def build(recipe: Place, out: Place | None = None, changes: Mapping[str, Any] | 
 
 
 def suite(
-    name: str, collection: Collection | Place, out: Place, *, seed: int = 0, only: str = "",
+    name: str, collection: Collection | Place, out: Place, *, seed: int = 0, only: str = "", draws: int = 0,
     progress: Advance | None = None,
 ) -> list[Path]:
-    """Build the benchmarks of a paper's table on a collection: suite("metashift/table1", "collections/vg", "out")."""
-    from shiftbench.shifts.recipe import Recipe
-    from shiftbench.shifts.recipe import build as build_recipe
+    """Build the benchmarks of a paper's table on a collection: suite("metashift/table1", "collections/vg", "out").
+
+    With `draws`, each that has low-data items is built so many times with other such items, `low-10.0`, `low-10.1`, …
+    ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
+    """
+    from shiftbench.collection import MARKER
+    from shiftbench.shifts.draws import members
     from shiftbench.shifts.suites import suite as shifts_of
 
-    shifts = list(shifts_of(name, only))
+    wanted = members(shifts_of(name, only), range(draws), seed)
+    if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
+            Path(collection) / "train").is_dir():
+        raw, collection = collection, Path(out) / "collection"
+        read("imagenet", raw, out=collection)
+    images, path = _collection(collection), None if isinstance(collection, Collection) else Path(collection)
     folders = []
-    for number, (key, shift) in enumerate(shifts):
-        if isinstance(collection, Collection):
-            folders.append(shift.build(collection, seed).save(Path(out) / key))
-        else:
-            build_recipe(Recipe(Path(collection), shift, seed), Path(out) / key)
-            folders.append(Path(out) / key)
+    for number, one in enumerate(wanted):
+        folders.append(one.save(images, out, path))
         if progress:
-            progress(number + 1, len(shifts))
+            progress(number + 1, len(wanted))
     return folders
 
 
@@ -128,10 +175,10 @@ def train(
     """
     from shiftbench.models import MODELS
     from shiftbench.training.folder import train as train_run
-    from shiftbench.training.run import Run
+    from shiftbench.training.run import Run, default_model
 
     made = Benchmark.load(benchmark)
-    settings = {"model": "mlp", **settings}
+    settings = {"model": default_model(method), **settings}
     if find(MODELS, "model", settings["model"]).takes == "features":
         settings.setdefault("features", "efficientnet-lite0")
     run = Run.of({"benchmark": made.digest, "method": method, "params": params or {}, **settings}, "train")
@@ -140,18 +187,82 @@ def train(
                      collection_path=folder, progress=progress)
 
 
-def score(benchmark: Benchmark | Place, *predictions: Predictions | Place, **options: Any) -> Scores:
-    """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval."""
+def pretrain(
+    collection: Place, label: str, out: Place, *, model: str = "resnet18", seed: int = 0, device: str = "auto",
+    progress: Advance | None = None, **settings: Any,
+) -> Path:
+    """Train a model to tell a factor of a collection; gives the weight file, for `weights=` of runs on other data.
+
+    pretrain("collections/scenes", "breed", "pretrained/scenes", steps=5000); started again it goes on.
+    """
+    import shutil
+
+    from shiftbench.files import writing
+    from shiftbench.shifts.iid import IID
+    from shiftbench.shifts.recipe import Recipe
+    from shiftbench.shifts.recipe import build as build_recipe
+
+    build_recipe(Recipe(Path(collection), IID(label), seed), Path(out) / "benchmark")
+    run = train(Path(out) / "benchmark", "erm", Path(out) / "runs", model=model, seed=seed, device=device,
+                progress=progress, **settings)
+    with writing(Path(out) / "weights.safetensors") as hidden:
+        shutil.copyfile(run / "checkpoint.safetensors", hidden)
+    return Path(out) / "weights.safetensors"
+
+
+def retrain(
+    runs: Place, *, steps: int = 40_000, rates: Sequence[float] | None = None, collection: Place | None = None,
+    device: str = "auto", progress: Advance | None = None,
+) -> "dict[str, Retrained]":
+    """Train the last layer of every finished run on the target (BREEDS' target-RT); by run. What is done stays done."""
+    from shiftbench.scoring import runs_in
+    from shiftbench.training.retrain import LEARNS, RATES
+    from shiftbench.training.retrain import retrain as retrain_run
+
+    found: dict[str, Retrained] = {}
+    listed = [run for run in runs_in(runs)[0] if LEARNS in Benchmark.load(run.benchmark_folder).splits]
+    if not listed:
+        raise ShiftBenchError(f"{runs}: no finished run is on a benchmark with split '{LEARNS}'. Benchmarks of shift "
+                              "'breeds' have it.")
+    for number, run in enumerate(listed):
+        folder = _collection_folder(run.benchmark_folder, collection)
+        found[run.folder.name] = retrain_run(run.folder, Benchmark.load(run.benchmark_folder), Collection.load(folder),
+                                             steps=steps, rates=rates or RATES, device=device, cache=folder)
+        if progress:
+            progress(number + 1, len(listed))
+    return found
+
+
+def score(
+    benchmark: Benchmark | Place, *predictions: Predictions | Place, study: Place | None = None, **options: Any
+) -> Scores:
+    """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
+
+    Files that end in .json are annotators' answers to a study, whose key is in the folder `study`: their accuracy and
+    agreement come with every model's accuracy on the same pairs of superclasses.
+    """
+    from shiftbench.annotation import find_key, human_scores, is_answers, model_scores, read_answers
     from shiftbench.scoring import score as score_one
 
     made = _benchmark(benchmark)
     if not predictions:
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
-    parts = []
+    answers = [given for given in predictions if not isinstance(given, Predictions) and is_answers(given)]
+    parts, models = [], []
     for given in predictions:
+        if not isinstance(given, Predictions) and is_answers(given):
+            continue
         loaded = given if isinstance(given, Predictions) else Predictions.load(given, made)
         name = "predictions" if isinstance(given, Predictions) else Path(given).stem
         parts.append(score_one(made, loaded, run=name, method=name, **options))
+        models.append((name, loaded))
+    if answers or study is not None:
+        key = find_key(study, answers)
+        key.check(made)
+        known = {name: options[name] for name in ("level", "replicates") if name in options}
+        if answers:
+            parts.append(human_scores(made, key, read_answers(answers, key), **known))
+        parts.append(model_scores(made, key, models, **known))
     return Scores.join(parts)
 
 
@@ -268,6 +379,23 @@ def report(
         scores = Scores.join([scores, chosen_means(source, scores, made, rule)])
     images = [_collection_of(folder, None, needed=False) for folder in folders]
     return write_report(scores, made, out, collections=images, title=title, rule=rule)
+
+
+def study(
+    benchmark: Benchmark | Place, out: Place, *, collection: Collection | Place | None = None,
+    progress: Advance | None = None, **design: Any,
+) -> "Key":
+    """A web page on which people sort images into two unnamed superclasses, and its key; `score` reads their answers.
+
+    `design` are the fields of `shiftbench.annotation.Design`: partners, examples, questions, conditions, size, rescale,
+    seed. Hand out the folder `page` of `out`, and keep `key.json`.
+    """
+    from shiftbench.annotation import Design, write_study
+    from shiftbench.registry import make
+
+    images = _collection_of(benchmark, collection)
+    assert images is not None
+    return write_study(_benchmark(benchmark), images, out, make(Design, design, "study"), progress)
 
 
 def export(

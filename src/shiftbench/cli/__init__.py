@@ -14,14 +14,17 @@ from shiftbench.cli.embed import embed
 from shiftbench.cli.export import export
 from shiftbench.cli.fetch import fetch
 from shiftbench.cli.graph import graph
+from shiftbench.cli.hierarchy import hierarchy
 from shiftbench.cli.methods import methods
 from shiftbench.cli.power import power
 from shiftbench.cli.pretrain import pretrain
 from shiftbench.cli.read import read
 from shiftbench.cli.report import report
+from shiftbench.cli.retrain import retrain
 from shiftbench.cli.score import score
 from shiftbench.cli.select import select
 from shiftbench.cli.show import show
+from shiftbench.cli.study import study
 from shiftbench.cli.sweep import sweep
 from shiftbench.cli.train import train
 from shiftbench.errors import ShiftBenchError
@@ -41,8 +44,8 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 app.add_typer(read, name="read")
-for verb in (demo, show, graph, build, check, embed, train, pretrain, methods, sweep, fetch, score, select, power,
-             conflicts, report, export):
+for verb in (demo, show, graph, hierarchy, build, check, embed, train, pretrain, methods, sweep, fetch, retrain, score,
+             select, power, conflicts, report, study, export):
     app.command()(verb)
 
 

@@ -118,6 +118,22 @@ def read_metashift(
     _from_files("metashift", sources, out, {"images": images, "name": name, "contexts": contexts}, json, quiet)
 
 
+@read.command("waterbirds")
+def read_waterbirds(
+    source: Annotated[Path, typer.Argument(help="Folder with metadata.csv and the images, as published.")],
+    out: Out,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images, where it is another.")] = None,
+    name: Name = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Waterbirds as published: birds on land or water backgrounds, with the split of its makers.
+
+    shiftbench read waterbirds waterbird_complete95_forest2water2 --out collections/waterbirds
+    """
+    _from_files("waterbirds", [source], out, {"images": images, "name": name}, json, quiet)
+
+
 def _from_files(
     form: str, sources: list[Path], out: Path, options: dict[str, Path | str | None], json: bool, quiet: bool
 ) -> None:

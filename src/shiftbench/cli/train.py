@@ -18,7 +18,7 @@ def train(
     model: Annotated[str | None, typer.Option(help="linear, mlp on features; small-cnn, resnet18 on images.")] = None,
     features: Annotated[str | None, typer.Option(help="Backbone@size for linear and mlp.")] = None,
     weights: Annotated[str | None, typer.Option(help="Start of an image model: none, imagenet or a file.")] = None,
-    preset: Annotated[str, typer.Option(help="Settings of a paper: metashift, breeds-resnet18. Others given here win.")] = "",
+    preset: Annotated[str, typer.Option(help="A paper's settings: metashift, breeds-resnet18. Others given win.")] = "",
     steps: Annotated[int | None, typer.Option(help="Steps of the optimizer.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,

@@ -8,6 +8,8 @@ from shiftbench.readers.factors import factors
 from shiftbench.readers.gqa import gqa
 from shiftbench.readers.imagenet import imagenet
 from shiftbench.readers.metashift import metashift
+from shiftbench.readers.waterbirds import waterbirds
 
 READERS: dict[str, Callable[..., Collection]] = {
-    "coco": coco, "factors": factors, "gqa": gqa, "imagenet": imagenet, "metashift": metashift}
+    "coco": coco, "factors": factors, "gqa": gqa, "imagenet": imagenet, "metashift": metashift,
+    "waterbirds": waterbirds}

@@ -1,5 +1,6 @@
 """Scores -> tables, figures, one HTML page that needs no network."""
 
+from shiftbench.reporting.breeds_section import breeds_figures
 from shiftbench.reporting.fine_grained import study
 from shiftbench.reporting.fine_grained_section import figures
 from shiftbench.reporting.fine_grained_takeaways import takeaways
@@ -10,6 +11,6 @@ from shiftbench.reporting.tables import distance_tables, families, family_table,
 from shiftbench.reporting.terminal import as_table, scores_table
 
 __all__ = [
-    "as_table", "distance_tables", "families", "family_table", "figures", "pivot", "report", "scores_table",
-    "selection_table", "share_tables", "shown_scores", "study", "takeaways",
+    "as_table", "breeds_figures", "distance_tables", "families", "family_table", "figures", "pivot", "report",
+    "scores_table", "selection_table", "share_tables", "shown_scores", "study", "takeaways",
 ]

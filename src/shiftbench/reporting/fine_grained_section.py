@@ -1,27 +1,24 @@
 """What the page shows of a fine-grained study, and the same figures as files that stand alone."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from shiftbench.benchmark import Benchmark
 from shiftbench.reporting.fine_grained import Place, Study, study
-from shiftbench.reporting.fine_grained_figures import Figure, ablated, lines, panel, ranked
+from shiftbench.reporting.fine_grained_figures import ablated, lines, panel, ranked
 from shiftbench.reporting.fine_grained_numbers import AXES, ablation, bars, changes, ranks
 from shiftbench.reporting.fine_grained_takeaways import SHIFT_WORDS, takeaways
 from shiftbench.reporting.selection import shown_scores
-from shiftbench.reporting.tables import Row, percent
+from shiftbench.reporting.standalone import in_rows, standalone
+from shiftbench.reporting.tables import Row
 from shiftbench.scores import Scores
 from shiftbench.selection import DEFAULT
 from shiftbench.stats import LEVEL
 
-FOLDER = Path(__file__).parent
 WIDE, NARROW = (760, 150), (380, 136)
 """Width of a figure and the room for names at its right, on a desk and on a telephone."""
 SHOWN = 6
 """Panels of sorted bars that are open on the page; the others are folded away."""
-GAP = 24
-"""Room between the panels of a figure that stands alone."""
 LINES = {
     "spurious": ("3", "N uncorrelated items", "N"), "low_data": ("4", "N items of the low-data region", "N"),
     "noise": ("6", "p, the share of wrong training labels", "p"),
@@ -52,7 +49,9 @@ def figures(scores: Scores, benchmarks: Sequence[Benchmark], *, level: float = L
     figure-10-unseen, figure-11-spurious, figure-12-low_data; those that the scores have nothing for are missing.
     """
     found = study(shown_scores(scores, benchmarks, rule), benchmarks)
-    return {} if found is None else {one["name"]: _alone(one) for one in _figures(found, level)}
+    return {} if found is None else {
+        one["name"]: standalone("fine_grained_svg.html", one["head"], one["definition"],
+                                in_rows(one["forms"][:1] or one["panels"])) for one in _figures(found, level)}
 
 
 def _figures(found: Study, level: float) -> list[Row]:
@@ -134,38 +133,3 @@ def _named(found: Study, place: Place) -> str:
 
 def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _alone(one: Row) -> str:
-    """One figure as a file: the wide form, or all panels in a grid of three, over its head and definition."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup, escape
-
-    drawer = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
-                         trim_blocks=True, lstrip_blocks=True)
-    drawer.filters["percent"] = percent
-    module: Any = drawer.get_template("fine_grained_svg.html").make_module({"methods": []})
-    parts: list[Figure] = one["forms"][:1] or one["panels"]
-    columns = min(3, len(parts))
-    rows = [parts[start:start + columns] for start in range(0, len(parts), columns)]
-    width = columns * parts[0]["width"] + (columns - 1) * GAP
-    inside, y = Markup(), 0.0
-    for row in rows:
-        for place, part in enumerate(row):
-            inside += Markup('<g transform="translate({} {})">{}</g>\n').format(
-                place * (part["width"] + GAP), round(y, 1), module.drawing(part))
-        y += max(part["height"] for part in row) + GAP
-    height = round(y - GAP + 2)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-16 -16 {width + 32} {height + 32}" '
-            f'width="{width + 32}" height="{height + 32}" role="img">\n<title>{escape(one["head"])}</title>\n'
-            f'<desc>{escape(one["definition"])}</desc>\n<style>\n{_style()}</style>\n'
-            f'<rect class="paper" x="-16" y="-16" width="100%" height="100%"/>\n{inside}</svg>\n')
-
-
-def _style() -> str:
-    """Of the page's style, its colours and what it says of drawings."""
-    text = (FOLDER / "style.css").read_text(encoding="utf-8")
-    colours, _, rest = text.partition("\n* {")
-    drawn = [line for line in rest.splitlines() if line.startswith(("svg .", "svg text"))]
-    letters = "svg text { font-family: var(--sans); font-variant-numeric: tabular-nums; }"
-    return "\n".join([colours, letters, *drawn, ""])

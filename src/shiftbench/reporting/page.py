@@ -10,6 +10,8 @@ from shiftbench import __version__
 from shiftbench.benchmark import SPLITS, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.files import writing
+from shiftbench.reporting.breeds import of_runs
+from shiftbench.reporting.breeds_section import section as breeds
 from shiftbench.reporting.figures import dumbbells, ladder, panels
 from shiftbench.reporting.fine_grained_section import section as fine_grained
 from shiftbench.reporting.pictures import samples
@@ -47,7 +49,8 @@ def report(
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    everything, scores = scores, shown_scores(scores, benchmarks, rule)
+    given, everything = scores, of_runs(scores)
+    scores = shown_scores(everything, benchmarks, rule)
     known = {name: _unknown(name) for name in sorted(set(scores["benchmark"].tolist()))}
     known |= {one.name: one for one in benchmarks if one.name in known or "left_out" not in one.card}
     images = {collection.digest: collection for collection in collections or () if collection is not None}
@@ -62,6 +65,7 @@ def report(
         "overview": overview(everything, order, methods),
         "selection": selection and selection | told(selection),
         "fine": fine_grained(scores, order, level),
+        "breeds": breeds(given, order, level, rule),
         "findings": [line for family in groups for line in findings(family_table(scores, family))],
         "families": [_family(scores, family_table(scores, family), family.members) for family in groups
                      if len(family.members) > 1],

@@ -7,6 +7,7 @@ from shiftbench.shifts.conditions import CONDITIONS as CONDITIONS
 from shiftbench.shifts.conditions import Noise as Noise
 from shiftbench.shifts.conditions import Size as Size
 from shiftbench.shifts.conditions import Under as Under
+from shiftbench.shifts.context import Context as Context
 from shiftbench.shifts.correlation import Correlation as Correlation
 from shiftbench.shifts.given import Given as Given
 from shiftbench.shifts.iid import IID as IID

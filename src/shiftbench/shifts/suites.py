@@ -13,6 +13,7 @@ from shiftbench.hierarchies.tasks import TASKS as BREEDS
 from shiftbench.registry import find
 from shiftbench.shifts.base import Shift
 from shiftbench.shifts.breeds import Breeds
+from shiftbench.shifts.context import NOOCH
 from shiftbench.shifts.fine_grained import FINE_GRAINED
 from shiftbench.shifts.subpopulation import Subpopulation
 from shiftbench.shifts.subset import Subset
@@ -92,6 +93,7 @@ SUITES: dict[str, Callable[[], Suite]] = {
     "breeds": lambda: {task: Breeds("wnid", task, given="split", held=0.04) for task in BREEDS},
     "breeds/world": lambda: {split: Breeds("breed", level=2, subclasses=8, split=split)
                              for split in ("good", "rand", "bad")},
+    **NOOCH,
     **FINE_GRAINED,
 }
 

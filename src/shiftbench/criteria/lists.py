@@ -1,0 +1,103 @@
+"""NOOCh's published lists of image ids: one file per criterion, task, kind and split.
+
+    nooch_ids_{CE|gist}_{task}_{hard_positive|hard_negative}_{valid|test}.npy
+
+Everything else of a split is easy. Ids are told by name alone; labels are not in the files.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.arrays import Strs
+from shiftbench.criteria.tasks import slug
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.files import writing
+
+CRITERIA = ("CE", "gist")
+PHASES = ("valid", "test")
+SIDES = ("hard_positive", "hard_negative")
+_NAME = re.compile(r"nooch_ids_(CE|gist)_(.+)_(hard_positive|hard_negative)_(valid|test)\.npy")
+
+
+class HardIds(NamedTuple):
+    """The ids of one challenge set, in the order of the files."""
+
+    positive: Strs
+    negative: Strs
+
+
+def read_lists(folder: Path | str, criterion: str, task: str, phase: str) -> HardIds:
+    """One challenge set: read_lists("nooch", "CE", "fire hydrant", "test"). `ce` means CE."""
+    positive, negative = (_read(_file(folder, criterion, task, side, phase)) for side in SIDES)
+    both = np.intersect1d(positive, negative)
+    if both.size:
+        raise ShiftBenchError(f"{folder}: image {both[0]} is a hard positive and a hard negative of '{task}' in "
+                              f"{phase}. One of the two lists was changed; copy both again.")
+    return HardIds(positive, negative)
+
+
+def write_lists(folder: Path | str, criterion: str, task: str, phase: str, ids: HardIds) -> list[Path]:
+    """Write one challenge set as the authors do; ids that are whole numbers are written as such."""
+    written = []
+    for side, names in zip(SIDES, ids, strict=True):
+        path = _file(folder, criterion, task, side, phase, there=False)
+        whole = all(re.fullmatch(r"0|[1-9]\d{0,17}", name) for name in names.tolist())
+        with writing(path) as hidden, hidden.open("wb") as handle:
+            np.save(handle, names.astype(np.int64) if whole else names, allow_pickle=False)
+        written.append(path)
+    return written
+
+
+def listed_tasks(folder: Path | str) -> tuple[str, ...]:
+    """The tasks that a folder has lists of, as file names say them."""
+    names = [_NAME.fullmatch(path.name) for path in sorted(Path(folder).glob("nooch_ids_*.npy"))]
+    return tuple(sorted({name[2] for name in names if name}))
+
+
+def kinds_by_list(items: Strs, ids: HardIds) -> Strs:
+    """The kind of each item: its list's, else easy. Ids that are no item here are passed over, as the authors do."""
+    return np.where(np.isin(items, ids.positive), SIDES[0], np.where(np.isin(items, ids.negative), SIDES[1], "easy"))
+
+
+def _file(folder: Path | str, criterion: str, task: str, side: str, phase: str, there: bool = True) -> Path:
+    known: Sequence[str] = CRITERIA
+    named = next((word for word in known if word.lower() == criterion.lower()), None)
+    if named is None:
+        raise unknown("criterion of lists", criterion, CRITERIA)
+    if phase not in PHASES:
+        raise unknown("split of lists", phase, PHASES)
+    short = slug(task)
+    if not short or "/" in short or "\\" in short or "\0" in short:
+        raise ShiftBenchError(f"'{task}' is no name of a task. Give the name of a class, such as 'fire hydrant'.")
+    path = Path(folder) / f"nooch_ids_{named}_{short}_{side}_{phase}.npy"
+    if there and not path.is_file():
+        if not Path(folder).is_dir():
+            raise ShiftBenchError(f"{folder}: no such folder. Give the folder of the files nooch_ids_*.npy.")
+        tasks = listed_tasks(folder)
+        if short not in tasks:
+            raise unknown("task", short, tasks, str(folder))
+        raise ShiftBenchError(f"{path}: no such file. A challenge set is two lists, of hard positives and negatives.")
+    return path
+
+
+def _read(path: Path) -> Strs:
+    try:
+        ids = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as problem:
+        raise ShiftBenchError(f"{path}: not a list of ids in numpy's format ({str(problem).splitlines()[0]}). Copy it "
+                              "again; files of Python objects are never opened.") from problem
+    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or ids.dtype.kind not in "iuU":
+        shape = getattr(ids, "shape", "")
+        raise ShiftBenchError(f"{path}: holds {getattr(ids, 'dtype', type(ids).__name__)} of shape {shape}, but a list "
+                              "of ids is one row of whole numbers.")
+    if ids.dtype.kind == "i" and (ids < 0).any():
+        raise ShiftBenchError(f"{path}: has the id {ids.min()}. Ids are 0 or more.")
+    names: Strs = ids.astype(np.str_)
+    if len(np.unique(names)) != len(names):
+        values, times = np.unique(names, return_counts=True)
+        raise ShiftBenchError(f"{path}: lists image {values[times > 1][0]} more than once. Copy the file again.")
+    return names

@@ -1,0 +1,68 @@
+"""Waterbirds as Sagawa et al. (2020) publish it: birds pasted on places, one metadata.csv, images in files."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shiftbench.arrays import Ints, to_strings
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.files import read_table
+from shiftbench.readers.images import below, folder
+
+COLUMNS = ("img_id", "img_filename", "y", "split", "place", "place_filename")
+BIRDS = ("landbird", "waterbird")
+PLACES = ("land", "water")
+SPLITS = ("train", "val", "test")
+METADATA = "metadata.csv"
+
+
+def waterbirds(source: Path | str, name: str = "waterbirds", images: Path | str | None = None) -> Collection:
+    """Read the folder that holds metadata.csv and, beside it, the images; or the file alone.
+
+    Factors: `bird` (landbird, waterbird) and `background` (land, water) in words, `y` and `place` as the same in the
+    file's numbers, so that `place != y` asks for a bird out of its place; `split` (train, val, test), `species` (the
+    folder of the image), `file` and `place_file`. Ids are img_id. Where the images are not there the collection has no
+    pixels.
+    """
+    path = Path(source) / METADATA if Path(source).is_dir() else Path(source)
+    table = read_table(path, COLUMNS, text=("img_id", "img_filename", "place_filename"))
+    if not table.num_rows:
+        raise ShiftBenchError(f"{path}: has no rows.")
+    for column in COLUMNS:
+        if table[column].null_count:
+            row = int(pc.index(pc.is_null(table[column]), True).as_py())
+            raise ShiftBenchError(f"{path}: row {row} has nothing in column '{column}'.")
+    y, place, split = (_codes(path, table, column, words) for column, words in (
+        ("y", BIRDS), ("place", PLACES), ("split", SPLITS)))
+    ids, files = to_strings(table["img_id"]), to_strings(table["img_filename"])
+    root = folder(images if images is not None else path.parent)
+    assert root is not None
+    names = below(root, files.tolist())
+    # The published folder has its images beside metadata.csv; a copy of the table alone is a collection too.
+    here = images is not None or (root / files[0]).is_file()
+    return Collection(
+        name=name,
+        items=ids,
+        factors={"bird": np.asarray(BIRDS)[y], "background": np.asarray(PLACES)[place], "y": y, "place": place,
+                 "split": np.asarray(SPLITS)[split],
+                 "species": np.asarray([file.partition("/")[0] for file in files.tolist()], np.str_), "file": files,
+                 "place_file": to_strings(table["place_filename"])},
+        pixels=names if here else None,
+        root=root if here else None,
+    )
+
+
+def _codes(path: Path, table: pa.Table, column: str, words: tuple[str, ...]) -> Ints:
+    """A column of whole numbers from 0, one for each word."""
+    try:
+        values = np.asarray(table[column].cast(pa.int64()), np.int64)
+    except pa.ArrowException as problem:
+        raise ShiftBenchError(f"{path}: column '{column}' is not all whole numbers "
+                              f"({str(problem).splitlines()[0]}).") from problem
+    for row in np.flatnonzero((values < 0) | (values >= len(words)))[:1]:
+        allowed = ", ".join(f"{code} ({word})" for code, word in enumerate(words))
+        raise ShiftBenchError(f"{path}: row {row} has {values[row]} in column '{column}'. Allowed: {allowed}.")
+    return values
