@@ -62,6 +62,8 @@ def noisy():
     ("jtt", [{"first": 0.3}, {"first": 0.7, "upweight": 50.0}]),
     ("cvar_dro", [{"share": 0.5}, {"share": 0.03}]),
     ("focal", [{"gamma": 0.5}, {"gamma": 5.0}]),
+    ("undersample", [{"exponent": 0.5}, {"exponent": 1.5}, {"exponent": 0.0}, {"by": "label"}]),
+    ("group_dro", [{"adjustment": 1.0}, {"adjustment": 5.0, "step_size": 0.1}, {"hard": True}]),
     ("reweight", [{"exponent": 0.5}, {"by": "label"}, {"by": "domain"}]),
 ])
 def test_numbers_differ_within_a_pack(name, params):

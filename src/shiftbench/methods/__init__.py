@@ -30,9 +30,10 @@ from shiftbench.methods.space import RUN_SPACE, Choice, Power
 from shiftbench.methods.spectral import SpectralDecoupling
 from shiftbench.methods.stargan import StarGAN
 from shiftbench.methods.swa import SWA
+from shiftbench.methods.undersample import Undersample
 from shiftbench.methods.vrex import VREx
 
 __all__ = ["CDANN", "CORAL", "DANN", "DFR", "EQRM", "ERM", "IRM", "JTT", "LISA", "METHODS", "MMD", "RUN_SPACE", "SWA",
            "Architecture", "Augmentation", "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "Focal", "GroupDRO",
            "Intervention", "LastLayer", "LfF", "Method", "MixUp", "Power", "Pretrained", "Reweight", "SagNet",
-           "SpectralDecoupling", "StarGAN", "Task", "Trained", "VREx", "facts"]
+           "SpectralDecoupling", "StarGAN", "Task", "Trained", "Undersample", "VREx", "facts"]

@@ -52,6 +52,14 @@ class Batch(NamedTuple):
     u: Tensor | None = None
 
 
+class Codes(NamedTuple):
+    """Label, domain and group of every training item."""
+
+    label: Tensor
+    domain: Tensor
+    group: Tensor
+
+
 class Trained(Protocol):
     """What `fit` gets back for a stage: the net with its chosen weights, the method's state as the last step left it,
     and what the net says about a split."""
@@ -90,7 +98,8 @@ class Method:
     the net's. `loss(net, batch, state, step)` is a number to go down on; it may update the state. `fit()` is the
     training as a row of stages: `learned = yield Stage(method)` for each, so that many runs can be trained at once.
     `net(net)` is what the run's model becomes before training, and `adapted(net, inputs)` what it becomes for the items
-    of one domain afterwards: it may look at their inputs, at no label.
+    of one domain afterwards: it may look at their inputs, at no label. `drawing(codes)` are the weights by which
+    training items are drawn, None for all alike.
 
     A loss is computed for many runs at once, or recorded once and replayed on a GPU: in both cases `step` and the
     numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`. Nor
@@ -116,6 +125,9 @@ class Method:
 
     def net(self, net: Net) -> Net:
         return net
+
+    def drawing(self, codes: Codes) -> Tensor | None:
+        return None
 
     def state(self, task: Task) -> nn.Module:
         return nn.Module()

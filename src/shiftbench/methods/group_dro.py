@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.errors import unknown
-from shiftbench.methods.base import METHODS, Batch, Method, Task, means_by, memory, per_item
+from shiftbench.methods.base import METHODS, Batch, Method, Task, means_by, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -21,7 +21,10 @@ class GroupDRO(Method):
         q_g   <-  q_g exp(eta R_g(theta)) / sum_h q_h exp(eta R_h(theta))
         theta <-  theta - alpha grad sum_g q_g R_g(theta)
 
-    R_g is the mean loss over the batch's items of group g. The step uses the updated q, as all codes do.
+    R_g is the mean loss over the batch's items of group g. The step uses the updated q, as all codes do. With an
+    `adjustment` K, q grows by R_g + K / sqrt(n_g), n_g being the training items of the group (§3.3 there): small
+    groups, whose risk in training says less about the test, count for more. With `hard`, q is on the largest of these
+    alone, which is how Madras & Zemel (2021) write it.
 
     Our reading, where codes differ. A group is the benchmark's, mostly a cell of label × domain as in the paper;
     `by = "domain"` makes it a domain, which is DomainBed's. q starts uniform over the groups that training has
@@ -32,6 +35,8 @@ class GroupDRO(Method):
 
     step_size: float = 0.01  # eta
     by: str = "group"
+    adjustment: float = 0.0  # K
+    hard: bool = False
 
     family: ClassVar[str] = "robust optimisation"
     batches: ClassVar[str] = "group"
@@ -42,12 +47,16 @@ class GroupDRO(Method):
             raise unknown("kind of group", self.by, ("group", "domain"), "group_dro: by")
 
     def state(self, task: Task) -> nn.Module:
-        n = task.n_groups if self.by == "group" else task.n_domains
-        return memory(q=torch.full((n,), 1 / n))
+        counts = task.group_counts if self.by == "group" else task.label_counts.sum(dim=1)
+        return memory(q=torch.full((len(counts),), 1 / len(counts)), rarity=counts.clamp(min=1).float().rsqrt())
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         codes = batch.group if self.by == "group" else batch.domain
-        risks, _ = means_by(per_item(net(batch.x), batch), codes, len(state.q))
-        # softmax(log q + eta R) is the update above, and does not overflow where a risk is large.
-        state.q = torch.softmax(state.q.log() + self.step_size * risks.detach(), dim=0)
+        risks, count = means_by(per_item(net(batch.x), batch), codes, len(state.q))
+        raised = risks.detach() + self.adjustment * state.rarity
+        if self.hard:
+            state.q = one_hot(raised.where(count > 0, -torch.inf).argmax(dim=0, keepdim=True), len(state.q))[0].float()
+        else:
+            # softmax(log q + eta R) is the update above, and does not overflow where a risk is large.
+            state.q = torch.softmax(state.q.log() + self.step_size * raised, dim=0)
         return state.q @ risks

@@ -25,8 +25,8 @@ class Reweight(Method):
     group the same mass, a = 1/2 is SubpopBench's SqrtReWeight, a = 0 is ERM.
 
     Our reading, where codes differ. `by` says what a group is: the benchmark's groups (SubpopBench), labels or domains.
-    NOOCh weighs with (1 - n_g / n)^a instead, which hardly differs from ERM among many groups. The other way to the
-    same mean, to draw items of each group equally often, is ERM with `batches = "group"` of the run.
+    NOOCh's paper has this; its code weighs with (1 - n_g / n)^a, which hardly differs from ERM among many groups. The
+    other way to the same mean, to draw the items of rare groups more often, is `undersample`.
     """
 
     exponent: float = 1.0  # a

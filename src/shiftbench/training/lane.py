@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from shiftbench.arrays import Floats, Ints
 from shiftbench.errors import ShiftBenchError
-from shiftbench.methods.base import Batch, Stage
+from shiftbench.methods.base import Batch, Codes, Stage
 from shiftbench.models.base import Net, build
 from shiftbench.rng import child, uniform
 from shiftbench.training.attack import attacked
@@ -74,8 +74,7 @@ class Lane:
         weight = None if stage.weights is None else stage.weights.to(data.device, torch.float32)
         for module in net.modules():  # what is frozen keeps its batch norms as they are, too
             module.training = not stage.trains or any(one.requires_grad for one in module.parameters())
-        drawn = data.benchmark.extra.get("weight") if run.resample else None
-        batches = Batches(pools, run.batch_size, run.seed, None if drawn is None else drawn[data.train])
+        batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage))
         return Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
                     started=time.monotonic() - point.seconds)
 
@@ -181,6 +180,17 @@ class Lane:
         """Put the chosen weights into the net."""
         if self.parts.best:
             self.net.load_state_dict(self.parts.best)
+
+
+def _drawing(run: Run, data: Data, stage: Stage) -> Floats | None:
+    """By what training items are drawn: the benchmark's column `weight` times what the method says; None: all alike."""
+    column = data.benchmark.extra.get("weight") if run.resample else None
+    codes = Codes(*(torch.from_numpy(part) for part in (
+        data.benchmark.label[data.train].astype(np.int64), data.codes("domain"), data.codes("group"))))
+    own = stage.method.drawing(codes)
+    if own is None:
+        return None if column is None else column[data.train]
+    return own.double().numpy() * (1.0 if column is None else column[data.train])
 
 
 BELOW_1 = np.nextafter(np.float32(1), np.float32(0))

@@ -157,7 +157,7 @@ def alike(lane: Lane) -> tuple[Any, ...]:
     own = run.id if lane.weight is not None else ""
     return (id(lane.data), run.batch_kind, run.resample, run.batch_size, lane.steps, lane.point.stage, lane.point.step,
             type(method), tuple(fixed.items()), shapes, tuple(lane.stage.trains), run.optimizer, run.momentum > 0,
-            run.schedule, own)
+            run.schedule, None if lane.batches.weights is None else lane.batches.weights.tobytes(), own)
 
 
 def _with_numbers(method: Method, numbers: Tensors) -> Method:
