@@ -13,6 +13,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["TOKENIZERS_PARALLELISM"] = "1"
 
 import argparse
 import time
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -112,6 +113,7 @@ def main() -> None:
     parser.add_argument("--captions", type=int, default=1000)
     texts = captions(parser.parse_args().captions)
     torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message="The PyTorch API of nested tensors")
     ours = encoder()
     assert isinstance(ours, SentenceModel)
     plain, fused = Reference(ours, False), Reference(ours, True)
