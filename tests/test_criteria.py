@@ -1,6 +1,7 @@
 """The criteria against plain loops: areas, cues, hard items, gists, questions, published lists, ranked tasks."""
 
 import math
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from shiftbench.criteria.cues import cues, cues_of, strengths
 from shiftbench.criteria.expression import holds
 from shiftbench.criteria.gist import below_above, gists, matched, similarities
 from shiftbench.criteria.hard import HARD_NEGATIVE, HARD_POSITIVE, members
-from shiftbench.criteria.lists import HardIds, kinds_by_list, listed_tasks, read_lists, write_lists
+from shiftbench.criteria.lists import HardIds, kinds_by_list, listed_tasks, read_lists, read_splits, write_lists
 from shiftbench.criteria.ranking import hardest_tasks
 from shiftbench.criteria.tasks import TASKS
 from shiftbench.errors import ShiftBenchError
@@ -296,6 +297,22 @@ def test_bad_lists_are_refused(tmp_path):
             read_lists(tmp_path, *words)
     with pytest.raises(ShiftBenchError, match="no such folder"):
         read_lists(tmp_path / "nowhere", "CE", "car", "test")
+
+
+@given(st.binary(max_size=3), st.integers(0, 400))
+def test_damaged_lists_end_in_words(tmp_path_factory, junk, place):
+    """Bytes cut off or replaced anywhere in a list or in the split's archive: it is read, or refused in words."""
+    folder = tmp_path_factory.mktemp("damaged")
+    paths = [*write_lists(folder, "CE", "car", "test", HardIds(np.asarray(["1", "2"]), np.asarray(["3"]))),
+             folder / "ids.npz"]
+    np.savez(paths[-1], train_ids=np.arange(9), valid_ids=np.asarray([10]), test_ids=np.asarray([11]))
+    for path, read in ((paths[0], lambda: read_lists(folder, "CE", "car", "test")),
+                       (paths[-1], lambda: read_splits(paths[-1]))):
+        sound = path.read_bytes()
+        for damaged in (sound[:place], sound[:place] + junk + sound[place + len(junk):]):
+            path.write_bytes(damaged)
+            with suppress(ShiftBenchError):
+                read()
 
 
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.tuples(st.floats(0, 9), st.floats(0, 9)), min_size=1),

@@ -14,7 +14,19 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.metagraph.subsets import parse, subset
-from shiftbench.shifts import IID, SHIFTS, Breeds, Correlation, Given, LowData, Spurious, Subpopulation, Subset, Unseen
+from shiftbench.shifts import (
+    IID,
+    SHIFTS,
+    Breeds,
+    Context,
+    Correlation,
+    Given,
+    LowData,
+    Spurious,
+    Subpopulation,
+    Subset,
+    Unseen,
+)
 from shiftbench.shifts.deal import deal, largest, quota, spread
 from shiftbench.shifts.ladder import ladder
 from shiftbench.shifts.recipe import Recipe, build, collection_folder, parse_changes
@@ -25,6 +37,7 @@ quick = settings(max_examples=25, deadline=None)
 CAT_DOG = {"cat": "indoors", "dog": "outdoors"}
 EXAMPLES = {
     "breeds": Breeds(tree={"soft": ("sofa", "bed"), "hard": ("shelf", "bench")}, level=0),
+    "context": Context("class", "place == outdoors", train_on="easy"),
     "spurious": Spurious("class", "place", n_uncorrelated=20),
     "low_data": LowData("class", "place", ("outdoors",)),
     "unseen": Unseen("class", "place", ("outdoors",)),

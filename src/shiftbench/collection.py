@@ -29,6 +29,7 @@ class Collection:
     `texts`    captions or documents
     `parents`  class hierarchy: name -> names of its parents
     `pixels`   per item an image (uint8, N × H × W × 3) or a file name below `root`; None when there are no images
+    `home`     the folder it was loaded from, below which what is computed from it is kept
     """
 
     name: str
@@ -39,6 +40,7 @@ class Collection:
     parents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pixels: Values | None = None
     root: Path | None = None
+    home: Path | None = None
 
     def __post_init__(self) -> None:
         items = np.asarray(self.items)
@@ -237,6 +239,7 @@ class Collection:
             parents=parents,
             pixels=pixels,
             root=root,
+            home=place,
         )
 
     def path(self, row: int) -> Path:

@@ -102,6 +102,9 @@ def show_benchmark(benchmark: Benchmark) -> None:
     if card.get("explanation"):
         print_table("\nwhat differs most", ["tag", "kind", "train", "test", "lift"],
                     [[part[key] for key in ("tag", "kind", "train", "test", "lift")] for part in card["explanation"]])
+    if card.get("cues"):
+        print_table("\ncontext cues", ["tag", "kind", "A(C, Y)"],
+                    [[cue["tag"], cue["kind"], float(cue["strength"])] for cue in card["cues"]])
     if card.get("superclasses"):
         print_table("\nsuperclasses", ["superclass", "source", "target"], [
             [row["name"], *(", ".join(one["name"] for one in row[side]) or "the same" for side in ("source", "target"))]

@@ -6,9 +6,8 @@ Everything else of a split is easy. Ids are told by name alone; labels are not i
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from shiftbench.files import writing
 CRITERIA = ("CE", "gist")
 PHASES = ("valid", "test")
 SIDES = ("hard_positive", "hard_negative")
+SPLIT_IDS = {"train_ids": "train", "valid_ids": "id_val", "test_ids": "test"}
 _NAME = re.compile(r"nooch_ids_(CE|gist)_(.+)_(hard_positive|hard_negative)_(valid|test)\.npy")
 
 
@@ -38,6 +38,25 @@ def read_lists(folder: Path | str, criterion: str, task: str, phase: str) -> Har
         raise ShiftBenchError(f"{folder}: image {both[0]} is a hard positive and a hard negative of '{task}' in "
                               f"{phase}. One of the two lists was changed; copy both again.")
     return HardIds(positive, negative)
+
+
+def read_splits(path: Path | str) -> dict[str, Strs]:
+    """The ids of the split that the lists belong to: cocostuff_split_image_ids.npz as published, by our words."""
+    file = Path(path)
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            if not isinstance(found, np.lib.npyio.NpzFile) or not set(SPLIT_IDS) <= set(found.files):
+                raise ShiftBenchError(f"{file}: has no {', '.join(SPLIT_IDS)}. Give cocostuff_split_image_ids.npz.")
+            ids = {ours: _checked(file, found[theirs]) for theirs, ours in SPLIT_IDS.items()}
+    except ShiftBenchError:
+        raise
+    except Exception as problem:  # whatever a damaged archive makes zipfile and numpy stumble over
+        raise ShiftBenchError(f"{file}: not readable as numpy's npz ({_first_line(problem)}).") from problem
+    both = np.concatenate(list(ids.values()))
+    if len(np.unique(both)) != len(both):
+        names, times = np.unique(both, return_counts=True)
+        raise ShiftBenchError(f"{file}: image {names[times > 1][0]} is in two splits. Copy the file again.")
+    return ids
 
 
 def write_lists(folder: Path | str, criterion: str, task: str, phase: str, ids: HardIds) -> list[Path]:
@@ -64,8 +83,7 @@ def kinds_by_list(items: Strs, ids: HardIds) -> Strs:
 
 
 def _file(folder: Path | str, criterion: str, task: str, side: str, phase: str, there: bool = True) -> Path:
-    known: Sequence[str] = CRITERIA
-    named = next((word for word in known if word.lower() == criterion.lower()), None)
+    named = next((word for word in CRITERIA if word.lower() == criterion.lower()), None)
     if named is None:
         raise unknown("criterion of lists", criterion, CRITERIA)
     if phase not in PHASES:
@@ -87,9 +105,13 @@ def _file(folder: Path | str, criterion: str, task: str, side: str, phase: str, 
 def _read(path: Path) -> Strs:
     try:
         ids = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as problem:
-        raise ShiftBenchError(f"{path}: not a list of ids in numpy's format ({str(problem).splitlines()[0]}). Copy it "
+    except Exception as problem:  # numpy lets through what its parser of headers stumbles over
+        raise ShiftBenchError(f"{path}: not a list of ids in numpy's format ({_first_line(problem)}). Copy it "
                               "again; files of Python objects are never opened.") from problem
+    return _checked(path, ids)
+
+
+def _checked(path: Path, ids: Any) -> Strs:
     if not isinstance(ids, np.ndarray) or ids.ndim != 1 or ids.dtype.kind not in "iuU":
         shape = getattr(ids, "shape", "")
         raise ShiftBenchError(f"{path}: holds {getattr(ids, 'dtype', type(ids).__name__)} of shape {shape}, but a list "
@@ -101,3 +123,7 @@ def _read(path: Path) -> Strs:
         values, times = np.unique(names, return_counts=True)
         raise ShiftBenchError(f"{path}: lists image {values[times > 1][0]} more than once. Copy the file again.")
     return names
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem) or type(problem).__name__).splitlines()[0]

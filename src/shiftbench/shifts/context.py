@@ -11,12 +11,13 @@ from shiftbench.benchmark import SPLITS, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.criteria.cues import ALPHA
 from shiftbench.criteria.hard import BETA
+from shiftbench.criteria.lists import read_splits
 from shiftbench.criteria.tasks import TASKS, WORLD_TASKS, slug
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.registry import register
 from shiftbench.rng import uniform
 from shiftbench.shifts.base import SHIFTS, Shift, card
-from shiftbench.shifts.judged import by_areas, by_expression, by_gist
+from shiftbench.shifts.judged import by_areas, by_expression, by_gist, by_lists
 
 VALIDATION = ("val", "valid", "validation")
 TRAIN_ON, TEST_ON = ("all", "easy"), ("all", "hard")
@@ -51,10 +52,11 @@ class Context:
     kinds: tuple[str, ...] = ("object", "stuff")  # of tags that may be cues
     without: tuple[str, ...] = ("other",)  # tags that may not; COCO-Stuff calls all things together `other`
     encoder: str = ""  # gist: sentence encoder by name or folder; default: all-minilm-l6-v2
-    split: str = ""  # factor that names the splits; without one they are drawn
+    split: str = ""  # factor that names the splits, or the published .npz of ids; without one they are drawn
     rename: Mapping[str, str] = field(default_factory=dict)  # the data's word for a split -> ours
     val: float = 0.1  # share of the items that is drawn for id_val
     test: float = 0.2  # and for test
+    lists: str = ""  # folder of published id lists: they say what is hard in id_val and test
     domain: str = ""  # factor that names the domains instead
     train_on: str = "all"  # or easy: train where φ = 0 alone
     test_on: str = ""  # all or hard; default: all for ce and gist, hard for a question
@@ -66,13 +68,17 @@ class Context:
             if value not in allowed:
                 raise unknown(name, value, allowed)
         split = self._splits(collection, seed)
-        judge = by_expression if question else by_gist if self.criterion == "gist" else by_areas
+        if self.lists and (question or not self.split):
+            raise ShiftBenchError("The published lists are for criterion 'ce' or 'gist' and the split they were made "
+                                  "with. Name both: split = 'cocostuff_split_image_ids.npz', or a factor.")
+        judge = (by_expression if question else by_lists if self.lists else by_gist if self.criterion == "gist"
+                 else by_areas)
         judged = judge(self, collection, split)
         hard = judged.kind != "easy"
         dropped = hard & (split == "train") if self.train_on == "easy" else np.zeros(len(split), np.bool_)
         if test_on == "hard":
             split = _restricted(split, hard)
-        rows = np.flatnonzero(~dropped)
+        rows = np.flatnonzero(~dropped & (split != ""))
         self._enough(split[rows], judged.label[rows])
         notes = [*judged.notes]
         if dropped.any():
@@ -96,6 +102,8 @@ class Context:
                                       "to train on, and test must be above 0.")
             place = uniform(seed, "context", np.arange(len(collection)))
             return np.where(place < self.test, "test", np.where(place < self.test + self.val, "id_val", "train"))
+        if self.split.endswith(".npz"):
+            return self._published(collection)
         words = collection.factor(self.split).astype(np.str_)
         present = np.unique(words).tolist()
         # Data with one validation set means one that is drawn as training is; data with two says so itself.
@@ -105,6 +113,13 @@ class Context:
             if word not in SPLITS:
                 raise unknown("split", word, SPLITS, f"Factor '{self.split}', use rename")
         return np.asarray([says[word] for word in present], np.str_)[np.searchsorted(present, words)]
+
+    def _published(self, collection: Collection) -> Strs:
+        """The split of the published ids; an item that is in none has none, and is left out."""
+        split = np.full(len(collection), "", "U6")
+        for part, ids in read_splits(self.split).items():
+            split[np.isin(collection.items, ids)] = part
+        return split
 
     def _enough(self, split: Strs, label: Values) -> None:
         for part, least in (("train", 2), ("test", 1)):

@@ -13,6 +13,7 @@ from shiftbench.criteria.cues import cues, cues_of, strengths
 from shiftbench.criteria.expression import holds
 from shiftbench.criteria.gist import below_above, gists, matched, similarities
 from shiftbench.criteria.hard import Codes, members, words
+from shiftbench.criteria.lists import kinds_by_list, read_lists
 from shiftbench.errors import ShiftBenchError, unknown
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
     try:
         found = _found(shift, collection, split)
     except ShiftBenchError:
-        if shift.tau is None:  # the sizes of the CE sets are needed; with tau only the domains are
+        if shift.tau is None or shift.cue:  # the sizes of the CE sets are needed; with tau the domains alone
             raise
     carried, train = found.carried if found else _tag(collection, shift.label), split == "train"
     gist = gists(*_vectors(shift, collection), len(collection))
@@ -85,6 +86,38 @@ def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
         notes.insert(0, found.note)
     domain = found.domain if found else np.where(kind == "easy", "easy", "hard")
     return Judged(_two(shift.label, carried), domain, kind, facts, notes)
+
+
+def by_lists(shift: "Context", collection: Collection, split: Strs) -> Judged:
+    """The published lists say what is hard in validation and test. They are silent on training, where CE is ours."""
+    found, notes = None, []
+    try:
+        found = _found(shift, collection, split)
+        notes.append(found.note)
+    except ShiftBenchError as problem:
+        if shift.cue:
+            raise
+        notes.append(f"No environments: {problem}")
+    carried = found.carried if found else _tag(collection, shift.label)
+    ours = found is not None and shift.criterion == "ce"
+    kind = words(found.kind) if found and ours else np.full(len(split), "easy", "U13")
+    if not ours:
+        notes.append("The lists are silent on training, so all its rows are easy.")
+    absent = 0
+    for part, phase in (("id_val", "valid"), ("test", "test")):
+        ids = read_lists(shift.lists, shift.criterion, shift.label, phase)
+        listed = kinds_by_list(collection.items, ids)
+        for row in np.flatnonzero((listed != "easy") & (split != part))[:1]:
+            raise ShiftBenchError(f"{shift.lists}: image {collection.items[row]} is listed for {phase}, but it is not "
+                                  "in that split. Name the lists' own: split = 'cocostuff_split_image_ids.npz'.")
+        kind = np.where(split == part, listed, kind)
+        absent += sum(map(len, ids)) - int((listed != "easy").sum())
+    odd = int((((kind == "hard_positive") & ~carried) | ((kind == "hard_negative") & carried)).sum())
+    notes += [f"{absent} listed images are not in the collection."] if absent else []
+    notes += [f"{odd} listed images have another label than their list says."] if odd else []
+    return Judged(_two(shift.label, carried), found.domain if found else np.where(kind == "easy", "easy", "hard"), kind,
+                  {"positive": shift.label, "criterion": {"name": f"published {shift.criterion}"},
+                   **(found.facts if found else {})}, notes)
 
 
 def by_expression(shift: "Context", collection: Collection, split: Strs) -> Judged:
@@ -143,5 +176,5 @@ def _vectors(shift: "Context", collection: Collection) -> tuple[Ints, Vectors]:
     key = (collection.digest, chosen.key)
     if key not in _LAST:
         _LAST.clear()
-        _LAST[key] = embed_texts(collection, chosen, getattr(collection, "home", None))
+        _LAST[key] = embed_texts(collection, chosen, collection.home)
     return _LAST[key]
