@@ -48,6 +48,14 @@ class Reweight(Method):
         return (state.balance[codes] * per_item(net(batch.x), batch)).mean()
 
 
+@register(METHODS, "reweight_label")
+@dataclass(frozen=True)
+class ReweightLabel(Reweight):
+    """`reweight` by label: NOOCh's Reweight, beside its Reweight (Envs), which is `reweight` by group."""
+
+    by: str = "label"
+
+
 def balance(counts: Tensor, exponent: float) -> Tensor:
     """w_g; 0 for a group that training lacks."""
     n = counts.double()

@@ -52,7 +52,7 @@ class Family(NamedTuple):
 
 
 def breeds_in(benchmarks: Sequence[Benchmark]) -> list[Benchmark]:
-    """The benchmarks of shift `breeds` that have a target other than the source."""
+    """The benchmarks of shift `breeds`."""
     return [one for one in benchmarks if one.card.get("shift") == SHIFT]
 
 
@@ -71,20 +71,24 @@ def by_model(scores: Scores, benchmarks: Sequence[Benchmark], rule: str = DEFAUL
     mine = of_runs(_rows(scores, np.isin(scores["benchmark"], sorted(names))))
     is_mean = (mine["seed"] == -1) & np.char.startswith(mine["run"], MEAN)
     label = _labels(_rows(mine, ~is_mean), _rows(mine, is_mean))
-    split_up = {method for (_, method, setting), name in label.items() if _model(name)[0]}
-    method, keep = mine["method"].astype(object), np.ones(len(mine), np.bool_)
-    for row, one in enumerate(mine):
-        if is_mean[row]:
-            model, rest = _model(one["method"])
-            base = one["method"].partition(" (")[0]
-            if base in split_up:
-                keep[row] = bool(model) and not rest
-                method[row] = _called(base, model)
-        elif one["method"] in split_up:
-            model, _ = _model(label.get((one["benchmark"], one["method"], one["setting"]), ""))
-            method[row] = _called(one["method"], model)
-    words = np.asarray([str(word) for word in method], np.str_)
-    return shown_scores(_rows(Scores({**mine.columns, "method": words}), keep), benchmarks, rule)
+    split_up = {method for (_, method, _), name in label.items() if _model(name)[0]}
+    if not split_up:
+        return shown_scores(mine, benchmarks, rule)
+    renamed: dict[tuple[str, str, str, bool], str] = {}  # "" for a mean that is not the mean of a point
+    keys = list(zip(*(mine[name].tolist() for name in ("benchmark", "method", "setting")), is_mean.tolist(),
+                    strict=True))
+    for key in set(keys):
+        benchmark, method, setting, mean = key
+        base = method.partition(" (")[0]
+        if base not in split_up:
+            renamed[key] = method
+        elif mean:
+            model, others = _model(method)
+            renamed[key] = _called(base, model) if model and not others else ""
+        else:
+            renamed[key] = _called(method, _model(label.get((benchmark, method, setting), ""))[0])
+    words = np.asarray([renamed[key] for key in keys], np.str_)
+    return shown_scores(_rows(Scores({**mine.columns, "method": words}), words != ""), benchmarks, rule)
 
 
 def points(shown: Scores, benchmark: Benchmark, level: float = LEVEL) -> list[Point]:
@@ -132,17 +136,18 @@ def _labels(single: Scores, means: Scores) -> dict[tuple[str, str, str], str]:
     for row in single.where(metric="accuracy", group=ALL):
         runs.setdefault((row["benchmark"], row["method"], row["setting"]), {}).setdefault(
             row["split"], []).append(row["value"])
-    called: dict[tuple[str, str], dict[str, float]] = {}
+    called: dict[str, dict[str, dict[str, float]]] = {}
     for row in means.where(metric="accuracy", group=ALL):
-        called.setdefault((row["benchmark"], row["method"]), {})[row["split"]] = row["value"]
+        called.setdefault(row["benchmark"], {}).setdefault(row["method"], {})[row["split"]] = row["value"]
     found: dict[tuple[str, str, str], str] = {}
     for key, values in runs.items():
-        taken = {name for (benchmark, *_), name in found.items() if benchmark == key[0]}
-        for (benchmark, name), wanted in called.items():
-            if benchmark == key[0] and name.startswith(f"{key[1]} (") and name not in taken and all(
+        free = called.get(key[0], {})
+        for name, wanted in free.items():
+            if name.startswith(f"{key[1]} (") and all(
                     split in values and abs(float(np.mean(values[split])) - value) < 1e-9
                     for split, value in wanted.items()):
                 found[key] = name
+                del free[name]
                 break
     return found
 

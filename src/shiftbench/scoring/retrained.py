@@ -1,6 +1,6 @@
 """Scores of last layers that were trained anew on the target (BREEDS' target-RT), beside those of their runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from shiftbench.arrays import Bools
 from shiftbench.benchmark import Benchmark
 from shiftbench.predictions import TARGET_RT, Predictions
 from shiftbench.scores import Scores
-from shiftbench.scoring.judge import score
+from shiftbench.scoring.judge import means, score
 from shiftbench.scoring.listing import Finished
 
 METRIC = "target_rt_accuracy"
@@ -23,7 +23,21 @@ def score_retrained(benchmark: Benchmark, runs: Sequence[Finished], replicates: 
             found = score(benchmark, Predictions.load(run.folder / TARGET_RT, benchmark), run=run.folder.name,
                           method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
                           replicates=replicates, level=level)
-            kept: Bools = found["metric"] == "accuracy"
-            columns = {name: column[kept] for name, column in found.columns.items()}
-            parts.append(Scores({**columns, "metric": np.full(int(kept.sum()), METRIC)}))
+            parts.append(_renamed(found))
     return Scores.join(parts)
+
+
+def mean_retrained(
+    benchmark: Benchmark, methods: Mapping[str, Sequence[tuple[Benchmark, Finished]]], replicates: int, level: float
+) -> Scores:
+    """Means over the runs of each method, those that `retrain` has been at, each read as its own benchmark says."""
+    there = {label: [(own, run.folder / TARGET_RT) for own, run in runs if (run.folder / TARGET_RT).is_file()]
+             for label, runs in methods.items()} if LEARNS in benchmark.splits else {}
+    read = {label: [Predictions.load(file, own) for own, file in files] for label, files in there.items() if files}
+    return _renamed(means(benchmark, read, replicates=replicates, level=level)) if read else Scores.join([])
+
+
+def _renamed(found: Scores) -> Scores:
+    kept: Bools = found["metric"] == "accuracy"
+    columns = {name: column[kept] for name, column in found.columns.items()}
+    return Scores({**columns, "metric": np.full(int(kept.sum()), METRIC)})

@@ -15,7 +15,7 @@ from shiftbench.scoring.judge import means
 from shiftbench.scoring.listing import Finished, benchmarks_of, read_run, runs_in, written
 from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.reading import Reader
-from shiftbench.scoring.retrained import score_retrained
+from shiftbench.scoring.retrained import mean_retrained, score_retrained
 from shiftbench.shifts.draws import draw_of, shared_splits
 from shiftbench.stats import LEVEL, REPLICATES
 
@@ -85,12 +85,17 @@ def _pieces(
         if _few(runs):
             splits = shared_splits([known[digest] for digest in draws])
             methods: dict[str, list[Predictions]] = {}
+            owners: dict[str, list[tuple[Benchmark, Finished]]] = {}
             for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
                 digest = str(run.benchmark["digest"])
+                owners.setdefault(label, []).append((known[digest], run))
                 read = readers[digest].read(run.folder / "predictions.parquet")
                 methods.setdefault(label, []).append(on_splits(predictions_of(known[digest], *read), splits))
             first = known[next(iter(draws))]
             yield Piece.of(means(first, methods, replicates=replicates, level=level), name)
+            again = mean_retrained(first, owners, replicates, level)
+            if len(again):
+                yield Piece.of(again, name)
 
 
 def _benchmark_of(run: Finished, given: Sequence[Benchmark]) -> Benchmark:

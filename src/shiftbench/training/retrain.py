@@ -21,7 +21,7 @@ from shiftbench.training.device import choose_device
 from shiftbench.training.embed import Report
 from shiftbench.training.folder import is_done, load_run
 from shiftbench.training.lane import measure, model_of
-from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.loop import Fitting, learn, set_threads
 from shiftbench.training.run import Run
 
 RATES = (0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 8.0, 10.0, 11.0, 12.0)
@@ -72,7 +72,12 @@ def retrain(
                     batch_size=BATCH, steps=steps, optimizer="sgd", momentum=0.0, eval_every=max(1, steps // 40),
                     resample=False, seed=run.seed)
         tried = [Fitting(replace(start, lr=rate), data) for rate in rates]
-        learn(tried, progress=progress)
+        threads = torch.get_num_threads()
+        set_threads(1)  # products this small are slower on several
+        try:
+            learn(tried, progress=progress)
+        finally:
+            set_threads(threads)
     rows = benchmark.rows(CHOOSES)
     accuracy = {one.run.lr: measure(one.learned.logits(CHOOSES), benchmark.label[rows],
                                     benchmark.group[rows])["accuracy"] for one in tried if one.learned is not None}
