@@ -45,5 +45,5 @@ def test_the_page_has_the_papers_figures_and_takeaways(smoke):
     assert section.count('class="claim"') == section.count("cannot be told</span>") == 7
     for name in ("figure-3-spurious", "figure-4-low_data", "figure-5-unseen"):
         assert f'id="{name}"' in section
-    for method in ("ResNet101", "AugMix", "DeepCORAL", "SagNet", "BN-Adapt", "β-VAE"):
+    for method in ("resnet101", "augmix", "coral", "sagnet", "bn_adapt", "beta_vae"):
         assert method in section

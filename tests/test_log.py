@@ -168,8 +168,11 @@ def test_a_mirror_follows_runs_as_they_go(tmp_path):
     with Mirror(tmp_path, ["tensorboard"], ["r1", "r2", "never"], seconds=0.01) as mirror:
         evaluate(folder, 10)
         deadline = time.monotonic() + 30
-        while (seen := told("tensorboard", tmp_path)).get("loss") is None and time.monotonic() < deadline:
-            time.sleep(0.05)  # an events file is there before its first point is
+        seen: dict[str, list[tuple[int, float]]] = {}
+        while "loss" not in seen and time.monotonic() < deadline:
+            time.sleep(0.05)
+            if list((tmp_path / "tensorboard").rglob("events*")):  # it is there before its first point is
+                seen = told("tensorboard", tmp_path)
         assert seen["loss"] == [(10, 0.1)]
         evaluate(folder, 20, 30)
         (folder / "done").touch()

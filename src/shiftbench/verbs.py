@@ -234,16 +234,20 @@ def retrain(
 
 
 def score(
-    benchmark: Benchmark | Place, *predictions: Predictions | Place, study: Place | None = None, **options: Any
+    benchmark: Benchmark | Place, *predictions: Predictions | Place, study: Place | None = None,
+    nooch: Place | None = None, task: str = "", **options: Any,
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
 
     Files that end in .json are annotators' answers to a study, whose key is in the folder `study`: their accuracy and
-    agreement come with every model's accuracy on the same pairs of superclasses.
+    agreement come with every model's accuracy on the same pairs of superclasses. `nooch` is the folder of NOOCh's
+    published lists, which then say what is hard; no benchmark is needed with it: score("my.csv", nooch="nooch").
     """
     from shiftbench.annotation import find_key, human_scores, is_answers, model_scores, read_answers
     from shiftbench.scoring import score as score_one
 
+    if nooch is not None:
+        return _score_on_lists(benchmark, predictions, nooch, task, options)
     made = _benchmark(benchmark)
     if not predictions:
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
@@ -263,6 +267,34 @@ def score(
         if answers:
             parts.append(human_scores(made, key, read_answers(answers, key), **known))
         parts.append(model_scores(made, key, models, **known))
+    return Scores.join(parts)
+
+
+def _score_on_lists(
+    benchmark: Benchmark | Place, predictions: Sequence[Predictions | Place], folder: Place, task: str,
+    options: Mapping[str, Any],
+) -> Scores:
+    """`score` on published lists; what comes first is a benchmark, or a file of predictions like the others."""
+    from shiftbench.scoring import score as score_one
+    from shiftbench.scoring.official import challenges, on_lists
+
+    parts = []
+    if not isinstance(benchmark, Benchmark) and Path(benchmark).is_file():
+        for given in (benchmark, *predictions):
+            if isinstance(given, Predictions):
+                raise ShiftBenchError("Without a benchmark, name files of predictions to score on published lists.")
+            name = Path(given).stem
+            parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
+                      for made, loaded in challenges(given, folder, task)]
+        return Scores.join(parts)
+    own = _benchmark(benchmark)
+    if not predictions:
+        raise ShiftBenchError("There are no predictions to score. Name at least one file.")
+    for given in predictions:
+        loaded = given if isinstance(given, Predictions) else Predictions.load(given, own)
+        name = "predictions" if isinstance(given, Predictions) else Path(given).stem
+        parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
+                  for made in on_lists(own, folder, task)]
     return Scores.join(parts)
 
 
@@ -358,12 +390,15 @@ def conflicts(
 
 def report(
     source: Scores | Place, out: Place, *, benchmarks: Sequence[Place] = (), rule: str = "id",
-    title: str = "shiftbench report",
+    title: str = "shiftbench report", compare: Sequence[str] = (),
 ) -> Path:
     """One self-contained HTML page from a folder of runs or a table of scores.
 
     Where a method has several settings, `rule` chooses the one that counts; one that used target labels is refused.
+    `compare` names two methods of a runs folder: of benchmarks with hard items the page shows those on which the two
+    differ most; without it the baseline and the method that is best on hard items.
     """
+    from shiftbench.reporting import compared
     from shiftbench.reporting import report as write_report
     from shiftbench.scoring import benchmarks_of, score_runs
     from shiftbench.selection import chosen_means
@@ -374,11 +409,16 @@ def report(
         scores, folders = score_runs(source), [*benchmarks, *benchmarks_of(source)]
     else:
         scores, folders = Scores.load(source), list(benchmarks)
-    made = [Benchmark.load(folder) for folder in folders]
+    made, items = [Benchmark.load(folder) for folder in folders], []
+    if len(compare) not in (0, 2):
+        raise ShiftBenchError(f"compare names {len(compare)} methods, but it takes two: erm,group_dro.")
     if not isinstance(source, Scores) and Path(source).is_dir():
         scores = Scores.join([scores, chosen_means(source, scores, made, rule)])
+        items = compared(source, scores, made, compare, rule=rule)
+    elif compare:
+        raise ShiftBenchError("Two methods are compared item by item, by predictions: report on a folder of runs.")
     images = [_collection_of(folder, None, needed=False) for folder in folders]
-    return write_report(scores, made, out, collections=images, title=title, rule=rule)
+    return write_report(scores, made, out, collections=images, title=title, rule=rule, compared=items)
 
 
 def study(

@@ -15,12 +15,15 @@ def report(
     benchmark: Annotated[list[Path] | None, typer.Option(help="Show its card; may be repeated.")] = None,
     rule: Annotated[str, typer.Option(help="Chooses among a method's settings: see `shiftbench select`.")] = "id",
     title: Annotated[str, typer.Option(help="Title of the page.")] = "shiftbench report",
+    compare: Annotated[str, typer.Option(help="Two methods, by commas: show the hard items on which they differ most; "
+                                         "default: erm and the best one on hard items.")] = "",
     quiet: Quiet = False,
 ) -> None:
     """One self-contained HTML page: cards of the shifts, tables with intervals, figures. Opens from disk.
 
     shiftbench report runs --out report.html
     """
-    verbs.report(source, out, benchmarks=benchmark or (), rule=rule, title=title)
+    pair = [name.strip() for name in compare.split(",")] if compare else []
+    verbs.report(source, out, benchmarks=benchmark or (), rule=rule, title=title, compare=pair)
     if not quiet:
         console().print(f"wrote {out}")

@@ -10,14 +10,16 @@ from shiftbench.cli.output import Json, Quiet, console, print_json
 
 
 def score(
-    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
-    predictions: Annotated[list[Path], typer.Argument(help="Parquet or CSV files with a column of item ids, and JSON "
-                                                     "files of annotators' answers.")],
+    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark; not needed with --nooch.")],
+    predictions: Annotated[list[Path] | None, typer.Argument(help="Parquet or CSV files with a column of item ids, and "
+                                                            "JSON files of annotators' answers.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write them: .parquet or .csv.")] = None,
     replicates: Annotated[int, typer.Option(help="0: no intervals; else of metrics without a formula.")] = 1000,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     study: Annotated[Path | None, typer.Option(help="Folder of the study that was answered; without it, one beside the "
                                                "answers.")] = None,
+    nooch: Annotated[Path | None, typer.Option(help="Folder of NOOCh's published lists, to say what is hard.")] = None,
+    task: Annotated[str, typer.Option(help="Class of these lists, where they are of several.")] = "",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -28,11 +30,14 @@ def score(
     shiftbench score benchmarks/cat-dog my_model.csv --json
 
     shiftbench score benchmarks/breeds my_model.csv answers/*.json --study studies/breeds
+
+    shiftbench score my_model.csv --nooch nooch --task "fire hydrant"
     """
     from shiftbench.annotation.terminal import answer_notes, tables
     from shiftbench.scoring import to_json
 
-    scores = verbs.score(benchmark, *predictions, replicates=replicates, level=level, study=study)
+    files = predictions or []
+    scores = verbs.score(benchmark, *files, replicates=replicates, level=level, study=study, nooch=nooch, task=task)
     if out is not None:
         scores.save(out)
     if json:
@@ -40,5 +45,5 @@ def score(
     elif not quiet:
         for table in tables(scores, level):
             console().print(table)
-        for note in answer_notes(predictions, study):
+        for note in answer_notes(files, study):
             console().print(note, markup=False)

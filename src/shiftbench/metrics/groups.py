@@ -1,10 +1,11 @@
-"""Any metric over any groups, and the worst of them."""
+"""Any metric over any groups, disjoint or overlapping, and the worst of them."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
+from shiftbench.arrays import Bools, Floats, Ints
 from shiftbench.errors import ShiftBenchError
 from shiftbench.metrics.classification import Metric, Table, accuracy, error, macro_f1, macro_recall
 from shiftbench.metrics.tally import tally
@@ -37,3 +38,42 @@ def worst(values: Floats, *, lower_is_better: bool = False) -> float:
         raise ShiftBenchError(f"None of the {len(values)} groups has a value, so none is the worst. "
                               "Score a split that has items.")
     return float(np.nanmax(values) if lower_is_better else np.nanmin(values))
+
+
+class Grouped(NamedTuple):
+    """A value per group and the items it is made of: NaN and 0 where a group is empty."""
+
+    value: Floats
+    count: Ints
+
+
+def group_means(values: Floats, group: Ints, n_groups: int) -> Grouped:
+    """Mean of per-item values in each group 0..n_groups − 1; an item whose value is NaN has none and is not counted.
+
+    >>> group_means(np.array([1.0, 0.0, 1.0]), np.array([0, 0, 2]), 3)
+    Grouped(value=array([0.5, nan, 1. ]), count=array([2, 0, 1]))
+    """
+    known = ~np.isnan(values)
+    mine = group[known]
+    count = np.bincount(mine, minlength=n_groups)
+    mean = np.full(n_groups, math.nan)
+    np.divide(np.bincount(mine, values[known], n_groups), count, out=mean, where=count > 0)
+    return Grouped(mean, count)
+
+
+def unfold(member: Bools) -> tuple[Ints, Ints]:
+    """Overlapping groups as disjoint ones: (rows, group) in which an item stands once for every group it is in.
+
+    `member[i, g]` says whether item i is in group g. Any group-wise metric of label[rows], scores[rows] and group then
+    has an item in each of its groups, and an item of no group in none.
+    """
+    group, rows = np.nonzero(member.T)
+    return rows, group
+
+
+def mean_of_worst(values: Floats, *, lower_is_better: bool = False) -> float:
+    """Mean over folds of the worst group of each; `values` is folds × groups, and an empty group is NaN.
+
+    PovertyMap's headline: r over urban and rural places apart, the lower of the two, averaged over five folds.
+    """
+    return float(np.mean([worst(fold, lower_is_better=lower_is_better) for fold in values]))

@@ -14,6 +14,8 @@ from shiftbench.reporting.breeds import of_runs
 from shiftbench.reporting.breeds_section import section as breeds
 from shiftbench.reporting.figures import dumbbells, ladder, panels
 from shiftbench.reporting.fine_grained_section import section as fine_grained
+from shiftbench.reporting.nooch_items import Compared
+from shiftbench.reporting.nooch_section import section as nooch
 from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.selection import section, shown_scores
 from shiftbench.reporting.tables import Row, classes, families, family_table, methods_in, percent, pivot
@@ -40,12 +42,13 @@ def report(
     title: str = "shiftbench report",
     level: float = LEVEL,
     rule: str = DEFAULT,
+    compared: Sequence[Compared] = (),
 ) -> Path:
     """Write one self-contained HTML page: findings, a table and a figure per family of shifts, a card per benchmark.
 
     Where methods have several settings the tables show the runs that `rule` chooses, which may use no target label, and
     a section sets all rules side by side. Pictures come from the collection whose digest the card names. `level` is
-    that of the scores' intervals.
+    that of the scores' intervals. `compared` are items on which two methods differ most.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -66,6 +69,7 @@ def report(
         "selection": selection and selection | told(selection),
         "fine": fine_grained(scores, order, level),
         "breeds": breeds(given, order, level, rule),
+        "nooch": nooch(scores, order, level, compared=compared, images=images),
         "findings": [line for family in groups for line in findings(family_table(scores, family))],
         "families": [_family(scores, family_table(scores, family), family.members) for family in groups
                      if len(family.members) > 1],

@@ -26,7 +26,7 @@ def samples(benchmark: Benchmark, collection: Collection) -> list[dict[str, Any]
     times = np.stack([np.bincount(benchmark.label[part], minlength=len(names)) for part in rows.values()])
     order = sorted(np.flatnonzero(times.sum(axis=0)), key=lambda code: (times[:, code].min() == 0, code))[:CLASSES]
     return [{"label": names[code], **{
-        split: _pictures(benchmark, collection, _few(part[benchmark.label[part] == code], f"{split} {names[code]}"))
+        split: pictures_of(benchmark, collection, _few(part[benchmark.label[part] == code], f"{split} {names[code]}"))
         for split, part in rows.items()}} for code in sorted(order)]
 
 
@@ -35,7 +35,8 @@ def _few(rows: Ints, purpose: str) -> Ints:
     return rows[np.sort(chosen)]
 
 
-def _pictures(benchmark: Benchmark, collection: Collection, rows: Ints) -> list[dict[str, str]]:
+def pictures_of(benchmark: Benchmark, collection: Collection, rows: Ints) -> list[dict[str, str]]:
+    """The pictures of some rows; none where the collection has no pixels."""
     from shiftbench.pixels.decode import images
 
     if not len(rows) or collection.pixels is None:

@@ -114,7 +114,8 @@ def _worst(
     below = shared * (middle - low)
     unsure = np.maximum(((below + above) / 2 / student(np.inf, level)) ** 2 - found.items, 0)
     estimate = Estimate(runs, value, middle, below, above, found.noise)
-    fewest = np.asarray([size[which[np.asarray(owner) == method]].min() for method in range(len(average))], np.float64)
+    mine = np.asarray(owner)
+    fewest = np.asarray([size[which[mine == method]].min() for method in range(len(average))], np.float64)
     return Worst(estimate, average, size[average], items, fewest, unsure[:, 0])
 
 

@@ -14,6 +14,7 @@ from shiftbench.predictions import Predictions
 from shiftbench.registry import find
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring.estimates import Estimate, Worst, loss, share, worst_loss, worst_share
+from shiftbench.scoring.kinds import SIDES, by_kind, kinds_of
 from shiftbench.stats import LEVEL, REPLICATES, bootstrap, compare, interval
 
 GAP = "id_test-test"
@@ -47,7 +48,7 @@ def score(
     Per split: `accuracy` of all items and of every group that has items; `worst_group_accuracy` (its group is the
     lowest, n that group's size) and `worst_class_accuracy` (its group is the class); `macro_f1`; where the scores are
     more than a choice, `nll` of all and of every group and `worst_group_nll`, the highest; and, where both are there,
-    `accuracy_gap` = id_test − test.
+    `accuracy_gap` = id_test − test. Where rows have a `kind`, what `kinds.by_kind` says of hard and easy items.
 
     A share has Wilson's interval, macro F1 the same to first order, a loss Student's. A worst group's value is the
     plain minimum, as every paper has it; its interval and `worst_group_accuracy_corrected` are of the truly worst
@@ -144,11 +145,13 @@ class _Judge(NamedTuple):
         f1 = f1_items(label, predicted, len(names["label"]))
         f1s = share(f1, self.owner, level)
         rows += self.estimated(split, [ALL], [n], "macro_f1", f1s)
+        loss_items = None
         if all(has_probabilities(table) for table in tables):
             loss_items = np.stack([losses(label, table[order]) for table in tables])
             rows += self.estimated(split, [ALL], [n], "nll", loss(loss_items, self.owner, level))
             rows += self.estimated(split, groups, size, "nll", loss(loss_items, self.owner, level, start))
             rows += self.worst(split, groups, "worst_group_nll", worst_loss(loss_items, start, self.owner, self.level))
+        rows += self.by_kind(benchmark, split, chosen[order], tables, order, loss_items, groups)
         if len(self.heads) > 1:
             rows += self.behind(split, ALL, n, "accuracy", hits, average.value[:, 0])
             rows += self.behind(split, ALL, n, "macro_f1", f1, f1s.value[:, 0])
@@ -158,6 +161,25 @@ class _Judge(NamedTuple):
                 rows += self.behind(split, groups[place], int(size[place]), "accuracy", hits[:, start[place]:stop],
                                     by_group.value[:, place])
         return rows, average
+
+    def by_kind(
+        self, benchmark: Benchmark, split: str, chosen: Ints, tables: Sequence[Table], order: Ints,
+        loss_items: Floats | None, groups: Sequence[str],
+    ) -> list[Row]:
+        """The rows of hard and easy items, where the benchmark tells them apart."""
+        kind = kinds_of(benchmark, chosen)
+        if kind is None:
+            return []
+        scores = np.stack([np.asarray(table, np.float32)[order].T for table in tables])
+        rows: list[Row] = []
+        for told in by_kind(kind, benchmark.label[chosen], scores, loss_items, self.owner, self.level, groups):
+            if told.worst is not None:
+                rows += self.worst(split, SIDES, told.metric, told.worst)
+                continue
+            rows += self.estimated(split, [told.group], [told.n], told.metric, told.estimate)
+            if told.items is not None and len(self.heads) > 1 and np.isfinite(told.estimate.value).all():
+                rows += self.behind(split, told.group, told.n, told.metric, told.items, told.estimate.value[:, 0])
+        return rows
 
     def estimated(
         self, split: str, groups: Sequence[str], n: Sequence[int] | Ints, metric: str, estimate: Estimate

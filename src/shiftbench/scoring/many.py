@@ -17,6 +17,7 @@ from shiftbench.metrics import f1_items
 from shiftbench.scores import ALL
 from shiftbench.scoring.estimates import Estimate, loss, share
 from shiftbench.scoring.judge import CORRECTED, GAP
+from shiftbench.scoring.kinds import SIDES, by_kind, kinds_of
 from shiftbench.stats import LEVEL, Lowest, lowest, lowest_mean
 from shiftbench.stats import means as take_apart
 
@@ -38,6 +39,7 @@ class Split(NamedTuple):
     first: Ints  # of them, the first item of every class
     of_class: Ints  # their sizes
     n_classes: int  # of the benchmark
+    kind: Strs | None  # hard and easy items, see `kinds`
 
     @staticmethod
     def of(benchmark: Benchmark, name: str) -> "Split":
@@ -48,7 +50,8 @@ class Split(NamedTuple):
         by_label = np.argsort(label, kind="stable")
         classes, first, count = np.unique(label[by_label], return_index=True, return_counts=True)
         return Split(name, rows, label, np.asarray(names["group"])[codes], start, size, by_label,
-                     np.asarray(names["label"])[classes], first, count, len(names["label"]))
+                     np.asarray(names["label"])[classes], first, count, len(names["label"]),
+                     kinds_of(benchmark, rows))
 
 
 class Cell(NamedTuple):
@@ -116,12 +119,26 @@ class _Sheet:
             hits[:, split.by_label], split.first, split.of_class, level))
         f1 = f1_items(split.label, predicted, split.n_classes)
         self.add(name, [ALL], [n], "macro_f1", share(f1.reshape(1, -1), ONE, level, whole))
+        losses = None
         if split.n_classes > 1:
             losses = _losses(split.label, scores)
             self.add(name, [ALL], [n], "nll", loss(losses.reshape(1, -1), ONE, level, whole))
             self.add(name, split.groups, split.size, "nll", loss(losses.reshape(1, -1), ONE, level, each))
             self.add_worst(name, split.groups, split.size, "worst_group_nll", *_worst_loss(losses, split, level))
+        if split.kind is not None:
+            self.add_kinds(split, split.kind, scores, losses)
         return average
+
+    def add_kinds(self, split: Split, kind: Strs, scores: npt.NDArray[np.float32], losses: Floats | None) -> None:
+        """Hard and easy items; here every run is a method of its own."""
+        each = range(self.runs)
+        for told in by_kind(kind, split.label, scores, losses, each, self.level, split.groups):
+            if told.worst is not None:
+                self.worst[len(self.cells)] = np.asarray(SIDES)[told.worst.code], told.worst.n
+            self.cells.append(Cell(split.name, told.group, told.n, told.metric))
+            nothing = np.full_like(told.estimate.value, np.nan)
+            low, high = told.estimate.ends(each, self.level) if self.level else (nothing, nothing)
+            self.found.append((told.estimate.value.T, low.T, high.T))
 
     def add(
         self, split: str, groups: Sequence[str] | Strs, n: Sequence[int] | Ints, metric: str, found: Estimate

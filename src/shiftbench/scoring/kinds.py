@@ -1,0 +1,134 @@
+"""Scores of hard and easy items (NOOCh), for every benchmark whose rows have a `kind`.
+
+Hard are hard positives and hard negatives together, easy is every other item, of either label (Madras & Zemel, 2021,
+§6). AUC is over the labels within a set, so that AUC-hard sets hard positives against hard negatives; where a set has
+one label it has no AUC, which is NaN.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftbench.arrays import Bools, Floats, Ints, Strs
+from shiftbench.benchmark import Benchmark
+from shiftbench.metrics.calibration import calibration, confidences
+from shiftbench.metrics.delong import auc_items
+from shiftbench.scores import ALL
+from shiftbench.scoring.estimates import Estimate, Worst, loss, share, worst_loss, worst_share
+from shiftbench.stats import LEVEL, over_runs, student, wilson
+from shiftbench.stats import means as take_apart
+
+COLUMN = "kind"
+SIDES = ("hard_positive", "hard_negative")
+HARD, EASY = "hard", "easy"
+SETS = {ALL: (*SIDES, HARD, EASY), HARD: (*SIDES, HARD), EASY: (EASY,), SIDES[0]: SIDES[:1], SIDES[1]: SIDES[1:]}
+"""What is scored apart, and the kinds in it; `hard` itself is a kind where a label has more than two values."""
+
+
+class Told(NamedTuple):
+    """A metric of one set of items, or the larger of the two hard sides'."""
+
+    group: str
+    n: int
+    metric: str
+    estimate: Estimate
+    items: Floats | None = None  # runs × items, where methods are compared by it
+    worst: Worst | None = None  # then the group is SIDES[worst.code]
+
+
+def kinds_of(benchmark: Benchmark, rows: Ints) -> Strs | None:
+    """The kinds of some rows; None where the benchmark has none, or a column of that name that means something else."""
+    column = benchmark.extra.get(COLUMN)
+    if column is None or column.dtype.kind != "U" or not np.isin(column, SETS[ALL]).all():
+        return None
+    return np.asarray(column[rows])
+
+
+def by_kind(
+    kind: Strs, label: Ints, scores: npt.NDArray[np.float32], losses: Floats | None, owner: Sequence[int],
+    level: float | None, taken: Sequence[str] | Strs = (),
+) -> list[Told]:
+    """Every score of every set that has items; `scores` is runs × classes × items, `owner[r]` the method of run r.
+
+    `auc` (with two classes) and `ece` are of all, hard and easy items; `nll` and `error` of hard, easy and either hard
+    side; `worst_hard_error` and `worst_hard_nll` the larger of the two sides' (the paper's Table 4). `losses` is None
+    where scores are but a choice, which has neither loss nor calibration. A set whose name is in `taken` is a group of
+    the benchmark by that name, whose nll stands in the table already.
+    """
+    used = level or LEVEL
+    hits: Bools = scores.argmax(axis=1) == label
+    with np.errstate(invalid="ignore"):
+        margin = None if scores.shape[1] != 2 else scores[:, 1] - scores[:, 0]  # in its own type: keeps ties exact
+    sure = None if losses is None else confidences(scores)
+    told: list[Told] = []
+    for group, words in SETS.items():
+        rows = np.flatnonzero(np.isin(kind, words))
+        if not rows.size:
+            continue
+        n = len(rows)
+        if margin is not None and group not in SIDES:
+            positive: Bools = label[rows] == 1
+            items = auc_items(positive, margin[:, rows])
+            few = min(int(positive.sum()), n - int(positive.sum()))
+            told.append(Told(group, n, "auc", area(items, few, owner, used), items))
+        if sure is not None and group not in SIDES:
+            told.append(Told(group, n, "ece", miscalibrated(hits[:, rows], sure[:, rows], owner, used)))
+        if losses is not None and group != ALL and group not in taken:
+            told.append(Told(group, n, "nll", loss(losses[:, rows], owner, used)))
+        if group != ALL:
+            told.append(Told(group, n, "error", share(~hits[:, rows], owner, used)))
+    return told + _larger(kind, hits, losses, owner, level)
+
+
+def area(items: Floats, few: int, owner: Sequence[int], level: float) -> Estimate:
+    """AUC: DeLong's interval on the scale of the logit, where it is closer to its level than A ± z √V is.
+
+        logit A ± t √V / (A (1 − A)),    t Student's with min(m, k) − 1 degrees of freedom.
+
+    Where one side lies wholly above the other there is no variance to see: Wilson's for min(m, k) items.
+    """
+    found = take_apart(items, owner)
+    value = found.value
+    low, high = wilson(value, float(few), level)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = student(few - 1, level) * np.sqrt(found.items) / (value * (1 - value))
+        odds = np.log(value / (1 - value))
+        inside = (value > 0) & (value < 1)
+        low = np.where(inside, 1 / (1 + np.exp(reach - odds)), low)
+        high = np.where(inside, 1 / (1 + np.exp(-reach - odds)), high)
+    return Estimate(found.runs, value, value, value - low, high - value, found.noise)
+
+
+def miscalibrated(hits: Bools, confidence: Floats, owner: Sequence[int], level: float) -> Estimate:
+    """ECE: Student's interval of its contributions, and downwards as much again as chance may have lifted it.
+
+    A percentile bootstrap lifts it a second time: of models that are calibrated its interval never holds the true 0.
+    """
+    made = calibration(hits, confidence)
+    found = take_apart(made.items, owner)
+    n = hits.shape[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        half = student(n - 1, level) * np.sqrt(found.items * n / (n - 1))
+    return Estimate(found.runs, found.value, found.value, half + over_runs(made.lifted[:, None], owner), half,
+                    found.noise)
+
+
+def _larger(
+    kind: Strs, hits: Bools, losses: Floats | None, owner: Sequence[int], level: float | None
+) -> list[Told]:
+    """The larger error and loss of the two hard sides, where both have items."""
+    sides = [np.flatnonzero(kind == side) for side in SIDES]
+    if not all(side.size for side in sides):
+        return []
+    rows, start = np.concatenate(sides), np.asarray([0, len(sides[0])])
+    right = worst_share(hits[:, rows], start, owner, level)
+    one = right.estimate
+    error = one._replace(runs=1 - one.runs, value=1 - one.value, centre=1 - one.centre, below=one.above,
+                         above=one.below)
+    told = [Told("", 0, "worst_hard_error", error, worst=right._replace(estimate=error))]
+    if losses is not None:
+        most = worst_loss(losses[:, rows], start, owner, level)
+        told.append(Told("", 0, "worst_hard_nll", most.estimate, worst=most))
+    return told

@@ -1,0 +1,168 @@
+"""NOOCh's published lists as benchmarks: any model's predictions, scored on the authors' hard and easy images.
+
+As the authors do, an image is hard by its id alone. Theirs passes over listed images that a model did not predict; here
+a split is predicted whole or not at all, so that a number is comparable with the published ones.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from shiftbench.arrays import Bools, Floats, Strs, positions, to_strings
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.criteria.lists import CRITERIA, PHASES, HardIds, kinds_by_list, listed_tasks, read_lists
+from shiftbench.criteria.tasks import slug
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.files import read_table
+from shiftbench.predictions import CHOICES, IDS, Predictions
+from shiftbench.scoring.kinds import COLUMN, EASY, SIDES
+
+SPLIT = {"valid": "id_val", "test": "test"}
+"""The authors' word for a split -> ours."""
+WORDS = {"valid": "id_val", "validation": "id_val", "val": "id_val", "id_val": "id_val", "test": "test"}
+TRUTH = "truth"
+"""Column with the true label, which the lists have of hard images alone: `car` and `no car`, or 1 and 0."""
+ONE = ("logit", "probability")
+"""Columns with one number per image: of the class being there."""
+
+
+def on_lists(benchmark: Benchmark, folder: Path | str, task: str = "") -> Iterator[Benchmark]:
+    """The benchmark with its kinds as published, once by every criterion that the folder has lists of its task for."""
+    name = _task(folder, task or str(benchmark.card.get("positive") or ""))
+    for criterion in _criteria(folder, name):
+        kind, found, all_ids = np.full(len(benchmark), EASY, "U13"), 0, 0
+        for phase in PHASES:
+            ids = read_lists(folder, criterion, name, phase)
+            listed = kinds_by_list(benchmark.items, ids)
+            kind = np.where(listed != EASY, listed, kind)
+            found, all_ids = found + int((listed != EASY).sum()), all_ids + len(ids.positive) + len(ids.negative)
+        if not found:
+            raise ShiftBenchError(f"{folder}: none of the {all_ids} listed images of '{name}' is an item of benchmark "
+                                  f"'{benchmark.name}', whose items are named like '{benchmark.items[0]}'.")
+        notes = [*benchmark.card.get("notes", ()), f"{all_ids - found} of {all_ids} listed images are no items here."]
+        yield replace(benchmark, extra={**benchmark.extra, COLUMN: kind}, card={
+            **benchmark.card, "name": _name(criterion, name), "criterion": {"name": f"published {criterion}"},
+            "notes": notes})
+
+
+def challenges(path: Path | str, folder: Path | str, task: str = "") -> Iterator[tuple[Benchmark, Predictions]]:
+    """A file of predictions and the benchmark that the lists make of its images, by every criterion.
+
+    The file is one that `Predictions.load` reads, or has a column `logit` or `probability` of the task's class. With a
+    column `truth` every image counts, and those on no list are easy; without it hard images alone, and the label is
+    that of the list. Images of both splits need a column `split` (valid, test) where they are on no list.
+    """
+    name = _task(folder, task)
+    table = read_table(path, text=(*IDS, *CHOICES, TRUTH, "split"))
+    column = next((word for word in IDS if word in table.column_names), None)
+    if column is None:
+        raise ShiftBenchError(f"{path}: has no column 'item'. Its columns: {', '.join(table.column_names)}.")
+    items = to_strings(table[column])
+    for criterion in _criteria(folder, name):
+        lists = {SPLIT[phase]: read_lists(folder, criterion, name, phase) for phase in PHASES}
+        lists = {split: ids for split, ids in lists.items() if np.isin(items, np.concatenate(ids)).any()}
+        if not lists:
+            raise ShiftBenchError(f"{path}: none of its {len(items)} images is on a list of '{name}' in {folder}. Ids "
+                                  "are those of COCO, such as 391895.")
+        yield _challenge(path, table, items, lists, criterion, name)
+
+
+def _challenge(
+    path: Path | str, table: pa.Table, items: Strs, lists: dict[str, HardIds], criterion: str, task: str
+) -> tuple[Benchmark, Predictions]:
+    listed = np.concatenate([np.concatenate(ids) for ids in lists.values()])
+    others = np.unique(items[~np.isin(items, listed)])
+    every = np.concatenate([listed, others])
+    kind = np.concatenate([np.repeat(SIDES, [len(ids.positive), len(ids.negative)]) for ids in lists.values()]
+                          + [np.full(len(others), EASY)])
+    split = np.concatenate([np.full(len(np.concatenate(ids)), part) for part, ids in lists.items()]
+                           + [_splits(path, table, items, others, list(lists))])
+    carried, odd = kind == SIDES[0], 0
+    if TRUTH in table.column_names:
+        said, place = _truth(path, to_strings(table[TRUTH]), task), positions(every, items)
+        truth = np.where(place >= 0, said[place], carried)
+        odd, carried = int((truth != carried)[kind != EASY].sum()), truth
+    else:
+        split = np.where(kind == EASY, "train", split)  # of unknown label, so read but not scored
+    notes = [f"{odd} listed images have another label than their list says."] if odd else []
+    whole = Benchmark.of(
+        Collection("nooch", every), None, 0, np.arange(len(every)), split, label=np.where(carried, task, f"no {task}"),
+        domain=np.where(kind == EASY, EASY, "hard"), extra={COLUMN: kind},
+        card={"name": _name(criterion, task), "shift": "context", "positive": task, "notes": notes,
+              "criterion": {"name": f"published {criterion}"}})
+    loaded = _one_column(path, table, items, whole, task) or Predictions.load(path, whole)
+    keep = loaded.split != "train"
+    return whole, Predictions(loaded.item[keep], loaded.split[keep], loaded.scores[keep], loaded.classes)
+
+
+def _one_column(path: Path | str, table: pa.Table, items: Strs, whole: Benchmark, task: str) -> Predictions | None:
+    """Predictions from a single number per image; None where no column is named so."""
+    name = next((word for word in ONE if word in table.column_names), None)
+    if name is None:
+        return None
+    try:
+        value: Floats = table[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid as problem:
+        raise ShiftBenchError(f"{path}: column '{name}' must hold numbers ({problem}).") from problem
+    wrong = np.isnan(value) | (((value < 0) | (value > 1)) if name == "probability" else np.isinf(value))
+    if wrong.any():
+        raise ShiftBenchError(f"{path}: column '{name}' has {value[wrong][0]} in row {int(np.argmax(wrong)) + 1}. Give "
+                              f"every image a {'number from 0 to 1' if name == 'probability' else 'finite number'}.")
+    if len(np.unique(items)) < len(items):
+        names, times = np.unique(items, return_counts=True)
+        raise ShiftBenchError(f"{path}: image {names[times > 1][0]} stands more than once. Give one number per image.")
+    scores = np.zeros((len(items), 2))
+    there = whole.names["label"].index(task)
+    with np.errstate(divide="ignore"):
+        scores[:, there] = value if name == "logit" else np.log(value)
+        scores[:, 1 - there] = 0.0 if name == "logit" else np.log1p(-value)
+    return Predictions(items, whole.split[positions(items, whole.items)], scores.astype(np.float32),
+                       whole.names["label"])
+
+
+def _splits(path: Path | str, table: pa.Table, items: Strs, others: Strs, there: list[str]) -> Strs:
+    """The split of images that are on no list: as the file says, else the only one there is."""
+    if "split" in table.column_names:
+        words = to_strings(table["split"])[positions(others, items)]
+        for word in np.unique(words).tolist():
+            if word not in WORDS:
+                raise unknown("split", word, WORDS, str(path))
+        return np.asarray([WORDS[word] for word in words.tolist()], np.str_)
+    if TRUTH in table.column_names and len(others) and len(there) > 1:
+        raise ShiftBenchError(f"{path}: has images of both lists, valid and test, and {len(others)} on neither. Say in "
+                              "a column 'split' which of the two each image belongs to.")
+    return np.full(len(others), there[-1])
+
+
+def _truth(path: Path | str, words: Strs, task: str) -> Bools:
+    yes, no = (task, slug(task), "1", "True", "true"), (f"no {task}", f"no {slug(task)}", "0", "False", "false")
+    for word in words[~np.isin(words, (*yes, *no))][:1].tolist():
+        raise unknown("truth", word, (task, f"no {task}", "1", "0"), str(path))
+    return np.isin(words, yes)
+
+
+def _task(folder: Path | str, task: str) -> str:
+    """The task as the lists' folder knows it; without a name, its only one."""
+    known = listed_tasks(folder)
+    if not known:
+        raise ShiftBenchError(f"{folder}: has no files nooch_ids_CE_TASK_hard_positive_test.npy and the like. Give the "
+                              "folder of the published lists.")
+    if not task and len(known) == 1:
+        return known[0].replace("_", " ")
+    if not task:
+        raise ShiftBenchError(f"{folder}: has lists of {', '.join(known)}. Name the one that was predicted: --task.")
+    if slug(task) not in known:
+        raise unknown("task", task, known, str(folder))
+    return task.replace("_", " ")
+
+
+def _criteria(folder: Path | str, task: str) -> list[str]:
+    return [word for word in CRITERIA if any(Path(folder).glob(f"nooch_ids_{word}_{slug(task)}_*.npy"))]
+
+
+def _name(criterion: str, task: str) -> str:
+    return f"nooch-{criterion.lower()}-{slug(task)}"
