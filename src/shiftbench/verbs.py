@@ -25,6 +25,7 @@ from shiftbench.scores import Scores
 if TYPE_CHECKING:
     from shiftbench.annotation import Key
     from shiftbench.conflict.result import Conflicts
+    from shiftbench.criteria.ranking import Ranked
     from shiftbench.hierarchies.hierarchy import Hierarchy
     from shiftbench.hierarchies.superclasses import Superclasses
     from shiftbench.metagraph.graph import MetaGraph
@@ -355,6 +356,25 @@ def select(
                   benchmarks=[Benchmark.load(folder) for folder in folders])
     refuse_target(found.choices if rule else (), allow_target=allow_target)
     return found
+
+
+def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: str = "test") -> "list[Ranked]":
+    """The n tasks (benchmarks) whose hard items cost a method most more than all items do, as NOOCh chose its suite."""
+    from shiftbench.criteria.ranking import hardest_tasks
+    from shiftbench.scoring import MEAN, score_runs
+
+    scores = source if isinstance(source, Scores) else (
+        score_runs(source) if Path(source).is_dir() else Scores.load(source))
+    found = scores.where(method=method, split=split, metric="nll")
+    losses: dict[str, dict[str, list[float]]] = {"hard": {}, "all": {}}
+    for row in found:
+        if row["group"] in losses and not row["run"].startswith(MEAN):
+            losses[row["group"]].setdefault(row["benchmark"], []).append(row["value"])
+    if not losses["hard"]:
+        raise ShiftBenchError(f"No run of method '{method}' has a loss on hard items of {split}. Train it on "
+                              "benchmarks of shift 'context' first, or name another method.")
+    hard, every = ({task: sum(values) / len(values) for task, values in part.items()} for part in losses.values())
+    return hardest_tasks(hard, every, min(n, len(hard)))
 
 
 def power(

@@ -14,6 +14,7 @@ from shiftbench.cli.embed import embed
 from shiftbench.cli.export import export
 from shiftbench.cli.fetch import fetch
 from shiftbench.cli.graph import graph
+from shiftbench.cli.hardest import hardest
 from shiftbench.cli.hierarchy import hierarchy
 from shiftbench.cli.methods import methods
 from shiftbench.cli.power import power
@@ -45,7 +46,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 app.add_typer(read, name="read")
 for verb in (demo, show, graph, hierarchy, build, check, embed, train, pretrain, methods, sweep, fetch, retrain, score,
-             select, power, conflicts, report, study, export):
+             select, hardest, power, conflicts, report, study, export):
     app.command()(verb)
 
 

@@ -1,5 +1,7 @@
 """shiftbench read FORMAT SOURCE... --out COLLECTION"""
 
+import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,7 @@ from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, print_json, progress
 from shiftbench.cli.show import show_collection
 from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
 
 read = typer.Typer(no_args_is_help=True, help="Make a collection: read annotations, or draw a built-in world.")
 
@@ -132,6 +135,62 @@ def read_waterbirds(
     shiftbench read waterbirds waterbird_complete95_forest2water2 --out collections/waterbirds
     """
     _from_files("waterbirds", [source], out, {"images": images, "name": name}, json, quiet)
+
+
+@read.command("wilds")
+def read_wilds(
+    dataset: Annotated[str, typer.Argument(help="iwildcam, camelyon17, rxrx1, molpcba, globalwheat, civilcomments, "
+                                           "fmow, poverty, amazon or py150.")],
+    root: Annotated[Path, typer.Option(help="Folder that holds iwildcam_v2.0/ and the like, as WILDS unpacks them.")],
+    out: Out,
+    version: Annotated[str | None, typer.Option(help="Which version; default: the newest that is there.")] = None,
+    images: Annotated[bool, typer.Option(help="Without images, only the tables must be there.")] = True,
+    name: Name = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """One of the ten data sets of WILDS, from the folder into which WILDS unpacks it. Nothing is downloaded.
+
+    shiftbench read wilds iwildcam --root data --out collections/iwildcam
+    """
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", UserWarning)
+        collection = verbs.read("wilds", dataset, out=out, root=root, version=version, images=images, name=name)
+    for note in notes:
+        sys.stderr.write(f"note: {note.message}\n")
+    finish(collection, out, json, quiet)
+
+
+@read.command("table")
+def read_table(
+    source: Annotated[Path, typer.Argument(help="A CSV or parquet file with one row per item.")],
+    out: Out,
+    id: Annotated[str, typer.Option("--id", help="Column with the name of each item.")],
+    label: Annotated[str, typer.Option(help="Column to predict.")],
+    domain: Annotated[str | None, typer.Option(help="Column that moves between train and test.")] = None,
+    split: Annotated[str | None, typer.Option(help="Column that says train, id_val, val, id_test or test.")] = None,
+    image: Annotated[str | None, typer.Option(help="Column with the names of image files.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Their folder; default: that of the table.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column with the text of each item.")] = None,
+    features: Annotated[str, typer.Option(help="Columns of numbers to train on, with commas between.")] = "",
+    rename: Annotated[list[str] | None, typer.Option(help="What a split's word means: --rename valid=val.")] = None,
+    name: Name = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """A table of your own: its columns become label, domain, split, images, text, features and further factors.
+
+    shiftbench read table scans.csv --id scan --label tumor --domain hospital --split part --out collections/scans
+    """
+    for pair in rename or []:
+        if "=" not in pair:
+            raise ShiftBenchError(f"--rename '{pair}': write the table's word, =, and ours: --rename valid=val.")
+    options = {"domain": domain, "split": split, "image": image, "images": images, "text": text, "name": name}
+    collection = verbs.read(
+        "table", source, out=out, id=id, label=label, **options,
+        features=[part.strip() for part in features.split(",") if part.strip()],
+        rename=dict(pair.split("=", 1) for pair in rename or []))
+    finish(collection, out, json, quiet)
 
 
 def _from_files(

@@ -27,5 +27,5 @@ def to_json(scores: Scores, *, level: float = LEVEL) -> dict[str, Any]:
             split[row["metric"]] = entry
         else:
             split["groups"].setdefault(row["group"], {})[row["metric"]] = entry
-    kind = "Wilson, Student; worst groups corrected"
+    kind = "Wilson, Student; worst groups corrected; AUC: DeLong on the logit scale"
     return {"interval": {"kind": kind, "level": level}, "runs": list(runs.values())}
