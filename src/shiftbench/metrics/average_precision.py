@@ -12,8 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.arrays import Floats, Ints
+from shiftbench.errors import ShiftBenchError
 
 Reals = npt.NDArray[np.floating]
+ENTRIES = 4_000_000
+"""Labels that are sorted at once; more tasks than that go in turns, so that memory stays bounded."""
 
 
 def average_precisions(label: Reals, score: Reals) -> Floats:
@@ -22,7 +25,7 @@ def average_precisions(label: Reals, score: Reals) -> Floats:
     >>> average_precisions(np.array([[1.0], [0.0], [1.0]]), np.array([[3.0], [2.0], [1.0]])).round(4).tolist()
     [0.8333]
     """
-    return _by_cell(label, score, np.zeros(len(label), np.int64), 1)[0]
+    return np.asarray(_by_cell(label, score, np.zeros(len(label), np.int64), 1)[0])
 
 
 def mean_average_precision(label: Reals, score: Reals) -> float:
@@ -36,12 +39,22 @@ def mean_average_precision_by_group(label: Reals, score: Reals, group: Ints, n_g
 
 
 def _by_cell(label: Reals, score: Reals, group: Ints, n_groups: int) -> Floats:
-    """Groups × tasks: one sort over all labelled entries, then sums between the ends of runs of equal scores."""
+    """Groups × tasks."""
+    step = max(1, ENTRIES // max(1, len(label)))
+    turns = [slice(at, at + step) for at in range(0, label.shape[1], step)]
+    return np.concatenate([_sorted(label[:, mine], score[:, mine], group, n_groups) for mine in turns], axis=1)
+
+
+def _sorted(label: Reals, score: Reals, group: Ints, n_groups: int) -> Floats:
+    """One sort over all labelled entries, then sums between the ends of runs of equal scores."""
     n_tasks = label.shape[1]
     size = n_groups * n_tasks
     row, task = np.nonzero(~np.isnan(label))
     cell = group[row] * n_tasks + task
     rank = score[row, task]
+    if np.isnan(rank).any():
+        raise ShiftBenchError(f"{int(np.isnan(rank).sum())} scores of labelled entries are not numbers (NaN), so items "
+                              "have no order. The model that gave them has diverged.")
     order = np.lexsort((-rank, cell))
     cell, rank, hit = cell[order], rank[order], label[row, task][order] > 0
     total, positive = np.bincount(cell, minlength=size), np.bincount(cell, hit, size)
@@ -51,8 +64,7 @@ def _by_cell(label: Reals, score: Reals, group: Ints, n_groups: int) -> Floats:
     taken = last + 1 - (np.cumsum(total) - total)[where]
     right = found[last] - (np.cumsum(positive) - positive)[where]
     gained = np.diff(found[last], prepend=0)  # runs of two tasks never mix, so the run before ends where this begins
-    area = np.bincount(where, gained * right / taken, size)
-    area[np.bincount(cell, np.isnan(rank), size) > 0] = np.nan
+    area = np.asarray(np.bincount(where, gained * right / taken, size), np.float64)  # whole numbers of no entries
     area[(positive == 0) | (positive == total)] = np.nan
     return np.asarray(area / np.maximum(positive, 1)).reshape(n_groups, n_tasks)
 

@@ -47,12 +47,12 @@ def detection_accuracy(
 
 def intersection_over_union(a: Numbers, b: Numbers) -> Reals:
     """Pair by pair, as 32-bit floats unless the boxes are 64-bit; 0 where neither box has an area."""
-    low, high = np.maximum(a[:, :2], b[:, :2]), np.minimum(a[:, 2:], b[:, 2:])
-    inner = np.prod(np.maximum(high - low, 0), axis=1, dtype=low.dtype)
-    union = np.asarray(_area(a) + _area(b) - inner)
-    share = np.zeros(len(union), np.float64 if union.dtype == np.float64 else np.float32)
-    np.divide(inner, union, out=share, where=union > 0, casting="same_kind")
-    return share
+    kind = np.float64 if np.float64 in (a.dtype, b.dtype) else np.float32
+    a, b = a.astype(kind), b.astype(kind)
+    sides = np.maximum(np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2]), 0)
+    inner = sides[:, 0] * sides[:, 1]
+    union = _area(a) + _area(b) - inner
+    return np.asarray(np.divide(inner, union, out=np.zeros(len(a), kind), where=union > 0))
 
 
 def _accuracy(truth: Sequence[Numbers], kept: Sequence[Numbers], overlap: float) -> Floats:
@@ -63,9 +63,11 @@ def _accuracy(truth: Sequence[Numbers], kept: Sequence[Numbers], overlap: float)
     nth = np.arange(len(pair)) - np.repeat(np.cumsum(choices) - choices, choices)
     other = (np.cumsum(n_true) - n_true)[image[pair]] + nth
     share = intersection_over_union(_stack(truth)[other], _stack(kept)[pair])
-    order = np.lexsort((nth, -share, pair))  # each box's best choice first
-    best = order[np.unique(pair[order], return_index=True)[1]]
-    found = np.unique(other[best[share[best] >= overlap]])
+    begin = np.flatnonzero(nth == 0)  # a predicted box's choices lie side by side
+    most = np.repeat(np.maximum.reduceat(share, begin), choices[choices > 0]) if len(begin) else share
+    best = np.flatnonzero((share == most) & (share >= overlap))
+    best = best[np.unique(pair[best], return_index=True)[1]]  # the first of equals
+    found = np.unique(other[best])
     hits = np.bincount(np.repeat(np.arange(len(truth)), n_true)[found], minlength=len(truth))
     either = n_true + n_kept - hits
     return np.asarray(np.where(either > 0, hits / np.maximum(either, 1), 1.0))

@@ -44,21 +44,19 @@ class Grouped(NamedTuple):
     """A value per group and the items it is made of: NaN and 0 where a group is empty."""
 
     value: Floats
-    count: Ints
+    size: Ints
 
 
 def group_means(values: Floats, group: Ints, n_groups: int) -> Grouped:
-    """Mean of per-item values in each group 0..n_groups − 1; an item whose value is NaN has none and is not counted.
+    """Mean of per-item values in each group 0..n_groups − 1.
 
     >>> group_means(np.array([1.0, 0.0, 1.0]), np.array([0, 0, 2]), 3)
-    Grouped(value=array([0.5, nan, 1. ]), count=array([2, 0, 1]))
+    Grouped(value=array([0.5, nan, 1. ]), size=array([2, 0, 1]))
     """
-    known = ~np.isnan(values)
-    mine = group[known]
-    count = np.bincount(mine, minlength=n_groups)
+    size = np.bincount(group, minlength=n_groups)
     mean = np.full(n_groups, math.nan)
-    np.divide(np.bincount(mine, values[known], n_groups), count, out=mean, where=count > 0)
-    return Grouped(mean, count)
+    np.divide(np.bincount(group, values, n_groups), size, out=mean, where=size > 0)
+    return Grouped(mean, size)
 
 
 def unfold(member: Bools) -> tuple[Ints, Ints]:

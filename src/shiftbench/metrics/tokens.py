@@ -45,4 +45,5 @@ def token_accuracy_by_group(
     hits = token_hits(label, predicted)
     if kind is not None:
         hits = np.where(np.isin(kind, list(kinds)), hits, np.nan)
-    return group_means(hits.ravel(), np.repeat(group, hits.shape[1]), n_groups)
+    row, column = np.nonzero(~np.isnan(hits))
+    return group_means(hits[row, column], group[row], n_groups)

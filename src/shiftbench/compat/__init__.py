@@ -1,0 +1,1 @@
+"""Other packages' interfaces and numbers, answered by shiftbench."""

@@ -1,0 +1,196 @@
+"""`evaluate`: what the package wilds 2.0.0 returns for a data set's predictions, key by key, without the package.
+
+The package's behaviour has a name, `compat="wilds-2.0"`, and is the default here, since published numbers are made with
+it. `compat=None` gives the same keys with what is right:
+
+- a group without items is NaN with count 0; the package says 0.0, and in CivilComments takes it for the worst group;
+- no group, task or token to judge by is NaN; the package says 0 or raises (where it raises, so do we, our own error);
+- a region of fMoW is left out if it is called Other, not if its name contains the word;
+- a group of one item has no r, and is passed over; the package raises;
+- a token without a label is of no kind in Py150; the package counts it as wrong;
+- names that differ by a space stay apart, counts are whole numbers, values are 64-bit floats.
+
+Sums of 32-bit floats may differ from the package's in the last digit, since the order of summation does.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shiftbench.arrays import Bools
+from shiftbench.compat.grouper import QUIRKS, Columns, as_array
+from shiftbench.compat.wilds_case import Case, Results
+from shiftbench.compat.wilds_known import DATASETS, IDENTITIES
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.metrics.average_precision import mean_average_precision
+from shiftbench.metrics.correlation import pearson, pearson_by_group, squared_errors
+from shiftbench.metrics.detection import detection_accuracy
+from shiftbench.metrics.groups import Grouped
+from shiftbench.metrics.percentile import percentile_over_groups
+from shiftbench.metrics.tally import tally
+from shiftbench.metrics.tokens import KINDS, token_hits
+
+
+def evaluate(
+    dataset: str,
+    y_pred: Any,
+    y_true: Any,
+    metadata: Any,
+    metadata_fields: Sequence[str] | None = None,
+    metadata_map: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    full_metadata: Any = None,
+    prediction_fn: Callable[[Any], Any] | None = None,
+    split_scheme: str = "official",
+    compat: str | None = QUIRKS,
+) -> Results:
+    """All metrics of one of the ten data sets, in the package's keys and their order.
+
+    `y_pred` and `y_true` are what its `eval` takes: predicted classes; logits and labels with NaN for ogb-molpcba; a
+    column of numbers for poverty; rows of tokens for py150; {"boxes", "scores"} and {"boxes"} an image for globalwheat.
+    Groups have numbers up to the largest in the whole data, whose metadata `full_metadata` is; without it, the lengths
+    of `metadata_map` hold, or published sizes, or the largest value here. `split_scheme` matters to amazon only.
+    """
+    if dataset not in DATASETS:
+        raise unknown("data set", dataset, DATASETS)
+    if compat not in (None, QUIRKS):
+        raise unknown("compat", str(compat), [QUIRKS])
+    known = DATASETS[dataset]
+    names = {**known.names, **(metadata_map or {})}
+    here = as_array(metadata)
+    sizes = {**known.sizes, **{field: len(values) for field, values in (metadata_map or {}).items()}}
+    if prediction_fn is not None:
+        if dataset in ("ogb-molpcba", "poverty", "globalwheat"):
+            raise ShiftBenchError(f"{dataset} is judged by what the model gives; it takes no prediction_fn.")
+        y_pred = prediction_fn(y_pred)
+    boxes = dataset == "globalwheat"
+    whole = Columns(known.fields if metadata_fields is None else metadata_fields,
+                    here if full_metadata is None else as_array(full_metadata), names)
+    case = Case(y_pred if boxes else as_array(y_pred), y_true if boxes else as_array(y_true), here, whole,
+                sizes if full_metadata is None else {}, compat, split_scheme)
+    if len(case.predicted) != len(case.label) or len(here) != len(case.label):
+        raise ShiftBenchError(f"{dataset}: {len(case.predicted)} predictions, {len(case.label)} labels and {len(here)} "
+                              "rows of metadata; there must be as many of each.")
+    if not boxes and case.predicted.shape != case.label.shape:
+        raise ShiftBenchError(f"{dataset}: predictions have the shape {case.predicted.shape} and labels "
+                              f"{case.label.shape}; give what the labels are, or a prediction_fn that does.")
+    return _EVALUATORS[dataset](case)
+
+
+def _iwildcam(case: Case) -> Results:
+    counts = tally(case.label.astype(np.int64), case.predicted.astype(np.int64))
+    recall, f1 = float(counts.macro_recall[0]), float(counts.macro_f1[0])
+    if case.quirks and not len(case.label):
+        recall = f1 = 0.0
+    return {"acc_avg": case.mean(case.hits()), "recall-macro_all": recall, "F1-macro_all": f1}
+
+
+def _molpcba(case: Case) -> Results:
+    value = mean_average_precision(np.asarray(case.label, np.float64), case.predicted)
+    if case.quirks and math.isnan(value):
+        raise ShiftBenchError("ogb-molpcba: no task has both a positive and a negative label, so there is no average "
+                              "precision. Give more items.")
+    return {"ap": value}
+
+
+def _globalwheat(case: Case) -> Results:
+    values = detection_accuracy([as_array(one["boxes"]) for one in case.label],
+                                [as_array(one["boxes"]) for one in case.predicted],
+                                [as_array(one["scores"]) for one in case.predicted])
+    _, sessions = case.grouped(values, "session")
+    each = [case.shown(value) for value in sessions.value[sessions.size > 0].tolist()]
+    return {**case.standard("detection_acc", values, "session"),
+            "detection_acc_avg_dom": float(np.mean(each)) if each else math.nan}
+
+
+def _civilcomments(case: Case) -> Results:
+    """Sixteen overlapping groups: who is mentioned × the label; who is not mentioned makes no group."""
+    hits = case.hits()
+    found: Results = {"acc_avg": case.mean(hits)}
+    values, counts = [np.zeros(0)], [np.zeros(0, np.int64)]
+    for identity in IDENTITIES:
+        grouper, grouped = case.grouped(hits, identity, "y")
+        kept = [group for group in range(grouper.n_groups) if grouper.values(group)[identity] == 1]
+        every = case.keys("acc", grouper, grouped)
+        for key in (f"{kind}_{grouper.group_field_str(group)}" for group in kept for kind in ("acc", "count")):
+            found[key] = every[key]
+        values.append(grouped.value[kept])
+        counts.append(grouped.size[kept])
+    sixteen = Grouped(np.concatenate(values), np.concatenate(counts))
+    if case.quirks:  # here alone the package takes an empty group for one that is always wrong
+        sixteen = Grouped(np.nan_to_num(sixteen.value), np.ones_like(sixteen.size))
+    return found | {"acc_wg": case.worst(sixteen)}
+
+
+def _fmow(case: Case) -> Results:
+    found = case.standard("acc", case.hits(), "year")
+    found["acc_worst_year"] = found.pop("acc_wg")
+    grouper, grouped = case.grouped(case.hits(), "region")
+    regions = [str(grouper.values(group)["region"]) for group in range(grouper.n_groups)]
+    judged = np.asarray(["Other" not in region if case.quirks else region != "Other" for region in regions], np.bool_)
+    worst = case.worst(Grouped(grouped.value[judged], grouped.size[judged]))
+    return found | case.keys("acc", grouper, grouped) | {"acc_worst_region": worst}
+
+
+def _poverty(case: Case) -> Results:
+    label, predicted = (values if values.ndim > 1 else values[:, None] for values in (case.label, case.predicted))
+    case = case._replace(single=np.result_type(label, predicted) != np.float64)
+    found = case.standard("mse", squared_errors(label, predicted), "urban", lower_is_better=True)
+    grouper = case.grouper("urban")
+    group = case.groups(grouper)
+    count = np.bincount(group, minlength=grouper.n_groups)
+    if case.quirks and 1 in count:
+        raise ShiftBenchError("poverty: a group of one item has no correlation. Give more items, or compat=None.")
+    r = pearson_by_group(label[:, 0], predicted[:, 0], group, grouper.n_groups)
+    judged = count if case.quirks or np.isnan(predicted).any() else np.where(np.isnan(r), 0, count)
+    case = case._replace(single=False)
+    found["r_all"] = case.shown(pearson(label[:, 0], predicted[:, 0]), len(group))
+    return found | case.keys("r", grouper, Grouped(r, count)) | {"r_wg": case.worst(Grouped(r, judged))}
+
+
+def _amazon(case: Case) -> Results:
+    if case.split_scheme not in ("official", "user"):
+        by_year = case.split_scheme in ("time", "time_baseline")
+        by_category = case.split_scheme == "category_subpopulation" or case.split_scheme.endswith("_generalization")
+        return case.standard("acc", case.hits(), "year" if by_year else "category" if by_category else "user")
+    found = case.standard("acc", case.hits(), "user")
+    _, users = case.grouped(case.hits(), "user")
+    if case.quirks and not users.size.any():
+        raise ShiftBenchError("amazon: no reviews, so no user has an accuracy. Give some, or compat=None.")
+    found["10th_percentile_acc"] = percentile_over_groups(
+        np.asarray([case.shown(value) for value in users.value[users.size > 0].tolist()], np.float64))
+    return {"acc_avg": found.pop("acc_avg"), "acc_wg": found.pop("acc_wg"), **found}
+
+
+def _py150(case: Case) -> Results:
+    hits = token_hits(case.label, case.predicted)
+    kind = case.metadata[:, 1:-1] if case.quirks else case.metadata[:, 1:1 + hits.shape[1]]
+    if kind.shape != hits.shape:
+        raise ShiftBenchError(f"py150: {hits.shape[1]} tokens a row but {kind.shape[1]} columns of kinds. Its metadata "
+                              "is the repository, a kind per token and, last, from_source_domain.")
+    labelled = ~np.isnan(hits)
+    hits = np.nan_to_num(hits)
+
+    def share(taken: Bools) -> float:
+        mine = hits[taken if case.quirks else taken & labelled]
+        return case.mean(mine) if len(mine) or not case.quirks else 0
+
+    main = share((kind == 0) | (kind == 1))
+    return {"acc": main, "Acc (Class-Method)": main, "Acc (Overall)": share(labelled),
+            **{f"Acc ({name})": share(kind == code) for code, name in enumerate(KINDS)}}
+
+
+_EVALUATORS: Mapping[str, Callable[[Case], Results]] = {
+    "amazon": _amazon,
+    "camelyon17": lambda case: case.standard("acc", case.hits(), "slide"),
+    "civilcomments": _civilcomments,
+    "fmow": _fmow,
+    "globalwheat": _globalwheat,
+    "iwildcam": _iwildcam,
+    "ogb-molpcba": _molpcba,
+    "poverty": _poverty,
+    "py150": _py150,
+    "rxrx1": lambda case: case.standard("acc", case.hits(), "cell_type"),
+}

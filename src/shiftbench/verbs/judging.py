@@ -1,0 +1,182 @@
+"""From predictions to what they are worth: scores, choices, pages, and people's answers."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.predictions import Predictions
+from shiftbench.scores import Scores
+from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_of
+
+if TYPE_CHECKING:
+    from shiftbench.annotation import Key
+    from shiftbench.criteria.ranking import Ranked
+    from shiftbench.selection import Selection
+
+
+def score(
+    benchmark: Benchmark | Place, *predictions: Predictions | Place, study: Place | None = None,
+    nooch: Place | None = None, task: str = "", **options: Any,
+) -> Scores:
+    """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
+
+    Files that end in .json are annotators' answers to a study, whose key is in the folder `study`: their accuracy and
+    agreement come with every model's accuracy on the same pairs of superclasses. `nooch` is the folder of NOOCh's
+    published lists, which then say what is hard; no benchmark is needed with it: score("my.csv", nooch="nooch").
+    """
+    from shiftbench.annotation import find_key, human_scores, is_answers, model_scores, read_answers
+    from shiftbench.scoring import score as score_one
+
+    if nooch is not None:
+        return _score_on_lists(benchmark, predictions, nooch, task, options)
+    made = benchmark_of(benchmark)
+    if not predictions:
+        raise ShiftBenchError("There are no predictions to score. Name at least one file.")
+    answers = [given for given in predictions if not isinstance(given, Predictions) and is_answers(given)]
+    parts, models = [], []
+    for given in predictions:
+        if not isinstance(given, Predictions) and is_answers(given):
+            continue
+        loaded = given if isinstance(given, Predictions) else Predictions.load(given, made)
+        name = "predictions" if isinstance(given, Predictions) else Path(given).stem
+        parts.append(score_one(made, loaded, run=name, method=name, **options))
+        models.append((name, loaded))
+    if answers or study is not None:
+        key = find_key(study, answers)
+        key.check(made)
+        known = {name: options[name] for name in ("level", "replicates") if name in options}
+        if answers:
+            parts.append(human_scores(made, key, read_answers(answers, key), **known))
+        parts.append(model_scores(made, key, models, **known))
+    return Scores.join(parts)
+
+
+def _score_on_lists(
+    benchmark: Benchmark | Place, predictions: Sequence[Predictions | Place], folder: Place, task: str,
+    options: Mapping[str, Any],
+) -> Scores:
+    """`score` on published lists; what comes first is a benchmark, or a file of predictions like the others."""
+    from shiftbench.scoring import score as score_one
+    from shiftbench.scoring.official import challenges, on_lists
+
+    parts = []
+    if not isinstance(benchmark, Benchmark) and Path(benchmark).is_file():
+        for given in (benchmark, *predictions):
+            if isinstance(given, Predictions):
+                raise ShiftBenchError("Without a benchmark, name files of predictions to score on published lists.")
+            name = Path(given).stem
+            parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
+                      for made, loaded in challenges(given, folder, task)]
+        return Scores.join(parts)
+    own = benchmark_of(benchmark)
+    if not predictions:
+        raise ShiftBenchError("There are no predictions to score. Name at least one file.")
+    for given in predictions:
+        loaded = given if isinstance(given, Predictions) else Predictions.load(given, own)
+        name = "predictions" if isinstance(given, Predictions) else Path(given).stem
+        parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
+                  for made in on_lists(own, folder, task)]
+    return Scores.join(parts)
+
+
+def select(
+    source: Scores | Place, rule: str = "", *, target: str = "accuracy", benchmarks: Sequence[Place] = (),
+    allow_target: bool = False,
+) -> "Selection":
+    """Which of several settings counts: what a rule chooses, or all rules side by side with their regret.
+
+    A single rule that used labels of the target is refused unless `allow_target`.
+    """
+    from shiftbench.scoring import benchmarks_of, score_runs
+    from shiftbench.selection import RULES, refuse_target
+    from shiftbench.selection import select as apply
+
+    runs = not isinstance(source, Scores) and Path(source).is_dir()
+    folders = [*benchmarks, *benchmarks_of(source)] if runs and not isinstance(source, Scores) else benchmarks
+    scores = source if isinstance(source, Scores) else score_runs(source) if runs else Scores.load(source)
+    found = apply(scores, [rule] if rule else tuple(RULES), targets=[target],
+                  benchmarks=[Benchmark.load(folder) for folder in folders])
+    refuse_target(found.choices if rule else (), allow_target=allow_target)
+    return found
+
+
+def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: str = "test") -> "list[Ranked]":
+    """The n tasks (benchmarks) whose hard items cost a method most more than all items do, as NOOCh chose its suite."""
+    from shiftbench.criteria.ranking import hardest_tasks
+    from shiftbench.scoring import MEAN, score_runs
+
+    scores = source if isinstance(source, Scores) else (
+        score_runs(source) if Path(source).is_dir() else Scores.load(source))
+    found = scores.where(method=method, split=split, metric="nll")
+    losses: dict[str, dict[str, list[float]]] = {"hard": {}, "all": {}}
+    for row in found:
+        if row["group"] in losses and not row["run"].startswith(MEAN):
+            losses[row["group"]].setdefault(row["benchmark"], []).append(row["value"])
+    if not losses["hard"]:
+        raise ShiftBenchError(f"No run of method '{method}' has a loss on hard items of {split}. Train it on "
+                              "benchmarks of shift 'context' first, or name another method.")
+    hard, every = ({task: sum(values) / len(values) for task, values in part.items()} for part in losses.values())
+    return hardest_tasks(hard, every, min(n, len(hard)))
+
+
+def power(
+    benchmark: Benchmark | Place, difference: float | None = None, *, split: str = "test", **known: Any
+) -> list[dict[str, Any]]:
+    """Per group of a split: its items, the smallest difference they show, and what a difference (a share) needs."""
+    from shiftbench.stats import group_power
+
+    made = benchmark_of(benchmark)
+    return group_power({"all": len(made.rows(split)), **made.counts()[split]}, difference, **known)
+
+
+def report(
+    source: Scores | Place, out: Place, *, benchmarks: Sequence[Place] = (), rule: str = "id",
+    title: str = "shiftbench report", compare: Sequence[str] = (),
+) -> Path:
+    """One self-contained HTML page from a folder of runs or a table of scores.
+
+    Where a method has several settings, `rule` chooses the one that counts; one that used target labels is refused.
+    `compare` names two methods of a runs folder: of benchmarks with hard items the page shows those on which the two
+    differ most; without it the baseline and the method that is best on hard items.
+    """
+    from shiftbench.reporting import compared
+    from shiftbench.reporting import report as write_report
+    from shiftbench.scoring import benchmarks_of, score_runs
+    from shiftbench.selection import chosen_means
+
+    if isinstance(source, Scores):
+        scores, folders = source, list(benchmarks)
+    elif Path(source).is_dir():
+        scores, folders = score_runs(source), [*benchmarks, *benchmarks_of(source)]
+    else:
+        scores, folders = Scores.load(source), list(benchmarks)
+    made, items = [Benchmark.load(folder) for folder in folders], []
+    if len(compare) not in (0, 2):
+        raise ShiftBenchError(f"compare names {len(compare)} methods, but it takes two: erm,group_dro.")
+    if not isinstance(source, Scores) and Path(source).is_dir():
+        scores = Scores.join([scores, chosen_means(source, scores, made, rule)])
+        items = compared(source, scores, made, compare, rule=rule)
+    elif compare:
+        raise ShiftBenchError("Two methods are compared item by item, by predictions: report on a folder of runs.")
+    images = [collection_of(folder, None, needed=False) for folder in folders]
+    return write_report(scores, made, out, collections=images, title=title, rule=rule, compared=items)
+
+
+def study(
+    benchmark: Benchmark | Place, out: Place, *, collection: Collection | Place | None = None,
+    progress: Advance | None = None, **design: Any,
+) -> "Key":
+    """A web page on which people sort images into two unnamed superclasses, and its key; `score` reads their answers.
+
+    `design` are the fields of `shiftbench.annotation.Design`: partners, examples, questions, conditions, size, rescale,
+    seed. Hand out the folder `page` of `out`, and keep `key.json`.
+    """
+    from shiftbench.annotation import Design, write_study
+    from shiftbench.registry import make
+
+    images = collection_of(benchmark, collection)
+    assert images is not None
+    return write_study(benchmark_of(benchmark), images, out, make(Design, design, "study"), progress)

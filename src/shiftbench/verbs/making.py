@@ -1,0 +1,142 @@
+"""From annotations to a benchmark: collections, what is in them, and the shifts built on them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.checks import Finding
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.registry import find
+from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_of, loaded
+
+if TYPE_CHECKING:
+    from shiftbench.hierarchies.hierarchy import Hierarchy
+    from shiftbench.hierarchies.superclasses import Superclasses
+    from shiftbench.metagraph.graph import MetaGraph
+    from shiftbench.shifts.ladder import Rung
+
+
+def read(format: str, *sources: Place, out: Place | None = None, **options: Any) -> Collection:
+    """Read annotations, or draw a world, into a collection: read("world", "scenes", items=6000, seed=0)."""
+    from shiftbench.readers import READERS
+    from shiftbench.worlds import WORLDS
+
+    def world(name: str, **drawing: Any) -> Collection:
+        return find(WORLDS, "world", name)(**drawing)
+
+    collection = find({**READERS, "world": world}, "format", format)(*map(str, sources), **options)
+    if out is not None:
+        collection.save(out)
+    return collection
+
+
+def graph(collection: Collection | Place, cls: str, **options: Any) -> "MetaGraph":
+    """The meta-graph of a class: its subsets, how they overlap, their communities and their embedding."""
+    from shiftbench.metagraph.graph import meta_graph
+
+    return meta_graph(loaded(collection), cls, **options)
+
+
+def hierarchy(
+    source: Collection | Place, *, edits: Place | None = None, classes: Place | None = None, tree: bool = False
+) -> "Hierarchy":
+    """A class hierarchy from BREEDS' files, WordNet 3.0, a collection, or a file of parents and children.
+
+    `edits` is a script that is applied to it, `classes` a file with the ids of the leaves to keep.
+    """
+    from shiftbench.hierarchies.edges import open_hierarchy, read_classes
+    from shiftbench.hierarchies.edits import edited
+
+    made = open_hierarchy(source, None if classes is None else read_classes(classes))
+    return edited(made, edits or [], tree=tree) if edits or tree else made
+
+
+def superclasses(
+    source: "Hierarchy | Collection | Place | None" = None, *, level: int | None = None, task: str = "", **choice: Any
+) -> "Superclasses":
+    """The superclasses of a level, or of a task by name, with the subclasses of their source and of their target.
+
+    superclasses("breeds", level=4, subclasses=8, split="bad"); superclasses(task="living17") needs no files.
+    """
+    from shiftbench.hierarchies.hierarchy import Hierarchy
+    from shiftbench.hierarchies.superclasses import superclasses as cut
+    from shiftbench.hierarchies.tasks import named_task
+
+    made = source if source is None or isinstance(source, Hierarchy) else hierarchy(source)
+    if task:
+        fixed = {"level": level, "root": choice.pop("root", ""), "subclasses": choice.pop("subclasses", None)}
+        given = [key for key, value in fixed.items() if value not in (None, "")]
+        if given:
+            raise ShiftBenchError(f"Task '{task}' has its own {' and '.join(given)}. Leave them or the task out.")
+        choice.pop("balanced", None)
+        return named_task(task, made, **choice)
+    if made is None or level is None:
+        raise ShiftBenchError("Superclasses are cut from a hierarchy at a level, or come with a task. Give one.")
+    return cut(made, level, **choice)
+
+
+def ladder(collection: Collection | Place, test: str, k: int = 4, **options: Any) -> "list[Rung]":
+    """k training sets for the class of a test subset, from near to far: ladder(scenes, "dog(shelf)", 4)."""
+    from shiftbench.shifts.ladder import ladder as climb
+
+    return climb(loaded(collection), test, k, **options)
+
+
+def build(recipe: Place, out: Place | None = None, changes: Mapping[str, Any] | None = None) -> Benchmark:
+    """Apply the shift of a recipe to its collection; `changes` replace settings of the file."""
+    from shiftbench.shifts.recipe import build as build_recipe
+
+    return build_recipe(recipe, out, changes)
+
+
+def suite(
+    name: str, collection: Collection | Place, out: Place, *, seed: int = 0, only: str = "", draws: int = 0,
+    progress: Advance | None = None,
+) -> list[Path]:
+    """Build the benchmarks of a paper's table on a collection: suite("metashift/table1", "collections/vg", "out").
+
+    With `draws`, each that has low-data items is built so many times with other such items, `low-10.0`, `low-10.1`, …
+    ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
+    """
+    from shiftbench.collection import MARKER
+    from shiftbench.shifts.draws import members
+    from shiftbench.shifts.suites import suite as shifts_of
+
+    wanted = members(shifts_of(name, only), range(draws), seed)
+    if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
+            Path(collection) / "train").is_dir():
+        raw, collection = collection, Path(out) / "collection"
+        read("imagenet", raw, out=collection)
+    images, path = loaded(collection), None if isinstance(collection, Collection) else Path(collection)
+    folders = []
+    for number, one in enumerate(wanted):
+        folders.append(one.save(images, out, path))
+        if progress:
+            progress(number + 1, len(wanted))
+    return folders
+
+
+def check(benchmark: Benchmark | Place, collection: Collection | Place | None = None) -> list[Finding]:
+    """What is wrong with a benchmark. Where images are at hand, the same content under two ids is a leak."""
+    from shiftbench.checks import check as find_faults
+    from shiftbench.pixels.decode import content_hashes
+
+    made = benchmark_of(benchmark)
+    images = collection_of(benchmark, collection, needed=False)
+    hashes = None
+    if images is not None and images.pixels is not None:
+        hashes = content_hashes(images, images.index(made.items))
+    return find_faults(made, hashes)
+
+
+def export(
+    benchmark: Benchmark | Place, out: Place, *, to: str = "folder", copy: bool = False,
+    collection: Collection | Place | None = None,
+) -> Path:
+    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's, an ImageFolder) or `csv`."""
+    from shiftbench.exports import export as write_export
+
+    images = collection_of(benchmark, collection, needed=False)
+    return write_export(benchmark_of(benchmark), images, out, to=to, copy=copy)

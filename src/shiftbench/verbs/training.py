@@ -1,0 +1,159 @@
+"""From a benchmark to runs. torch is loaded inside these verbs alone."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.registry import find
+from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_folder_of
+
+if TYPE_CHECKING:
+    from shiftbench.conflict.result import Conflicts
+    from shiftbench.sweeps.study import Study
+    from shiftbench.sweeps.work import Outcome
+    from shiftbench.training.retrain import Retrained
+
+
+def embed(
+    benchmark: Benchmark | Place, model: str = "efficientnet-lite0", size: int = 224,
+    collection: Place | None = None, progress: Advance | None = None,
+) -> Path:
+    """Cache the features of every item of a benchmark, once; training a head then takes a second."""
+    from shiftbench.training.embed import embed as embed_items
+
+    made = benchmark_of(benchmark)
+    folder = collection_folder_of(benchmark, collection)
+    images = Collection.load(folder)
+    embed_items(images, images.index(made.items), backbone=model, size=size, folder=folder, progress=progress)
+    return folder / "features"
+
+
+def train(
+    benchmark: Place, method: str, out: Place, *, collection: Place | None = None, device: str = "auto",
+    params: Mapping[str, Any] | None = None, progress: Advance | None = None, **settings: Any,
+) -> Path:
+    """Train one method on one benchmark with one seed; gives the folder of the run. A finished run is not repeated.
+
+    `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, …
+    """
+    from shiftbench.models import MODELS
+    from shiftbench.training.folder import train as train_run
+    from shiftbench.training.run import Run, default_model
+
+    made = Benchmark.load(benchmark)
+    settings = {"model": default_model(method), **settings}
+    if find(MODELS, "model", settings["model"]).takes == "features":
+        settings.setdefault("features", "efficientnet-lite0")
+    run = Run.of({"benchmark": made.digest, "method": method, "params": params or {}, **settings}, "train")
+    folder = collection_folder_of(benchmark, collection)
+    return train_run(made, Collection.load(folder), run, Path(out), device=device, benchmark_path=Path(benchmark),
+                     collection_path=folder, progress=progress)
+
+
+def pretrain(
+    collection: Place, label: str, out: Place, *, model: str = "resnet18", seed: int = 0, device: str = "auto",
+    progress: Advance | None = None, **settings: Any,
+) -> Path:
+    """Train a model to tell a factor of a collection; gives the weight file, for `weights=` of runs on other data.
+
+    pretrain("collections/scenes", "breed", "pretrained/scenes", steps=5000); started again it goes on.
+    """
+    import shutil
+
+    from shiftbench.files import writing
+    from shiftbench.shifts.iid import IID
+    from shiftbench.shifts.recipe import Recipe
+    from shiftbench.shifts.recipe import build as build_recipe
+
+    build_recipe(Recipe(Path(collection), IID(label), seed), Path(out) / "benchmark")
+    run = train(Path(out) / "benchmark", "erm", Path(out) / "runs", model=model, seed=seed, device=device,
+                progress=progress, **settings)
+    with writing(Path(out) / "weights.safetensors") as hidden:
+        shutil.copyfile(run / "checkpoint.safetensors", hidden)
+    return Path(out) / "weights.safetensors"
+
+
+def retrain(
+    runs: Place, *, steps: int = 40_000, rates: Sequence[float] | None = None, collection: Place | None = None,
+    device: str = "auto", progress: Advance | None = None,
+) -> "dict[str, Retrained]":
+    """Train the last layer of every finished run on the target (BREEDS' target-RT); by run. What is done stays done."""
+    from shiftbench.scoring import runs_in
+    from shiftbench.training.retrain import LEARNS, RATES
+    from shiftbench.training.retrain import retrain as retrain_run
+
+    found: dict[str, Retrained] = {}
+    listed = [run for run in runs_in(runs)[0] if LEARNS in Benchmark.load(run.benchmark_folder).splits]
+    if not listed:
+        raise ShiftBenchError(f"{runs}: no finished run is on a benchmark with split '{LEARNS}'. Benchmarks of shift "
+                              "'breeds' have it.")
+    for number, run in enumerate(listed):
+        folder = collection_folder_of(run.benchmark_folder, collection)
+        found[run.folder.name] = retrain_run(run.folder, Benchmark.load(run.benchmark_folder), Collection.load(folder),
+                                             steps=steps, rates=rates or RATES, device=device, cache=folder)
+        if progress:
+            progress(number + 1, len(listed))
+    return found
+
+
+def sweep(
+    study: "Study | Place", out: Place, *, engine: str = "local", workers: int = 0, device: str = "auto",
+    retry_failed: bool = False, changes: Mapping[str, Any] | None = None, logs: Sequence[str] = (),
+    checkpoint_seconds: float = 30.0, progress: "Callable[[Outcome, int], None] | None" = None,
+) -> "list[Outcome]":
+    """Do every run of a study, and say how each ended. Finished runs are found, whoever made them, and not repeated.
+
+    `engine` is `local` (processes on this machine) or `ray` (a cluster; `out` may be a URL there). `logs` names where
+    the logs are copied while it goes on: tensorboard, mlflow. `progress(end, total)` hears of every run that ended.
+    """
+    from shiftbench.sweeps.engines import ENGINES, check_place
+    from shiftbench.sweeps.features import embed_missing
+    from shiftbench.sweeps.mirror import Mirror
+    from shiftbench.sweeps.plan import plan
+    from shiftbench.sweeps.study import Study
+
+    run_packs = find(ENGINES, "engine", engine)
+    wanted = study if isinstance(study, Study) else Study.load(study, changes)
+    check_place(out, engine, logs, wanted.leave_one_domain_out)
+    jobs = wanted.jobs(out)
+    report = None if progress is None else lambda end: progress(end, len(jobs))
+    with Mirror(out, logs, [job.run.id for job in jobs]):
+        embed_missing(jobs, device)
+        return run_packs(plan(jobs, device, workers or os.cpu_count() or 1), out, workers=workers, device=device,
+                         report=report, retry_failed=retry_failed, checkpoint_seconds=checkpoint_seconds)
+
+
+def fetch(url: str, out: Place) -> list[str]:
+    """Bring the finished runs of a store to a folder on this machine; gives their names. What is there is not fetched
+    again."""
+    from shiftbench.sweeps.storage import fetch as bring
+    from shiftbench.sweeps.storage import is_url
+
+    if not is_url(url):
+        raise ShiftBenchError(f"{url}: not a URL, such as s3://bucket/runs. A folder of runs needs no fetching.")
+    return bring(url, out)
+
+
+def conflicts(
+    benchmark: Benchmark | Place, out: Place | None = None, *, collection: Place | None = None, device: str = "auto",
+    progress: Advance | None = None, **settings: Any,
+) -> "Conflicts":
+    """What training on each subset does to the loss on every other: a matrix, its heatmap and what stands out.
+
+    `settings` are those of `shiftbench.conflict.Settings`: model, features, steps, repeats, makeup, seed, …
+    """
+    from shiftbench.conflict import Settings
+    from shiftbench.conflict import conflicts as measure
+    from shiftbench.registry import make
+
+    wanted = make(Settings, settings, "conflicts")
+    folder = collection_folder_of(benchmark, collection)
+    found = measure(benchmark_of(benchmark), Collection.load(folder), wanted, device=device, cache=folder,
+                    progress=progress)
+    if out is not None:
+        found.save(out)
+    return found
