@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 # bench/train_gpu.py needs a GPU, bench/kill_sweep.py --engine ray a quarter of an hour.
-BENCHES := metagraph stream read_coco scenes sprites augment score heads sentences many_runs intervals kill_sweep
+BENCHES := metagraph stream read_coco scenes sprites augment context score heads sentences many_runs intervals kill_sweep
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test bench clean

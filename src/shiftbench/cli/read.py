@@ -174,6 +174,7 @@ def read_table(
     text: Annotated[str | None, typer.Option(help="Column with the text of each item.")] = None,
     features: Annotated[str, typer.Option(help="Columns of numbers to train on, with commas between.")] = "",
     rename: Annotated[list[str] | None, typer.Option(help="What a split's word means: --rename valid=val.")] = None,
+    between: Annotated[str | None, typer.Option(help="What stands between two values; default: a comma.")] = None,
     name: Name = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -185,7 +186,8 @@ def read_table(
     for pair in rename or []:
         if "=" not in pair:
             raise ShiftBenchError(f"--rename '{pair}': write the table's word, =, and ours: --rename valid=val.")
-    options = {"domain": domain, "split": split, "image": image, "images": images, "text": text, "name": name}
+    options = {"domain": domain, "split": split, "image": image, "images": images, "text": text, "name": name,
+               "between": between}
     collection = verbs.read(
         "table", source, out=out, id=id, label=label, **options,
         features=[part.strip() for part in features.split(",") if part.strip()],

@@ -63,7 +63,8 @@ def collection_facts(collection: Collection) -> dict[str, Any]:
 def _values(values: Any) -> dict[str, int]:
     """How often each value occurs; numbers with many values are given by their range."""
     if values.dtype.kind == "f" or (values.dtype.kind in "iu" and len(np.unique(values)) > 50):
-        return {"least": values.min().item(), "most": values.max().item()} if len(values) else {}
+        known = values[~np.isnan(values)]
+        return {"least": known.min().item(), "most": known.max().item()} if len(known) else {}
     codes, names = encode(values)
     return dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
 

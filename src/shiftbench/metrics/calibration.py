@@ -37,7 +37,8 @@ def calibration(hits: Bools, confidence: Floats, bins: int = BINS) -> Calibratio
     runs, n = confidence.shape
     deviation = confidence - hits
     # A third of fifteen bins is an edge, and rounding must not decide on which side of it an item lies.
-    cell = np.clip(np.ceil(confidence * bins - 1e-9).astype(np.int64) - 1, 0, bins - 1) + np.arange(runs)[:, None] * bins
+    place = np.clip(np.ceil(confidence * bins - 1e-9).astype(np.int64) - 1, 0, bins - 1)
+    cell = place + np.arange(runs)[:, None] * bins
     total = np.bincount(cell.ravel(), deviation.ravel(), runs * bins)
     error = np.sqrt(np.bincount(cell.ravel(), (deviation**2).ravel(), runs * bins))
     items = deviation * np.where(total < 0, -1.0, 1.0)[cell]

@@ -11,6 +11,7 @@ from shiftbench.arrays import Ints, Strs, Values, to_strings
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_table
+from shiftbench.readers.columns import filled, whole, within
 from shiftbench.readers.images import below, folder
 
 SPLITS = ("train", "val", "test", "id_val", "id_test")
@@ -28,11 +29,11 @@ def camelyon17(path: Path, name: str, images: Path | str | None = None) -> Colle
     the patches without .png.
     """
     table = read_table(path, CAMELYON, text=("patient",))
-    _filled(path, table)
+    filled(path, table, CAMELYON)
     patient = to_strings(table["patient"])
-    node, x, y, tumor, slide, center, split = (_whole(path, table, column) for column in CAMELYON[1:])
-    _within(path, "tumor", tumor, 1)
-    _within(path, "split", split, 1)
+    node, x, y, tumor, slide, center, split = (whole(path, table, column) for column in CAMELYON[1:])
+    within(path, "tumor", tumor, 1)
+    within(path, "split", split, 1)
     words = np.where(center == TEST, "test", np.where(center == VAL, "val", np.where(split == 1, "id_val", "train")))
     folders = [f"patient_{who}_node_{where}" for who, where in zip(patient.tolist(), node.tolist(), strict=True)]
     patches = [f"patch_{where}_x_{left}_y_{top}"
@@ -58,26 +59,27 @@ def iwildcam(sources: Sequence[Path], name: str, images: Path | str | None = Non
     """
     path = sources[0]
     table = read_table(path, IWILDCAM, text=("filename", "datetime"))
-    _filled(path, table, IWILDCAM)
+    filled(path, table, IWILDCAM)
     files, split = to_strings(table["filename"]), to_strings(table["split"])
     for row in np.flatnonzero(~np.isin(split, SPLITS))[:1]:
         raise ShiftBenchError(f"{path}: row {row} has the split '{split[row]}'. Allowed: {', '.join(SPLITS)}.")
-    y, location, sequence = (_whole(path, table, column) for column in ("y", "location_remapped", "sequence_remapped"))
+    y, location, sequence = (whole(path, table, column) for column in ("y", "location_remapped", "sequence_remapped"))
     root = folder(images)
     return Collection(
         name=name,
         items=files,
-        factors={"animal": y if len(sources) < 2 else _animals(sources[1], path, y), "location": location,
+        factors={"animal": y if len(sources) < 2 else animals(sources[1], path, y), "location": location,
                  "sequence": sequence, **_times(path, table), "split": split},
         pixels=None if root is None else below(root, files.tolist()),
         root=root,
     )
 
 
-def _animals(path: Path, metadata: Path, y: Ints) -> Strs:
+def animals(path: Path, metadata: Path, y: Ints) -> Strs:
+    """The name of each animal of `metadata`, from categories.csv."""
     table = read_table(path, ("y", "name"), text=("name",))
-    _filled(path, table, ("y", "name"))
-    number, word = _whole(path, table, "y"), to_strings(table["name"])
+    filled(path, table, ("y", "name"))
+    number, word = whole(path, table, "y"), to_strings(table["name"])
     if len(np.unique(number)) != len(number):
         raise ShiftBenchError(f"{path}: names the same y twice. Give categories.csv as published.")
     order = np.argsort(number)
@@ -99,26 +101,3 @@ def _times(path: Path, table: pa.Table) -> dict[str, Values]:
                               f"({str(problem).splitlines()[0]}).") from problem
     parts = {"year": pc.year(time), "month": pc.month(time), "hour": pc.hour(time)}
     return {"datetime": to_strings(text), **{key: np.asarray(part, np.int64) for key, part in parts.items()}}
-
-
-def _filled(path: Path, table: pa.Table, columns: Sequence[str] = CAMELYON) -> None:
-    if not table.num_rows:
-        raise ShiftBenchError(f"{path}: has no rows.")
-    for column in columns:
-        if table[column].null_count:
-            row = int(pc.index(pc.is_null(table[column]), True).as_py())
-            raise ShiftBenchError(f"{path}: row {row} has nothing in column '{column}'.")
-
-
-def _whole(path: Path, table: pa.Table, column: str) -> Ints:
-    """A column of whole numbers; pandas writes 3.0 for 3 where it once had gaps."""
-    try:
-        return np.asarray(table[column].cast(pa.int64()), np.int64)
-    except pa.ArrowException as problem:
-        raise ShiftBenchError(f"{path}: column '{column}' is not all whole numbers "
-                              f"({str(problem).splitlines()[0]}).") from problem
-
-
-def _within(path: Path, column: str, values: Ints, most: int) -> None:
-    for row in np.flatnonzero((values < 0) | (values > most))[:1]:
-        raise ShiftBenchError(f"{path}: row {row} has {values[row]} in column '{column}'. Allowed: 0 to {most}.")

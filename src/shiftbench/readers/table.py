@@ -1,0 +1,174 @@
+"""A table of your own: one row per item, a column for the label, one for the domain, one for the split."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shiftbench.arrays import Floats, Strs, Values, to_strings
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.readers.columns import decimal, filled, read_columns
+from shiftbench.readers.images import below, folder
+from shiftbench.tags import Texts
+
+SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train")
+FEATURE = "feature:"
+"""What the factor of a feature column begins with: by it a collection tells which of its factors are inputs."""
+
+
+def table(
+    source: Path | str,
+    *,
+    id: str,
+    label: str,
+    domain: str | None = None,
+    split: str | None = None,
+    image: str | None = None,
+    images: Path | str | None = None,
+    text: str | None = None,
+    features: Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
+    between: str | None = None,
+    name: str | None = None,
+) -> Collection:
+    """Read a CSV or parquet file with one row per item.
+
+    The columns named for `label`, `domain` and `split` become the factors of those names, a column in `features` the
+    factor `feature:NAME` (numbers), and every other column a factor under its own name. `image` holds file names below
+    `images` (by default the folder of the table), `text` the text of each item. `rename` says which of our splits a
+    word of the table means, {"valid": "val"}, and `between` what stands between two values, a comma or `;`.
+    Id, label, domain, split, image and features have no gaps; in other columns a gap is NaN among numbers and an empty
+    word among words.
+    """
+    path = Path(source)
+    roles = {"id": id, "label": label, "domain": domain, "split": split, "image": image, "text": text}
+    used = {role: column for role, column in roles.items() if column is not None}
+    _no_doubles(path, used, features)
+    words = [column for role, column in used.items() if role != "label"]
+    rows = read_columns(path, (*used.values(), *features), text=words, between=between)
+    for role in ("label", "domain", "split"):
+        if role in rows.column_names and role not in (used.get(role), *features):
+            raise ShiftBenchError(f"{path}: has a column '{role}' that is not its {role}; two factors would have one "
+                                  f"name. Give it with --{role}, or give it another name.")
+    filled(path, rows, [*(column for role, column in used.items() if role != "text"), *features], blank=True)
+    items = _words(path, rows, id)
+    _unique(path, id, items)
+    factors: dict[str, Values] = {"label": _values(path, rows, label)}
+    if domain is not None:
+        factors["domain"] = _words(path, rows, domain)
+    if split is not None:
+        factors["split"] = _splits(path, split, _words(path, rows, split), rename or {})
+    factors |= {FEATURE + column: _finite(path, column, decimal(path, rows, column)) for column in features}
+    taken = {*used.values(), *features}
+    for column in rows.column_names:
+        if column.startswith(FEATURE):
+            raise ShiftBenchError(f"{path}: column '{column}' begins with '{FEATURE}', which marks the columns that "
+                                  "--features names. Give it another name.")
+        if column not in taken:  # a table that pandas wrote has its row numbers in a column without a name
+            factors[column or "unnamed"] = _values(path, rows, column)
+    root = folder(images if images is not None else path.parent) if image is not None else None
+    return Collection(
+        name=name or path.stem,
+        items=items,
+        factors=factors,
+        texts=Texts.none() if text is None else _texts(_text(path, rows, text)),
+        pixels=None if root is None or image is None else _files(path, image, root, _words(path, rows, image)),
+        root=root)
+
+
+def features(collection: Collection) -> tuple[tuple[str, ...], Floats]:
+    """The feature columns of a collection, their names and items × columns: what a model of plain numbers trains on."""
+    names = tuple(name for name in collection.factors if name.startswith(FEATURE))
+    values = [np.asarray(collection.factors[name], np.float64) for name in names]
+    return tuple(name.removeprefix(FEATURE) for name in names), np.stack(
+        values, axis=1) if values else np.zeros((len(collection), 0))
+
+
+def _no_doubles(path: Path, used: Mapping[str, str], features: Sequence[str]) -> None:
+    roles: dict[str, str] = {}
+    for role, column in [*used.items(), *(("features", column) for column in features)]:
+        if column in roles:
+            raise ShiftBenchError(f"{path}: column '{column}' is given for {roles[column]} and for {role}. Each has "
+                                  "one purpose.")
+        roles[column] = role
+
+
+def _unique(path: Path, column: str, items: Strs) -> None:
+    names, counts = np.unique(items, return_counts=True)
+    if (counts > 1).any():
+        first = names[counts > 1][0]
+        rows = np.flatnonzero(items == first)[:2].tolist()
+        raise ShiftBenchError(f"{path}: id '{first}' in column '{column}' is in rows {rows[0]} and {rows[1]}; "
+                              f"{int((counts > 1).sum())} ids are not unique. Ids must be unique.")
+
+
+def _splits(path: Path, column: str, words: Strs, rename: Mapping[str, str]) -> Strs:
+    present = np.unique(words)
+    for old, new in rename.items():
+        if old not in present:
+            raise unknown("split", old, present.tolist(), f"{path}: column '{column}', to rename")
+        if new not in SPLITS:
+            raise unknown("split", new, SPLITS, f"{path}: '{old}' is to be renamed")
+    ours = {word: rename.get(word, word) for word in present.tolist()}
+    for word, meant in ours.items():
+        if meant not in SPLITS:
+            row = np.flatnonzero(words == word)[0]
+            problem = unknown("split", word, SPLITS, f"{path}: row {row}, column '{column}'")
+            raise ShiftBenchError(f"{problem} Say what it means: --rename {word}=val.")
+    return np.asarray(list(ours.values()), np.str_)[np.searchsorted(present, words)]
+
+
+def _values(path: Path, rows: pa.Table, name: str) -> Values:
+    """A column as a factor: numbers stay numbers, everything else is words."""
+    column = rows[name]
+    kind = column.type
+    if pa.types.is_integer(kind) and not column.null_count:
+        if pa.types.is_uint64(kind) and pc.max(column).as_py() >= 2 ** 63:
+            return _words(path, rows, name)
+        return np.asarray(column.cast(pa.int64()), np.int64)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
+    return _words(path, rows, name)
+
+
+def _words(path: Path, rows: pa.Table, name: str) -> Strs:
+    """A column as words, the empty word where there is none."""
+    return to_strings(_text(path, rows, name))
+
+
+def _text(path: Path, rows: pa.Table, name: str) -> pa.ChunkedArray:
+    kind = rows[name].type
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise ShiftBenchError(f"{path}: column '{name}' holds {kind}, but an item has one number or word of each. "
+                              "Leave the column out.")
+    try:
+        return pc.fill_null(rows[name].cast(pa.string()), "")
+    except pa.ArrowException as problem:
+        raise ShiftBenchError(f"{path}: column '{name}' holds {kind}, which cannot be read as words.") from problem
+
+
+def _finite(path: Path, column: str, values: Floats) -> Floats:
+    for row in np.flatnonzero(~np.isfinite(values))[:1]:
+        raise ShiftBenchError(f"{path}: row {row} has {values[row]} in feature column '{column}'. Features are finite "
+                              "numbers; fill them, or leave the column out of --features.")
+    return values
+
+
+def _texts(column: pa.ChunkedArray) -> Texts:
+    """One text per item that has one."""
+    words = np.asarray(column.to_pylist(), np.object_)
+    rows = np.flatnonzero(words != "")
+    return Texts(rows, words[rows])
+
+
+def _files(path: Path, column: str, root: Path, names: Strs) -> Strs:
+    """Image files below their folder; all must be there."""
+    listed = below(root, names.tolist())
+    gone = [name for name in listed.tolist() if not (root / name).is_file()]
+    if gone:
+        raise ShiftBenchError(f"{path}: {len(gone)} of {len(listed)} images of column '{column}' are not below {root}, "
+                              f"the first {gone[0]}. Name their folder with --images.")
+    return listed
