@@ -13,11 +13,11 @@ ORDER = (
     "errors", "arrays", "rng", "files", "registry", "tags", "collection", "readers", "worlds", "metagraph",
     "hierarchies", "sentences", "criteria", "benchmark", "shifts", "checks", "predictions", "scores", "pixels",
     "models", "methods", "training", "metrics", "stats", "scoring", "conflict", "selection", "sweeps", "reporting",
-    "annotation", "exports", "compat", "verbs", "demonstration", "cli",
+    "annotation", "boards", "exports", "compat", "verbs", "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 
-TORCH = ("pixels", "models", "methods", "training", "conflict")
+TORCH = ("pixels", "models", "methods", "training", "conflict", "compat")
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

@@ -146,3 +146,12 @@ def test_csv_export_and_wrong_layouts(small, tmp_path):
     with pytest.raises(ShiftBenchError, match="no images at hand"):
         export(made, None, tmp_path / "d")
     assert not (tmp_path / "d").exists()
+
+
+def test_a_name_means_itself_before_it_means_a_beginning():
+    """`low-10` is one benchmark, although low-100 begins so; `low` is all of them."""
+    assert [name for name, _ in suite("fine_grained/sprites/low_data", "low-10")] == ["low-10"]
+    assert [name for name, _ in suite("fine_grained/sprites/low_data", "low")] == [
+        "low-1", "low-10", "low-100", "low-1000"]
+    with pytest.raises(ShiftBenchError, match="no benchmark that begins with 'lov'"):
+        list(suite("fine_grained/sprites/low_data", "lov"))

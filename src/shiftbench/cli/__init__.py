@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import __version__
+from shiftbench.cli.board import board
 from shiftbench.cli.build import build
 from shiftbench.cli.check import check
 from shiftbench.cli.conflicts import conflicts
@@ -46,7 +47,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 app.add_typer(read, name="read")
 for verb in (demo, show, graph, hierarchy, build, check, embed, train, pretrain, methods, sweep, fetch, retrain, score,
-             select, hardest, power, conflicts, report, study, export):
+             select, hardest, power, conflicts, report, study, board, export):
     app.command()(verb)
 
 

@@ -18,7 +18,7 @@ def build(
     changes: Annotated[list[str] | None, typer.Option("--set", help="Replace a setting, e.g. --set p=0.06.")] = None,
     collection: Annotated[Path | None, typer.Option(help="The collection; in place of the recipe's.")] = None,
     seed: Annotated[int | None, typer.Option(help="The seed; in place of the recipe's.")] = None,
-    only: Annotated[str, typer.Option(help="Of a suite, the benchmarks whose names begin so.")] = "",
+    only: Annotated[str, typer.Option(help="Of a suite, the benchmark of that name, else those that begin so.")] = "",
     draws: Annotated[int, typer.Option(min=0, help="Of a suite, so many benchmarks of each, one per seed, that "
                                        "differ in their low-data items.")] = 0,
     json: Json = False,

@@ -99,9 +99,10 @@ SUITES: dict[str, Callable[[], Suite]] = {
 
 
 def suite(name: str, only: str = "") -> Iterator[tuple[str, Shift]]:
-    """The shifts of a suite by name, those whose name begins with `only`."""
+    """The shifts of a suite by name: the one named `only`, else those whose name begins so."""
     shifts = find(SUITES, "suite", name)()
-    chosen = [(key, shift) for key, shift in shifts.items() if key.startswith(only)]
+    chosen = [(key, shift) for key, shift in shifts.items() if key == only or (
+        only not in shifts and key.startswith(only))]
     if not chosen:
         raise ShiftBenchError(f"Suite '{name}' has no benchmark that begins with '{only}'. It has {', '.join(shifts)}.")
     yield from chosen

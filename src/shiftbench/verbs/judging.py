@@ -13,6 +13,7 @@ from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_of
 
 if TYPE_CHECKING:
     from shiftbench.annotation import Key
+    from shiftbench.boards import Board
     from shiftbench.criteria.ranking import Ranked
     from shiftbench.selection import Selection
 
@@ -180,3 +181,20 @@ def study(
     images = collection_of(benchmark, collection)
     assert images is not None
     return write_study(benchmark_of(benchmark), images, out, make(Design, design, "study"), progress)
+
+
+def board(
+    folder: Place, benchmark: Benchmark | Place, out: Place | None = None, *, metric: str = "accuracy",
+    seeds: int | None = None, title: str = "",
+) -> "Board":
+    """A leaderboard of a folder of submissions, each number recomputed from its predictions; see docs/board.md.
+
+    Ranked by `metric` on test. A submission of another benchmark, with too few seeds or against the rules is listed
+    with the reason. `out` is the folder for index.html, board.json and board.csv.
+    """
+    from shiftbench.boards import make_board, write_board
+
+    made = make_board(folder, benchmark_of(benchmark), metric=metric, seeds=seeds)
+    if out is not None:
+        write_board(made, out, title=title)
+    return made

@@ -1,0 +1,142 @@
+"""A submission's files of predictions: which seed each is of, and what is in it. No pickle is ever opened.
+
+Ours are tables with item ids, as `Predictions.load` reads them, with `seed-0` in the name. WILDS' are
+`camelyon17_split:test_seed:0_epoch:best_pred.csv`: one class per line, in the order of the split.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from shiftbench.arrays import Ints, Strs, positions
+from shiftbench.benchmark import Benchmark
+from shiftbench.errors import ShiftBenchError
+from shiftbench.files import inside
+from shiftbench.predictions import Predictions
+
+WILDS = re.compile(r".+?_split[:=-](?P<split>(?:id_)?(?:train|val|test))_(?:seed[:=-](?P<seed>\d{1,9})|"
+                   r"fold[:=-](?P<fold>[A-E]))(?!\d).*\.csv", re.DOTALL)
+SEED = re.compile(r"(?:^|[^a-zA-Z])seed[:=_-]?(\d{1,9})(?!\d)")
+PICKLES = (".pth", ".pt", ".pkl", ".pickle", ".npy", ".npz")
+MOST_FILES = 500
+MOST_BYTES = 1 << 30
+"""Of one file; of a parquet file also when it is unpacked."""
+
+
+class Part(NamedTuple):
+    """A file of one seed; `split` where it holds bare lines of that split."""
+
+    path: Path
+    seed: int
+    split: str
+
+
+def find_parts(place: Path) -> dict[int, list[Part]]:
+    """The files of every seed, in the order of the seeds. Other files (a README) are let be."""
+    found: dict[int, list[Part]] = {}
+    names = sorted(path.name for path in place.iterdir() if not path.name.startswith("."))
+    if len(names) > MOST_FILES:
+        raise ShiftBenchError(f"{len(names):,} files, where at most {MOST_FILES} are read.")
+    for name in names:
+        suffix = Path(name).suffix.lower()
+        if suffix in PICKLES:
+            raise ShiftBenchError(f"{name}: a file that may hold code is not opened. Save the predictions as CSV or "
+                                  "parquet.")
+        if suffix not in (".csv", ".parquet"):
+            continue
+        path = inside(place, name)
+        if not path.is_file():
+            raise ShiftBenchError(f"{name} is not a file.")
+        if path.stat().st_size > MOST_BYTES:
+            raise ShiftBenchError(f"{name}: {path.stat().st_size:,} bytes, where at most {MOST_BYTES:,} are read.")
+        part = _part(path, name)
+        found.setdefault(part.seed, []).append(part)
+    return dict(sorted(found.items()))
+
+
+def _part(path: Path, name: str) -> Part:
+    theirs, ours = WILDS.fullmatch(name), SEED.search(name)
+    if theirs is not None and theirs["fold"]:
+        raise ShiftBenchError(f"{name}: folds have other items each, and a board is of one benchmark. Make a board per "
+                              "fold, its files named by seed.")
+    if theirs is not None:
+        return Part(path, int(theirs["seed"]), theirs["split"])
+    if ours is None:
+        raise ShiftBenchError(f"{name}: its name does not say which seed it is of. Name it seed-0.parquet, or as WILDS "
+                              "does: camelyon17_split:test_seed:0_pred.csv.")
+    return Part(path, int(ours[1]), "")
+
+
+def load(parts: Sequence[Part], benchmark: Benchmark) -> Predictions:
+    """The predictions of one seed, from all its files; every split once, and whole."""
+    made = [_lines(part, benchmark) if part.split else _table(part.path, benchmark) for part in parts]
+    splits = [split for one in made for split in np.unique(one.split).tolist()]
+    double = next((split for split in splits if splits.count(split) > 1), None)
+    if double is not None:
+        raise ShiftBenchError(f"Seed {parts[0].seed} has split '{double}' in more than one file. Give it once.")
+    if len(made) == 1:
+        return made[0]
+    return Predictions(np.concatenate([one.item for one in made]), np.concatenate([one.split for one in made]),
+                       np.concatenate([one.scores for one in made]), benchmark.names["label"])
+
+
+def only(predictions: Predictions, split: str) -> Predictions:
+    """The predictions of one split, its items in the order of their ids."""
+    rows = np.flatnonzero(predictions.split == split)
+    rows = rows[np.argsort(predictions.item[rows], kind="stable")]
+    return Predictions(predictions.item[rows], predictions.split[rows], predictions.scores[rows], predictions.classes)
+
+
+def numbered(benchmark: Benchmark) -> bool:
+    """Whether bare numbers in a file are this benchmark's codes, not names of its classes."""
+    return not any(name.isdigit() for name in benchmark.names["label"])
+
+
+def _table(path: Path, benchmark: Benchmark) -> Predictions:
+    """A table of ours; a parquet file that unpacks to more than a prediction per item is not unpacked."""
+    if path.suffix.lower() == ".parquet":
+        try:
+            facts = pq.read_metadata(path)
+        except (pa.ArrowException, OSError) as problem:
+            raise ShiftBenchError(f"{path}: not a readable parquet table.") from problem
+        size = sum(facts.row_group(place).total_byte_size for place in range(facts.num_row_groups))
+        if facts.num_rows > len(benchmark) or size > MOST_BYTES:
+            raise ShiftBenchError(f"{path}: {facts.num_rows:,} rows and {size:,} bytes unpacked, where the benchmark "
+                                  f"has {len(benchmark):,} rows and at most {MOST_BYTES:,} bytes are read.")
+    return Predictions.load(path, benchmark)
+
+
+def _lines(part: Part, benchmark: Benchmark) -> Predictions:
+    """One class per line, by name or by code."""
+    if part.split not in benchmark.splits:
+        raise ShiftBenchError(f"{part.path}: the benchmark has no split '{part.split}'. Its splits: "
+                              f"{', '.join(benchmark.splits)}.")
+    try:
+        text = part.path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise ShiftBenchError(f"{part.path}: not a text file.") from problem
+    words = np.asarray([line.strip() for line in text.splitlines()], np.str_)
+    rows = benchmark.rows(part.split)
+    if len(words) != len(rows):
+        raise ShiftBenchError(f"{part.path}: {len(words):,} lines, but split '{part.split}' has {len(rows):,} items. "
+                              "Give one prediction per line, in the order of the split, without a head.")
+    codes = _codes(words, benchmark.names["label"], part.path)
+    scores = np.full((len(rows), len(benchmark.names["label"])), -np.inf, np.float32)
+    scores[np.arange(len(rows)), codes] = 0.0
+    return Predictions(benchmark.items[rows], benchmark.split[rows], scores, benchmark.names["label"])
+
+
+def _codes(words: Strs, classes: tuple[str, ...], path: Path) -> Ints:
+    codes = positions(words, np.asarray(classes, np.str_))
+    if (codes < 0).all() and np.isin(words, [str(code) for code in range(len(classes))]).all():
+        return words.astype(np.int64)
+    if (codes < 0).any():
+        line = int(np.flatnonzero(codes < 0)[0])
+        raise ShiftBenchError(f"{path}: line {line + 1} is '{str(words[line])[:40]}', which is no class. Give a name, "
+                              f"or a number from 0 to {len(classes) - 1}.")
+    return codes

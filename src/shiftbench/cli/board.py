@@ -1,0 +1,46 @@
+"""shiftbench board FOLDER --benchmark BENCHMARK --out DIR"""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from shiftbench import verbs
+from shiftbench.cli.output import Json, Quiet, console, print_json, print_table
+
+
+def board(
+    folder: Annotated[Path, typer.Argument(help="Folder of submissions: each a folder with submission.toml.")],
+    benchmark: Annotated[Path, typer.Option("--benchmark", "-b", help="Folder of the benchmark they predict.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for index.html, board.json, board.csv.")],
+    metric: Annotated[str, typer.Option(help="Ranks on test; also worst_group_accuracy, macro_f1, …")] = "accuracy",
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Seeds required; default: WILDS' number for its data, else 3.")] = None,
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """A leaderboard without a server: check every submission, recompute its numbers, write a page and tables.
+
+    shiftbench board submissions --benchmark benchmarks/cat-dog --out board
+    """
+    made = verbs.board(folder, benchmark, out, metric=metric, seeds=seeds, title=title)
+    if json:
+        from shiftbench.boards.page import plain
+
+        print_json(plain(made))
+        return
+    if quiet:
+        return
+    rows = []
+    for one in made.listed:
+        cell = one.cell("test", made.metric) or {"value": math.nan, "std": math.nan, "tied": False}
+        entry = one.verified.entry
+        rows.append([one.rank or "–", "algorithms" if entry.algorithm else "beyond", escape(entry.method),
+                     cell["value"], cell["std"], "≈" if cell["tied"] and one.rank else "",
+                     len(one.verified.predictions), escape(" ".join(one.verified.reasons))])
+    print_table(f"{made.benchmark.name}: {made.metric} on test",
+                ["rank", "table", "method", "mean", "std", "", "seeds", "why it does not count"], rows)
+    console().print(f"wrote {out / 'index.html'}", markup=False)
