@@ -62,7 +62,7 @@ def content_hashes(collection: Collection, rows: Ints) -> Strs:
 def _stack(collection: Collection, rows: Ints, size: int | None) -> Images:
     """Decode files; the first one fixes the size where none was asked for."""
     def decode(row: int) -> Images:
-        picture = np.asarray(_open(collection, row, size))
+        picture = np.asarray(open_image(collection, row, size))
         if picture.shape != shape:
             raise ShiftBenchError(f"Collection '{collection.name}': the image of item '{collection.items[row]}' has "
                                   f"{picture.shape[1]} × {picture.shape[0]} pixels, others have {shape[1]} × "
@@ -71,11 +71,11 @@ def _stack(collection: Collection, rows: Ints, size: int | None) -> Images:
 
     if not len(rows):
         return np.zeros((0, size or 1, size or 1, 3), np.uint8)
-    shape = (size, size, 3) if size else np.asarray(_open(collection, int(rows[0]), size)).shape
+    shape = (size, size, 3) if size else np.asarray(open_image(collection, int(rows[0]), size)).shape
     return _filled(_threaded(decode, rows), len(rows), (shape[0], shape[1], 3))
 
 
-def _open(collection: Collection, row: int, size: int | None) -> Image.Image:
+def open_image(collection: Collection, row: int, size: int | None) -> Image.Image:
     path = collection.path(row)
     try:
         with Image.open(path) as picture:

@@ -1,0 +1,151 @@
+"""DomainBed's environments from any benchmark: a list of data sets of (x, y), one per domain.
+
+    from shiftbench.compat.domainbed import dataset_class
+    Dogs = dataset_class("benchmarks/dogs")
+    environments = Dogs(None, test_envs=Dogs.TEST_ENVS, hparams={"data_augmentation": True})
+
+    python -m shiftbench.compat.domainbed --use Dogs=benchmarks/dogs SCRIPT ARGS…
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shiftbench.arrays import Ints
+from shiftbench.benchmark import Benchmark
+from shiftbench.compat.subset import SOURCE, WILDSDataset
+from shiftbench.compat.wilds import get_dataset
+from shiftbench.errors import ShiftBenchError
+
+SIDE = 224
+"""Image files are brought to this size, as DomainBed does; images that a collection keeps have the size they have."""
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class MultipleDomainDataset:
+    """Environments by number, and what DomainBed's trainer asks of a data set."""
+
+    N_STEPS: ClassVar[int] = 5001
+    CHECKPOINT_FREQ: ClassVar[int] = 300
+    N_WORKERS: ClassVar[int] = 8
+    ENVIRONMENTS: ClassVar[Sequence[str]] = ()
+    INPUT_SHAPE: ClassVar[tuple[int, int, int]] = (3, SIDE, SIDE)
+    TEST_ENVS: ClassVar[Sequence[int]] = ()
+
+    datasets: list["Environment"]
+    input_shape: tuple[int, int, int]
+    num_classes: int
+
+    def __getitem__(self, index: int) -> "Environment":
+        return self.datasets[index]
+
+    def __len__(self) -> int:
+        return len(self.datasets)
+
+
+class Environment:
+    """The items (x, y) of one environment, as torchvision's ImageFolder has them."""
+
+    def __init__(self, name: str, data: WILDSDataset, rows: Ints, transform: Any) -> None:
+        self.name, self.data, self.rows, self.transform = name, data, rows, transform
+        self.classes = list(data.benchmark.names["label"])
+        self.class_to_idx = {word: code for code, word in enumerate(self.classes)}
+        self.targets: list[int] = data.benchmark.label[rows].tolist()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.transform(self.data.get_input(self.rows[index])), self.targets[index]
+
+
+def environments_of(benchmark: Benchmark) -> dict[str, Ints]:
+    """Rows by environment: those of a domain, over all splits.
+
+    DomainBed splits an environment itself, so a domain that stands on both sides of the shift would mix them; it is two
+    environments, `indoors (before)` with train, id_val and id_test, and `indoors (after)` with the others.
+    """
+    before = np.isin(benchmark.split, SOURCE)
+    sides = [{"before": np.flatnonzero(own & before), "after": np.flatnonzero(own & ~before)}
+             for own in (benchmark.domain == code for code in range(len(benchmark.names["domain"])))]
+    found: dict[str, Ints] = {}
+    for name, rows in zip(benchmark.names["domain"], sides, strict=True):
+        present = {side: own for side, own in rows.items() if len(own)}
+        found |= {name if len(present) == 1 else f"{name} ({side})": own for side, own in present.items()}
+    return found
+
+
+def dataset_class(folder: Path | str | Benchmark, **options: Any) -> type[MultipleDomainDataset]:
+    """A class as those of `domainbed.datasets`: called with (root, test_envs, hparams), it gives the environments.
+
+    `TEST_ENVS` are the numbers of the environments after the shift. With `data_augmentation` among the hparams, images
+    of the environments that are not tested on are cropped, flipped, jittered and greyed at random, as DomainBed does.
+    The root is not looked at: the class knows its folder. Options go to `compat.wilds.get_dataset`.
+    """
+    data = get_dataset(folder, root_dir=".", **options)
+    pixels = data.collection.pixels
+    if pixels is None:
+        raise ShiftBenchError(f"Collection '{data.collection.name}' has no images, which DomainBed's environments are "
+                              "made of. Read it with its image files.")
+    height, width = (SIDE, SIDE) if pixels.dtype.kind == "U" else pixels.shape[1:3]
+    rows = environments_of(data.benchmark)
+    after = [code for code, own in enumerate(rows.values()) if data.benchmark.split[own[0]] not in SOURCE]
+
+    class Environments(MultipleDomainDataset):
+        ENVIRONMENTS: ClassVar[Sequence[str]] = list(rows)
+        INPUT_SHAPE = (3, int(height), int(width))
+        TEST_ENVS = after
+
+        def __init__(
+            self, root: Path | str | None = None, test_envs: Sequence[int] = after,
+            hparams: Mapping[str, Any] | None = None,
+        ) -> None:
+            plain, changed = _transforms((int(height), int(width)))
+            augment = bool((hparams or {}).get("data_augmentation", False))
+            self.input_shape, self.num_classes = self.INPUT_SHAPE, data.n_classes
+            self.datasets = [Environment(name, data, own, changed if augment and code not in test_envs else plain)
+                             for code, (name, own) in enumerate(rows.items())]
+
+    Environments.__name__ = Environments.__qualname__ = data.dataset_name
+    return Environments
+
+
+def _transforms(size: tuple[int, int]) -> tuple[Any, Any]:
+    """Without augmentation, and with DomainBed's."""
+    from torchvision import transforms
+
+    last = [transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
+    return transforms.Compose([transforms.Resize(size), *last]), transforms.Compose([
+        transforms.RandomResizedCrop(size, scale=(0.7, 1.0)), transforms.RandomHorizontalFlip(),
+        transforms.ColorJitter(0.3, 0.3, 0.3, 0.3), transforms.RandomGrayscale(), *last])
+
+
+def domainbed_modules(use: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+    """`domainbed.datasets` with a class for each name in use; the rest of DomainBed stays itself where it is installed.
+
+    A script that takes its class by name, as DomainBed's trainer does, finds the names of `--use`.
+    """
+    classes = {name: dataset_class(folder) for name, folder in use.items()}
+
+    def get_dataset_class(dataset_name: str) -> type[MultipleDomainDataset]:
+        if dataset_name not in classes:
+            raise NotImplementedError(f"No data set is called {dataset_name}. Name its folder with "
+                                      f"--use {dataset_name}=FOLDER.")
+        return classes[dataset_name]
+
+    def num_environments(dataset_name: str) -> int:
+        return len(get_dataset_class(dataset_name).ENVIRONMENTS)
+
+    ours = {"DATASETS": list(classes), "MultipleDomainDataset": MultipleDomainDataset, **classes,
+            "get_dataset_class": get_dataset_class, "num_environments": num_environments}
+    return {**({} if find_spec("domainbed") else {"domainbed": {}}), "domainbed.datasets": ours}
+
+
+if __name__ == "__main__":
+    from shiftbench.compat import domainbed  # not this module, which is called __main__: workers must find its classes
+    from shiftbench.compat.run_script import main
+
+    main(domainbed.domainbed_modules)

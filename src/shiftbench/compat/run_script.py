@@ -1,0 +1,111 @@
+"""Run a script that was written for another package, with that package's modules answered by shiftbench."""
+
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+from shiftbench.errors import ShiftBenchError
+
+Modules = Mapping[str, Mapping[str, object]]
+Use = Mapping[str, Path]
+AGAIN = """from pathlib import Path
+from {module} import {name}
+from shiftbench.compat.run_script import install
+install({name}({{key: Path(folder) for key, folder in {use!r}.items()}}))
+"""
+
+
+def wilds_modules(use: Use) -> Modules:
+    """What a script finds in `wilds` and below: the names that WILDS' own examples import."""
+    wilds = import_module("shiftbench.compat.wilds")
+    wilds.USED.update(use)
+    known = {"benchmark_datasets": list(wilds.DATASETS), "additional_datasets": list(use),
+             "supported_datasets": list(dict.fromkeys([*wilds.DATASETS, *use])), "unlabeled_datasets": []}
+    data = {"WILDSDataset": wilds.WILDSDataset, "WILDSSubset": wilds.WILDSSubset}
+    return {
+        "wilds": {"get_dataset": wilds.get_dataset, "__version__": "2.0.0", **known},
+        "wilds.get_dataset": {"get_dataset": wilds.get_dataset},
+        "wilds.common": {},
+        "wilds.common.data_loaders": {name: getattr(wilds, name) for name in (
+            "get_train_loader", "get_eval_loader", "GroupSampler")},
+        "wilds.common.grouper": {"CombinatorialGrouper": wilds.CombinatorialGrouper},
+        "wilds.datasets": {},
+        "wilds.datasets.wilds_dataset": data,
+    }
+
+
+@contextmanager
+def answering(modules: Modules) -> Iterator[None]:
+    """Imports of these modules find ours, and nothing below them but ours; in the end all is as it was."""
+    def covered() -> list[str]:
+        return [name for name in sys.modules if any(f"{name}.".startswith(f"{own}.") for own in modules)]
+
+    before = {name: sys.modules.pop(name) for name in covered()}
+    install(modules)
+    try:
+        yield
+    finally:
+        for name in covered():
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
+def install(modules: Modules) -> None:
+    """Put modules of these names and contents where imports find them."""
+    for name, names in modules.items():
+        ours = ModuleType(name, "Answered by shiftbench.")
+        ours.__dict__.update(names)
+        ours.__path__ = []  # a package, in which nothing else is found
+        ours.__spec__ = ModuleSpec(name, None, is_package=True)
+        sys.modules[name] = ours
+        parent, _, own = name.rpartition(".")
+        if parent in modules and own not in modules[parent]:  # `wilds.get_dataset` is the function, as in the package
+            setattr(sys.modules[parent], own, ours)
+
+
+def run_script(script: Path | str, arguments: Sequence[str], modules: Modules) -> dict[str, object]:
+    """The script as `python SCRIPT ARGUMENTS…` runs it, among these modules; gives its names."""
+    if not Path(script).is_file():
+        raise ShiftBenchError(f"{script}: there is no such script.")
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    try:
+        with answering(modules):
+            return runpy.run_path(str(script), run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+def main(modules_for: Callable[[Use], Modules]) -> None:
+    """`[--use NAME=FOLDER]… SCRIPT ARGS…`; what stands behind SCRIPT is the script's own."""
+    words, use = sys.argv[1:], dict[str, Path]()
+    while words and words[0].startswith("-"):
+        name, _, folder = (words[1] if len(words) > 1 else "").partition("=")
+        if words[0] != "--use" or not name or not folder:
+            break
+        use[name] = Path(folder)
+        words = words[2:]
+    if not words or words[0].startswith("-"):
+        raise SystemExit("usage: [--use NAME=FOLDER]… SCRIPT ARGS…")
+    try:
+        modules = modules_for(use)
+        with TemporaryDirectory() as place:
+            # a loader's worker that starts anew imports the script again, and searches where this process does
+            for root in (name for name in modules if "." not in name):
+                Path(place, f"{root}.py").write_text(AGAIN.format(
+                    module=modules_for.__module__, name=modules_for.__name__,
+                    use={key: str(folder.resolve()) for key, folder in use.items()}))
+            sys.path.insert(0, place)
+            try:
+                run_script(words[0], words[1:], modules)
+            finally:
+                sys.path.remove(place)
+    except ShiftBenchError as problem:
+        raise SystemExit(str(problem)) from problem

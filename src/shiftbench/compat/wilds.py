@@ -1,0 +1,76 @@
+"""The interface of the package `wilds`, on any benchmark: change the import, or run an unchanged script.
+
+    from shiftbench.compat.wilds import CombinatorialGrouper, get_dataset, get_eval_loader, get_train_loader
+
+    python -m shiftbench.compat.wilds [--use NAME=FOLDER] SCRIPT ARGS…
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from shiftbench.benchmark import MARKER, Benchmark
+from shiftbench.collection import Collection
+from shiftbench.compat.grouper import CombinatorialGrouper
+from shiftbench.compat.loaders import GroupSampler, get_eval_loader, get_train_loader
+from shiftbench.compat.subset import WILDSDataset, WILDSSubset
+from shiftbench.compat.wilds_eval import evaluate
+from shiftbench.compat.wilds_known import DATASETS
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.shifts.recipe import collection_folder
+
+__all__ = ["CombinatorialGrouper", "GroupSampler", "WILDSDataset", "WILDSSubset", "evaluate", "get_dataset",
+           "get_eval_loader", "get_train_loader"]
+
+USED: dict[str, Path] = {}
+"""What `--use` says: the folder of a benchmark by the name that a script has for its data set."""
+
+
+def get_dataset(
+    dataset: str | Path | Benchmark,
+    version: str | None = None,
+    unlabeled: bool = False,
+    *,
+    root_dir: str | Path = "data",
+    download: bool = False,
+    split_scheme: str = "official",
+    collection: Collection | Path | str | None = None,
+    groupby_fields: Sequence[str] = ("group",),
+    compat: str | None = None,
+) -> WILDSDataset:
+    """A benchmark as a WILDS data set: its folder, or the folder's name below `root_dir`.
+
+    `version` is not looked at. As in the package, `download` changes nothing where the data is there; where it is not,
+    nothing is fetched. A benchmark has one split scheme, the official one; another scheme is another benchmark.
+    `groupby_fields` are the columns whose groups `eval` judges, by default the benchmark's own groups.
+    """
+    if unlabeled:
+        raise ShiftBenchError("A benchmark has no unlabeled part. Its split 'target_train' has items to adapt with.")
+    if split_scheme != "official":
+        raise unknown("split scheme", split_scheme, ["official"])
+    if isinstance(dataset, Benchmark):
+        if not isinstance(collection, Collection):
+            raise ShiftBenchError("A benchmark in memory does not know where its collection is. Give `collection`.")
+        return WILDSDataset(dataset, collection, groupby_fields=groupby_fields, compat=compat)
+    folder = folder_of(dataset, root_dir)
+    benchmark = Benchmark.load(folder)
+    if not isinstance(collection, Collection):
+        collection = Collection.load(collection_folder(benchmark, folder, collection))
+    return WILDSDataset(benchmark, collection, groupby_fields=groupby_fields, compat=compat)
+
+
+def folder_of(name: str | Path, root: str | Path) -> Path:
+    """Where the benchmark is that a script calls `name`: as `--use` says, below the root, or the name is its folder."""
+    if str(name) in USED:
+        return USED[str(name)]
+    for place in (Path(root) / name, Path(name)):
+        if (place / MARKER).is_file():
+            return place
+    read = f" First: shiftbench read wilds {name} --root DIR, and shiftbench build." if name in DATASETS else ""
+    raise ShiftBenchError(f"There is no benchmark at {Path(root) / name}, nor at {name}; nothing is downloaded.{read} "
+                          f"Name its folder, or run the script with --use {name}=FOLDER.")
+
+
+if __name__ == "__main__":
+    from shiftbench.compat.run_script import main, wilds_modules
+
+    main(wilds_modules)
