@@ -313,6 +313,9 @@ def test_damaged_lists_end_in_words(tmp_path_factory, junk, place):
             path.write_bytes(damaged)
             with suppress(ShiftBenchError):
                 read()
+        path.write_bytes(sound)
+    assert read_lists(folder, "CE", "car", "test").positive.tolist() == ["1", "2"]  # whole again, it is read
+    assert read_splits(paths[-1])
 
 
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.tuples(st.floats(0, 9), st.floats(0, 9)), min_size=1),

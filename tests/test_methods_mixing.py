@@ -15,10 +15,17 @@ from shiftbench.methods.mixup import mixed_loss, partner, symmetric_beta
 from shiftbench.methods.sagnet import ByPlace, recontented, restyled, style
 from shiftbench.models import MODELS, build
 from shiftbench.rng import uniform
-from shiftbench.training.loop import Fitting
-from shiftbench.training.loop import learn as learn_all
 from tests import toys
-from tests.toys import CPU, Data, fitted, learn, method_of, net_of, ten_rows, toy_features, toy_rows, toy_run
+from tests.toys import (
+    check_a_pack,
+    learn,
+    method_of,
+    net_of,
+    ten_rows,
+    toy_features,
+    toy_rows,
+    toy_run,
+)
 
 SQUARES = st.integers(1, 12).flatmap(lambda n: st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=n,
                                                         max_size=n))
@@ -198,14 +205,7 @@ def test_what_is_no_law_is_refused(name, params, message):
 def test_numbers_differ_within_a_pack(name, params):
     """Runs with other hyperparameters, trained at once, each end with the weights they have alone, bit for bit."""
     _, benchmark = toy_rows()
-    x = toy_features(benchmark)
-    pack = [Fitting(toy_run(benchmark, method=name, steps=12, params=one, seed=seed), Data(benchmark, x, CPU))
-            for seed in (0, 1) for one in params]
-    learn_all(pack)
-    ends = [one.learned.logits("test") for one in pack]
-    for one, end in zip(pack, ends, strict=True):
-        assert torch.equal(end, fitted(one.run, benchmark, x).learned.logits("test"))
-    assert not torch.equal(ends[0], ends[1])
+    check_a_pack(name, params, benchmark, toy_features(benchmark))
 
 
 # SagNet

@@ -17,10 +17,18 @@ from shiftbench.methods.eqrm import kernel_quantile, plain_quantile
 from shiftbench.methods.mmd import discrepancy
 from shiftbench.methods.reweight import balance
 from shiftbench.methods.vrex import spread
-from shiftbench.training.loop import Fitting
-from shiftbench.training.loop import learn as learn_all
 from tests.test_methods import losses, number, parts, wide
-from tests.toys import CPU, Data, fitted, learn, method_of, net_of, ten_rows, toy_features, toy_rows, toy_run
+from tests.toys import (
+    check_a_pack,
+    fitted,
+    learn,
+    method_of,
+    net_of,
+    ten_rows,
+    toy_features,
+    toy_rows,
+    toy_run,
+)
 
 RISKS = st.lists(st.floats(0.01, 5), min_size=2, max_size=8).filter(lambda values: np.std(values) > 1e-2)
 
@@ -68,15 +76,7 @@ def noisy():
 ])
 def test_numbers_differ_within_a_pack(name, params):
     """Runs with other hyperparameters, trained at once, each end with the weights they have alone, bit for bit."""
-    benchmark, x = noisy()
-    data = Data(benchmark, x, CPU)
-    pack = [Fitting(toy_run(benchmark, method=name, steps=12, params=one, seed=seed), data)
-            for seed in (0, 1) for one in params]
-    learn_all(pack)
-    ends = [one.learned.logits("test") for one in pack]
-    for one, end in zip(pack, ends, strict=True):
-        assert torch.equal(end, fitted(one.run, benchmark, x).learned.logits("test"))
-    assert not torch.equal(ends[0], ends[1])
+    check_a_pack(name, params, *noisy())
 
 
 # V-REx

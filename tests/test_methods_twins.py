@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods.lff import generalised, relative_difficulty
 from shiftbench.methods.swa import slashed
-from shiftbench.training.loop import Fitting
-from shiftbench.training.loop import learn as learn_all
-from tests.toys import CPU, Data, fitted, learn, method_of, net_of, ten_rows, toy_features, toy_rows, toy_run
+from tests.toys import (
+    check_a_pack,
+    fitted,
+    learn,
+    method_of,
+    net_of,
+    ten_rows,
+    toy_features,
+    toy_rows,
+    toy_run,
+)
 
 LOSSES = st.lists(st.floats(0, 50, width=32), min_size=1, max_size=6).map(torch.tensor)
 
@@ -35,14 +43,7 @@ def stop_at(step: int):
 def test_numbers_differ_within_a_pack(name, params):
     """Runs with other hyperparameters, trained at once, each end with the weights they have alone, bit for bit."""
     _, benchmark = toy_rows()
-    x = toy_features(benchmark)
-    pack = [Fitting(toy_run(benchmark, method=name, steps=12, params=one, seed=seed), Data(benchmark, x, CPU))
-            for seed in (0, 1) for one in params]
-    learn_all(pack)
-    ends = [one.learned.logits("test") for one in pack]
-    for one, end in zip(pack, ends, strict=True):
-        assert torch.equal(end, fitted(one.run, benchmark, x).learned.logits("test"))
-    assert not torch.equal(ends[0], ends[1])
+    check_a_pack(name, params, benchmark, toy_features(benchmark))
 
 
 @pytest.mark.parametrize("model", ["mlp", "small-cnn"])

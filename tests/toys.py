@@ -81,6 +81,18 @@ def net_of(n_classes: int = 3, n_inputs: int = 5, model: str = "mlp", seed: int 
     return build(model, n_classes, n_inputs, seed=seed)
 
 
+def check_a_pack(name: str, params: list[dict], benchmark: Benchmark, x: torch.Tensor) -> None:
+    """Runs with other hyperparameters, trained at once, each end with the weights they have alone, bit for bit."""
+    data = Data(benchmark, x, CPU)
+    pack = [Fitting(toy_run(benchmark, method=name, steps=12, params=one, seed=seed), data)
+            for seed in (0, 1) for one in params]
+    learn_all(pack)
+    ends = [one.learned.logits("test") for one in pack]
+    for one, end in zip(pack, ends, strict=True):
+        assert torch.equal(end, fitted(one.run, benchmark, x).learned.logits("test"))
+    assert not torch.equal(ends[0], ends[1])
+
+
 HEADS = sorted(name for name, cls in METHODS.items()
                if cls.needs in ("", "features") and not {"model", "augment", "weights"} & set(cls.settings)
                and name != "last_layer")

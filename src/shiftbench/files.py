@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -176,6 +178,19 @@ def _has_shape(value: Any, kind: Any) -> bool:
     if isinstance(kind, dict):
         return isinstance(value, dict) and all(_has_shape(part, kind[str]) for part in value.values())
     return isinstance(value, kind)
+
+
+def write_rows(table: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> None:
+    """Write rows of a memory-mapped file through the file: on a full disk the map itself would end the process."""
+    try:
+        with open(table.filename, "r+b") as file:
+            for row, value in zip(rows.tolist(), values, strict=True):
+                file.seek(table.offset + row * table[0].nbytes)
+                file.write(value.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as problem:
+        raise ShiftBenchError(f"{table.filename}: cannot be written ({problem.strerror}).") from problem
 
 
 def inside(root: Path | str, relative: str) -> Path:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shiftbench.arrays import Ints, Strs, digest
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import lock, write_json
+from shiftbench.files import lock, write_json, write_rows
 from shiftbench.sentences.encoders import Encoder
 
 Vectors = npt.NDArray[np.float32]
@@ -40,21 +40,9 @@ class Kept:
 
     def write(self, rows: Ints, vectors: Vectors, marks: Marks) -> None:
         """The old mark goes first, the new one comes last: at no moment does a mark stand by another's vector."""
-        self._put(self.marks, rows, np.zeros_like(marks))
-        self._put(self.vectors, rows, vectors)
-        self._put(self.marks, rows, marks)
-
-    def _put(self, table: Any, rows: Ints, values: npt.NDArray[Any]) -> None:
-        """Through the file, not the map: on a full disk writing to the map would end the process."""
-        try:
-            with open(table.filename, "r+b") as file:
-                for row, value in zip(rows.tolist(), values, strict=True):
-                    file.seek(table.offset + row * table[0].nbytes)
-                    file.write(value.tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as problem:
-            raise ShiftBenchError(f"{table.filename}: cannot be written ({problem.strerror}).") from problem
+        write_rows(self.marks, rows, np.zeros_like(marks))
+        write_rows(self.vectors, rows, vectors)
+        write_rows(self.marks, rows, marks)
 
 
 @contextmanager

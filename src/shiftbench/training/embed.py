@@ -20,7 +20,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from shiftbench.arrays import Bools, Ints, digest
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import write_json
+from shiftbench.files import write_json, write_rows
 from shiftbench.models.base import MODELS, Net, build
 from shiftbench.models.weights import weights_digest
 from shiftbench.pixels.augment import augment
@@ -70,24 +70,11 @@ def embed(
     missing = wanted[~present[wanted]]
 
     def keep(part: slice, values: Features) -> None:
-        _write(table, missing[part], values)  # the features first, then the mark that they are there
-        _write(present, missing[part], np.ones(len(values), np.bool_))
+        write_rows(table, missing[part], values)  # the features first, then the mark that they are there
+        write_rows(present, missing[part], np.ones(len(values), np.bool_))
 
     _fill(net, collection, missing, size, device, progress, keep)
     return np.asarray(table[rows])
-
-
-def _write(table: Any, rows: Ints, values: npt.NDArray[Any]) -> None:
-    """Write rows of a memory-mapped file through the file: on a full disk the map itself would end the process."""
-    try:
-        with open(table.filename, "r+b") as file:
-            for row, value in zip(rows.tolist(), values, strict=True):
-                file.seek(table.offset + row * table[0].nbytes)
-                file.write(value.tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as problem:
-        raise ShiftBenchError(f"{table.filename}: cannot be written ({problem.strerror}).") from problem
 
 
 def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, progress: Report | None,
