@@ -93,3 +93,14 @@ def test_benchmarks_without_a_target_are_refused(trained):
                      made.names, made.card)
     with pytest.raises(ShiftBenchError, match="target_train"):
         retrain(run, bare, collection, steps=7, rates=RATES, device="cpu")
+
+
+def test_the_weights_a_run_began_with_are_not_needed(trained, tmp_path):
+    """A pretrained run whose weight file is gone is retrained from its own checkpoint."""
+    place, made, collection, run = trained
+    file = tmp_path / "start.safetensors"
+    file.write_bytes((run / "checkpoint.safetensors").read_bytes())
+    again = sb.train(place / "benchmark", "pretrained", tmp_path / "runs", collection=place / "collection",
+                     model="small-cnn", weights=str(file), steps=5, batch_size=32, device="cpu")
+    file.unlink()
+    assert retrain(again, made, collection, steps=60, rates=RATES, device="cpu").accuracy > 0.9

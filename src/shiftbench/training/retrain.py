@@ -13,6 +13,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_json, write_json
+from shiftbench.models.base import build
 from shiftbench.models.weights import load_into, read_weights
 from shiftbench.predictions import TARGET_RT, Predictions
 from shiftbench.training.checkpoint import save_weights
@@ -20,7 +21,7 @@ from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device
 from shiftbench.training.embed import Report
 from shiftbench.training.folder import is_done, load_run
-from shiftbench.training.lane import measure, model_of
+from shiftbench.training.lane import measure
 from shiftbench.training.loop import Fitting, learn, set_threads
 from shiftbench.training.run import Run
 
@@ -98,7 +99,8 @@ def retrain(
 def _features(folder: Path, run: Run, data: Data) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """The features of every row by the run's net, and its last layer."""
     file = folder / "checkpoint.safetensors"
-    net = model_of(replace(run, weights="none") if run.weights == "imagenet" else run, data)
+    # Not with the weights the run began with: they need not be at hand any more, and the checkpoint has all.
+    net = run.learner().net(build(run.model, len(data.benchmark.names["label"]), data.x.shape[1], seed=run.seed))
     load_into(net, read_weights(file), file)
     head = {f"head.{key}": value.detach().cpu().clone() for key, value in net.head.state_dict().items()}
     return data.outputs(net.to(data.device), np.arange(len(data.benchmark)), run.precision, net.features), head
