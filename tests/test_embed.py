@@ -124,7 +124,7 @@ def test_a_damaged_cache_says_which_folder_to_delete(collection, tmp_path):
 
 def test_wrong_requests_are_told(collection, tmp_path):
     """A head cannot embed, an unknown backbone suggests, a collection without images says so."""
-    with pytest.raises(ShiftBenchError, match="takes features, not images"):
+    with pytest.raises(ShiftBenchError, match="takes features, but features are made of images"):
         embed(collection, np.asarray([0]), "linear")
     with pytest.raises(ShiftBenchError, match="Did you mean 'efficientnet-lite0'"):
         embed(collection, np.asarray([0]), "efficientnet-lite")

@@ -8,7 +8,8 @@ import torch
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.shifts import LowData
-from shiftbench.training.data import Data, inputs
+from shiftbench.training.data import Data
+from shiftbench.training.inputs import inputs
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run
 from shiftbench.worlds.sprites import sprites

@@ -13,7 +13,8 @@ from shiftbench.errors import ShiftBenchError
 from shiftbench.methods import Batch, Task
 from shiftbench.methods.mixup import mixed_loss, partner, symmetric_beta
 from shiftbench.methods.sagnet import ByPlace, recontented, restyled, style
-from shiftbench.models import MODELS, build
+from shiftbench.models import build
+from shiftbench.models.base import image_models
 from shiftbench.rng import uniform
 from tests import toys
 from tests.toys import (
@@ -328,7 +329,7 @@ def test_sagnet_loss_is_the_three_losses():
     torch.testing.assert_close(sagnet.loss(net, batch, state, 0), expected)
 
 
-@pytest.mark.parametrize("model", sorted(name for name, net in MODELS.items() if net.has_maps))
+@pytest.mark.parametrize("model", sorted(name for name, net in image_models().items() if net.has_maps))
 def test_the_content_predictor_predicts(model):
     """On every model with maps the net stays a Net: features = pool(maps), a linear head on 64 of them, the body's
     scale of pixels, and the second predictor starts from other numbers."""

@@ -11,12 +11,14 @@ from torch import nn
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.models import MODELS, BetaVAE, Decoder, Encoder, build
+from shiftbench.models.base import image_models
 from shiftbench.models.dropout import LEVELS, Dropout
 from shiftbench.models.vit import HEADS, INNER, WIDTH, patch_of
 
 torch.set_num_threads(1)
-WITH_MAPS = ["densenet121", "efficientnet-lite0", "resnet101", "resnet18", "resnet34", "resnet50", "small-cnn", "vit"]
-IMAGES = sorted(name for name, net in MODELS.items() if net.takes == "images")
+WITH_MAPS = ["densenet121", "efficientnet-lite0", "resnet101", "resnet18", "resnet18-ms", "resnet34", "resnet50",
+             "small-cnn", "vit"]
+IMAGES = sorted(image_models())
 SIDES = {name: 64 if name == "alexnet" else 32 for name in MODELS}
 
 
@@ -43,7 +45,7 @@ def test_table_3_counts_another_transformer():
     assert round(whole / 1e6, 2) == 85.66
 
 
-@pytest.mark.parametrize("name", WITH_MAPS)
+@pytest.mark.parametrize("name", sorted(set(WITH_MAPS) & set(IMAGES)))
 def test_features_are_pooled_maps(name):
     """features(x) = pool(maps(x)), and maps keep the places apart that pooling joins."""
     net, x = build(name, 2, 64).eval(), images(side=64)
@@ -54,7 +56,7 @@ def test_features_are_pooled_maps(name):
     assert maps.shape[2] * maps.shape[3] == {"small-cnn": 16, "vit": 256}.get(name, 4)
 
 
-@pytest.mark.parametrize("name", sorted(set(MODELS) - set(WITH_MAPS)))
+@pytest.mark.parametrize("name", sorted({"linear", "mlp", *IMAGES} - set(WITH_MAPS)))
 def test_a_net_without_maps_names_those_that_have(name):
     """Where features belong to no place, asking for maps is an error that lists the models with maps."""
     net = build(name, 2, SIDES[name])
@@ -66,7 +68,7 @@ def test_a_net_without_maps_names_those_that_have(name):
 
 def test_norms_are_the_batch_norms():
     """`norms` gives every module that keeps running statistics, and nothing where there is none."""
-    counts = {name: len(build(name, 2, SIDES[name]).norms()) for name in MODELS}
+    counts = {name: len(build(name, 2, SIDES[name]).norms()) for name in ("linear", "mlp", *IMAGES)}
     assert counts == {"resnet18": 20, "resnet34": 36, "resnet50": 53, "resnet101": 104, "small-cnn": 4,
                       "efficientnet-lite0": 49, "densenet121": 121, "alexnet": 0, "vgg11": 0, "vit": 0, "pixel-mlp": 0,
                       "beta-vae": 0, "linear": 0, "mlp": 0}

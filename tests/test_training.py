@@ -25,7 +25,7 @@ from shiftbench.training.checkpoint import peek, save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
 from shiftbench.training.folder import is_done, load_run
-from shiftbench.training.lane import measure
+from shiftbench.training.judging import measure
 from tests.toys import CPU, HEADS, learn, toy_features, toy_rows, toy_run
 
 

@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 _HOME = {
     **dict.fromkeys(("read", "graph", "ladder", "build", "suite", "check", "embed", "train", "pretrain"), "verbs"),
     **dict.fromkeys(("sweep", "retrain", "fetch", "score", "select", "power", "conflicts", "report"), "verbs"),
-    "study": "verbs", "hardest": "verbs", "export": "verbs", "board": "verbs",
+    "study": "verbs", "setting": "verbs", "gap": "verbs", "hardest": "verbs", "export": "verbs", "board": "verbs",
     "demo": "demonstration",
     "Collection": "collection", "Tags": "collection", "Texts": "collection",
     "Benchmark": "benchmark", "Predictions": "predictions", "Scores": "scores", "ShiftBenchError": "errors",

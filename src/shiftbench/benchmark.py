@@ -14,6 +14,7 @@ from shiftbench.arrays import Ints, Strs, Values, digest, encode, positions, to_
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_marker, read_table, write_json, write_table, writing_folder
+from shiftbench.target import Target
 
 MARKER = "benchmark.json"
 FORMAT = 1
@@ -69,16 +70,22 @@ class Benchmark:
         group: Values | None = None,
         card: Mapping[str, Any] | None = None,
         extra: Mapping[str, Values] | None = None,
+        target: Target | None = None,
     ) -> "Benchmark":
         """From item numbers and one value per row; without `group`, a group is a cell of label × domain.
 
-        Rows come out ordered by split, then by item number: the order does not tell how they were drawn.
+        Rows come out ordered by split, then by item number: the order does not tell how they were drawn. With a
+        `target` that is no class, `label` is one word for all rows, and its truth stands in `extra`.
         """
         order = np.lexsort((rows, positions(np.asarray(split, np.str_), np.asarray(SPLITS))))
         columns: dict[str, Values] = {"label": np.asarray(label)[order], "domain": np.asarray(domain)[order]}
         y, y_names = encode(columns["label"])
         d, d_names = encode(columns["domain"])
-        if group is None:
+        if target is not None and target.kind in ("number", "tasks"):
+            y_names = target.columns  # one output each
+        if group is None and target is not None:
+            columns["group"] = columns["domain"].astype(np.str_)
+        elif group is None:
             cells = np.asarray([f"{a}, {b}" for a in y_names for b in d_names], np.str_)
             columns["group"] = cells[y * len(d_names) + d]
         else:
@@ -100,6 +107,7 @@ class Benchmark:
             "distance": None,
             "notes": [],
             **(card or {}),
+            **({} if target is None else {"target": target._asdict()}),
             "counts": made.counts(),
         }
         # A card is what its file holds: tuples are lists before it is saved as after.
@@ -115,6 +123,11 @@ class Benchmark:
         return self.digest == other.digest and mine == theirs
 
     __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def target(self) -> Target:
+        """What is predicted: one of the labels, unless the card says otherwise."""
+        return Target.of(self.card.get("target"))
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ class Predictions:
         if id_column is None:
             raise ShiftBenchError(f"{where}: has no column 'item'. Its columns: {', '.join(names)}.")
         items = to_strings(table[id_column])
-        rows = _match(items, benchmark, where)
+        rows = match_items(items, benchmark, where)
         classes = benchmark.names["label"]
         columns = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
         listed = next((name for name in LISTS if name in names), None)
@@ -98,7 +98,7 @@ class Predictions:
         return np.asarray(self.scores.argmax(axis=1), np.int64)
 
 
-def _match(items: Strs, benchmark: Benchmark, where: str) -> Ints:
+def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
     """Rows of the benchmark by id; complains about unknown, double and missing ids."""
     rows = positions(items, benchmark.items)
     if (rows < 0).any():

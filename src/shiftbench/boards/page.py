@@ -8,9 +8,11 @@ import pyarrow as pa
 
 from shiftbench import __version__
 from shiftbench import reporting as house
-from shiftbench.boards.ranking import SPLITS, Board, Cell, Listed
+from shiftbench.boards.ranking import SPLITS, Board, Cell, Listed, further
 from shiftbench.files import write_json, write_table, writing
+from shiftbench.groupings import spaced, untitled
 from shiftbench.reporting.tables import percent
+from shiftbench.scoring.targets import RANKING
 from shiftbench.stats import LEVEL
 
 PAGE, JSON, CSV = "index.html", "board.json", "board.csv"
@@ -18,8 +20,11 @@ FIELDS = ("method", "authors", "paper", "code", "selected_on", "external_data", 
 HEADS = {
     "accuracy": "Accuracy", "worst_group_accuracy": "Worst group", "macro_f1": "Macro F1", "nll": "Loss (nll)",
     "worst_class_accuracy": "Worst class", "worst_group_nll": "Highest loss of a group",
-    "worst_group_accuracy_corrected": "Worst group, corrected",
+    "worst_group_accuracy_corrected": "Worst group, corrected", "r": "Pearson’s r", "worst_group_r": "Worst group’s r",
+    "mean_ap": "Average precision", "detection_accuracy_by_domain": "Detection accuracy, mean over domains",
 }
+ZERO = "\u200b"
+"""A place where a line may break."""
 UNDER = {"test": "test, after the shift", "val": "val, after the shift", "id_test": "id_test, before the shift"}
 
 
@@ -94,10 +99,16 @@ def _page(board: Board, title: str) -> str:
     drawer = Environment(loader=FileSystemLoader([Path(__file__).parent, Path(house.__file__).parent]), autoescape=True,
                          undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     drawer.filters["shown"] = _shown
-    beside = "worst_group_accuracy" if board.metric == "accuracy" else "accuracy"
+    # Of a benchmark that says how it is scored (CivilComments' sixteen groups) that is the worst group that counts.
+    worst = next(iter(further(board.benchmark)), "worst_group_accuracy")
+    beside = worst if board.metric == "accuracy" else "accuracy"
+    if board.benchmark.target.kind != "class":
+        beside = next((name for name in RANKING[board.benchmark.target.kind] if name != board.metric), "")
     has = [split for split in SPLITS if split in board.benchmark.splits]
     columns = [{"split": split, "metric": board.metric, "head": _head(board.metric), "under": UNDER[split]}
-               for split in has] + [{"split": "test", "metric": beside, "head": _head(beside), "under": UNDER["test"]}]
+               for split in has]
+    if beside:
+        columns.append({"split": "test", "metric": beside, "head": _head(beside), "under": UNDER["test"]})
     tables: list[dict[str, Any]] = [
         {"id": "algorithms", "head": "Training algorithms", "rows": board.table(True),
          "under": "The benchmark’s own data and its default model."},
@@ -110,11 +121,12 @@ def _page(board: Board, title: str) -> str:
 
 
 def _head(metric: str) -> str:
-    return HEADS.get(metric, metric.replace("_", " ").capitalize())
+    name, said = untitled(metric)
+    return HEADS.get(name, name.replace("_", " ").capitalize()) + (f" by {spaced(said, ZERO)}" if said else "")
 
 
 def _shown(value: float, metric: str) -> str:
-    """Shares in per cent, losses as they are."""
+    """Shares in per cent, losses and correlations as they are."""
     if not math.isfinite(value):
         return "–"
-    return f"{value:.3f}" if metric.endswith("nll") else percent(value)
+    return f"{value:.3f}" if metric.endswith("nll") or metric in RANKING["number"] else percent(value)

@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from shiftbench.answers import Answers
 from shiftbench.benchmark import Benchmark
 from shiftbench.boards.entries import MARKER, read_entry
 from shiftbench.boards.verify import Verified, refuse_copies, required_seeds, seeds_of, verify
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.groupings import OWN, titled
 from shiftbench.metrics import METRICS, has_probabilities
+from shiftbench.predictions import Predictions
 from shiftbench.reporting.tables import LOWER_IS_BETTER, pivot
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import means, score
+from shiftbench.scoring.targets import RANKING, headline, mean_target, score_target
 from shiftbench.stats import REPLICATES
 
 SPLITS = ("test", "val", "id_test")
@@ -25,6 +29,8 @@ BESIDE = ("accuracy", "worst_group_accuracy", "macro_f1")
 LOSSES = ("nll", "worst_group_nll")
 SCORED = (*BESIDE, "worst_class_accuracy", "worst_group_accuracy_corrected", *LOSSES)
 """Metrics whose intervals are over items and seeds together; others of `METRICS` are scored seed by seed."""
+OVER = ("worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy")
+"""Of each grouping of the benchmark's card: `worst_group_accuracy[region]`, and so on."""
 
 Cell = dict[str, Any]
 
@@ -63,14 +69,21 @@ class Board:
 
 
 def make_board(
-    folder: Path | str, benchmark: Benchmark, *, metric: str = "accuracy", seeds: int | None = None
+    folder: Path | str, benchmark: Benchmark, *, metric: str = "", seeds: int | None = None
 ) -> Board:
-    """Verify and rank every submission in a folder by a metric on test; `seeds` are required of each."""
+    """Verify and rank every submission in a folder by a metric on test; `seeds` are required of each.
+
+    Without a metric it is the one that goes with what is predicted: accuracy, for numbers the worst group's r, and so
+    on (`scoring.targets.HEADLINES`).
+    """
+    metric = metric or headline(benchmark)
     root = Path(folder)
     if not root.is_dir():
         raise ShiftBenchError(f"{root}: no such folder. A board is made of a folder of submissions.")
-    if metric not in {*SCORED, *METRICS}:
-        raise unknown("metric", metric, {*SCORED, *METRICS})
+    kind = benchmark.target.kind
+    known = {*SCORED, *METRICS, *further(benchmark)} if kind == "class" else {*RANKING[kind]}
+    if metric not in known:
+        raise unknown("metric", metric, known)
     if "test" not in benchmark.splits:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no split 'test' to rank by.")
     required = required_seeds(benchmark) if seeds is None else seeds
@@ -91,6 +104,11 @@ def make_board(
     return Board(benchmark, metric, required, tuple(listed))
 
 
+def further(benchmark: Benchmark) -> list[str]:
+    """The metrics over the groupings that the benchmark's card asks for, grouping by grouping."""
+    return [titled(metric, str(said)) for said in benchmark.card.get(OWN) or () for metric in OVER]
+
+
 def numbers(
     benchmark: Benchmark, entries: Sequence[Verified], metric: str
 ) -> dict[str, dict[str, dict[str, Cell]]]:
@@ -100,22 +118,46 @@ def numbers(
         runs = {one.entry.folder: seeds_of(one, split) for one in entries if one.has(split)}
         if split not in benchmark.splits or not runs:
             continue
-        joint = means(benchmark, {folder: list(parts.values()) for folder, parts in runs.items()})
-        extra = () if metric in SCORED else (metric,)
-        each = Scores.join([
-            score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, metrics=extra,
-                  replicates=REPLICATES if extra else 0)
-            for folder, parts in runs.items() for seed, one in parts.items()])
-        sure = {folder: list(parts.values()) for folder, parts in runs.items()
-                if all(has_probabilities(one.scores) for one in parts.values())}
-        for name in dict.fromkeys((metric, *BESIDE)):
-            # A bare choice has no loss; that of one submission does not take the others' away.
-            losses = means(benchmark, sure) if sure and name in LOSSES else Scores.of([])
-            judged = each if name in extra else losses if name in LOSSES else joint
+        told, each = (_of_classes if benchmark.target.kind == "class" else _of_others)(benchmark, runs, metric)
+        for name, judged in told.items():
             cells = {row["method"]: row["cells"][benchmark.name] for row in pivot(judged, name, split)}
             for folder, cell in cells.items():
                 made[folder].setdefault(split, {})[name] = {**cell, **_spread(each, folder, split, name)}
     return made
+
+
+def _of_classes(
+    benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], metric: str
+) -> tuple[dict[str, Scores], Scores]:
+    """By metric the scores that have it with intervals, and those of every seed."""
+    runs = {folder: {seed: one for seed, one in parts.items() if isinstance(one, Predictions)}
+            for folder, parts in given.items()}
+    joint = means(benchmark, {folder: list(parts.values()) for folder, parts in runs.items()})
+    over = further(benchmark)
+    extra = () if metric in (*SCORED, *over) else (metric,)
+    each = Scores.join([
+        score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, metrics=extra,
+              replicates=REPLICATES if extra else 0)
+        for folder, parts in runs.items() for seed, one in parts.items()])
+    sure = {folder: list(parts.values()) for folder, parts in runs.items()
+            if all(has_probabilities(one.scores) for one in parts.values())}
+    told = {}
+    for name in dict.fromkeys((metric, *BESIDE, *over)):
+        # A bare choice has no loss; that of one submission does not take the others' away.
+        losses = means(benchmark, sure) if sure and name in LOSSES else Scores.of([])
+        told[name] = each if name in extra else losses if name in LOSSES else joint
+    return told, each
+
+
+def _of_others(
+    benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], metric: str
+) -> tuple[dict[str, Scores], Scores]:
+    """The same for targets that are no classes."""
+    joint = mean_target(benchmark, {folder: list(parts.values()) for folder, parts in given.items()})
+    each = Scores.join([
+        score_target(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, replicates=0)
+        for folder, parts in given.items() for seed, one in parts.items()])
+    return dict.fromkeys((metric, *RANKING[benchmark.target.kind]), joint), each
 
 
 def _spread(each: Scores, folder: str, split: str, metric: str) -> Cell:

@@ -1,7 +1,8 @@
 """A submission's files of predictions: which seed each is of, and what is in it. No pickle is ever opened.
 
-Ours are tables with item ids, as `Predictions.load` reads them, with `seed-0` in the name. WILDS' are
-`camelyon17_split:test_seed:0_epoch:best_pred.csv`: one class per line, in the order of the split.
+Ours are tables with item ids, as `Predictions.load` and `Answers.load` read them, with `seed-0` in the name. WILDS' are
+`camelyon17_split:test_seed:0_epoch:best_pred.csv`: one item per line, in the order of the split, a class or the numbers
+that its benchmark asks for, with commas between.
 """
 
 import re
@@ -13,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shiftbench.arrays import Ints, Strs, positions
+from shiftbench.answers import Answers, read_predictions
+from shiftbench.arrays import Floats, Ints, Strs, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import inside
@@ -72,7 +74,7 @@ def _part(path: Path, name: str) -> Part:
     return Part(path, int(ours[1]), "")
 
 
-def load(parts: Sequence[Part], benchmark: Benchmark) -> Predictions:
+def load(parts: Sequence[Part], benchmark: Benchmark) -> Predictions | Answers:
     """The predictions of one seed, from all its files; every split once, and whole."""
     made = [_lines(part, benchmark) if part.split else _table(part.path, benchmark) for part in parts]
     splits = [split for one in made for split in np.unique(one.split).tolist()]
@@ -81,23 +83,30 @@ def load(parts: Sequence[Part], benchmark: Benchmark) -> Predictions:
         raise ShiftBenchError(f"Seed {parts[0].seed} has split '{double}' in more than one file. Give it once.")
     if len(made) == 1:
         return made[0]
-    return Predictions(np.concatenate([one.item for one in made]), np.concatenate([one.split for one in made]),
-                       np.concatenate([one.scores for one in made]), benchmark.names["label"])
+    item, split = np.concatenate([one.item for one in made]), np.concatenate([one.split for one in made])
+    lists = [one for one in made if isinstance(one, Answers)]
+    if lists:
+        return Answers.of(item, split, {name: [part for one in lists for part in one.lists(name)]
+                                        for name in lists[0].values})
+    tables = [one.scores for one in made if isinstance(one, Predictions)]
+    return Predictions(item, split, np.concatenate(tables), benchmark.names["label"])
 
 
-def only(predictions: Predictions, split: str) -> Predictions:
+def only(predictions: Predictions | Answers, split: str) -> Predictions | Answers:
     """The predictions of one split, its items in the order of their ids."""
     rows = np.flatnonzero(predictions.split == split)
     rows = rows[np.argsort(predictions.item[rows], kind="stable")]
+    if isinstance(predictions, Answers):
+        return predictions.take(rows)
     return Predictions(predictions.item[rows], predictions.split[rows], predictions.scores[rows], predictions.classes)
 
 
 def numbered(benchmark: Benchmark) -> bool:
     """Whether bare numbers in a file are this benchmark's codes, not names of its classes."""
-    return not any(name.isdigit() for name in benchmark.names["label"])
+    return benchmark.target.kind == "class" and not any(name.isdigit() for name in benchmark.names["label"])
 
 
-def _table(path: Path, benchmark: Benchmark) -> Predictions:
+def _table(path: Path, benchmark: Benchmark) -> Predictions | Answers:
     """A table of ours; a parquet file that unpacks to more than a prediction per item is not unpacked."""
     if path.suffix.lower() == ".parquet":
         try:
@@ -108,11 +117,14 @@ def _table(path: Path, benchmark: Benchmark) -> Predictions:
         if facts.num_rows > len(benchmark) or size > MOST_BYTES:
             raise ShiftBenchError(f"{path}: {facts.num_rows:,} rows and {size:,} bytes unpacked, where the benchmark "
                                   f"has {len(benchmark):,} rows and at most {MOST_BYTES:,} bytes are read.")
-    return Predictions.load(path, benchmark)
+    return read_predictions(path, benchmark)
 
 
 def _lines(part: Part, benchmark: Benchmark) -> Predictions:
-    """One class per line, by name or by code."""
+    """One class per line, by name or by code; or the numbers of an item."""
+    if benchmark.target.kind in ("boxes", "tokens"):
+        raise ShiftBenchError(f"{part.path}: {benchmark.target.kind} are read from tables with item ids. Name them "
+                              "seed-0.parquet, or seed-0.csv.")
     if part.split not in benchmark.splits:
         raise ShiftBenchError(f"{part.path}: the benchmark has no split '{part.split}'. Its splits: "
                               f"{', '.join(benchmark.splits)}.")
@@ -125,10 +137,26 @@ def _lines(part: Part, benchmark: Benchmark) -> Predictions:
     if len(words) != len(rows):
         raise ShiftBenchError(f"{part.path}: {len(words):,} lines, but split '{part.split}' has {len(rows):,} items. "
                               "Give one prediction per line, in the order of the split, without a head.")
-    codes = _codes(words, benchmark.names["label"], part.path)
-    scores = np.full((len(rows), len(benchmark.names["label"])), -np.inf, np.float32)
-    scores[np.arange(len(rows)), codes] = 0.0
+    if benchmark.target.kind == "class":
+        codes = _codes(words, benchmark.names["label"], part.path)
+        scores = np.full((len(rows), len(benchmark.names["label"])), -np.inf, np.float32)
+        scores[np.arange(len(rows)), codes] = 0.0
+    else:
+        scores = _numbers(words, len(benchmark.names["label"]), part.path).astype(np.float32)
     return Predictions(benchmark.items[rows], benchmark.split[rows], scores, benchmark.names["label"])
+
+
+def _numbers(words: Strs, many: int, path: Path) -> Floats:
+    lists = [word.split(",") for word in words.tolist()]
+    for line in (line for line, one in enumerate(lists) if len(one) != many):
+        raise ShiftBenchError(f"{path}: line {line + 1} has {len(lists[line])} numbers, but an item has {many}.")
+    try:
+        found = np.asarray(lists, np.float64).reshape(len(lists), many)
+    except ValueError as problem:
+        raise ShiftBenchError(f"{path}: a line must hold {many} numbers, with commas between ({problem}).") from problem
+    for line in np.flatnonzero(~np.isfinite(found).all(axis=1))[:1]:
+        raise ShiftBenchError(f"{path}: line {line + 1} is '{str(words[line])[:40]}', which is no number.")
+    return found
 
 
 def _codes(words: Strs, classes: tuple[str, ...], path: Path) -> Ints:

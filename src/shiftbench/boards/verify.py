@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from shiftbench.answers import Answers
 from shiftbench.arrays import digest
 from shiftbench.benchmark import Benchmark
 from shiftbench.boards.entries import Entry, told
@@ -35,7 +36,7 @@ class Verified:
     """An entry with its predictions by seed, as far as they could be read, and why it does not count."""
 
     entry: Entry
-    predictions: Mapping[int, Predictions]
+    predictions: Mapping[int, Predictions | Answers]
     rules: tuple[Rule, ...] = ()
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -64,7 +65,7 @@ def verify(root: Path, entry: Entry, benchmark: Benchmark, required: int) -> Ver
             reasons.append(f"Its predictions are of another benchmark: digest {entry.benchmark[:16]}…, where "
                            f"'{benchmark.name}' has {benchmark.digest[:16]}…")
         return Verified(entry, {}, (), tuple(reasons), tuple(notes))
-    predictions: dict[int, Predictions] = {}
+    predictions: dict[int, Predictions | Answers] = {}
     try:
         found = find_parts(inside(root, entry.folder))
         if any(part.split for parts in found.values() for part in parts) and numbered(benchmark):
@@ -108,7 +109,7 @@ def _rules(made: Verified, benchmark: Benchmark, required: int) -> tuple[Rule, .
     )
 
 
-def _same_seeds(predictions: Mapping[int, Predictions]) -> list[str]:
+def _same_seeds(predictions: Mapping[int, Predictions | Answers]) -> list[str]:
     """Seeds whose predictions of test are the same: right for a method without chance, else a copied file."""
     seen: dict[str, int] = {}
     notes = []
@@ -119,9 +120,12 @@ def _same_seeds(predictions: Mapping[int, Predictions]) -> list[str]:
     return notes
 
 
-def _print(predictions: Predictions) -> str:
+def _print(predictions: Predictions | Answers) -> str:
     some = only(predictions, "test")
-    return digest({"item": some.item, "scores": some.scores})
+    if isinstance(some, Predictions):
+        return digest({"item": some.item, "scores": some.scores})
+    return digest({"item": some.item, **{f"{name}{part}": column for name, lists in some.values.items()
+                                         for part, column in enumerate(lists)}})
 
 
 def refuse_copies(listed: Sequence[Verified]) -> list[Verified]:
@@ -143,6 +147,6 @@ def refuse_copies(listed: Sequence[Verified]) -> list[Verified]:
     return made
 
 
-def seeds_of(one: Verified, split: str) -> dict[int, Predictions]:
+def seeds_of(one: Verified, split: str) -> dict[int, Predictions | Answers]:
     """A split's predictions by seed."""
     return {seed: only(part, split) for seed, part in one.predictions.items() if bool(np.any(part.split == split))}

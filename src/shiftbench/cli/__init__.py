@@ -14,6 +14,7 @@ from shiftbench.cli.demo import demo
 from shiftbench.cli.embed import embed
 from shiftbench.cli.export import export
 from shiftbench.cli.fetch import fetch
+from shiftbench.cli.gap import gap
 from shiftbench.cli.graph import graph
 from shiftbench.cli.hardest import hardest
 from shiftbench.cli.hierarchy import hierarchy
@@ -25,6 +26,7 @@ from shiftbench.cli.report import report
 from shiftbench.cli.retrain import retrain
 from shiftbench.cli.score import score
 from shiftbench.cli.select import select
+from shiftbench.cli.setting import setting
 from shiftbench.cli.show import show
 from shiftbench.cli.study import study
 from shiftbench.cli.sweep import sweep
@@ -46,8 +48,8 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 app.add_typer(read, name="read")
-for verb in (demo, show, graph, hierarchy, build, check, embed, train, pretrain, methods, sweep, fetch, retrain, score,
-             select, hardest, power, conflicts, report, study, board, export):
+for verb in (demo, show, graph, hierarchy, build, setting, check, embed, train, pretrain, methods, sweep, fetch,
+             retrain, score, select, gap, hardest, power, conflicts, report, study, board, export):
     app.command()(verb)
 
 

@@ -2,13 +2,16 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, console, print_json, print_table
+
+NOTHING: dict[str, Any] = {"value": math.nan, "std": math.nan, "tied": False, "group": "", "n": 0}
+"""Of a submission that has no such number."""
 
 
 def board(
@@ -34,13 +37,16 @@ def board(
         return
     if quiet:
         return
-    rows = []
+    worst = made.metric.startswith("worst_")
+    rows: list[list[object]] = []
     for one in made.listed:
-        cell = one.cell("test", made.metric) or {"value": math.nan, "std": math.nan, "tied": False}
+        cell = one.cell("test", made.metric) or NOTHING
         entry = one.verified.entry
         rows.append([one.rank or "–", "algorithms" if entry.algorithm else "beyond", escape(entry.method),
                      cell["value"], cell["std"], "≈" if cell["tied"] and one.rank else "",
+                     *([escape(cell["group"]), cell["n"]] if worst else []),
                      len(one.verified.predictions), escape(" ".join(one.verified.reasons))])
     print_table(f"{made.benchmark.name}: {made.metric} on test",
-                ["rank", "table", "method", "mean", "std", "", "seeds", "why it does not count"], rows)
+                ["rank", "table", "method", "mean", "std", "", *(["group", "n"] if worst else []), "seeds",
+                 "why it does not count"], rows)
     console().print(f"wrote {out / 'index.html'}", markup=False)

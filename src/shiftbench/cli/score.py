@@ -13,6 +13,8 @@ def score(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark; not needed with --nooch.")],
     predictions: Annotated[list[Path] | None, typer.Argument(help="Parquet or CSV files with a column of item ids, and "
                                                             "JSON files of annotators' answers.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="Groups of any columns: region, or urban,label, or "
+                                                 "male+female,label, or region!Other; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write them: .parquet or .csv.")] = None,
     replicates: Annotated[int, typer.Option(help="0: no intervals; else of metrics without a formula.")] = 1000,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
@@ -20,6 +22,7 @@ def score(
                                                "answers.")] = None,
     nooch: Annotated[Path | None, typer.Option(help="Folder of NOOCh's published lists, to say what is hard.")] = None,
     task: Annotated[str, typer.Option(help="Class of these lists, where they are of several.")] = "",
+    collection: Annotated[Path | None, typer.Option(help="Where its collection is now, for columns of --by.")] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -29,6 +32,8 @@ def score(
 
     shiftbench score benchmarks/cat-dog my_model.csv --json
 
+    shiftbench score benchmarks/fmow my_model.csv --by region!Other --by region,year
+
     shiftbench score benchmarks/breeds my_model.csv answers/*.json --study studies/breeds
 
     shiftbench score my_model.csv --nooch nooch --task "fire hydrant"
@@ -37,7 +42,8 @@ def score(
     from shiftbench.scoring import to_json
 
     files = predictions or []
-    scores = verbs.score(benchmark, *files, replicates=replicates, level=level, study=study, nooch=nooch, task=task)
+    scores = verbs.score(benchmark, *files, replicates=replicates, level=level, study=study, nooch=nooch, task=task,
+                         by=by or (), collection=collection)
     if out is not None:
         scores.save(out)
     if json:

@@ -15,6 +15,8 @@ from shiftbench.collection import Collection
 from shiftbench.compat.grouper import Columns, as_array
 from shiftbench.compat.wilds_case import Case, Results
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.groupings import OWN, Coded, Grouping, group_by
+from shiftbench.metrics.groups import Grouped, group_means
 from shiftbench.pixels.decode import images, open_image
 
 SPLIT_NAMES = {"train": "Train", "id_val": "Validation (ID)", "val": "Validation (OOD)", "id_test": "Test (ID)",
@@ -33,7 +35,8 @@ class WILDSDataset:
 
     x is a PIL image, or the text where items have no images. The columns of the metadata are the benchmark's domain and
     group, its further columns, every factor of the collection that is no fraction (the numbers of a grouper), y and
-    from_source_domain; `metadata_map` says what the codes stand for. `eval` groups by `groupby_fields`.
+    from_source_domain; `metadata_map` says what the codes stand for. `eval` groups by `groupby_fields`, in any order,
+    and by `groupings`, which may overlap ("male+female,y"); without them, by those of the benchmark's card.
     """
 
     collate: Callable[[Sequence[Any]], Any] | None = None
@@ -43,7 +46,7 @@ class WILDSDataset:
 
     def __init__(
         self, benchmark: Benchmark, collection: Collection, *, groupby_fields: Sequence[str] = ("group",),
-        compat: str | None = None,
+        groupings: Sequence[str] | None = None, compat: str | None = None,
     ) -> None:
         self.benchmark, self.collection, self.compat = benchmark, collection, compat
         self.dataset_name, self.split_scheme = benchmark.name, "official"
@@ -61,6 +64,10 @@ class WILDSDataset:
         for field in self.groupby_fields:
             if field not in self.metadata_fields:
                 raise unknown("column", field, self.metadata_fields, benchmark.name)
+        own = benchmark.card.get(OWN) or ()
+        self._by_card = groupings is None and bool(own) and self.groupby_fields == ["group"]
+        self._known = {said: self._grouped(self._metadata, said, strict=said not in own).names
+                       for said in (own if groupings is None else groupings)}
 
     def __len__(self) -> int:
         return len(self.benchmark)
@@ -108,7 +115,9 @@ class WILDSDataset:
     ) -> Evaluated:
         """Accuracy of all items, of every group and of the worst, in the package's keys; and the same to be read.
 
-        An empty group is NaN, with `compat="wilds-2.0"` 0 as in the package; it is never the worst.
+        An empty group is NaN, with `compat="wilds-2.0"` 0 as in the package; it is never the worst. A grouping's worst
+        is `acc_wg[male+female,y]`. Where a benchmark's card says how it is scored, as CivilComments' by sixteen groups,
+        the first such worst is `acc_wg` too, unless `groupby_fields` or `groupings` say otherwise.
         """
         predicted = as_array(y_pred if prediction_fn is None else prediction_fn(y_pred))
         label, here = as_array(y_true), as_array(metadata)
@@ -119,16 +128,47 @@ class WILDSDataset:
         whole = Columns(self.metadata_fields, self._metadata, self.metadata_map)
         case = Case(predicted, label, here, whole, {}, self.compat, self.split_scheme)
         found = case.standard("acc", case.hits(), *self.groupby_fields)
-        return found, self._told(case, found)
-
-    def _told(self, case: Case, found: Results) -> str:
         grouper = case.grouper(*self.groupby_fields)
-        lines = [f"Average acc: {found['acc_avg']:.3f}"]
-        for group in np.unique(case.groups(grouper)).tolist():
-            key = grouper.group_field_str(group)
-            lines.append(f"  {grouper.group_str(group)}  [n = {found[f'count_{key}']:6.0f}]:\t"
-                         f"acc = {found[f'acc_{key}']:5.3f}")
-        return "\n".join([*lines, f"Worst-group acc: {found['acc_wg']:.3f}", ""])
+        names = [grouper.group_str(group) for group in range(grouper.n_groups)]
+        tables = [(names, group_means(case.hits(), case.groups(grouper), grouper.n_groups))]
+        for said, known in self._known.items():
+            part = self._grouped(here.astype(np.int64), said)
+            names = list(dict.fromkeys((*known, *part.names)))
+            place = np.asarray([names.index(name) for name in part.names], np.int64)
+            tables.append((names, group_means(case.hits()[part.rows], place[part.group], len(names))))
+            found |= _keys(case, *tables[-1]) | {f"acc_wg[{said}]": case.worst(tables[-1][1])}
+        names, judged = tables[1 if self._by_card else 0]
+        found["acc_wg"] = case.worst(judged)
+        return found, _told(found, tables, names, judged)
+
+    def _grouped(self, metadata: Ints, said: str, strict: bool = False) -> Grouping:
+        """A grouping of rows of metadata; `label` is another word for y."""
+        columns = {field: Coded(metadata[:, at], self.metadata_map[field])
+                   for at, field in enumerate(self.metadata_fields)}
+        return group_by({"label": columns["y"], **columns}, said, strict=strict)
+
+
+def _keys(case: Case, names: Sequence[str], grouped: Grouped) -> Results:
+    """`acc_male:1_y:toxic` and `count_male:1_y:toxic` of every group."""
+    found: Results = {}
+    for name, value, count in zip(names, grouped.value.tolist(), grouped.size.tolist(), strict=True):
+        key = name.replace(" = ", ":").replace(", ", "_")
+        found |= {f"acc_{key}": case.shown(value, count), f"count_{key}": count}
+    return found
+
+
+def _told(
+    found: Results, tables: Sequence[tuple[Sequence[str], Grouped]], judged: Sequence[str], worst: Grouped
+) -> str:
+    """Every group that has items, with its count, and last which is the worst."""
+    lines = [f"Average acc: {found['acc_avg']:.3f}"]
+    for names, grouped in tables:
+        lines += [f"  {names[group]}  [n = {grouped.size[group]:6.0f}]:\tacc = {grouped.value[group]:5.3f}"
+                  for group in np.flatnonzero(grouped.size).tolist()]
+    if worst.size.any():
+        lowest = int(np.nanargmin(worst.value))
+        lines.append(f"Worst group: {judged[lowest]}  [n = {worst.size[lowest]:6.0f}]")
+    return "\n".join([*lines, f"Worst-group acc: {found['acc_wg']:.3f}", ""])
 
 
 class WILDSSubset:

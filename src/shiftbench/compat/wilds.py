@@ -35,13 +35,15 @@ def get_dataset(
     split_scheme: str = "official",
     collection: Collection | Path | str | None = None,
     groupby_fields: Sequence[str] = ("group",),
+    groupings: Sequence[str] | None = None,
     compat: str | None = None,
 ) -> WILDSDataset:
     """A benchmark as a WILDS data set: its folder, or the folder's name below `root_dir`.
 
     `version` is not looked at. As in the package, `download` changes nothing where the data is there; where it is not,
     nothing is fetched. A benchmark has one split scheme, the official one; another scheme is another benchmark.
-    `groupby_fields` are the columns whose groups `eval` judges, by default the benchmark's own groups.
+    `groupby_fields` are the columns whose groups `eval` judges, by default the benchmark's own groups; `groupings` are
+    further ones, which may overlap, by default those of its card (docs/groups.md).
     """
     if unlabeled:
         raise ShiftBenchError("A benchmark has no unlabeled part. Its split 'target_train' has items to adapt with.")
@@ -50,12 +52,12 @@ def get_dataset(
     if isinstance(dataset, Benchmark):
         if not isinstance(collection, Collection):
             raise ShiftBenchError("A benchmark in memory does not know where its collection is. Give `collection`.")
-        return WILDSDataset(dataset, collection, groupby_fields=groupby_fields, compat=compat)
+        return WILDSDataset(dataset, collection, groupby_fields=groupby_fields, groupings=groupings, compat=compat)
     folder = folder_of(dataset, root_dir)
     benchmark = Benchmark.load(folder)
     if not isinstance(collection, Collection):
         collection = Collection.load(collection_folder(benchmark, folder, collection))
-    return WILDSDataset(benchmark, collection, groupby_fields=groupby_fields, compat=compat)
+    return WILDSDataset(benchmark, collection, groupby_fields=groupby_fields, groupings=groupings, compat=compat)
 
 
 def folder_of(name: str | Path, root: str | Path) -> Path:

@@ -17,8 +17,9 @@ from shiftbench.conflict.settings import Settings
 from shiftbench.conflict.sides import IN, Side, sides
 from shiftbench.errors import ShiftBenchError
 from shiftbench.stats import interval
-from shiftbench.training.data import Data, inputs
+from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
+from shiftbench.training.inputs import inputs
 
 Advance = Callable[[int, int], None]
 

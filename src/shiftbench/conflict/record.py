@@ -80,7 +80,7 @@ def centred(x: Any, benchmark: Benchmark, train: Side) -> Any:
 def _threads(data: Data) -> Iterator[None]:
     """One thread for heads: their products are so small that a second one costs more than it brings."""
     before = torch.get_num_threads()
-    if data.x.is_floating_point():
+    if not data.are_pixels:
         torch.set_num_threads(1)
     try:
         yield

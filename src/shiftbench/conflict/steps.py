@@ -110,4 +110,4 @@ class ByActivations:
 
 def _net(data: Data, run: Run) -> Any:
     # Width of the features, or height of the images.
-    return build(run.model, len(data.benchmark.names["label"]), data.x.shape[1], run.weights, run.seed).to(data.device)
+    return build(run.model, data.n_outputs, data.n_inputs, run.weights, run.seed).to(data.device)

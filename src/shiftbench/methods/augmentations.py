@@ -14,6 +14,7 @@ from shiftbench.registry import register
 class Augmentation(ERM):
     """min  mean_i l(f(t_i(x_i)), y_i), with a transformation t_i drawn anew at every step; no plain images (F.2)."""
 
+    targets: ClassVar[tuple[str, ...]] = ("class", "number", "tasks")
     family: ClassVar[str] = "heuristic augmentation"
     needs: ClassVar[str] = "images"
 

@@ -5,14 +5,18 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from shiftbench.methods.losses import LOSSES
 from shiftbench.methods.space import Space, listed
 from shiftbench.models.base import Net
 from shiftbench.registry import find
+from shiftbench.target import NO_LABEL
 
 METHODS: dict[str, type["Method"]] = {}
+
+OUTPUTS = ("class", "number", "tasks", "tokens")
+"""The kinds of target whose loss is one of the outputs."""
 
 BATCHES = ("plain", "domain", "group")
 """What a batch is drawn from: all training items alike, or the same number from each domain, or from each group."""
@@ -41,7 +45,11 @@ class Task(NamedTuple):
 
 class Batch(NamedTuple):
     """Training items: inputs, codes, numbers among the training items, a weight for each loss (None: all 1), and the
-    random numbers a method asked for, uniform in [0, 1), items × `draws`."""
+    random numbers a method asked for, uniform in [0, 1), items × `draws`.
+
+    `label` is what is to be predicted, of the benchmark's `kind` of target: a code per item, or numbers (NaN where a
+    task has no label), or tokens, or boxes.
+    """
 
     x: Tensor
     label: Tensor
@@ -50,6 +58,7 @@ class Batch(NamedTuple):
     index: Tensor
     weight: Tensor | None = None
     u: Tensor | None = None
+    kind: str = "class"
 
 
 class Codes(NamedTuple):
@@ -107,7 +116,8 @@ class Method:
 
     `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from;
     `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree. `settings`
-    are fields of the run that make the method what it is: a model, an augmentation, weights to start from.
+    are fields of the run that make the method what it is: a model, an augmentation, weights to start from. `targets`
+    are the kinds of target it can learn.
     """
 
     family: ClassVar[str] = ""
@@ -115,6 +125,7 @@ class Method:
     needs: ClassVar[str] = ""  # of the model; see NEEDS
     settings: ClassVar[Mapping[str, Any]] = {}
     adapts: ClassVar[bool] = False  # whether `adapted` does anything
+    targets: ClassVar[tuple[str, ...]] = ("class",)
     space: ClassVar[Space] = {}
     shapes: ClassVar[tuple[str, ...]] = ()
     name: ClassVar[str]
@@ -152,6 +163,7 @@ def facts(name: str) -> dict[str, Any]:
     """What a list of methods shows of one. `space` is what a sweep draws from, `wiles` the grid of Wiles et al."""
     cls = find(METHODS, "method", name)
     return {"name": name, "family": cls.family, "batches": cls.batches, "needs": NEEDS[cls.needs],
+            "targets": list(cls.targets),
             "head_only": cls.needs in ("", "features"),
             "settings": dict(cls.settings),
             "parameters": {part.name: part.default for part in fields(cls)},
@@ -159,10 +171,26 @@ def facts(name: str) -> dict[str, Any]:
             "summary": (cls.__doc__ or "").strip().splitlines()[0]}
 
 
-def per_item(logits: Tensor, batch: Batch) -> Tensor:
-    """Cross-entropy of each item, times its weight."""
-    losses = F.cross_entropy(logits, batch.label, reduction="none")
+def per_item(outputs: Tensor, batch: Batch) -> Tensor:
+    """The loss of each item, times its weight; of classes the cross-entropy."""
+    losses = LOSSES[batch.kind].per_item(outputs, batch.label)
     return losses if batch.weight is None else losses * batch.weight
+
+
+def risks(net: Net, batch: Batch) -> Tensor:
+    """The same from the inputs, also of a net whose loss is its own: a detector looks for boxes while it learns."""
+    if not net.own_loss:
+        return per_item(net(batch.x), batch)
+    losses = net.losses(batch.x, batch.label)
+    return losses if batch.weight is None else losses * batch.weight
+
+
+def vectors(features: Tensor, batch: Batch) -> Tensor:
+    """One vector per item: of features that belong to places, the mean over those that have a label."""
+    if features.ndim == 2:
+        return features
+    known = (batch.label != NO_LABEL).to(features.dtype)[:, :, None]
+    return (features * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
 
 
 def means_by(values: Tensor, codes: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -41,6 +41,7 @@ class BetaVAE(ERM):
     the code; we take it as beta_norm from 1e-4 to 10, in equal steps of its logarithm.
     """
 
+    targets: ClassVar[tuple[str, ...]] = ("class",)
     beta: float = 1e-3  # beta_norm
     latent: int = 10  # L
     first: float = 1.0  # share of the run's steps that the code is trained for

@@ -10,7 +10,7 @@ from torch import Tensor
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods.base import METHODS
 from shiftbench.methods.erm import ERM
-from shiftbench.models.base import MODELS, Net
+from shiftbench.models.base import Net, image_models
 from shiftbench.registry import register
 
 
@@ -78,4 +78,4 @@ def blend(ratio: float) -> Callable[[Any, tuple[Tensor, ...]], None]:
 def with_norms() -> list[str]:
     """Names of the models on images that have batch norms. On torch's device without memory: a net is cheap there."""
     with torch.device("meta"):
-        return sorted(name for name, cls in MODELS.items() if cls.takes == "images" and cls(2, cls.side).norms())
+        return sorted(name for name, cls in image_models().items() if cls(2, cls.side).norms())

@@ -1,7 +1,7 @@
 """Conditional domain-adversarial training: features from which, given the label, the domain cannot be told."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +31,8 @@ class CDANN(DANN):
     discriminator per class; the class vector stands for them, as in DomainBed. Features without parameters below them
     (model `linear`) cannot be moved; a run refuses that.
     """
+
+    targets: ClassVar[tuple[str, ...]] = ("class",)
 
     def state(self, task: Task) -> nn.Module:
         state: Any = super().state(task)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from shiftbench.methods.base import METHODS, Batch, Method, Task, memory, one_hot, per_item
+from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Task, memory, one_hot, per_item, vectors
 from shiftbench.methods.space import Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -31,6 +31,7 @@ class CORAL(Method):
     family: ClassVar[str] = "domain generalization"
     batches: ClassVar[str] = "domain"
     needs: ClassVar[str] = "features"
+    targets: ClassVar[tuple[str, ...]] = OUTPUTS
     space: ClassVar[Space] = {"penalty": Power(10, -1, 1)}
 
     def state(self, task: Task) -> nn.Module:
@@ -40,7 +41,7 @@ class CORAL(Method):
         z = net.features(batch.x)
         risk = per_item(net.head(z), batch).mean()
         with torch.autocast(z.device.type, enabled=False):  # differences of covariances need their 32 bits
-            return risk + self.penalty * discrepancy(z.float(), batch.domain, state.n_domains)
+            return risk + self.penalty * discrepancy(vectors(z, batch).float(), batch.domain, state.n_domains)
 
 
 def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:
@@ -49,6 +50,8 @@ def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:
     With rows centred by their domain and divided by sqrt(n - 1) as X_a, <C_a, C_b> = || X_a X_b^T ||_F^2, so every
     pair's distance comes from one n × n Gram matrix, summed by blocks; n is mostly far below d.
     """
+    if n_domains > len(z):  # domains by their first row in the batch: at most as many as rows, not thousands
+        domain, n_domains = (domain[:, None] == domain).long().argmax(dim=1), len(z)
     member = one_hot(domain, n_domains).to(z.dtype)
     count = member.sum(dim=0)
     usable = (count > 1).to(z.dtype)

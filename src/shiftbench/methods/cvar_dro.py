@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.methods.base import METHODS, Batch, Method, per_item
+from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, per_item
 from shiftbench.methods.space import Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -30,6 +30,7 @@ class CVaRDRO(Method):
     share: float = 0.1  # alpha
 
     family: ClassVar[str] = "robust optimisation"
+    targets: ClassVar[tuple[str, ...]] = OUTPUTS
     space: ClassVar[Space] = {"share": Power(10, -2, 0)}
 
     def __post_init__(self) -> None:

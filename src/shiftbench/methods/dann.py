@@ -35,6 +35,7 @@ class DANN(Method):
     depth: int = 2  # hidden layers of D
 
     family: ClassVar[str] = "domain generalization"
+    targets: ClassVar[tuple[str, ...]] = ("class", "number", "tasks")
     batches: ClassVar[str] = "domain"
     needs: ClassVar[str] = "features"
     shapes: ClassVar[tuple[str, ...]] = ("width", "depth")

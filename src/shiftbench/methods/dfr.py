@@ -36,6 +36,7 @@ class DFR(ERM):
     plain: drawn by group, small groups would be weighed up twice.
     """
 
+    targets: ClassVar[tuple[str, ...]] = ("class",)
     l1: float = 0.01  # lambda
     second: float = 1.0  # share of the run's steps that the last layer is trained for
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.methods.base import METHODS, Batch, Method, Number, Task, after, means_by, memory, per_item
+from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Number, Task, after, means_by, memory, per_item
 from shiftbench.methods.space import Power, Space, Uniform
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -36,6 +36,7 @@ class EQRM(Method):
     smooth: bool = True
 
     family: ClassVar[str] = "robust optimisation"
+    targets: ClassVar[tuple[str, ...]] = OUTPUTS
     batches: ClassVar[str] = "domain"
     space: ClassVar[Space] = {"quantile": Uniform(0.5, 0.99), "burn_in": Power(10, -1.2, -0.2)}
 

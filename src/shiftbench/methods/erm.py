@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from shiftbench.methods.base import METHODS, Batch, Method, per_item
+from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, risks
 from shiftbench.models.base import Net
 from shiftbench.registry import register
 
@@ -17,11 +17,12 @@ class ERM(Method):
 
         min  1/n sum_i  l(f(x_i), y_i)
 
-    l is the cross-entropy. Batches are drawn from all training items alike; DomainBed's ERM takes the same number from
-    each domain, which is `batches = "domain"` of the run.
+    l is the cross-entropy, or what the target asks for (`methods/losses.py`). Batches are drawn from all training items
+    alike; DomainBed's ERM takes the same number from each domain, which is `batches = "domain"` of the run.
     """
 
     family: ClassVar[str] = "baseline"
+    targets: ClassVar[tuple[str, ...]] = (*OUTPUTS, "boxes")
 
     def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
-        return per_item(net(batch.x), batch).mean()
+        return risks(net, batch).mean()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.errors import unknown
-from shiftbench.methods.base import METHODS, Batch, Method, Task, means_by, memory, one_hot, per_item
+from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Task, means_by, memory, one_hot, risks
 from shiftbench.methods.space import Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -40,6 +40,7 @@ class GroupDRO(Method):
 
     family: ClassVar[str] = "robust optimisation"
     batches: ClassVar[str] = "group"
+    targets: ClassVar[tuple[str, ...]] = (*OUTPUTS, "boxes")
     space: ClassVar[Space] = {"step_size": Power(10, -3, -1)}
 
     def __post_init__(self) -> None:
@@ -52,11 +53,11 @@ class GroupDRO(Method):
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         codes = batch.group if self.by == "group" else batch.domain
-        risks, count = means_by(per_item(net(batch.x), batch), codes, len(state.q))
-        raised = risks.detach() + self.adjustment * state.rarity
+        risk, count = means_by(risks(net, batch), codes, len(state.q))
+        raised = risk.detach() + self.adjustment * state.rarity
         if self.hard:
             state.q = one_hot(raised.where(count > 0, -torch.inf).argmax(dim=0, keepdim=True), len(state.q))[0].float()
         else:
             # softmax(log q + eta R) is the update above, and does not overflow where a risk is large.
             state.q = torch.softmax(state.q.log() + self.step_size * raised, dim=0)
-        return state.q @ risks
+        return state.q @ risk

@@ -16,6 +16,7 @@ class Intervention(ERM):
     Each is also an augmentation that any method takes: method=irm, augment=standard+erase.
     """
 
+    targets: ClassVar[tuple[str, ...]] = ("class",)
     family: ClassVar[str] = "robust training"
     needs: ClassVar[str] = "images"
 

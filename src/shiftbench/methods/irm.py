@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from shiftbench.methods.base import (
     METHODS,
+    OUTPUTS,
     Batch,
     Method,
     Task,
@@ -18,6 +19,7 @@ from shiftbench.methods.base import (
     one_hot,
     per_item,
 )
+from shiftbench.methods.losses import LOSSES
 from shiftbench.methods.space import Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -34,12 +36,14 @@ class IRM(Method):
 
         d/dw CE(w l, y)  =  sum_c p_c l_c  -  l_y     at  w = 1
 
+    (for other targets see `methods/losses.py`).
+
     Our reading, where codes differ. D_e is the product of the mean derivatives over the domain's even and odd rows, an
     unbiased estimate that may be negative (the paper's appendix D, WILDS, DomainBed); `unbiased = false` squares the
     mean over all rows (NOOCh). D_e is averaged over the batch's domains (the paper writes a sum, Wiles et al. take it);
-    a domain with fewer than two rows is left out (the others count it as 0). Until step `anneal` the weight is
-    min(1, lambda); the others hold 1, so that lambda = 0 is not ERM there. Above 1 the whole loss is divided by the
-    weight, as the paper's code and NOOCh's do; DomainBed and WILDS reset the optimizer instead.
+    a domain with fewer than two rows is left out (the others count it as 0). Until step `anneal` the weight is min(1,
+    lambda); the others hold 1, so that lambda = 0 is not ERM there. Above 1 the whole loss is divided by the weight, as
+    the paper's code and NOOCh's do; DomainBed and WILDS reset the optimizer instead.
     """
 
     penalty: float = 100.0  # lambda
@@ -48,6 +52,7 @@ class IRM(Method):
 
     family: ClassVar[str] = "domain generalization"
     batches: ClassVar[str] = "domain"
+    targets: ClassVar[tuple[str, ...]] = OUTPUTS
     space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": Power(10, 0, 4, whole=True)}
 
     def state(self, task: Task) -> nn.Module:
@@ -62,7 +67,7 @@ class IRM(Method):
 
 def invariance(logits: Tensor, batch: Batch, n_domains: int, unbiased: bool = True) -> Tensor:
     """mean_e D_e over the batch's domains that have two rows or more; 0 where none has."""
-    slope = (logits.softmax(dim=1) * logits).sum(dim=1) - logits.gather(1, batch.label[:, None]).squeeze(1)
+    slope = LOSSES[batch.kind].slope(logits, batch.label)
     if batch.weight is not None:
         slope = slope * batch.weight
     member = one_hot(batch.domain, n_domains).long()

@@ -29,6 +29,7 @@ class JTT(ERM):
     what Wiles et al. and SubpopBench give f_1. lambda is SubpopBench's; Wiles et al. have 20.
     """
 
+    targets: ClassVar[tuple[str, ...]] = ("class",)
     upweight: float = 10.0  # lambda
     first: float = 0.5  # share of the run's steps that f_1 is trained for
 

@@ -18,6 +18,7 @@ class LastLayer(ERM):
     `target_train` it is the target-RT of BREEDS (Santurkar et al., 2021), which `shiftbench retrain` does for you.
     """
 
+    targets: ClassVar[tuple[str, ...]] = ("class",)
     split: str = "target_train"
 
     family: ClassVar[str] = "transfer"

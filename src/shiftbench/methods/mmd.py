@@ -35,6 +35,7 @@ class MMD(Method):
     penalty: float = 1.0  # gamma
 
     family: ClassVar[str] = "domain generalization"
+    targets: ClassVar[tuple[str, ...]] = ("class", "number", "tasks")
     batches: ClassVar[str] = "domain"
     needs: ClassVar[str] = "features"
     space: ClassVar[Space] = {"penalty": Power(10, -1, 1)}

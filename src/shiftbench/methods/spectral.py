@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from shiftbench.methods.base import METHODS, Batch, Method, per_item
+from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, per_item
 from shiftbench.methods.space import Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -29,6 +29,7 @@ class SpectralDecoupling(Method):
     penalty: float = 0.1  # lambda
 
     family: ClassVar[str] = "regularisation"
+    targets: ClassVar[tuple[str, ...]] = OUTPUTS
     space: ClassVar[Space] = {"penalty": Power(10, -5, -1)}
 
     def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:

@@ -41,6 +41,7 @@ class StarGAN(ERM):
     one. The paper does not say how long the first stage lasts: `gan_share` of the run's steps.
     """
 
+    targets: ClassVar[tuple[str, ...]] = ("class",)
     adversarial: float = 1.0  # lambda
     gan_lr: float = 1e-4
     width: int = 64  # channels after the first layer of G and of D

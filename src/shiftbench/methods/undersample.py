@@ -28,6 +28,7 @@ class Undersample(ERM):
     noise where weights are large. A benchmark's own column `weight` multiplies it.
     """
 
+    targets: ClassVar[tuple[str, ...]] = ("class",)
     exponent: float = 1.0  # a
     by: str = "group"
 

@@ -5,7 +5,19 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from shiftbench.methods.base import METHODS, Batch, Method, Task, after, at_least, at_most, means_by, memory, per_item
+from shiftbench.methods.base import (
+    METHODS,
+    OUTPUTS,
+    Batch,
+    Method,
+    Task,
+    after,
+    at_least,
+    at_most,
+    means_by,
+    memory,
+    per_item,
+)
 from shiftbench.methods.space import Power, Space
 from shiftbench.models.base import Net
 from shiftbench.registry import register
@@ -31,6 +43,7 @@ class VREx(Method):
     anneal: int = 500  # steps before the weight becomes beta
 
     family: ClassVar[str] = "domain generalization"
+    targets: ClassVar[tuple[str, ...]] = OUTPUTS
     batches: ClassVar[str] = "domain"
     space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": Power(10, 0, 4, whole=True)}
 

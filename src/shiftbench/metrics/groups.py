@@ -69,6 +69,16 @@ def unfold(member: Bools) -> tuple[Ints, Ints]:
     return rows, group
 
 
+def mean_over_groups(values: Floats) -> float:
+    """Mean over the groups that have a value, each of the same weight; NaN where none has.
+
+    >>> mean_over_groups(np.array([0.5, math.nan, 1.0]))
+    0.75
+    """
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
+
+
 def mean_of_worst(values: Floats, *, lower_is_better: bool = False) -> float:
     """Mean over folds of the worst group of each; `values` is folds × groups, and an empty group is NaN.
 

@@ -1,8 +1,11 @@
 """What a model is: a net with `features` and `head`, so that methods can look in between."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -17,14 +20,26 @@ MODELS: dict[str, type["Net"]] = {}
 class Net(nn.Module):
     """logits = head(z), z = features(x), with z of width `width`.
 
-    `takes` says what x is: "features" (cached, N × D) or "images" (N × 3 × H × W, normalised with `mean` and `std`,
-    which are on the 0..255 scale). `side` is the image size the published weights were trained at. A `sized` net has
-    weights for images of one side only: its constructor's `n_inputs`, where 0 stands for `side`.
+    `takes` says what x is: "features" (cached, N × D), "images" (N × 3 × H × W, normalised with `mean` and `std`, which
+    are on the 0..255 scale; of more `channels` as they are), "tokens" (N × L whole numbers, 0 is padding) or "graphs"
+    (N × lines × 10 whole numbers, -1 is padding; see `models/gin.py`). `side` is the image size the published weights
+    were trained at, or the number of tokens that are read. A `sized` net has weights for images of one side only: its
+    constructor's `n_inputs`, where 0 stands for `side`.
+
+    A net is `recordable` where a step on it can be recorded on a GPU and replayed: the same shapes and no look at the
+    data. One that is `per_place` has features and outputs for every token, N × L × width. One with its `own_loss` is
+    given the target while it learns, `losses(x, target)`, and answers with `found(x)`: a detector. One with a `source`
+    takes its weights from a folder or a name, which its constructor is given.
     """
 
     takes: ClassVar[str] = "images"
     has_maps: ClassVar[bool] = False
     sized: ClassVar[bool] = False
+    recordable: ClassVar[bool] = True
+    per_place: ClassVar[bool] = False
+    own_loss: ClassVar[bool] = False
+    source: ClassVar[bool] = False
+    channels: ClassVar[int] = 3
     mean: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
     std: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
     side: ClassVar[int] = 64
@@ -48,6 +63,19 @@ class Net(nn.Module):
         """The features of an image from those of its places."""
         raise self._without_maps()
 
+    @classmethod
+    def tokens(cls, texts: Sequence[str], length: int, weights: str) -> npt.NDArray[np.int32]:
+        """The texts as tokens, N × length, for a net that takes them; `weights` may name their vocabulary."""
+        raise NotImplementedError
+
+    def losses(self, x: Tensor, target: Tensor) -> Tensor:
+        """The loss of each item, of a net that has its own."""
+        raise NotImplementedError
+
+    def found(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Boxes in pixels (M × 4: left, top, right, bottom) and scores of each image, of a detector."""
+        raise NotImplementedError
+
     def norms(self) -> list[nn.modules.batchnorm._BatchNorm]:
         """Its batch norms, in order of definition; there may be none."""
         return [part for part in self.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
@@ -62,6 +90,10 @@ class Net(nn.Module):
         """The name in this net of a tensor of a published weight file; our own names pass unchanged."""
         return key
 
+    def completed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a file, renamed; where it may hold a part of this net alone, the rest is as it is here."""
+        return tensors
+
     @classmethod
     def imagenet(cls) -> Path:
         """The file of the ImageNet weights, fetched or found; an error that says what to do where there is none."""
@@ -71,12 +103,19 @@ class Net(nn.Module):
                               "Use weights=none, or weights=FILE with a checkpoint of your own.")
 
 
+def image_models() -> dict[str, type[Net]]:
+    """The models that take images of three channels and give outputs: all but detectors and those of more channels."""
+    return {name: net for name, net in sorted(MODELS.items())
+            if net.takes == "images" and net.channels == 3 and not net.own_loss}
+
+
 def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", seed: int = 0) -> Net:
     """A net of the table, drawn from the seed on the CPU (so every device starts from the same numbers), then loaded.
 
     `weights` is `none`, `imagenet`, or a file: .safetensors, or .pth/.pt read as weights only. `n_inputs` is the width
     of the cached features for the nets that take them, and the side of the images in pixels for the others (0: the
-    class's `side`). The head is the file's where its shape fits `n_classes`.
+    class's `side`). The head is the file's where its shape fits `n_classes`. A net with a `source` has no shape without
+    one: `weights` is then the folder or the name of what is to be loaded.
     """
     cls = find(MODELS, "model", name)
     if n_classes < 1:
@@ -84,13 +123,13 @@ def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", s
     if cls.takes == "features" and n_inputs < 1:
         raise ShiftBenchError(f"Model '{name}' works on cached features. Name them, for example "
                               "features=efficientnet-lite0@128, or choose a model that takes images: "
-                              f"{', '.join(sorted(other for other, net in MODELS.items() if net.takes == 'images'))}.")
+                              f"{', '.join(image_models())}.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(child(seed, "model", name).integers(2**63)))
-        net = cls(n_classes, n_inputs)
-    if weights != "none":
+        net = cls(n_classes, n_inputs, source=weights) if cls.source else cls(n_classes, n_inputs)
+    if weights != "none" and not cls.source:
         path = cls.imagenet() if weights == "imagenet" else Path(weights)
-        tensors = {cls.rename(key): value for key, value in read_weights(path).items()}
+        tensors = net.completed({cls.rename(key): value for key, value in read_weights(path).items()})
         try:
             load_into(net, tensors, path)
         except ShiftBenchError as problem:

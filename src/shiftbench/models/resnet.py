@@ -4,24 +4,28 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from shiftbench.models.base import MODELS
+from shiftbench.models.base import MODELS, Net
 from shiftbench.models.published import Published
 from shiftbench.registry import register
 
 
-class _ResNet(Published):
-    """torchvision's net of this name up to the mean over places, and a fresh linear head."""
+class Residual(Net):
+    """A ResNet of torchvision up to the mean over places, and a fresh linear head."""
 
     has_maps: ClassVar[bool] = True
 
     def __init__(self, n_classes: int, n_inputs: int = 0) -> None:
         super().__init__()
-        from torchvision.models import get_model
-
-        self.features = get_model(self.name)
+        self.features = self.body()
         width = self.features.fc.in_features
         self.features.fc = nn.Identity()
         self.head = nn.Linear(width, n_classes)
+
+    def body(self) -> nn.Module:
+        """torchvision's net of this name."""
+        from torchvision.models import get_model
+
+        return get_model(self.name)
 
     def maps(self, x: Tensor) -> Tensor:
         body = self.features
@@ -36,6 +40,10 @@ class _ResNet(Published):
         if key.startswith(("features.", "head.")):
             return key
         return f"head.{key[3:]}" if key.startswith("fc.") else f"features.{key}"
+
+
+class _ResNet(Residual, Published):
+    """With torchvision's scale of pixels and its weights."""
 
 
 @register(MODELS, "resnet18")

@@ -10,6 +10,7 @@ from shiftbench import __version__
 from shiftbench.benchmark import SPLITS, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.files import writing
+from shiftbench.groupings import OWN, spaced, titled
 from shiftbench.reporting.breeds import of_runs
 from shiftbench.reporting.breeds_section import section as breeds
 from shiftbench.reporting.figures import dumbbells, ladder, panels
@@ -19,6 +20,7 @@ from shiftbench.reporting.nooch_section import section as nooch
 from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.selection import section, shown_scores
 from shiftbench.reporting.tables import Row, classes, families, family_table, methods_in, percent, pivot
+from shiftbench.reporting.terminal import FEWEST
 from shiftbench.reporting.words import findings, overview, summary, told
 from shiftbench.scores import Scores
 from shiftbench.scoring import GAP
@@ -31,6 +33,10 @@ CARD = (("accuracy", "id_test", "Before the shift", "id_test"), ("accuracy", "te
         ("accuracy_gap", GAP, "Gap", "points lost"), ("worst_group_accuracy", "test", "Worst group", "test"),
         ("macro_f1", "test", "Macro F1", "test"))
 """Columns of a card's table: metric, split, head and what stands under it."""
+OVER = (("worst_group_accuracy", "Worst group", 1), ("tenth_percentile_accuracy", "Tenth percentile", FEWEST))
+"""Columns for each grouping of the card: metric, head and from how many groups on."""
+ZERO = "\u200b"
+"""A place where a line may break."""
 
 
 def report(
@@ -135,7 +141,7 @@ def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -
         "n_classes": len(benchmark.names["label"]),
         "splits": benchmark.splits, "counts": _counts(benchmark),
         "notes": [str(note) for note in card.get("notes") or []],
-        "table": _table(mine, benchmark.name), "bars": _bars(mine, benchmark),
+        "table": _table(mine, benchmark), "bars": _bars(mine, benchmark),
         "recipe": json.dumps(recipe, indent=2, ensure_ascii=False, default=str), "digest": benchmark.digest,
     }
 
@@ -156,10 +162,13 @@ def _counts(benchmark: Benchmark) -> list[Row]:
             for name in benchmark.names["group"] if any(name in part for part in counts.values())]
 
 
-def _table(scores: Scores, name: str) -> Row:
-    """Methods × what was measured on one benchmark."""
-    columns, cells = [], []
-    for metric, split, head, under in CARD:
+def _table(scores: Scores, benchmark: Benchmark) -> Row:
+    """Methods × what was measured on one benchmark, the groupings of its card among it."""
+    columns, cells, name = [], [], benchmark.name
+    further = [(titled(metric, said), "test", head, f"by {spaced(said, ZERO)}, test")
+               for said in benchmark.card.get(OWN) or () for metric, head, fewest in OVER
+               if len(set(scores.where(split="test", metric=titled("accuracy", said))["group"].tolist())) >= fewest]
+    for metric, split, head, under in (*CARD, *further):
         column = {row["method"]: row["cells"][name] for row in pivot(scores, metric, split) if name in row["cells"]}
         if column:
             columns.append({"metric": metric, "split": split, "head": head, "under": under})

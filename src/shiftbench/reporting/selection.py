@@ -29,7 +29,7 @@ HEADS = {"accuracy": "Average accuracy", "worst_group_accuracy": "Worst-group ac
 MARKS = {"none": "", "shifted": "labels of other shifted domains", "unknown": "labels from after the shift",
          "target": "target labels"}
 """What a table says of the labels from after the shift that a rule used."""
-EMPTY = {"low": math.nan, "high": math.nan, "regret_low": math.nan, "regret_high": math.nan}
+EMPTY = {"low": math.nan, "high": math.nan, "regret_low": math.nan, "regret_high": math.nan, "whose": ""}
 
 
 def shown_scores(scores: Scores, benchmarks: Sequence[Benchmark] = (), rule: str = DEFAULT) -> Scores:
@@ -129,7 +129,8 @@ def _table(target: str, means: Iterable[Mean], rules: Sequence[str], benchmarks:
 def _cell(mean: Mean, benchmarks: int) -> Row:
     part = mean.benchmarks if mean.benchmarks < benchmarks else 0
     return {"value": mean.test, "low": mean.low, "high": mean.high, "regret": mean.regret,
-            "regret_low": mean.regret_low, "regret_high": mean.regret_high, "part": part, "free": mean.among > 1}
+            "regret_low": mean.regret_low, "regret_high": mean.regret_high, "part": part, "free": mean.among > 1,
+            "whose": mean.whose}
 
 
 def _blind(mean: Mean) -> Row:

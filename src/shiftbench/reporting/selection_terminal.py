@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shiftbench.benchmark import Benchmark
+from shiftbench.groupings import in_words
 from shiftbench.reporting.selection import HEADS
 from shiftbench.reporting.tables import methods_in, percent
 from shiftbench.scores import Scores
@@ -29,7 +30,8 @@ def selection_table(
     means = over_seeds(select(scores, rules, targets=[target], benchmarks=benchmarks).choices)
     used = [name for name in RULES if any(mean.rule == name for mean in means)]
     labels = {mean.rule: mean.labels for mean in sorted(means, key=lambda mean: LABELS.index(mean.labels))}
-    drawn = Table(title=Text(f"{HEADS[target]} on test, %, by rule of choice"), title_justify="left",
+    head = HEADS.get(target) or in_words(target).capitalize()
+    drawn = Table(title=Text(f"{head} on test, %, by rule of choice"), title_justify="left",
                   title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left",
                   caption="↓ regret: points behind the oracle   ! used target labels   ? used labels from after the "
                           "shift, of domains that are not the test's or not known")
@@ -59,11 +61,15 @@ def choices_table(choices: Iterable[Choice]) -> "Table":
     from rich.text import Text
 
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("benchmark", "method", "seed", "run", "of", "criterion", "test %", "regret"):
-        drawn.add_column(name, justify="left" if name in ("benchmark", "method", "run") else "right")
-    for one in choices:
+    listed = list(choices)
+    worst = ["worst group", "n"] if any(one.group for one in listed) else []
+    for name in ("benchmark", "method", "seed", "run", "of", "criterion", "test %", *worst, "regret"):
+        left = name in ("benchmark", "method", "run", "worst group")
+        drawn.add_column(name, justify="left" if left else "right")
+    for one in listed:
         drawn.add_row(Text(one.benchmark), Text(one.method), str(one.seed), Text(one.run), str(one.among),
-                      f"{one.criterion:.4f}", percent(one.test), percent(one.regret))
+                      f"{one.criterion:.4f}", percent(one.test),
+                      *((Text(one.group), Text(f"{one.n:,}")) if worst else ()), percent(one.regret))
     return drawn
 
 
@@ -75,4 +81,5 @@ def _short(mean: Mean | None, places: int) -> "Text":
     regret = f"↓{percent(mean.regret)}" if mean.among > 1 and mean.rule != "oracle" else ""
     if not mean.benchmark and mean.benchmarks < places:  # other benchmarks, so not to be compared: see `_table`
         return Text(f"{regret} on {mean.benchmarks}" if regret else "–", "dim")
-    return Text(percent(mean.test)).append(f" {regret}" if regret else "", "dim")
+    whose = f"\n{mean.whose}" if mean.whose else ""
+    return Text(percent(mean.test)).append((f" {regret}" if regret else "") + whose, "dim")

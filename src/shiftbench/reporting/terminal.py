@@ -1,8 +1,10 @@
 """Tables of scores for the terminal."""
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from shiftbench.groupings import in_words, untitled
 from shiftbench.reporting.tables import percent
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, GAP
@@ -10,6 +12,11 @@ from shiftbench.scoring import BEHIND, GAP
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
+
+GROUPS = 20
+"""Groups of a further grouping that are printed; of more, those with the lowest accuracy."""
+FEWEST = 10
+"""Groups from which on their tenth percentile is printed."""
 
 
 def as_table(table: dict[str, Any]) -> "Table":
@@ -32,7 +39,10 @@ def as_table(table: dict[str, Any]) -> "Table":
 
 
 def scores_table(scores: Scores) -> "Table":
-    """Every split of every run: average, groups and worst group with intervals, then macro F1 and the gap."""
+    """Every split of every run: average, groups and worst group with intervals, then macro F1 and the gap.
+
+    Of a further grouping with many groups the lowest are shown; the table as a file has all.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -43,19 +53,39 @@ def scores_table(scores: Scores) -> "Table":
     for name in ("n", "%", "interval"):
         drawn.add_column(name, justify="right")
     before: tuple[str, ...] = ("", "")
-    for row in scores:
-        if row["metric"].endswith(BEHIND):
-            continue
+    for row in _shown(scores):
         head = (row["method"] or row["run"] if row["seed"] == -1 else row["run"] or row["method"], row["split"])
         shown = [word if word != old or (place and head[0] != before[0]) else ""
                  for place, (word, old) in enumerate(zip(head, before, strict=True))]
-        strong = row["metric"] == "worst_group_accuracy" or (row["metric"] == "accuracy" and row["group"] == ALL)
-        drawn.add_row(*(Text(word) for word in shown), Text(row["metric"].replace("_", " ")),
+        strong = (untitled(row["metric"])[0] == "worst_group_accuracy"
+                  or (row["metric"] == "accuracy" and row["group"] == ALL))
+        drawn.add_row(*(Text(word) for word in shown), Text(in_words(row["metric"])),
                       Text("" if row["group"] == ALL else row["group"]), f"{row['n']:,}",
                       Text(_number(row, "value"), "bold" if strong else ""), _interval(row),
                       end_section=row["split"] == GAP)
         before = head
     return drawn
+
+
+def _shown(scores: Scores) -> Iterator[dict[str, Any]]:
+    """The rows that are printed, in their order; of a further grouping the lowest groups, and how many there are."""
+    kept = [row for row in scores if not row["metric"].endswith(BEHIND)]
+    parts: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in kept:
+        if row["metric"].startswith("accuracy["):
+            parts.setdefault(_of(row), []).append(row)
+    hidden = {id(row) for rows in parts.values() for row in sorted(rows, key=lambda row: row["value"])[GROUPS:]}
+    for row in kept:
+        many = len(parts.get(_of(row), ()))
+        if many and row["group"] == ALL:
+            row["group"] = f"{many:,} groups"
+        if id(row) not in hidden and not (row["metric"].startswith("tenth") and many < FEWEST):
+            yield row
+
+
+def _of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Whose row it is, and of which grouping."""
+    return (*(row[name] for name in ("benchmark", "run", "method", "seed", "split")), untitled(row["metric"])[1])
 
 
 def _cell(cell: dict[str, Any] | None) -> "Text":

@@ -56,7 +56,7 @@ def _plain(rows: Sequence[Row], columns: Sequence[Row], place: int, other: int) 
         return []
     return [(f"{columns[place]['benchmark']}.",
              f"{rows[0]['method']} has {percent(average['value'])}\u00a0% on average and "
-             f"{percent(worst['value'])}\u00a0% in its worst group “{worst['group']}”."
+             f"{percent(worst['value'])}\u00a0% in its worst group “{worst['group']}” (n\u00a0=\u00a0{worst['n']:,})."
              + _best(rows, other, "for the worst group"))]
 
 

@@ -64,11 +64,28 @@ def loss(values: Floats, owner: Sequence[int], level: float, start: Ints | None 
     return Estimate(found.runs, found.value, found.value, half, half, found.noise, 0.0, np.inf)
 
 
-def worst_share(hits: Bools, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
-    """The lowest accuracy over groups: the mean over runs of each run's lowest, corrected as in `stats.lowest`."""
-    size = _sizes(hits.shape[1], start)
-    right = np.add.reduceat(hits, start, axis=1, dtype=np.int64)
-    return _worst(hits, size, right / size, owner, level, lowest(right, size, level) if level else None)
+def worst_share(
+    hits: Bools, start: Ints, owner: Sequence[int], level: float | None, rows: Ints | None = None
+) -> Worst:
+    """The lowest accuracy over groups: the mean over runs of each run's lowest, corrected as in `stats.lowest`.
+
+    Items lie group by group; or `rows` has their numbers so, an item once for every group that it is in.
+
+    `stats.lowest` takes groups for independent. What groups share makes them rise and fall together, so that
+    P(all above m) ≥ Π_g P(g above m): a minimum leans down less than it says, and only its upper end stays on the safe
+    side. Where groups overlap the lower end is therefore the least of Wilson's lower ends of all groups, which lies
+    above the true lowest no more often than that of the truly lowest group does, and there is no correction.
+    """
+    laid = hits if rows is None else hits[:, rows]
+    size = _sizes(laid.shape[1], start)
+    right = np.add.reduceat(laid, start, axis=1, dtype=np.int64)
+    rate = right / size
+    ends = lowest(right, size, level) if level else None
+    if rows is None or np.bincount(rows).max(initial=0) < 2:
+        return _worst(laid, size, rate, owner, level, ends)
+    if level and ends:
+        ends = Lowest(wilson(rate, size, level)[0].min(axis=1), rate.min(axis=1), ends.high)
+    return _worst(hits, size, rate, owner, level, ends, np.split(rows, start[1:]))
 
 
 def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
@@ -89,9 +106,12 @@ def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float |
 
 
 def _worst(
-    values: Bools | Floats, size: Ints, mean: Floats, owner: Sequence[int], level: float | None, ends: Lowest | None
+    values: Bools | Floats, size: Ints, mean: Floats, owner: Sequence[int], level: float | None, ends: Lowest | None,
+    members: Sequence[Ints] = (),
 ) -> Worst:
     """Means over runs of each run's own lowest of `mean`, runs × groups; `ends` are those of each run.
+
+    Items lie group by group, or `members` has the items of each group.
 
     Runs share their items: where all runs of a method err alike a mean over them is known no better than one run, where
     they err independently much better. A half-width is that of one run times √(variance of the mean / mean variance).
@@ -106,7 +126,13 @@ def _worst(
     if len(owner) == 1:
         estimate = Estimate(runs, value, middle, middle - low, high - middle, np.zeros((1, 1)))
         return Worst(estimate, average, size[average], np.zeros((0, 0)), nothing[:, 0], nothing[:, 0])
-    items = at_lowest(values, np.repeat(np.arange(len(size)), size), which)
+    if members:
+        mine = np.zeros(values.shape, np.int64)
+        for run, code in enumerate(which):
+            mine[run, members[code]] = 1
+        items = at_lowest(values, mine, np.ones(len(values), np.int64))
+    else:
+        items = at_lowest(values, np.repeat(np.arange(len(size)), size), which)
     found = take_apart(items, owner)
     single = over_runs(take_apart(items, range(len(values))).items, owner)
     shared = np.sqrt(np.divide(found.items, single, out=np.ones_like(single), where=single > 0)).clip(0, 1)

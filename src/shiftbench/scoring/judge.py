@@ -8,12 +8,15 @@ import numpy as np
 
 from shiftbench.arrays import Bools, Floats, Ints, positions
 from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.groupings import Grouping, groupings_of
 from shiftbench.metrics import METRICS, Table, f1_items, has_probabilities, losses
 from shiftbench.predictions import Predictions
 from shiftbench.registry import find
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring.estimates import Estimate, Worst, loss, share, worst_loss, worst_share
+from shiftbench.scoring.groups import by_grouping
 from shiftbench.scoring.kinds import SIDES, by_kind, kinds_of
 from shiftbench.stats import LEVEL, REPLICATES, bootstrap, compare, interval
 
@@ -42,6 +45,8 @@ def score(
     replicates: int = REPLICATES,
     level: float = LEVEL,
     metrics: Sequence[str] = (),
+    by: Sequence[str] = (),
+    collection: Collection | None = None,
 ) -> Scores:
     """Every split that was predicted, each number with an interval over its items.
 
@@ -54,9 +59,13 @@ def score(
     plain minimum, as every paper has it; its interval and `worst_group_accuracy_corrected` are of the truly worst
     group, without the downward bias of a minimum (see `stats.worst`). Further `metrics` by name (`auc`, …) are scored
     over all items with percentile bootstrap intervals. With 0 replicates there are no intervals.
+
+    `by` are further groupings of any columns, the collection's factors among them where it is given (see `groupings`),
+    beside those of the benchmark's card. Of each: `accuracy[region]` of every group, `worst_group_accuracy[region]`,
+    `mean_group_accuracy[region]` and `tenth_percentile_accuracy[region]` (see `scoring.groups`).
     """
     head = {"run": run, "benchmark": benchmark.name, "method": method, "setting": setting, "seed": seed}
-    judge = _Judge([head], [0], level if replicates else None)
+    judge = _Judge([head], [0], level if replicates else None, groupings_of(benchmark, by, collection))
     parts = _parts(benchmark, predictions)
     rows = judge.every_split(benchmark, [predictions], [parts])
     for split, part in parts.items() if metrics else ():
@@ -77,6 +86,8 @@ def means(
     *,
     replicates: int = REPLICATES,
     level: float = LEVEL,
+    by: Sequence[str] = (),
+    collection: Collection | None = None,
 ) -> Scores:
     """Each method's mean over its runs (seeds) on the same items, and how far it is behind the best method.
 
@@ -92,7 +103,7 @@ def means(
              for method, part in runs.items()]
     owner = [code for code, part in enumerate(runs.values()) for _ in part]
     predictions = [one for part in runs.values() for one in part]
-    judge = _Judge(heads, owner, level if replicates else None)
+    judge = _Judge(heads, owner, level if replicates else None, groupings_of(benchmark, by, collection))
     return Scores.of(judge.every_split(benchmark, predictions, [_parts(benchmark, one) for one in predictions]))
 
 
@@ -102,6 +113,7 @@ class _Judge(NamedTuple):
     heads: Sequence[Row]
     owner: Sequence[int]
     level: float | None
+    groupings: tuple[Grouping, ...] = ()
 
     def every_split(
         self, benchmark: Benchmark, predictions: Sequence[Predictions], parts: Sequence[Mapping[str, Ints]]
@@ -152,6 +164,8 @@ class _Judge(NamedTuple):
             rows += self.estimated(split, groups, size, "nll", loss(loss_items, self.owner, level, start))
             rows += self.worst(split, groups, "worst_group_nll", worst_loss(loss_items, start, self.owner, self.level))
         rows += self.by_kind(benchmark, split, chosen[order], tables, order, loss_items, groups)
+        for grouping in self.groupings:
+            rows += self.by_grouping(split, hits, grouping.within(chosen[order]))
         if len(self.heads) > 1:
             rows += self.behind(split, ALL, n, "accuracy", hits, average.value[:, 0])
             rows += self.behind(split, ALL, n, "macro_f1", f1, f1s.value[:, 0])
@@ -179,6 +193,19 @@ class _Judge(NamedTuple):
             rows += self.estimated(split, [told.group], [told.n], told.metric, told.estimate)
             if told.items is not None and len(self.heads) > 1 and np.isfinite(told.estimate.value).all():
                 rows += self.behind(split, told.group, told.n, told.metric, told.items, told.estimate.value[:, 0])
+        return rows
+
+    def by_grouping(self, split: str, hits: Bools, part: Grouping) -> list[Row]:
+        """The rows of one grouping of a split's items."""
+        rows: list[Row] = []
+        for told in by_grouping(hits, part, self.owner, self.level):
+            rows += (self.estimated(split, told.groups, told.n, told.metric, told.estimate) if told.worst is None
+                     else self.worst(split, told.groups, told.metric, told.worst))
+            if told.items is not None and len(self.heads) > 1:
+                rest = {} if told.worst is None else {
+                    "centre": told.estimate.centre[:, 0], "size": told.worst.fewest, "unsure": told.worst.unsure}
+                rows += self.behind(split, ALL, hits.shape[1], told.metric, told.items, told.estimate.value[:, 0],
+                                    **rest)
         return rows
 
     def estimated(

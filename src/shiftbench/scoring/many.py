@@ -13,9 +13,11 @@ import numpy.typing as npt
 
 from shiftbench.arrays import Bools, Floats, Ints, Strs
 from shiftbench.benchmark import Benchmark
+from shiftbench.groupings import Grouping, groupings_of
 from shiftbench.metrics import f1_items
 from shiftbench.scores import ALL
 from shiftbench.scoring.estimates import Estimate, loss, share
+from shiftbench.scoring.groups import by_grouping
 from shiftbench.scoring.judge import CORRECTED, GAP
 from shiftbench.scoring.kinds import SIDES, by_kind, kinds_of
 from shiftbench.stats import LEVEL, Lowest, lowest, lowest_mean
@@ -40,6 +42,7 @@ class Split(NamedTuple):
     of_class: Ints  # their sizes
     n_classes: int  # of the benchmark
     kind: Strs | None  # hard and easy items, see `kinds`
+    groupings: tuple[Grouping, ...]  # of the rows, those of the benchmark's card
 
     @staticmethod
     def of(benchmark: Benchmark, name: str) -> "Split":
@@ -51,7 +54,7 @@ class Split(NamedTuple):
         classes, first, count = np.unique(label[by_label], return_index=True, return_counts=True)
         return Split(name, rows, label, np.asarray(names["group"])[codes], start, size, by_label,
                      np.asarray(names["label"])[classes], first, count, len(names["label"]),
-                     kinds_of(benchmark, rows))
+                     kinds_of(benchmark, rows), tuple(one.within(rows) for one in groupings_of(benchmark)))
 
 
 class Cell(NamedTuple):
@@ -127,7 +130,19 @@ class _Sheet:
             self.add_worst(name, split.groups, split.size, "worst_group_nll", *_worst_loss(losses, split, level))
         if split.kind is not None:
             self.add_kinds(split, split.kind, scores, losses)
+        for grouping in split.groupings:
+            self.add_grouping(name, hits, grouping)
         return average
+
+    def add_grouping(self, split: str, hits: Bools, grouping: Grouping) -> None:
+        """The groups of one grouping; here too every run is a method of its own."""
+        each = range(self.runs)
+        for told in by_grouping(hits, grouping, each, self.level):
+            if told.worst is not None:
+                self.worst[len(self.cells)] = np.asarray(told.groups)[told.worst.code], told.worst.n
+            cells = [("", 0)] if told.worst is not None else zip(told.groups, told.n.tolist(), strict=True)
+            self.cells += [Cell(split, group, n, told.metric) for group, n in cells]
+            self.keep(told.estimate, each)
 
     def add_kinds(self, split: Split, kind: Strs, scores: npt.NDArray[np.float32], losses: Floats | None) -> None:
         """Hard and easy items; here every run is a method of its own."""
@@ -136,9 +151,12 @@ class _Sheet:
             if told.worst is not None:
                 self.worst[len(self.cells)] = np.asarray(SIDES)[told.worst.code], told.worst.n
             self.cells.append(Cell(split.name, told.group, told.n, told.metric))
-            nothing = np.full_like(told.estimate.value, np.nan)
-            low, high = told.estimate.ends(each, self.level) if self.level else (nothing, nothing)
-            self.found.append((told.estimate.value.T, low.T, high.T))
+            self.keep(told.estimate, each)
+
+    def keep(self, estimate: Estimate, owner: Sequence[int]) -> None:
+        nothing = np.full_like(estimate.value, np.nan)
+        low, high = estimate.ends(owner, self.level) if self.level else (nothing, nothing)
+        self.found.append((estimate.value.T, low.T, high.T))
 
     def add(
         self, split: str, groups: Sequence[str] | Strs, n: Sequence[int] | Ints, metric: str, found: Estimate

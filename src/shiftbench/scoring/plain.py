@@ -3,13 +3,17 @@
 import math
 from typing import Any
 
+from shiftbench.groupings import untitled
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring.judge import GAP
 from shiftbench.stats import LEVEL
 
 
 def to_json(scores: Scores, *, level: float = LEVEL) -> dict[str, Any]:
-    """Runs, in them splits, in them the average, the worst group and every group; what is not a number is null."""
+    """Runs, in them splits, in them the average, the worst group and every group; what is not a number is null.
+
+    What is over a grouping of its own stands in the split's `groupings`, by what that is called.
+    """
     runs: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in scores:
         key = {name: row[name] for name in ("run", "benchmark", "method", "seed")}
@@ -21,11 +25,14 @@ def to_json(scores: Scores, *, level: float = LEVEL) -> dict[str, Any]:
             run[row["metric"]] = entry
             continue
         split = run["splits"].setdefault(row["split"], {"groups": {}})
-        if row["metric"].startswith("worst_"):
-            split[row["metric"]] = {"group": row["group"], **entry}
+        metric, said = untitled(row["metric"])
+        if said:
+            split = split.setdefault("groupings", {}).setdefault(said, {"groups": {}})
+        if metric.startswith("worst_"):
+            split[metric] = {"group": row["group"], **entry}
         elif row["group"] == ALL:
-            split[row["metric"]] = entry
+            split[metric] = entry
         else:
-            split["groups"].setdefault(row["group"], {})[row["metric"]] = entry
+            split["groups"].setdefault(row["group"], {})[metric] = entry
     kind = "Wilson, Student; worst groups corrected; AUC: DeLong on the logit scale"
     return {"interval": {"kind": kind, "level": level}, "runs": list(runs.values())}

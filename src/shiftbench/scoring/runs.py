@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from shiftbench.answers import Answers, read_predictions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.predictions import Predictions
@@ -16,11 +17,13 @@ from shiftbench.scoring.listing import Finished, benchmarks_of, read_run, runs_i
 from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.reading import Reader
 from shiftbench.scoring.retrained import mean_retrained, score_retrained
+from shiftbench.scoring.targets import mean_target, score_target
 from shiftbench.shifts.draws import draw_of, shared_splits
 from shiftbench.stats import LEVEL, REPLICATES
 
 __all__ = ["Finished", "benchmarks_of", "labels", "read_run", "runs_in", "score_runs", "scored"]
 
+FILE = "predictions.parquet"
 SETTINGS = 100
 """Settings of one benchmark up to which they are compared by their means; a larger table nobody reads."""
 
@@ -76,6 +79,9 @@ def _pieces(
     readers = {digest: Reader(known[digest]) for draws in listed.values() for digest in draws}
     for name, draws in listed.items():
         for digest, runs in draws.items():
+            if known[digest].target.kind != "class":
+                yield from (Piece.of(_of_target(known[digest], run, replicates, level), name) for run in runs)
+                continue
             yield from score_each(readers[digest], runs, name, replicates, level)
             again = score_retrained(known[digest], runs, replicates, level)
             if len(again):
@@ -85,17 +91,31 @@ def _pieces(
         if _few(runs):
             splits = shared_splits([known[digest] for digest in draws])
             methods: dict[str, list[Predictions]] = {}
+            others: dict[str, list[Predictions | Answers]] = {}
             owners: dict[str, list[tuple[Benchmark, Finished]]] = {}
             for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
                 digest = str(run.benchmark["digest"])
+                if known[digest].target.kind != "class":
+                    others.setdefault(label, []).append(read_predictions(run.folder / FILE, known[digest]))
+                    continue
                 owners.setdefault(label, []).append((known[digest], run))
-                read = readers[digest].read(run.folder / "predictions.parquet")
+                read = readers[digest].read(run.folder / FILE)
                 methods.setdefault(label, []).append(on_splits(predictions_of(known[digest], *read), splits))
             first = known[next(iter(draws))]
+            if others:
+                yield Piece.of(mean_target(first, others, replicates=replicates, level=level), name)
+                continue
             yield Piece.of(means(first, methods, replicates=replicates, level=level), name)
             again = mean_retrained(first, owners, replicates, level)
             if len(again):
                 yield Piece.of(again, name)
+
+
+def _of_target(benchmark: Benchmark, run: Finished, replicates: int, level: float) -> Scores:
+    """Scores of a run whose target is no class."""
+    return score_target(benchmark, read_predictions(run.folder / FILE, benchmark), run=run.folder.name,
+                        method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
+                        replicates=replicates, level=level)
 
 
 def _benchmark_of(run: Finished, given: Sequence[Benchmark]) -> Benchmark:

@@ -8,6 +8,7 @@ import numpy as np
 from shiftbench.arrays import Floats, Ints
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.groupings import untitled
 from shiftbench.registry import find
 from shiftbench.scores import Scores
 from shiftbench.selection.rules import DEFAULT, RULES, TARGET, TARGETS, UNKNOWN, Rule, labels_of
@@ -34,6 +35,8 @@ class Choice(NamedTuple):
     high: float
     oracle: float  # of the best run there was
     blind: float  # the mean of all runs: what a choice without looking gives
+    group: str = ""  # the worst group, where that is the target
+    n: int = 0  # the test items behind it
 
     @property
     def regret(self) -> float:
@@ -112,7 +115,7 @@ def _apply(
     choices: list[Choice] = []
     refused: list[Refused] = []
     for target in targets:
-        if target not in TARGETS:
+        if target not in TARGETS and not (untitled(target)[0] in TARGETS and (runs.scores["metric"] == target).any()):
             raise unknown("target", target, TARGETS)
         for name in rules:
             rule = find(RULES, "rule", name)
@@ -180,6 +183,7 @@ def _choices(
 ) -> list[Choice]:
     """The picked runs, each beside the others of its method and seed."""
     test = runs.number("test", target)
+    which = runs.which("test", target) if target.startswith("worst_") else np.zeros(len(runs), np.str_)
     among, there, of = np.bincount(runs.cell[mine]), mine[~np.isnan(test.value[mine])], runs.cell
     best, n = np.full(len(among), np.nan), np.bincount(of[there], minlength=len(among))
     np.fmax.at(best, of[there], test.value[there])
@@ -188,5 +192,6 @@ def _choices(
         Choice(runs.benchmarks[runs.benchmark[one]], runs.methods[runs.method[one]], int(runs.seed[one]), rule,
                str(runs.name[one]), str(runs.setting[one]), int(among[of[one]]), found.by, float(found.value[one]),
                labels, target, float(test.value[one]), float(test.low[one]), float(test.high[one]),
-               float(best[of[one]]), float(total[of[one]] / n[of[one]]) if n[of[one]] else np.nan)
+               float(best[of[one]]), float(total[of[one]] / n[of[one]]) if n[of[one]] else np.nan, str(which[one]),
+               int(np.nan_to_num(test.n[one])))
         for one in picked.tolist()]

@@ -23,6 +23,8 @@ class Mean(NamedTuple):
     among: int
     labels: str
     by: str
+    groups: tuple[str, ...]  # of a single benchmark, the worst group of every seed, where that is the target
+    n: int  # the test items behind it; of several groups, those of the smallest
     test: float
     low: float
     high: float
@@ -31,6 +33,13 @@ class Mean(NamedTuple):
     regret: float
     regret_low: float
     regret_high: float
+
+    @property
+    def whose(self) -> str:
+        """Which group a worst group's value is of, and how many items that has."""
+        if len(self.groups) > 1:
+            return f"{len(self.groups)} groups, n\u00a0≥\u00a0{self.n:,}"
+        return f"{self.groups[0]}, n\u00a0=\u00a0{self.n:,}" if self.groups else ""
 
 
 def over_seeds(choices: Iterable[Choice]) -> list[Mean]:
@@ -53,6 +62,7 @@ def over_seeds(choices: Iterable[Choice]) -> list[Mean]:
         reach = _error(oracle - test) if len(part) > 1 else math.nan
         means.append(Mean(
             benchmark, 1, method, rule, target, len(part), max(one.among for one in part), part[0].labels, part[0].by,
+            tuple(dict.fromkeys(one.group for one in part if one.group)), min(one.n for one in part),
             value, low, high, float(oracle.mean()), float(np.mean([one.blind for one in part])),
             regret, float(np.maximum(0.0, regret - reach)), regret + reach))
     return means
@@ -66,7 +76,7 @@ def over_benchmarks(means: Iterable[Mean]) -> list[Mean]:
     numbers = ("test", "low", "high", "oracle", "blind", "regret", "regret_low", "regret_high")
     return [Mean(
         "", len(part), method, rule, target, max(one.seeds for one in part), max(one.among for one in part),
-        max((one.labels for one in part), key=LABELS.index), "; ".join(dict.fromkeys(one.by for one in part)),
+        max((one.labels for one in part), key=LABELS.index), "; ".join(dict.fromkeys(one.by for one in part)), (), 0,
         *(float(np.mean([getattr(one, name) for one in part])) for name in numbers))
         for (method, rule, target), part in cells.items()]
 

@@ -87,6 +87,12 @@ class Runs:
             self._numbers[split, metric] = Number(*(self._by_run(rows, name) for name in Number._fields))
         return self._numbers[split, metric]
 
+    def which(self, split: str, metric: str) -> Strs:
+        """The group or class that a worst score of every run is of; empty where a run has none."""
+        rows, found = self._rows(split, metric), np.zeros(len(self), self.scores["group"].dtype)
+        found[self.place[rows]] = self.scores["group"][rows]
+        return found
+
     def hard(self, split: str) -> Number:
         """The larger of the mean losses of hard positives and of hard negatives; NaN where no group is named so."""
         if (split, "hard") not in self._numbers:

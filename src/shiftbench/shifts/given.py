@@ -8,8 +8,11 @@ import numpy as np
 from shiftbench.benchmark import SPLITS, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.groupings import columns_in
 from shiftbench.registry import register
+from shiftbench.shifts.asked import asked
 from shiftbench.shifts.base import SHIFTS, card
+from shiftbench.target import Target
 
 
 @register(SHIFTS, "given")
@@ -20,12 +23,14 @@ class Given:
         split(i) = rename(c_i),   label(i) = y_i,   domain(i) = d_i
     """
 
-    label: str  # factor to predict
+    label: str = "label"  # factor to predict; with a target of numbers or tasks a pattern (y*), of boxes their tag
     split: str = "split"  # factor that names the split of each item
     domain: str = ""  # factor that moves between train and test; without one, the split is the domain
     groups: tuple[str, ...] = ()  # factors whose cells with the label are the groups; default: the domain
     rename: Mapping[str, str] = field(default_factory=dict)  # the data's word -> ours, e.g. {"valid": "val"}
     ignore: tuple[str, ...] = ()  # words whose items are left out
+    target: str = "class"  # what is predicted: class, number, tasks, boxes or tokens
+    score_by: tuple[str, ...] = ()  # further groupings to score by, e.g. "each:male+female,label"
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         words = collection.factor(self.split).astype(np.str_)
@@ -38,11 +43,20 @@ class Given:
                 raise unknown("split", word, SPLITS, f"Factor '{self.split}', use rename or ignore")
         if not len(rows):
             raise ShiftBenchError(f"Factor '{self.split}' leaves no items. Check `ignore`.")
-        label = collection.factor(self.label)[rows].astype(np.str_)
+        extra = {name: collection.factor(name)[rows] for said in self.score_by for name in columns_in(said)
+                 if name in collection.factors and name != self.label}
+        target: Target | None = None
+        if self.target == "class":
+            label = collection.factor(self.label)[rows].astype(np.str_)
+        else:
+            word, target, truth = asked(collection, rows, self.target, self.label)
+            label, extra = np.full(len(rows), word), {**extra, **truth}
         domain = collection.factor(self.domain)[rows].astype(np.str_) if self.domain else split
         group = None
         if self.groups:
-            columns = [label, *(collection.factor(name)[rows].astype(np.str_) for name in self.groups)]
+            columns = [collection.factor(name)[rows].astype(np.str_) for name in self.groups]
+            columns = [label, *columns] if target is None else columns
             group = np.asarray([", ".join(cell) for cell in zip(*columns, strict=True)], np.str_)
+        told = {**card(collection, rows, split), **({"groupings": list(self.score_by)} if self.score_by else {})}
         return Benchmark.of(collection, self, seed, rows, split, label=label, domain=domain, group=group,
-                            card=card(collection, rows, split))
+                            card=told, extra=extra, target=target)

@@ -13,7 +13,7 @@ from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.sweeps.work import Job
 from shiftbench.training import embed
-from shiftbench.training.run import split_features
+from shiftbench.training.run import COLUMNS, SENTENCES, split_features
 
 
 class Wanted(NamedTuple):
@@ -29,7 +29,7 @@ def wanted(jobs: Sequence[Job]) -> list[Wanted]:
     """What the runs on features need, one entry per collection and embedding."""
     asked: dict[tuple[str, str], dict[str, None]] = {}
     for job in jobs:
-        if job.settings.get("features"):
+        if job.settings.get("features") and job.settings["features"] not in (COLUMNS, SENTENCES):
             asked.setdefault((job.collection, str(job.settings["features"])), {})[job.benchmark] = None
     found = []
     for (folder, features), benchmarks in asked.items():

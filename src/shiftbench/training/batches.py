@@ -15,19 +15,24 @@ class Batches:
     batch takes `size` items from every pool. A pool is dealt out in random order again and again, so that every item
     comes equally often and none twice before all came once; a pool smaller than `size` is drawn with replacement.
 
+    With `at_once` a batch takes `size` items from each of so many pools, drawn anew for every step, all alike (WILDS'
+    group loader with its default of uniform groups). A pool of fewer items than `size` is drawn with replacement.
+
     With `weights` item i is drawn with replacement in proportion to weight i among its pool. A pool that weighs nothing
     is drawn as if there were no weights: a batch needs items of it all the same.
     """
 
-    def __init__(self, codes: Ints, size: int, seed: int, weights: Floats | None = None) -> None:
+    def __init__(self, codes: Ints, size: int, seed: int, weights: Floats | None = None, at_once: int = 0) -> None:
         self.size, self.seed, self.weights = size, seed, weights
-        self.pools = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+        order = np.argsort(codes, kind="stable")
+        self.pools = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+        self.at_once = at_once if at_once < len(self.pools) else 0
         # Two rounds at most are in use at once per pool: the one a batch ends and the one it begins.
         self._round = lru_cache(maxsize=2 * len(self.pools) + 2)(self._deal)
 
     def __len__(self) -> int:
         """Items per batch."""
-        return self.size * len(self.pools)
+        return self.size * (self.at_once or len(self.pools))
 
     def at(self, step: int) -> Ints:
         """The batch of one step, pool after pool."""
@@ -35,6 +40,8 @@ class Batches:
 
     def block(self, first: int, steps: int) -> Ints:
         """The batches of several steps as rows: one transfer to the device instead of many."""
+        if self.at_once:
+            return np.stack([self._some(step) for step in range(first, first + steps)])
         return np.concatenate([self._draw(number, first, steps) for number in range(len(self.pools))], axis=1)
 
     def _draw(self, number: int, first: int, steps: int) -> Ints:
@@ -52,6 +59,19 @@ class Batches:
             rounds = np.concatenate([self._round(number, one) for one in range(turn, last + 1)])
             chosen = rounds[places - turn * len(pool)]
         return chosen.reshape(steps, self.size)
+
+    def _some(self, step: int) -> Ints:
+        """The batch of a step that takes some of the pools."""
+        rng = child(self.seed, "pools", str(step))
+        chosen = []
+        for number in rng.choice(len(self.pools), self.at_once, replace=False).tolist():
+            pool = self.pools[number]
+            share = None if self.weights is None else self.weights[pool]
+            if share is not None and share.sum() > 0:
+                chosen.append(rng.choice(pool, self.size, p=share / share.sum()))
+            else:
+                chosen.append(rng.choice(pool, self.size, replace=len(pool) < self.size))
+        return np.concatenate(chosen)
 
     def _deal(self, number: int, turn: int) -> Ints:
         return child(self.seed, "round", str(number), str(turn)).permutation(self.pools[number])

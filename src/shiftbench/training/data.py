@@ -1,53 +1,26 @@
 """The rows of a benchmark as tensors: inputs, codes and splits, on the device where they fit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftbench.arrays import Ints, Strs, positions
+from shiftbench.arrays import Ints
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods.base import Batch, Task
-from shiftbench.models.base import Net
+from shiftbench.models.base import MODELS, Net
 from shiftbench.pixels.augment import augment, draws_of
-from shiftbench.pixels.decode import images
-from shiftbench.training.embed import embed
-from shiftbench.training.run import Run, split_features
-
-
-def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path | None) -> Tensor:
-    """One input per row of the benchmark: cached features as float32, or images as uint8 N × H × W × 3."""
-    rows = collection.index(benchmark.items)
-    if run.features:
-        backbone, size = split_features(run.features)
-        return torch.from_numpy(embed(collection, rows, backbone, size, folder=cache))
-    found = images(collection, rows, run.size or None)
-    if run.stylised:
-        train = benchmark.rows("train")
-        other = Collection.load(run.stylised)
-        found[train] = images(other, _same_items(other, benchmark.items[train]), found.shape[1])
-    return torch.from_numpy(found)
-
-
-def _same_items(other: Collection, items: Strs) -> Ints:
-    """Rows of the items in another collection; a file may end otherwise there, as Stylized ImageNet's do."""
-    place = positions(_stems(items), _stems(other.items))
-    if (place < 0).any():
-        lacking = items[place < 0]
-        raise ShiftBenchError(f"Collection '{other.name}' has no stylised image of {len(lacking)} of the {len(items)} "
-                              f"training items ({lacking[0]}, …). It must have the same items.")
-    return place
-
-
-def _stems(items: Strs) -> Strs:
-    return np.asarray([str(PurePosixPath(item).with_suffix("")) if "/" in item else item for item in items.tolist()])
-
+from shiftbench.training.inputs import inputs
+from shiftbench.training.ragged import Ragged
+from shiftbench.training.run import Run
+from shiftbench.training.truth import truth_of
 
 _LOADED: dict[tuple[str, ...], "Data"] = {}
 """The data of the last few loads: a worker that does many runs on one benchmark loads it once."""
@@ -60,8 +33,10 @@ def load(benchmark: Benchmark, collection: Collection, run: Run, device: torch.d
          ) -> "Data":
     """The data a run is trained on, from memory where this process has just used the same."""
     shape = "" if collection.pixels is None else str(collection.pixels.shape)  # a digest does not know it
+    takes = MODELS[run.model].takes
+    words = (run.model, run.weights) if takes == "tokens" else ()  # each net of tokens has its own
     key = (benchmark.digest, collection.digest, shape, run.stylised, run.features, str(run.size), str(device),
-           str(folder))
+           str(folder), takes, str(MODELS[run.model].channels), *words)
     if key not in _LOADED:
         while len(_LOADED) >= KEPT:
             del _LOADED[next(iter(_LOADED))]
@@ -77,21 +52,54 @@ class Data:
     """
 
     benchmark: Benchmark
-    x: Tensor
+    x: Tensor | Ragged
     device: torch.device
     learns: str = "train"
 
     def __post_init__(self) -> None:
-        if len(self.x) != len(self.benchmark):
-            raise ShiftBenchError(f"{len(self.x)} inputs for the {len(self.benchmark)} rows of the benchmark.")
+        many = self.x.items if isinstance(self.x, Ragged) else len(self.x)
+        if many != len(self.benchmark):
+            raise ShiftBenchError(f"{many} inputs for the {len(self.benchmark)} rows of the benchmark.")
         if not len(self.benchmark.rows(self.learns)):
             raise ShiftBenchError(f"Benchmark '{self.benchmark.name}' has no rows in split '{self.learns}' to learn "
                                   "from.")
-        if self.x.is_floating_point() and not bool(torch.isfinite(self.x).all()):
+        if isinstance(self.x, Tensor) and self.x.is_floating_point() and not bool(torch.isfinite(self.x).all()):
             bad = int((~torch.isfinite(self.x).flatten(1).all(dim=1)).nonzero()[0])
-            raise ShiftBenchError(f"The features of item '{self.benchmark.items[bad]}' are not finite numbers.")
+            what = "features" if self.x.ndim == 2 else "channels"
+            raise ShiftBenchError(f"The {what} of item '{self.benchmark.items[bad]}' are not finite numbers.")
         if self.device.type == "cuda" and self.x.nbytes < 0.6 * torch.cuda.mem_get_info(self.device)[0]:
             self.x = self.x.to(self.device)
+
+    @cached_property
+    def kind(self) -> str:
+        """What is predicted: see `shiftbench.target`."""
+        return self.benchmark.target.kind
+
+    @property
+    def are_pixels(self) -> bool:
+        """Whether inputs are images of three channels, which augmentations work on."""
+        return isinstance(self.x, Tensor) and self.x.dtype == torch.uint8
+
+    @property
+    def n_inputs(self) -> int:
+        """Width of the features, height of the images, number of tokens; 0 for what has no size."""
+        if isinstance(self.x, Ragged):
+            return 0
+        return int(self.x.shape[2 if self.x.ndim == 4 and not self.are_pixels else 1])
+
+    @property
+    def n_outputs(self) -> int:
+        return self.benchmark.target.n or len(self.benchmark.names["label"])
+
+    @property
+    def on_device(self) -> bool:
+        return (self.x.values if isinstance(self.x, Ragged) else self.x).device.type == self.device.type
+
+    @cached_property
+    def truth(self) -> Tensor:
+        """What is to be predicted of every row, on the device."""
+        height, width = self.x.shape[1:3] if self.are_pixels and isinstance(self.x, Tensor) else (0, 0)
+        return truth_of(self.benchmark, self.n_inputs, height, width).to(self.device)
 
     @cached_property
     def _scales(self) -> dict[type[Net], Tensor]:
@@ -123,8 +131,9 @@ class Data:
 
     def task(self, n_features: int, steps: int = 1, twin: Callable[[], Net] = Net) -> Task:
         label, domain, group = self.benchmark.label[self.train], self.codes("domain"), self.codes("group")
-        n_classes, n_domains = len(self.benchmark.names["label"]), int(domain.max()) + 1
-        counts = np.bincount(domain * n_classes + label, minlength=n_domains * n_classes).reshape(n_domains, n_classes)
+        n_classes, n_domains = self.n_outputs, int(domain.max()) + 1
+        many = n_classes if self.kind == "class" else 1  # where it is no class, all have the label 0
+        counts = np.bincount(domain * many + label, minlength=n_domains * many).reshape(n_domains, many)
         return Task(n_classes, n_domains, int(group.max()) + 1, n_features, torch.from_numpy(counts),
                     torch.from_numpy(np.bincount(group)), steps, twin)
 
@@ -136,7 +145,7 @@ class Data:
 
     def draws(self, augmentation: str) -> int:
         """Random numbers per item that its augmentation takes."""
-        return draws_of(augmentation) if self.x.dtype == torch.uint8 else 0
+        return draws_of(augmentation) if self.are_pixels else 0
 
     def batch(self, index: Tensor, net: Net, augmentation: str = "none", u: Tensor | None = None,
               weight: Tensor | None = None) -> Batch:
@@ -147,14 +156,18 @@ class Data:
         own = None if u is None or u.shape[-1] == n else u[..., n:]
         x = self.prepare(self.take(row.flatten()), net, augmentation, u[..., :n] if u is not None and n else None)
         x = x.view(*index.shape, *x.shape[1:]) if index.ndim > 1 else x
-        return Batch(x, label, domain, group, index, weight, own)
+        if self.kind != "class":
+            label = self.truth.index_select(0, row.flatten()).view(*index.shape, *self.truth.shape[1:])
+        return Batch(x, label, domain, group, index, weight, own, self.kind)
 
     def take(self, rows: Tensor) -> Tensor:
         """Inputs of benchmark rows, on the device; from host memory where all of them would not fit there."""
+        if isinstance(self.x, Ragged):
+            return self.x.take(rows).to(self.device)
         return self.x.index_select(0, rows.to(self.x.device)).to(self.device)
 
     def prepare(self, x: Tensor, net: Net, augmentation: str = "none", u: Tensor | None = None) -> Tensor:
-        if x.dtype != torch.uint8:
+        if not self.are_pixels:
             return x
         mean, std = self.scale(net)
         return augment(x, augmentation, mean, std, u)
@@ -186,19 +199,33 @@ class Data:
         for norm, momentum in modes:
             norm.momentum = momentum
 
-    @torch.inference_mode()
     def outputs(self, net: Net, rows: Ints, precision: str = "float32", part: nn.Module | None = None) -> Tensor:
         """What a net, or a part of it, makes of benchmark rows, on the CPU, without augmentation."""
+        parts = list(self.each(part or net, net, rows, precision))
+        return torch.cat(parts).cpu() if parts else torch.zeros(0, net.width if part else self.n_outputs)
+
+    @torch.inference_mode()
+    def each(self, part: Callable[[Tensor], Any], net: Net, rows: Ints, precision: str = "float32") -> Iterator[Any]:
+        """What a part of a net makes of benchmark rows, some at a time, without augmentation."""
         modes = [(module, module.training) for module in net.modules()]
         net.eval()
-        chunk = 4096 if self.x.dtype != torch.uint8 else max(1, 8_000_000 // max(1, self.x[0].numel()))
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16"):
-            parts = [(part or net)(self.prepare(self.take(some), net)) for some in torch.from_numpy(rows).split(chunk)]
-        for module, mode in modes:
-            module.training = mode
-        if not parts:
-            return torch.zeros(0, net.width if part else len(self.benchmark.names["label"]))
-        return torch.cat(parts).float().cpu()
+        try:
+            for some in torch.from_numpy(rows).split(self.at_once):
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16"):
+                    made = part(self.prepare(self.take(some), net))
+                yield made.float() if isinstance(made, Tensor) and made.is_floating_point() else made
+        finally:
+            for module, mode in modes:
+                module.training = mode
+
+    @property
+    def at_once(self) -> int:
+        """Rows of one pass without gradients."""
+        if isinstance(self.x, Ragged):
+            return 512
+        if self.x.ndim == 2:  # features, or tokens: these become vectors of hundreds of numbers
+            return 4096 if self.x.is_floating_point() else max(1, 65_536 // self.x.shape[1])
+        return max(1, 8_000_000 // max(1, self.x[0].numel()))
 
     def logits(self, net: Net, rows: Ints, precision: str = "float32") -> Tensor:
         return self.outputs(net, rows, precision)

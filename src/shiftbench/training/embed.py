@@ -21,7 +21,7 @@ from shiftbench.arrays import Bools, Ints, digest
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import write_json, write_rows
-from shiftbench.models.base import MODELS, Net, build
+from shiftbench.models.base import MODELS, Net, build, image_models
 from shiftbench.models.weights import weights_digest
 from shiftbench.pixels.augment import augment
 from shiftbench.pixels.decode import images
@@ -56,9 +56,10 @@ def embed(
     features are on disk, so a killed process leaves nothing wrong behind and the next one goes on.
     """
     rows = np.asarray(rows, np.int64)
-    if find(MODELS, "model", backbone).takes != "images":
-        raise ShiftBenchError(f"Model '{backbone}' takes features, not images, so it cannot make them. Backbones: "
-                              f"{', '.join(sorted(name for name, net in MODELS.items() if net.takes == 'images'))}.")
+    if backbone not in image_models():
+        takes = find(MODELS, "model", backbone).takes
+        raise ShiftBenchError(f"Model '{backbone}' takes {takes}, but features are made of images of three channels. "
+                              f"Backbones: {', '.join(image_models())}.")
     net = build(backbone, 1, size, weights=weights)
     if folder is None:
         distinct, place = np.unique(rows, return_inverse=True)

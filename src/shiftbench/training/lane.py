@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.arrays import Floats, Ints
 from shiftbench.errors import ShiftBenchError
-from shiftbench.methods.base import Batch, Codes, Stage
-from shiftbench.models.base import Net, build
+from shiftbench.methods.base import METHODS, Batch, Codes, Stage
+from shiftbench.models.base import MODELS, Net, build
 from shiftbench.rng import child, uniform
 from shiftbench.training.attack import attacked
 from shiftbench.training.batches import Batches
 from shiftbench.training.checkpoint import Parts, Point, peek, restore, save_checkpoint
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
+from shiftbench.training.judging import HEADLINE, WORDS, judged
 from shiftbench.training.log import Log
 from shiftbench.training.run import Run
 from shiftbench.training.schedule import factors
@@ -50,6 +50,7 @@ class Lane:
     def enter(run: Run, data: Data, stage: Stage, number: int, folder: Path | None) -> "Lane":
         """The start of a stage, or where an earlier process stopped in it."""
         data = data.on(stage.split)
+        check_target(run, data)
         with repeatable(data.device, run.seed, "train", str(number)):
             net = fresh(run, data)
             task = data.task(net.width, steps_of(run, stage), partial(model_of, run, data, "twin"))
@@ -74,7 +75,7 @@ class Lane:
         weight = None if stage.weights is None else stage.weights.to(data.device, torch.float32)
         for module in net.modules():  # what is frozen keeps its batch norms as they are, too
             module.training = not stage.trains or any(one.requires_grad for one in module.parameters())
-        batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage))
+        batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage), run.domains_per_batch)
         return Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
                     started=time.monotonic() - point.seconds)
 
@@ -148,13 +149,13 @@ class Lane:
                                    "loss": point.loss_sum / max(1, point.loss_count)}
         point.loss_sum, point.loss_count = 0.0, 0
         if split:
-            rows = data.benchmark.rows(split)
-            found = measure(data.logits(self.net, rows, self.run.precision), data.benchmark.label[rows],
-                            data.benchmark.group[rows])
+            found = judged(data, self.net, data.benchmark.rows(split), self.run.precision)
             line |= {"split": split, **{f"{split}_{name}": value for name, value in found.items()}}
             if self.select_on != "last":
                 # Where accuracies tie, the smaller loss decides: small splits tie often.
-                rank = (found[self.select_on] if self.select_on != "loss" else 0.0, -found["loss"])
+                rank = (found[self.select_on] if self.select_on in found else found[HEADLINE[data.kind]],
+                        -found.get("loss", 0.0))
+                rank = rank if self.select_on != "loss" else (0.0, rank[1])
                 if not point.best or rank > point.best:
                     point.best, point.best_step, point.waited = rank, point.step, 0
                     self.parts.best = {key: value.detach().clone() for key, value in self.net.state_dict().items()}
@@ -204,8 +205,24 @@ def steps_of(run: Run, stage: Stage) -> int:
 def model_of(run: Run, data: Data, *purpose: str) -> Net:
     """A net of the run's model as its method wants it, on the CPU; another one for another purpose."""
     seed = int(child(run.seed, *purpose).integers(2**31)) if purpose else run.seed
-    # Width of the features, or height of the images.
-    return run.learner().net(build(run.model, len(data.benchmark.names["label"]), data.x.shape[1], run.weights, seed))
+    return run.learner().net(build(run.model, data.n_outputs, data.n_inputs, run.weights, seed))
+
+
+def check_target(run: Run, data: Data) -> None:
+    """Model and method must be able to learn what the benchmark asks for."""
+    kind, net, method = data.kind, MODELS[run.model], METHODS[run.method]
+    if kind not in method.targets:
+        able = sorted(name for name, one in METHODS.items() if kind in one.targets)
+        raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {WORDS[kind]}, which method "
+                              f"'{run.method}' cannot learn. Methods that can: {', '.join(able)}.")
+    if net.own_loss != (kind == "boxes") or net.per_place != (kind == "tokens"):
+        able = sorted(name for name, one in MODELS.items()
+                      if one.own_loss == (kind == "boxes") and one.per_place == (kind == "tokens"))
+        raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {WORDS[kind]}, which model "
+                              f"'{run.model}' does not give. Models that do: {', '.join(able)}.")
+    if kind == "boxes" and (run.augment != "none" or run.attack):
+        raise ShiftBenchError("run: augmentations and attacks move an image but not its boxes. Use augment=none, "
+                              "attack=0.")
 
 
 def fresh(run: Run, data: Data) -> Net:
@@ -227,17 +244,3 @@ def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any
         return torch.optim.SGD(parameters, rate, run.momentum, weight_decay=run.weight_decay, fused=True)
     cls = torch.optim.Adam if run.optimizer == "adam" else torch.optim.AdamW
     return cls(parameters, rate, weight_decay=run.weight_decay, fused=True, capturable=on_gpu)
-
-
-def measure(logits: Tensor, label: np.ndarray, group: np.ndarray) -> dict[str, float]:
-    """Accuracy, accuracy of the worst group that has items, macro F1 over the classes that are there, and mean
-    cross-entropy."""
-    truth, said = torch.from_numpy(label), logits.argmax(dim=1).numpy()
-    right: Floats = (said == label).astype(np.float64)
-    hits = np.bincount(label, right, minlength=logits.shape[1])
-    both = np.bincount(label, minlength=logits.shape[1]) + np.bincount(said, minlength=logits.shape[1])
-    count = np.bincount(group)
-    by_group = np.bincount(group, right)[count > 0] / count[count > 0]
-    return {"accuracy": float(right.mean()), "worst_group": float(by_group.min()),
-            "macro_f1": float((2 * hits[both > 0] / both[both > 0]).mean()),
-            "loss": float(F.cross_entropy(logits, truth))}

@@ -194,11 +194,11 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
 
 
 def _way_of(lane: Lane) -> type[Eager] | type[Stacked] | type[Graphed]:
-    """How a lane is stepped. A recorded step cannot fetch from the host, so data that did not fit on a GPU is eager."""
-    x = lane.data.x
+    """How a lane is stepped. A recorded step cannot fetch from the host, so data that did not fit on a GPU is eager; so
+    is a net whose shapes depend on the data."""
     if lane.data.device.type == "cuda":
-        return Graphed if x.is_cuda else Eager
-    return Eager if x.dtype == torch.uint8 else Stacked
+        return Graphed if lane.data.on_device and lane.net.recordable else Eager
+    return Stacked if lane.net.takes == "features" else Eager
 
 
 def set_threads(n: int) -> None:

@@ -4,6 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from shiftbench.registry import find
+from shiftbench.training.wilds_presets import WILDS_METHODS, WILDS_PRESETS
+
 METASHIFT = {
     "model": "resnet18", "weights": "imagenet", "size": 224, "augment": "color", "batches": "domain", "batch_size": 32,
     "optimizer": "adam", "lr": 5e-5, "weight_decay": 0.0, "steps": 5000, "eval_every": 300, "select_on": "last",
@@ -40,4 +43,9 @@ def breeds(model: str, epochs: float = 450, n_items: int = 44_200) -> dict[str, 
 
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "metashift": METASHIFT, **{f"breeds-{model}": breeds(model) for model in BREEDS_RATES}}
+    "metashift": METASHIFT, **{f"breeds-{model}": breeds(model) for model in BREEDS_RATES}, **WILDS_PRESETS}
+
+
+def preset_of(name: str, method: str) -> dict[str, Any]:
+    """A preset for a method: fields of a run and, where the paper gives them, the method's own, side by side."""
+    return {**find(PRESETS, "preset", name), **WILDS_METHODS.get(name.removeprefix("wilds-"), {}).get(method, {})}

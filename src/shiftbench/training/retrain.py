@@ -21,7 +21,7 @@ from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device
 from shiftbench.training.embed import Report
 from shiftbench.training.folder import is_done, load_run
-from shiftbench.training.lane import measure
+from shiftbench.training.judging import measure
 from shiftbench.training.loop import Fitting, learn, set_threads
 from shiftbench.training.run import Run
 
@@ -100,7 +100,7 @@ def _features(folder: Path, run: Run, data: Data) -> tuple[torch.Tensor, dict[st
     """The features of every row by the run's net, and its last layer."""
     file = folder / "checkpoint.safetensors"
     # Not with the weights the run began with: they need not be at hand any more, and the checkpoint has all.
-    net = run.learner().net(build(run.model, len(data.benchmark.names["label"]), data.x.shape[1], seed=run.seed))
+    net = run.learner().net(build(run.model, data.n_outputs, data.n_inputs, seed=run.seed))
     load_into(net, read_weights(file), file)
     head = {f"head.{key}": value.detach().cpu().clone() for key, value in net.head.state_dict().items()}
     return data.outputs(net.to(data.device), np.arange(len(data.benchmark)), run.precision, net.features), head

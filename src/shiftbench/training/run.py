@@ -10,12 +10,15 @@ from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.methods import METHODS, Method
 from shiftbench.methods.base import BATCHES, NEEDS
 from shiftbench.models import MODELS
+from shiftbench.models.base import image_models
 from shiftbench.pixels.augment import joined, parts_of
 from shiftbench.registry import find, make
 from shiftbench.training.schedule import SCHEDULES
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("float32", "bf16")
+COLUMNS, SENTENCES = "columns", "sentences"
+"""Features that no backbone makes: the columns of a table, and the vectors of the items' texts."""
 SELECTIONS = ("accuracy", "worst_group", "macro_f1", "loss", "last")
 
 
@@ -24,8 +27,10 @@ class Run:
     """Everything that decides the predictions. Two runs with equal fields have one `id` and are never done twice.
 
     `params` are the method's hyperparameters; those not given are filled with its defaults, so that naming a default
-    changes nothing. `features` is the embedding a head is trained on, BACKBONE@SIZE (`efficientnet-lite0@128`), empty
-    for a model that takes images. `select_on` chooses which evaluation's weights are kept, on `id_val` or else `val`.
+    changes nothing. `features` is what a head is trained on: an embedding BACKBONE@SIZE (`efficientnet-lite0@128`), the
+    vectors of the texts (`sentences`) or the feature columns of a table (`columns`), which are standardised; it is
+    empty for a model that takes something else. `select_on` chooses which evaluation's weights are kept, on `id_val` or
+    else `val`; what has no such measure (numbers, boxes) is chosen on its own.
     """
 
     benchmark: str  # digest of the benchmark's rows
@@ -34,7 +39,7 @@ class Run:
     model: str = "linear"
     weights: str = "none"  # none, imagenet or a file
     features: str = ""
-    size: int = 0  # images are resized to this; 0: as they are
+    size: int = 0  # images are resized to this, texts cut to so many tokens; 0: as they are, as the model reads
     stylised: str = ""  # a collection's folder with the same items: training sees its images, evaluation plain ones
     augment: str = "none"  # a preset, or several joined by +
     attack: float = 0.0  # train on images moved by up to this (l2, pixels from 0 to 1) to where the net errs more
@@ -43,6 +48,7 @@ class Run:
     batches: str = ""  # plain, domain or group; empty: what the method asks for
     resample: bool = True  # draw items by the benchmark's column `weight`, where it has one
     batch_size: int = 32  # items of a plain batch; items of each domain or group in the others
+    domains_per_batch: int = 0  # domains or groups of a batch, drawn anew at every step; 0: all of them
     steps: int = 300
     optimizer: str = "adam"
     lr: float = 1e-3
@@ -62,7 +68,8 @@ class Run:
             if getattr(self, name) not in known:
                 raise unknown(kind, getattr(self, name), [word for word in known if word], "run")
         parts_of(self.augment)
-        for name in ("steps", "batch_size", "eval_every", "attack_steps", "patience", "size", "seed"):
+        for name in ("steps", "batch_size", "eval_every", "attack_steps", "patience", "size", "domains_per_batch",
+                     "seed"):
             least = int(name in ("steps", "batch_size", "eval_every", "attack_steps"))
             if getattr(self, name) < least:
                 raise ShiftBenchError(f"run: '{name}' is {getattr(self, name)}, but must be at least {least}.")
@@ -76,11 +83,12 @@ class Run:
         if takes == "features" and not self.features:
             raise ShiftBenchError(f"run: model '{self.model}' works on cached features. Name them, for example "
                                   "features=efficientnet-lite0@128, or choose a model that takes images.")
-        if takes == "images" and self.features:
-            raise ShiftBenchError(f"run: model '{self.model}' takes images, so features='{self.features}' has no use. "
+        if takes != "features" and self.features:
+            raise ShiftBenchError(f"run: model '{self.model}' takes {takes}, so features='{self.features}' has no use. "
                                   "Leave features empty, or choose linear or mlp.")
         if self.features:
-            split_features(self.features)
+            if self.features not in (COLUMNS, SENTENCES):
+                split_features(self.features)
             if self.stylised:
                 raise ShiftBenchError(f"run: stylised={self.stylised} exchanges images, but model '{self.model}' works "
                                       "on cached features. Choose a model that takes images.")
@@ -110,8 +118,9 @@ class Run:
         if needs == "features" and self.model == "linear":
             raise ShiftBenchError(f"run: method '{self.method}' moves features, but model 'linear' has none: "
                                   "it would be ERM. Choose mlp, or a model that takes images.")
-        if (needs in ("images", "maps") and model.takes != "images") or (needs == "maps" and not model.has_maps):
-            fit = [name for name, one in MODELS.items() if one.takes == "images" and (one.has_maps or needs != "maps")]
+        if (needs in ("images", "maps") and self.model not in image_models()) or (
+                needs == "maps" and not model.has_maps):
+            fit = [name for name, one in image_models().items() if one.has_maps or needs != "maps"]
             raise ShiftBenchError(f"run: method '{self.method}' needs {NEEDS[needs]}, which model '{self.model}' does "
                                   f"not have. Models that do: {', '.join(fit)}.")
 
@@ -151,10 +160,9 @@ def default_model(method: str) -> str:
 def split_features(name: str) -> tuple[str, int]:
     """Backbone and image size of an embedding's name: `efficientnet-lite0@128` is ("efficientnet-lite0", 128)."""
     backbone, _, size = name.partition("@")
-    images = {other: net for other, net in MODELS.items() if net.takes == "images"}
-    net = images.get(backbone)
+    net = image_models().get(backbone)
     if net is None:
-        raise unknown("backbone", backbone, images, "features")
+        raise unknown("features", name, [*image_models(), COLUMNS, SENTENCES])
     if size and not (size.isdecimal() and 8 <= int(size) <= 1024):
         raise ShiftBenchError(f"features: '{name}' must read BACKBONE@SIZE with a size from 8 to 1024, "
                               f"for example {backbone}@{net.side}.")

@@ -5,8 +5,9 @@ import torch
 
 from shiftbench.arrays import Floats
 
-SCHEDULES = ("constant", "thirds", "cosine")
-"""`thirds`: a tenth after a third of the steps and again after two (BREEDS). `cosine`: (1 + cos(pi t / T)) / 2."""
+SCHEDULES = ("constant", "thirds", "cosine", "linear")
+"""`thirds`: a tenth after a third of the steps and again after two (BREEDS). `cosine`: (1 + cos(pi t / T)) / 2.
+`linear`: 1 - t / T (WILDS' transformers)."""
 
 
 def factors(schedule: str, first: int, n: int, steps: int) -> Floats:
@@ -20,6 +21,8 @@ def factors(schedule: str, first: int, n: int, steps: int) -> Floats:
         return np.asarray([1.0, 0.1, 0.01])[np.minimum(3 * done, 2).astype(np.int64)]
     if schedule == "cosine":
         return (1 + np.cos(np.pi * np.minimum(done, 1.0))) / 2
+    if schedule == "linear":
+        return 1 - np.minimum(done, 1.0)
     return np.ones(n)
 
 

@@ -11,7 +11,7 @@ are laid out as they are, and why the optimizer sees each lane's tensors by them
 
 import copy
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -95,7 +95,7 @@ class Stacked:
     def _losses(self, batch: Batch, step: Tensor) -> Any:
         """Losses and new buffers, seeds × lanes."""
         of_seed = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None, None))
-        dims = Batch(*(None if part is None else 0 for part in batch))
+        dims: Any = Batch(*(cast(Any, 0 if isinstance(part, Tensor) else None) for part in batch))
         return torch.func.vmap(of_seed, in_dims=(0, 0, 0, dims, None))(
             self.weights, self.buffers, self.numbers, batch, step)
 
@@ -155,9 +155,10 @@ def alike(lane: Lane) -> tuple[Any, ...]:
     shapes = tuple((name, parameter.shape) for name, parameter in _Whole(lane).named_parameters())
     # Weights of a second stage come from the run's own first one, so they are nobody else's.
     own = run.id if lane.weight is not None else ""
-    return (id(lane.data), run.batch_kind, run.resample, run.batch_size, lane.steps, lane.point.stage, lane.point.step,
-            type(method), tuple(fixed.items()), shapes, tuple(lane.stage.trains), run.optimizer, run.momentum > 0,
-            run.schedule, None if lane.batches.weights is None else lane.batches.weights.tobytes(), own)
+    return (id(lane.data), run.batch_kind, run.resample, run.batch_size, run.domains_per_batch, lane.steps,
+            lane.point.stage, lane.point.step, type(method), tuple(fixed.items()), shapes, tuple(lane.stage.trains),
+            run.optimizer, run.momentum > 0, run.schedule,
+            None if lane.batches.weights is None else lane.batches.weights.tobytes(), own)
 
 
 def _with_numbers(method: Method, numbers: Tensors) -> Method:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shiftbench.benchmark import Benchmark
+from shiftbench.benchmark import CODED, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.predictions import Predictions
@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 
 def score(
     benchmark: Benchmark | Place, *predictions: Predictions | Place, study: Place | None = None,
-    nooch: Place | None = None, task: str = "", **options: Any,
+    nooch: Place | None = None, task: str = "", by: Sequence[str] = (), collection: Collection | Place | None = None,
+    **options: Any,
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
+
+    `by` are further groupings of any columns, as "region" or "male+female,label" (docs/groups.md); a column that the
+    benchmark does not keep is looked for in its collection.
 
     Files that end in .json are annotators' answers to a study, whose key is in the folder `study`: their accuracy and
     agreement come with every model's accuracy on the same pairs of superclasses. `nooch` is the folder of NOOCh's
@@ -32,10 +36,12 @@ def score(
     from shiftbench.scoring import score as score_one
 
     if nooch is not None:
-        return _score_on_lists(benchmark, predictions, nooch, task, options)
+        return _score_on_lists(benchmark, predictions, nooch, task, {**options, **({"by": by} if by else {})})
     made = benchmark_of(benchmark)
     if not predictions:
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
+    if by:
+        options |= {"by": by, "collection": collection_for(benchmark, made, by, collection)}
     answers = [given for given in predictions if not isinstance(given, Predictions) and is_answers(given)]
     parts, models = [], []
     for given in predictions:
@@ -53,6 +59,18 @@ def score(
             parts.append(human_scores(made, key, read_answers(answers, key), **known))
         parts.append(model_scores(made, key, models, **known))
     return Scores.join(parts)
+
+
+def collection_for(
+    benchmark: Benchmark | Place, made: Benchmark, by: Sequence[str], given: Collection | Place | None
+) -> Collection | None:
+    """The collection, where it is given or a grouping has a column that the benchmark's rows do not have."""
+    from shiftbench.groupings import columns_in
+
+    own = {*CODED, *made.extra}
+    if given is None and all(name in own for said in by for name in columns_in(said, own)):
+        return None
+    return collection_of(benchmark, given, needed=False)
 
 
 def _score_on_lists(

@@ -1,0 +1,43 @@
+"""shiftbench gap RUNS..."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Json, Quiet, console, print_json, print_table
+
+
+def gap(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, on a benchmark and on settings made of it.")],
+    setting: Annotated[str, typer.Option(help="Of this setting alone.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
+    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """What the shift costs each method: in distribution minus out of distribution, with an interval.
+
+    shiftbench gap runs runs-mixed
+    """
+    from shiftbench.scoring.gaps import GAPS
+    from shiftbench.scoring.plain import to_json
+
+    scores = verbs.gap(*runs, setting=setting, level=level)
+    if out is not None:
+        scores.save(out)
+    if json:
+        print_json(to_json(scores, level=level))
+        return
+    listed = list(scores)
+    rows = []
+    for before, after, both in zip(listed[::3], listed[1::3], listed[2::3], strict=True):
+        rows.append([both["benchmark"], both["split"], both["method"], both["run"].rpartition(" ")[2],
+                     both["metric"].removesuffix(GAPS), both["n"], before["value"], after["value"], both["value"],
+                     f"{both['low']:.3f} to {both['high']:.3f}"])
+    if not quiet:
+        print_table("", ["benchmark", "setting", "method", "runs", "metric", "items", "in", "out", "gap",
+                         f"{level:.0%} interval"], rows)
+        if any(row["metric"].startswith("worst") for row in listed):
+            console().print("Of a worst group, items are those of the worst out of distribution.", markup=False)

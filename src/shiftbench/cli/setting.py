@@ -1,0 +1,55 @@
+"""shiftbench setting BENCHMARK --to NAME --out BENCHMARK"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.benchmark import Benchmark
+from shiftbench.cli.output import Json, Quiet, print_json, print_table
+from shiftbench.cli.show import show_benchmark
+from shiftbench.errors import ShiftBenchError
+
+
+def setting(
+    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark: the reference, out of distribution.")],
+    to: Annotated[str, typer.Option(help="test-to-test, mixed-to-test, train-to-train, average or random-split; "
+                                    "without it, which of them can be made.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the new benchmark.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of what is drawn.")] = 0,
+    moved: Annotated[float, typer.Option(help="Share of test that goes to training, at most.")] = 0.5,
+    given: Annotated[str, typer.Option(help="The factor with the split of the setting, where the data set has one: "
+                                       "split_mixed_to_test.")] = "",
+    unseen: Annotated[bool, typer.Option("--unseen", help="average of groups that are not in training, too.")] = False,
+    collection: Annotated[Path | None, typer.Option(help="Where its collection is now; for --given.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make the in-distribution setting of a benchmark that its shift is measured against; or list what can be made.
+
+    shiftbench setting benchmarks/cat-dog
+
+    shiftbench setting benchmarks/cat-dog --to mixed-to-test --out benchmarks/cat-dog-mixed
+    """
+    if not to:
+        _list(Benchmark.load(benchmark), unseen, json, quiet)
+        return
+    if out is None:
+        raise ShiftBenchError("Name the folder of the new benchmark with --out.")
+    made = verbs.setting(benchmark, to, out, seed=seed, moved=moved, given=given, unseen=unseen, collection=collection)
+    if json:
+        print_json({"benchmark": str(out), "digest": made.digest, "rows": len(made), "card": made.card})
+    elif not quiet:
+        show_benchmark(made)
+
+
+def _list(benchmark: Benchmark, unseen: bool, json: bool, quiet: bool) -> None:
+    from shiftbench.shifts.legality import kind_of, legal
+
+    kind, found = kind_of(benchmark), legal(benchmark, unseen=unseen)
+    if json:
+        print_json({"benchmark": benchmark.name, "kind": kind, "settings": found})
+    elif not quiet:
+        print_table(f"{benchmark.name}: {kind}", ["setting", "legal", "why not"],
+                    [[name, "no" if reason else "yes", reason] for name, reason in found.items()])

@@ -1,0 +1,221 @@
+"""Detectors: Faster R-CNN (Ren et al., 2015) from torchvision's parts, with a loss for every image."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from shiftbench.errors import ShiftBenchError
+from shiftbench.models.base import MODELS, Net
+from shiftbench.models.detector_regions import regions
+from shiftbench.models.published import Published
+from shiftbench.models.resnet import ResNet50
+from shiftbench.registry import register
+
+STEP = 32
+"""Images are padded to a multiple of this, right and below, as torchvision does: then maps divide them evenly."""
+
+
+class _Detector(Net):
+    """Proposals first, then the kind and the sides of each.
+
+        loss of an image = (objectness + moves of its anchors) + (kinds + moves of its proposals)
+
+    Each of the four is a mean over what is drawn of this image, as in WILDS; torchvision's are means over what is drawn
+    of the batch, the same where every image gives as many. No norm looks at other images, and nothing is resized:
+    images come in the size and on the scale of pixels that the run says. In WILDS they are 1024 × 1024 px as well.
+
+    `features(x)` are those of the whole image as one region, `head` is how much a region is of each kind: so net(x)
+    says how much an image looks like one large thing. Boxes do not tell their kind, so that to learn there must be one.
+    """
+
+    own_loss: ClassVar[bool] = True
+    recordable: ClassVar[bool] = False
+    anchors: ClassVar[tuple[tuple[int, ...], ...]]  # sides in pixels, for each map
+    n_sampled: ClassVar[tuple[int, int]] = (256, 512)  # anchors and proposals of an image that are learnt from
+    n_proposals: ClassVar[tuple[int, int]] = (2000, 1000)  # in training and after
+    region: ClassVar[int] = 7  # cells per side of a region
+    hidden: ClassVar[int] = 1024
+
+    features: "_Regions"
+    head: "_Head"
+
+    def __init__(self, n_classes: int, n_inputs: int = 0) -> None:
+        super().__init__()
+        from shiftbench.models.detector_parts import Choice, Proposals
+
+        body, n_channels = self._body()
+        self.features = _Regions(body, n_channels, self.region, self.hidden, len(self.anchors))
+        self.head = _Head(self.hidden, n_classes)
+        self.rpn = Proposals(n_channels, self.anchors, self.n_sampled[0], *self.n_proposals)
+        self.choice = Choice(self.n_sampled[1])
+
+    def _body(self) -> tuple[nn.Module, int]:
+        """A module that gives maps by name, the finest first, and their number of channels."""
+        raise NotImplementedError
+
+    def losses(self, x: Tensor, target: Tensor) -> Tensor:
+        """The loss of each image. `target` is N × M × 4, left top right bottom in pixels; NaN, like any box without an
+        area, is no box, and an image may have none."""
+        from shiftbench.models.detector_parts import fastrcnn_loss
+
+        if self.head.out_features != 1:
+            raise ShiftBenchError(f"Model '{self.name}' learns boxes of one kind; got {self.head.out_features} kinds. "
+                                  "Name one tag in the recipe: label = \"TAG\".")
+        truths = []
+        for box in target.to(torch.float32):
+            there = box[(box[:, 2:] > box[:, :2]).all(dim=1)]
+            truths.append({"boxes": there, "labels": torch.ones(len(there), dtype=torch.int64, device=there.device)})
+        images, maps = self._seen(x)
+        proposals, of_anchors = self.rpn(images, maps, truths)
+        boxes, _, kinds, goals = self.choice.select_training_samples(proposals, truths)
+        scores, moves = self.head.both(self.features.of(maps, boxes, images.tensors.shape[2]))
+        count = [len(one) for one in boxes]
+        each = [sum(fastrcnn_loss(score, move, [kind], [goal])) for score, move, kind, goal in zip(
+            scores.split(count), moves.split(count), kinds, goals, strict=True)]
+        return torch.stack(each) + sum(of_anchors.values())
+
+    @torch.no_grad()
+    def found(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Boxes and scores of each image: at most 100, with scores above 0.05, no two of which share more than half."""
+        images, maps = self._seen(x)
+        proposals, _ = self.rpn(images, maps)
+        scores, moves = self.head.both(self.features.of(maps, proposals, images.tensors.shape[2]))
+        boxes, values, _ = self.choice.postprocess_detections(scores, moves, proposals, images.image_sizes)
+        return list(zip(boxes, values, strict=True))
+
+    def _seen(self, x: Tensor) -> tuple[Any, dict[str, Tensor]]:
+        from shiftbench.models.detector_parts import ImageList
+
+        padded, size = _padded(x), (x.shape[2], x.shape[3])
+        return ImageList(padded, [size] * len(x)), self.features.body(padded)
+
+
+class _Regions(nn.Module):
+    """The maps of an image, and a vector for any region of it."""
+
+    def __init__(self, body: nn.Module, n_channels: int, side: int, width: int, n_maps: int) -> None:
+        super().__init__()
+        self.side = side
+        self.body = body
+        self.hidden = nn.ModuleDict({"fc6": nn.Linear(n_channels * side**2, width), "fc7": nn.Linear(width, width)})
+        self.pooled = [str(number) for number in range(n_maps)][:4]  # a fifth map of torchvision's is for anchors alone
+
+    def forward(self, x: Tensor) -> Tensor:
+        padded = _padded(x)
+        whole = torch.tensor([[0.0, 0.0, x.shape[3], x.shape[2]]], device=x.device, dtype=x.dtype)
+        return self.of(self.body(padded), [whole] * len(x), padded.shape[2])
+
+    def of(self, maps: Mapping[str, Tensor], boxes: list[Tensor], height: int) -> Tensor:
+        z = regions([maps[name] for name in self.pooled], boxes, height, self.side).flatten(1)
+        return F.relu(self.hidden["fc7"](F.relu(self.hidden["fc6"](z))))
+
+
+class _Head(nn.Linear):
+    """Scores of the kinds; beside them that of the background, and how the sides of a box of each kind move."""
+
+    def __init__(self, width: int, n_kinds: int) -> None:
+        super().__init__(width, n_kinds)
+        self.ground = nn.Linear(width, 1)
+        self.moves = nn.Linear(width, 4 * (1 + n_kinds))
+
+    def both(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([self.ground(z), self(z)], dim=1).float(), self.moves(z).float()
+
+
+@register(MODELS, "faster-rcnn")
+class FasterRCNN(_Detector, Published):
+    """ResNet-50 with a feature pyramid, the detector of WILDS' GlobalWheat; 41.30 million parameters.
+
+    Weights: a file of torchvision's detector (WILDS starts from the one trained on COCO), or of a ResNet-50, with which
+    the rest starts fresh (`imagenet`: that of ImageNet). Its batch norms are frozen. As in torchvision, the first
+    layers (conv1, layer1) stay as the file has them; without a file all layers learn.
+    """
+
+    side: ClassVar[int] = 1024
+    anchors: ClassVar[tuple[tuple[int, ...], ...]] = ((32,), (64,), (128,), (256,), (512,))
+
+    def _body(self) -> tuple[nn.Module, int]:
+        from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+
+        body = resnet_fpn_backbone(backbone_name="resnet50", weights=None, trainable_layers=5)
+        for part in body.modules():
+            if hasattr(part, "bn3"):
+                part.bn3.weight.fill_(0.25)  # one by √16 blocks: a fresh net's frozen norms would let its values grow
+        return body, body.out_channels
+
+    @classmethod
+    def imagenet(cls) -> Path:
+        """torchvision's ResNet-50."""
+        return ResNet50.imagenet()
+
+    @staticmethod
+    def rename(key: str) -> str:
+        """torchvision's names, of now and of its published file, and those of a ResNet, its own or ours."""
+        key = re.sub(r"((?:inner|layer)_blocks\.\d)\.(?=weight|bias)", r"\1.0.", key)
+        key = re.sub(r"^rpn\.head\.conv\.(?=weight|bias)", "rpn.head.conv.0.0.", key)
+        key = re.sub(r"^(?:features\.)?(?=(?:conv1|bn1|layer\d)\.)", RESNET, key)
+        for theirs, ours in THEIRS.items():
+            key = ours + key.removeprefix(theirs) if key.startswith(theirs) else key
+        return key
+
+    def completed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A detector's file as it is, its background apart from its kinds; a ResNet's with the rest as it is here."""
+        given = {key: value for key, value in tensors.items() if not key.endswith("num_batches_tracked")}
+        for part in ("weight", "bias"):
+            scores = given.pop(f"head.scores.{part}", None)
+            if scores is not None:
+                given[f"head.ground.{part}"], given[f"head.{part}"] = scores[:1], scores[1:]
+        resnet = {key: value for key, value in given.items() if key.startswith(RESNET)}
+        if resnet and not any(key.startswith("rpn.") for key in given):
+            given = resnet | {key: value for key, value in self.state_dict().items() if not key.startswith(RESNET)}
+        self.features.body.body["layer1"].register_forward_hook(_fixed)
+        return given
+
+
+RESNET = "features.body.body."
+THEIRS = {"backbone.": "features.body.", "roi_heads.box_head.": "features.hidden.",
+          "roi_heads.box_predictor.cls_score.": "head.scores.", "roi_heads.box_predictor.bbox_pred.": "head.moves."}
+
+
+@register(MODELS, "faster-rcnn-small")
+class FasterRCNNSmall(_Detector):
+    """Four convolutions down to one map of a quarter of the side, for images of 64 to 128 px with things of 6 to 48 px;
+    0.23 million parameters, trained from nothing on a CPU."""
+
+    anchors: ClassVar[tuple[tuple[int, ...], ...]] = ((8, 16, 32),)
+    n_sampled: ClassVar[tuple[int, int]] = (64, 32)
+    n_proposals: ClassVar[tuple[int, int]] = (128, 64)
+    region: ClassVar[int] = 5
+    hidden: ClassVar[int] = 128
+
+    def _body(self) -> tuple[nn.Module, int]:
+        return _Small(), WIDTHS[-1]
+
+
+WIDTHS = (16, 32, 48, 48)
+
+
+class _Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for below, above, stride in zip((3, *WIDTHS), WIDTHS, (2, 2, 1, 1), strict=False):
+            layers += [nn.Conv2d(below, above, 3, stride, 1, bias=False), nn.GroupNorm(8, above), nn.ReLU()]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"0": self.layers(x)}
+
+
+def _padded(x: Tensor) -> Tensor:
+    return F.pad(x, (0, -x.shape[3] % STEP, 0, -x.shape[2] % STEP))
+
+
+def _fixed(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    """Nothing before it learns."""
+    return output.detach()

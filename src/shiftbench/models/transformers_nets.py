@@ -1,0 +1,210 @@
+"""Published transformers by name or folder: any encoder for texts, any causal one for next tokens."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from shiftbench.errors import ShiftBenchError
+from shiftbench.models.base import MODELS, Net
+from shiftbench.models.causal import NextToken
+from shiftbench.models.dropout import Dropout
+from shiftbench.models.text import seen
+from shiftbench.models.text_blocks import repeatable
+from shiftbench.models.weights import SUFFIXES
+from shiftbench.registry import register
+
+NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+AT_ONCE = 4096
+"""Texts cut into word pieces together: their lists are larger than the table they become."""
+
+
+@register(MODELS, "transformers")
+class Transformers(Net):
+    """A net of the package transformers for whole texts, from `weights`: a folder, or a name on the Hugging Face hub.
+
+    The features are what the architecture's own classification head feeds to its last layer, which is ours, new unless
+    the folder has one of as many classes. For DistilBERT that is relu(W h + b) of the first token's state h, as WILDS
+    has it; for BERT its pooler, tanh(W h + b); for others what their authors chose. Texts are cut by the tokenizer of
+    the same folder; x holds its tokens plus 1, since 0 is padding here and a word there.
+
+    Dropout is ours where the net has it as a layer, so that a run that was stopped goes on as if it had not been; on
+    attention weights there is none. The package's code looks at the data, so no step is recorded.
+    """
+
+    takes: ClassVar[str] = "tokens"
+    side: ClassVar[int] = 256
+    source: ClassVar[bool] = True
+    recordable: ClassVar[bool] = False
+
+    def __init__(self, n_classes: int, n_inputs: int = 0, source: str = "") -> None:
+        super().__init__()
+        model = _loaded(self.name, source, "AutoModelForSequenceClassification", n_inputs, num_labels=n_classes)
+        last = [part for part in model.modules() if isinstance(part, nn.Linear) and part.out_features == n_classes][-1]
+        self.features = _Reader(_without(model, last))
+        self.head = last
+
+    @classmethod
+    def tokens(cls, texts: Sequence[str], length: int, weights: str) -> npt.NDArray[np.int32]:
+        cut = _of_package(cls.name, weights, "AutoTokenizer")
+        if not 1 <= length <= cut.model_max_length:
+            raise ShiftBenchError(f"Model '{cls.name}' with weights={weights} reads texts of 1 to "
+                                  f"{cut.model_max_length} tokens, not {length}. Set size.")
+        found = np.zeros((len(texts), length), np.int32)
+        for start in range(0, len(texts), AT_ONCE):
+            some = [str(text) for text in texts[start:start + AT_ONCE]]
+            for row, pieces in enumerate(cut(some, truncation=True, max_length=length)["input_ids"], start):
+                found[row, :len(pieces)] = np.asarray(pieces, np.int32) + 1
+        return found
+
+
+class _Reader(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        real = x > 0
+        ids = torch.where(real, x - 1, self.model.config.pad_token_id)
+        with repeatable():
+            return self.model(input_ids=ids, attention_mask=seen(real).long()).logits
+
+
+@register(MODELS, "transformers-lm")
+class TransformersLM(NextToken):
+    """A causal net of the package transformers (GPT-2, CodeGPT), from `weights`: a folder, or a name on the hub.
+
+    Its tokens are the benchmark's, so the benchmark's must come from its tokenizer. The features are the last states;
+    the head starts as the net's own, which mostly is its table of token vectors, and learns by itself from there (WILDS
+    keeps the two one). Dropout as in model transformers.
+    """
+
+    source: ClassVar[bool] = True
+    recordable: ClassVar[bool] = False
+
+    def __init__(self, n_classes: int, n_inputs: int = 0, source: str = "") -> None:
+        super().__init__()
+        model = _loaded(self.name, source, "AutoModelForCausalLM", n_inputs)
+        own = model.get_output_embeddings()
+        if not isinstance(own, nn.Linear):
+            raise ShiftBenchError(f"Model '{self.name}' with weights={source}: its net ends in no layer of tokens.")
+        if n_classes > own.out_features:
+            raise ShiftBenchError(f"Model '{self.name}' with weights={source} knows {own.out_features} tokens, but the "
+                                  f"benchmark's run to {n_classes - 1}: they are another tokenizer's.")
+        self.features = _Writer(_without(model, own))
+        self.head = nn.Linear(own.in_features, n_classes, bias=own.bias is not None)
+        self.head.load_state_dict({key: value[:n_classes] for key, value in own.state_dict().items()})
+        if not self._is_causal(n_classes):
+            raise ShiftBenchError(f"Model '{self.name}' with weights={source}: its net sees the tokens that it is to "
+                                  "predict. Choose a causal one, such as GPT-2, or model transformers for texts.")
+
+    @torch.no_grad()
+    def _is_causal(self, n_tokens: int) -> bool:
+        """Whether the first of two places has the same features whatever stands at the second."""
+        x = torch.tensor([[0, 0], [0, n_tokens - 1]])
+        first, other = self.eval().features(x)[:, 0]
+        self.train()
+        return n_tokens == 1 or bool(torch.isclose(first, other, rtol=1e-4, atol=1e-5).all())
+
+
+class _Writer(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        ids = x.clamp(min=0)
+        with repeatable():
+            return self.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+
+
+def _loaded(name: str, source: str, kind: str, length: int, **settings: Any) -> nn.Module:
+    """The net at a source, whole, in 32 bits, with our dropout."""
+    config = _of_package(name, source, "AutoConfig", **settings)
+    longest = getattr(config, "max_position_embeddings", None)
+    if longest is not None and length > longest:
+        raise ShiftBenchError(f"Model '{name}' with weights={source} has positions for {longest} tokens, but the items "
+                              f"have {length}. Set size={longest} or less.")
+    for key in vars(config):
+        if "drop" in key and ("attn" in key or "attention" in key):
+            setattr(config, key, 0.0)
+    config.use_cache = False
+    if getattr(config, "pad_token_id", None) is None:
+        config.pad_token_id = int(np.ravel(getattr(config, "eos_token_id", None) or 0)[0])  # as GPT-2's users do
+    model, found = _of_package(name, source, kind, config=config, dtype=torch.float32, weights_only=True,
+                               ignore_mismatched_sizes=True, output_loading_info=True)
+    inside = f"{model.base_model_prefix}."
+    absent = [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])]
+    lacking = sorted(key for key in absent if key.startswith(inside) and ".pooler." not in key)
+    if lacking:
+        raise ShiftBenchError(f"{source}: the weights are not those of its config.json: {len(lacking)} tensors are "
+                              f"missing or of another shape (first: {lacking[0]}). Save the model again.")
+    for above in list(model.modules()):
+        for leaf, part in list(above.named_children()):
+            if isinstance(part, nn.Dropout) and part.p:
+                setattr(above, leaf, Dropout(part.p))
+    return model.train()
+
+
+def _without(model: nn.Module, last: nn.Linear) -> nn.Module:
+    """The net whose answer is what its last layer was given."""
+    above, _, leaf = next(path for path, part in model.named_modules() if part is last).rpartition(".")
+    setattr(model.get_submodule(above), leaf, nn.Identity())
+    return model
+
+
+def _of_package(name: str, source: str, kind: str, **settings: Any) -> Any:
+    """What a class of the package makes of a source; never runs code that comes with it.
+
+    A name is looked for on this disk, and fetched where it is not there.
+    """
+    try:
+        import huggingface_hub
+        import transformers
+    except ImportError as problem:
+        raise ShiftBenchError(f"Model '{name}' needs the package transformers. Install it with: "
+                              "pip install transformers") from problem
+    if source in ("", "none", "imagenet"):
+        raise ShiftBenchError(f"Model '{name}' is whatever its weights say, and weights={source or 'none'} says "
+                              "nothing. Name a folder that has config.json, or a net of the Hugging Face hub.")
+    folder = Path(source).is_dir()
+    if not folder and (Path(source).suffix in SUFFIXES or not NAME.fullmatch(source)):
+        raise ShiftBenchError(f"{source}: no such folder. Model '{name}' takes as weights a folder with config.json, "
+                              "model.safetensors and tokenizer.json, or a name on the Hugging Face hub.")
+    load = partial(getattr(transformers, kind).from_pretrained, source, trust_remote_code=False, **settings)
+    try:
+        with _quiet(transformers.utils.logging, huggingface_hub.utils.logging):
+            try:
+                return load(local_files_only=True)
+            except OSError:
+                if folder:
+                    raise
+                return load()
+    except Exception as problem:  # it raises what its parts raise: of files, JSON, the net, its own
+        words = " ".join(str(problem).split())
+        raise ShiftBenchError(f"Model '{name}': cannot load weights={source} ({type(problem).__name__}: "
+                              f"{words[:160]}). Give a folder with config.json, model.safetensors and tokenizer.json, "
+                              "or a name of the Hugging Face hub that is on this disk or can be fetched.") from problem
+
+
+@contextmanager
+def _quiet(own: Any, hub: Any) -> Iterator[None]:
+    """No bars, no report that a head is new, none of each failed attempt to fetch."""
+    levels, bars = [log.get_verbosity() for log in (own, hub)], own.is_progress_bar_enabled()
+    own.disable_progress_bar()
+    for log in (own, hub):
+        log.set_verbosity_error()
+    try:
+        yield
+    finally:
+        for log, level in zip((own, hub), levels, strict=True):
+            log.set_verbosity(level)
+        if bars:
+            own.enable_progress_bar()

@@ -1,0 +1,214 @@
+"""What a shift costs a method: its score in distribution minus its score out of distribution, with an interval.
+
+    gap = score(trained in distribution) − score(trained before the shift)        (Koh et al., 2021, §5)
+
+Where both sides test the same items (test-to-test, mixed-to-test) the two are compared item by item; where one run has
+both (train-to-train, average) run by run; where they share neither (random-split) the two variances add up.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftbench.answers import Answers
+from shiftbench.arrays import Floats, Ints, positions
+from shiftbench.benchmark import Benchmark
+from shiftbench.errors import ShiftBenchError
+from shiftbench.metrics import f1_items
+from shiftbench.predictions import Predictions
+from shiftbench.scores import ALL, Scores
+from shiftbench.scoring.estimates import Estimate, share, worst_share
+from shiftbench.scoring.rows import MEAN, Row, Rows
+from shiftbench.scoring.target_measures import WORST, Measured, Part, grouped, over_all
+from shiftbench.scoring.targets import _measured as measure_target
+from shiftbench.stats import LEVEL, compare, seeds, student
+from shiftbench.stats import means as take_apart
+
+GAPS = "_gap"
+"""How the metric of a gap ends; its split is the setting."""
+IN, OUT = " (in)", " (out)"
+"""How the split ends of what a gap is the difference of."""
+SAME_RUN = ("train-to-train", "average")
+PAIRED = ("test-to-test", "mixed-to-test")
+
+Found = dict[str, Measured]
+Ends = tuple[float, float]
+
+
+class Side(NamedTuple):
+    """A benchmark and a method's runs on it, one per seed."""
+
+    benchmark: Benchmark
+    runs: Sequence[Predictions | Answers]
+
+
+def gap(
+    outside: Side, inside: Side | None = None, *, setting: str = "", method: str = "", level: float = LEVEL
+) -> Scores:
+    """Per metric three rows: `accuracy` in and out of distribution, and `accuracy_gap`; so of all metrics of the target
+    that are better when higher, over all items and in the worst group.
+
+    `outside` are runs on the reference, `inside` runs on the benchmark that `shifts.settings` made of it; with
+    train-to-train and average, all runs are `outside`. Intervals are about other items and other seeds. That of a worst
+    group is of the truly worst group, without the bias of a minimum, as in `judge`; n counts the items of the worst.
+    """
+    setting = setting or str((inside or outside).benchmark.card.get("setting", {}).get("name", ""))
+    if setting in SAME_RUN:
+        found = _average(outside, level) if setting == "average" else _train_to_train(outside, level)
+    else:
+        _check(outside, inside, setting)
+        assert inside is not None
+        found = _paired(outside, inside, level) if setting in PAIRED else _apart(outside, inside, level)
+    runs = min(len(outside.runs), len(inside.runs) if inside else len(outside.runs))
+    head = {"run": f"{MEAN}{runs}", "benchmark": outside.benchmark.name, "method": method, "seed": -1}
+    return Scores.of({**head, **row, "split": setting + row["split"]} for row in found)
+
+
+def _check(outside: Side, inside: Side | None, setting: str) -> None:
+    if inside is None:
+        raise ShiftBenchError(f"A gap of setting '{setting}' needs runs on the benchmark of that setting, beside those "
+                              "on the reference. Make it with shiftbench setting, and train on it.")
+    told = inside.benchmark.card.get("setting", {})
+    if told.get("reference", {}).get("digest") != outside.benchmark.digest:
+        raise ShiftBenchError(f"Benchmark '{inside.benchmark.name}' is no setting of '{outside.benchmark.name}' "
+                              f"({outside.benchmark.digest[:8]}). Make it again with shiftbench setting.")
+    if inside.benchmark.names["label"] != outside.benchmark.names["label"]:
+        raise ShiftBenchError(f"Benchmarks '{inside.benchmark.name}' and '{outside.benchmark.name}' have other classes "
+                              "and cannot be compared.")
+
+
+def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
+    """The items that both test, compared one by one; run r is of side `owner[r]`."""
+    tested = inside.benchmark.items[inside.benchmark.rows("test")]
+    after = outside.benchmark.rows("test")
+    shared = after[positions(outside.benchmark.items[after], tested) >= 0]
+    if not len(shared):
+        raise ShiftBenchError(f"'{inside.benchmark.name}' and '{outside.benchmark.name}' have no item of test in "
+                              "common. Make the setting again.")
+    owner = [0] * len(inside.runs) + [1] * len(outside.runs)
+    rows: list[Row] = []
+    for one in _measured(outside.benchmark, shared, [*inside.runs, *outside.runs], owner, level).values():
+        ends = (np.nan, np.nan)
+        if one.items is not None and one.items.size:
+            worst = {} if one.worst is None else {
+                "centre": one.estimate.centre[:, 0], "size": one.worst.fewest, "unsure": one.worst.unsure}
+            found = compare(one.items, owner, level=level, **worst)
+            ends = float(found.low[0]), float(found.high[0])
+        rows += _rows(one, one, _ends(one.estimate, owner, level), ends, sides=(0, 1))
+    return rows
+
+
+def _train_to_train(side: Side, level: float) -> list[Row]:
+    """id_test − test of the same runs."""
+    if "id_test" not in side.benchmark.splits:
+        raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no id_test, so train-to-train cannot be told. "
+                              "Draw one with shiftbench setting --to train-to-train, and train on it.")
+    owner = [0] * len(side.runs)
+    first, second = (_measured(side.benchmark, side.benchmark.rows(split), side.runs, owner, level)
+                     for split in ("id_test", "test"))
+    rows: list[Row] = []
+    for one, two in ((first[metric], second[metric]) for metric in first if metric in second):
+        ends = _ends(one.estimate - two.estimate, owner, level)[0, 1:]
+        sides = np.concatenate([_ends(part.estimate, owner, level) for part in (one, two)])
+        rows += _rows(one, two, sides, (float(ends[0]), float(ends[1])))
+    return rows
+
+
+def _apart(outside: Side, inside: Side, level: float) -> list[Row]:
+    """Two tests of other items by other runs: the variances of items and of seeds add up."""
+    owners = [[0] * len(side.runs) for side in (inside, outside)]
+    first, second = (_measured(side.benchmark, side.benchmark.rows("test"), side.runs, owner, level)
+                     for side, owner in zip((inside, outside), owners, strict=True))
+    rows: list[Row] = []
+    for one, two in ((first[metric], second[metric]) for metric in first if metric in second):
+        a, b = one.estimate, two.estimate
+        sides = np.concatenate([_ends(part, owner, level) for part, owner in zip((a, b), owners, strict=True)])
+        more = np.hypot(*[seeds(part.runs, part.noise, owner).half_width(level)[0, 0]
+                          for part, owner in zip((a, b), owners, strict=True)])
+        below, above = np.hypot(a.below, b.above)[0, 0], np.hypot(a.above, b.below)[0, 0]
+        centre = float(a.centre[0, 0] - b.centre[0, 0])
+        rows += _rows(one, two, sides, (centre - float(np.hypot(below, more)), centre + float(np.hypot(above, more))))
+    return rows
+
+
+def _average(side: Side, level: float) -> list[Row]:
+    """Average − worst group of the same runs on the same items: one table of contributions."""
+    runs = list(side.runs) * (2 if len(side.runs) == 1 else 1)  # what items do for a worst group is told of several
+    owner, z = [0] * len(runs), float(student(np.inf, level))
+    found = _measured(side.benchmark, side.benchmark.rows("test"), runs, owner, level)
+    rows: list[Row] = []
+    for one, two in ((one, found[WORST + metric]) for metric, one in found.items() if WORST + metric in found):
+        ends = (np.nan, np.nan)
+        if one.items is not None and two.items is not None and one.items.shape == two.items.shape:
+            apart, low = take_apart(one.items - two.items, owner), two.estimate
+            # What the interval of the worst has beyond its items: how biased the minimum is.
+            unsure = np.maximum(((low.below + low.above) / 2 / z) ** 2 - take_apart(two.items, owner).items, 0)
+            more = seeds(apart.runs, apart.noise, owner).half_width(level)
+            half = float(np.hypot(z * np.sqrt(apart.items + unsure), more)[0, 0])
+            centre = float(one.estimate.centre[0, 0] - low.centre[0, 0])
+            ends = (centre - half, centre + half)
+        sides = np.concatenate([_ends(part.estimate, owner, level) for part in (one, two)])
+        rows += _rows(one, two, sides, ends)
+    return rows
+
+
+def _measured(
+    benchmark: Benchmark, rows: Ints, runs: Sequence[Predictions | Answers], owner: Sequence[int], level: float
+) -> Found:
+    """What some rows say of each method, one value per metric: of all items, and of each method's worst group."""
+    if not runs:
+        raise ShiftBenchError(f"There are no runs on '{benchmark.name}' to compare.")
+    some = Benchmark(benchmark.items[rows], np.full(len(rows), "test"), benchmark.label[rows], benchmark.domain[rows],
+                     benchmark.group[rows], benchmark.names, benchmark.card,
+                     {name: values[rows] for name, values in benchmark.extra.items()})
+    chosen = [positions(some.items, run.item) for run in runs]
+    missing = max(int((place < 0).sum()) for place in chosen)
+    if missing:
+        raise ShiftBenchError(f"{missing} of {len(rows)} items of '{benchmark.name}' have no prediction. Predict them "
+                              "all.")
+    if benchmark.target.kind == "class":
+        found = _classes(some, [run.scores[place] for run, place in zip(runs, chosen, strict=True)
+                                if isinstance(run, Predictions)], owner, level)
+    else:
+        found = measure_target(some, "test", runs, chosen, Rows([], owner, level))
+    return {one.metric: one for one in found if one.items is not None and (one.worst or list(one.groups) == [ALL])}
+
+
+def _classes(some: Benchmark, tables: Sequence[Any], owner: Sequence[int], level: float) -> list[Measured]:
+    """Accuracy, macro F1 and the accuracy of the worst group."""
+    predicted = np.stack([table.argmax(axis=1) for table in tables])
+    hits = (predicted == some.label).astype(np.float64)
+    f1 = f1_items(some.label, predicted, len(some.names["label"]))
+    return [*grouped(Part.of(some, "test"), "accuracy", hits, hits, owner, level, share,
+                     partial(_lowest, owner=owner, level=level)),
+            over_all("macro_f1", f1, len(some), owner, level, share)]
+
+
+def _lowest(hits: Floats, start: Ints, owner: Sequence[int], level: float) -> Any:
+    return worst_share(hits > 0.5, start, owner, level)
+
+
+def _ends(estimate: Estimate, owner: Sequence[int], level: float) -> Floats:
+    """Methods × (value, low, high)."""
+    low, high = estimate.ends(owner, level)
+    return np.stack([estimate.value[:, 0], low[:, 0], high[:, 0]], axis=1)
+
+
+def _rows(one: Measured, two: Measured, ends: Floats, gap_ends: Ends, sides: tuple[int, int] = (0, 0)) -> list[Row]:
+    """In, out and the gap, as rows; a gap beside its corrected interval stretches it to itself.
+
+    The group of a worst is the worst on average, and n its items; that of the gap is the one out of distribution.
+    """
+    of = [(ALL, int(part.n[0])) if part.worst is None else
+          (str(part.groups[part.worst.code[side]]), int(part.worst.n[side]))
+          for part, side in zip((one, two), sides, strict=True)]
+    difference, widest = float(ends[0, 0] - ends[1, 0]), two.estimate.most - two.estimate.least
+    low, high = max(-widest, np.fmin(gap_ends[0], difference)), min(widest, np.fmax(gap_ends[1], difference))
+    if np.isnan(gap_ends).any():
+        low, high = np.nan, np.nan
+    listed = [(IN, one.metric, of[0], *ends[0]), (OUT, two.metric, of[1], *ends[1]),
+              ("", two.metric + GAPS, of[1], difference, low, high)]
+    return [{"split": split, "group": group, "n": n, "metric": metric, "value": float(value), "low": float(least),
+             "high": float(most)} for split, metric, (group, n), value, least, most in listed]

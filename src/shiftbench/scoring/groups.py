@@ -1,0 +1,102 @@
+"""Scores over one grouping: accuracy of every group, of the worst, the mean over groups and their tenth percentile.
+
+With groups g of n_g items, a_g the accuracy of each and G groups that have items:
+
+    accuracy of g                a_g, Wilson's interval
+    worst_group_accuracy         min_g a_g
+    mean_group_accuracy          Σ_g a_g / G: every group weighs the same (GlobalWheat's sessions)
+    tenth_percentile_accuracy    of the a_g, linear between neighbours (Amazon's users)
+
+The interval of the worst is `estimates.worst_share`'s, that of the mean is about other items of the same groups. That
+of the percentile is about other groups like these, each of as many items: the order statistics between which the true
+one lies, B ~ Binomial(G, 0.1), whatever the law of the a_g. Of fewer than 36 groups none bounds it from below at 95 %,
+and the lower end is 0.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.arrays import Bools, Floats, Ints
+from shiftbench.groupings import Grouping, titled
+from shiftbench.groupings import columns_in as columns_in
+from shiftbench.metrics.groups import mean_over_groups
+from shiftbench.scores import ALL
+from shiftbench.scoring.estimates import Estimate, Worst, share, worst_share
+from shiftbench.scoring.rows import CORRECTED
+from shiftbench.stats import LEVEL, over_runs
+
+WORST, MEAN_OVER, TENTH = "worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy"
+Q = 0.1
+
+
+class Told(NamedTuple):
+    """A metric of one or more groups."""
+
+    groups: Sequence[str]
+    n: Ints
+    metric: str
+    estimate: Estimate
+    items: Floats | None = None  # runs × items, where methods are compared by it
+    worst: Worst | None = None  # then the group is groups[worst.code], and n is worst.n
+
+
+def by_grouping(hits: Bools, part: Grouping, owner: Sequence[int], level: float | None) -> list[Told]:
+    """Every score over the grouping of a split's items; `hits` is runs × items, `owner[r]` the method of run r.
+
+    Nothing where no item is in a group. Where groups overlap there is no corrected worst group, see `worst_share`.
+    """
+    if not part.names:
+        return []
+    used, size, times = level or LEVEL, part.size, part.times
+    disjoint = int(times.max()) == 1
+    each = share(hits[:, part.rows], owner, used, part.start)
+    worst = worst_share(hits, part.start, owner, level, part.rows)
+    items = contributions(hits, part, each.runs, times)
+    inside = np.asarray([items.shape[1]])
+    told = [Told(part.names, size, "accuracy", each),
+            Told(part.names, size, WORST, worst.estimate, worst.items, worst)]
+    if disjoint:
+        centred = worst.estimate._replace(value=worst.estimate.centre)
+        told.append(Told(part.names, size, WORST + CORRECTED, centred, worst=worst._replace(estimate=centred)))
+    told += [Told([ALL], inside, MEAN_OVER, share(items, owner, used), items),
+             Told([ALL], inside, TENTH, percentile(each.runs, owner, used))]
+    return [one._replace(metric=titled(one.metric, part.said)) for one in told]
+
+
+def contributions(hits: Bools, part: Grouping, accuracy: Floats, times: Ints) -> Floats:
+    """What each item that is in a group adds to the mean over groups: its mean is that mean, its spread its error.
+
+        c_i = A + N / G Σ_{g ∋ i} (h_i − a_g) / n_g √(n_g / (n_g − 1)),    A = Σ_g a_g / G, N items in groups.
+    """
+    inside = np.flatnonzero(times)
+    place = np.cumsum(times > 0)[part.rows] - 1
+    size = part.size
+    weight = np.repeat(np.sqrt(size / np.maximum(size - 1, 1)) / size, size)
+    spread = (hits[:, part.rows] - np.repeat(accuracy, size, axis=1)) * weight
+    moved = np.zeros((len(hits), len(inside)))
+    if len(inside) == len(place):
+        moved[:, place] = spread
+    else:
+        for run, values in enumerate(spread):
+            moved[run] = np.bincount(place, values, len(inside))
+    mean = np.asarray([mean_over_groups(values) for values in accuracy])
+    return np.asarray(mean[:, None] + moved * (len(inside) / len(size)))
+
+
+def percentile(accuracy: Floats, owner: Sequence[int], level: float) -> Estimate:
+    """The tenth percentile over groups of each run, runs × groups in, and the order statistics around it."""
+    from scipy.special import bdtr
+
+    many = accuracy.shape[1]
+    ordered = np.sort(accuracy, axis=1)
+    runs = np.percentile(ordered, 100 * Q, axis=1)[:, None]
+    below = bdtr(np.arange(many + 1), many, Q)  # P(B ≤ k)
+    under = int((below <= (1 - level) / 2).sum()) - 1
+    over = int((below < (1 + level) / 2).sum())
+    low = ordered[:, under:under + 1] if under >= 0 else np.zeros_like(runs)
+    high = ordered[:, over:over + 1] if over < many else np.ones_like(runs)
+    value, least, most = (over_runs(end, owner) for end in (runs, low, high))
+    return Estimate(runs, value, value, np.maximum(value - least, 0), np.maximum(most - value, 0),
+                    np.zeros_like(value))

@@ -1,0 +1,104 @@
+"""What a model is given of each item: images, features, tokens or graphs, as the model takes them."""
+
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftbench.arrays import Ints, Strs, positions
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.models.base import MODELS
+from shiftbench.pixels.channels import channel_images
+from shiftbench.pixels.decode import images
+from shiftbench.target import TOKENS, tokens_of
+from shiftbench.training.embed import embed
+from shiftbench.training.ragged import Ragged
+from shiftbench.training.run import COLUMNS, SENTENCES, Run, split_features
+
+
+def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path | None) -> Tensor | Ragged:
+    """One input per row of the benchmark.
+
+    Cached features as float32, N × D; images as uint8, N × H × W × 3, those of more channels as float32, N × C × H × W;
+    tokens as int32, N × L; graphs as lines of numbers.
+    """
+    net = MODELS[run.model]
+    rows = collection.index(benchmark.items)
+    if net.takes == "features":
+        return torch.from_numpy(_features(benchmark, collection, rows, run, cache))
+    if net.takes == "tokens":
+        return torch.from_numpy(_tokens(benchmark, collection, rows, run))
+    if net.takes == "graphs":
+        from shiftbench.readers.wilds_molecules import graph_lines
+
+        values, start = graph_lines(collection, rows)
+        return Ragged(torch.from_numpy(values), torch.from_numpy(start))
+    if net.channels != 3:
+        return torch.from_numpy(channel_images(collection, rows, run.size or None))
+    found = images(collection, rows, run.size or None)
+    if run.stylised:
+        train = benchmark.rows("train")
+        other = Collection.load(run.stylised)
+        found[train] = images(other, _same_items(other, benchmark.items[train]), found.shape[1])
+    return torch.from_numpy(found)
+
+
+def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run, cache: Path | None) -> np.ndarray:
+    """Features of a backbone, vectors of texts, or the columns of a table."""
+    if run.features == SENTENCES:
+        from shiftbench.sentences import embed_texts, encoder
+
+        written, vectors = embed_texts(collection, encoder(), cache)
+        place = np.searchsorted(written, rows).clip(max=len(written) - 1)
+        for row in np.flatnonzero(written[place] != rows)[:1]:
+            raise ShiftBenchError(f"Collection '{collection.name}' has no text of item '{benchmark.items[row]}', so "
+                                  "there is no vector of it.")
+        return np.asarray(vectors[place], np.float32)
+    if run.features == COLUMNS:
+        from shiftbench.readers.table import features
+
+        names, values = features(collection)
+        if not names:
+            raise ShiftBenchError(f"Collection '{collection.name}' has no columns of features. Name them when it is "
+                                  "read: shiftbench read table … --features age,dose.")
+        taken = values[rows]
+        known = taken[benchmark.rows("train")]
+        # Of training alone: what is known when a model is fitted. A column that never changes there says nothing.
+        mean, spread = known.mean(axis=0), known.std(axis=0)
+        return np.asarray((taken - mean) / np.where(spread > 0, spread, 1), np.float32)
+    backbone, size = split_features(run.features)
+    return embed(collection, rows, backbone, size, folder=cache)
+
+
+def _tokens(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run) -> np.ndarray:
+    """The benchmark's own tokens, where they are what is predicted, or those of the items' first texts."""
+    net = MODELS[run.model]
+    if benchmark.target.kind == "tokens":
+        if run.size:
+            raise ShiftBenchError(f"run: size={run.size} would cut tokens that are to be predicted. Leave size at 0.")
+        return tokens_of(np.asarray(benchmark.extra[TOKENS])).astype(np.int32)
+    texts = collection.texts
+    first = dict(zip(texts.item[::-1].tolist(), texts.text[::-1].tolist(), strict=True))
+    lacking = [row for row in rows.tolist() if row not in first]
+    if lacking:
+        raise ShiftBenchError(f"Model '{run.model}' reads texts, but collection '{collection.name}' has none of "
+                              f"{len(lacking)} items ('{collection.items[lacking[0]]}', …). Name the column when it is "
+                              "read (--text), or choose a model that takes images or features.")
+    return net.tokens([str(first[row]) for row in rows.tolist()], run.size or net.side, run.weights)
+
+
+def _same_items(other: Collection, items: Strs) -> Ints:
+    """Rows of the items in another collection; a file may end otherwise there, as Stylized ImageNet's do."""
+    place = positions(_stems(items), _stems(other.items))
+    if (place < 0).any():
+        lacking = items[place < 0]
+        raise ShiftBenchError(f"Collection '{other.name}' has no stylised image of {len(lacking)} of the {len(items)} "
+                              f"training items ({lacking[0]}, …). It must have the same items.")
+    return place
+
+
+def _stems(items: Strs) -> Strs:
+    return np.asarray([str(PurePosixPath(item).with_suffix("")) if "/" in item else item for item in items.tolist()])
