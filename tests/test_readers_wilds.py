@@ -12,15 +12,19 @@ import pytest
 from typer.testing import CliRunner
 
 import shiftbench as sb
+from shiftbench.benchmark import Benchmark
 from shiftbench.cli import app
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.groupings import columns_in
 from shiftbench.readers import READERS
 from shiftbench.readers.wilds import DATASETS
 from shiftbench.readers.wilds_images import fmow, rxrx1
 from shiftbench.readers.wilds_poverty import HELD_OUT, mixed_to_test, split
 from shiftbench.readers.wilds_texts import IDENTITIES, OTHER_MARKS, PY150, TOKENS, tokens
 from shiftbench.readers.wilds_wheat import SESSIONS, corners
+from shiftbench.shifts.suites import suite
+from shiftbench.target import boxes_of, kinds_of, tokens_of
 
 POOR = 23 * 160  # rows of PovertyMap: 2,000 of them are set aside before any is trained on
 RECORDED = {  # the first rows of id_val and of id_test
@@ -225,6 +229,43 @@ def test_every_label_makes_a_benchmark(tmp_path: Path, name: str) -> None:
     assert len(made) == kept.sum()
     assert {part: len(made.rows(part)) for part in made.splits} == {
         part: int((one.factors["split"] == part).sum()) for part in made.splits}
+
+
+KIND_OF = {"molpcba": "tasks", "globalwheat": "boxes", "poverty": "number", "py150": "tokens"}
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_data_set_is_a_benchmark_by_its_name(tmp_path: Path, name: str) -> None:
+    """`build wilds --only NAME` knows target, domain, groups and headline of each, and the saved one comes back."""
+    place_of(tmp_path, name)
+    one = read(tmp_path, name)
+    for key, shift in suite("wilds", name):
+        made = shift.build(one)
+        assert made.target.kind == KIND_OF.get(name, "class")
+        assert {"train", "val", "test"} <= set(made.splits)
+        assert Benchmark.load(made.save(tmp_path / key)) == made
+        named = {column for said in made.card.get("groupings", ()) for column in columns_in(said)}
+        assert named <= {"label", "domain", *made.extra}
+
+
+def test_wilds_answers_are_in_the_rows(tmp_path: Path) -> None:
+    """Boxes and tokens of a benchmark are those of the collection's items, in the order of the rows."""
+    place_of(tmp_path, "globalwheat")
+    wheat = read(tmp_path, "globalwheat")
+    made = dict(suite("wilds", "globalwheat"))["globalwheat"].build(wheat)
+    row, box = boxes_of(made.extra["boxes"])
+    item, pixels = corners(wheat)
+    for number, name in enumerate(made.items.tolist()):
+        mine = pixels[item == wheat.items.tolist().index(name)] / 1024
+        np.testing.assert_array_equal(box[row == number], mine)
+    place_of(tmp_path, "py150")
+    code = read(tmp_path, "py150")
+    made = dict(suite("wilds", "py150"))["py150"].build(code)
+    listed, kinds = tokens(code)
+    order = code.index(made.items)
+    np.testing.assert_array_equal(tokens_of(made.extra["tokens"]), listed[order])
+    np.testing.assert_array_equal(kinds_of(made.extra["kinds"]), kinds[order])
+    assert made.target.n == listed.max() + 1
 
 
 def test_iwildcam(tmp_path: Path) -> None:

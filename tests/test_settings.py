@@ -234,6 +234,28 @@ def test_pairing_by_item_narrows_the_gap():
     assert row["high"] - row["low"] < 0.5 * np.hypot(*[side["high"] - side["low"] for side in sides])
 
 
+def test_a_gap_of_numbers_is_told_by_their_correlation():
+    """Where numbers are asked for, the setting keeps the target, and r falls out of distribution."""
+    plain = hospitals(1500)
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=len(plain))
+    reference = replace(plain, label=np.zeros(len(plain), np.int64), names={**plain.names, "label": ("wealth",)},
+                        extra={"wealth": truth}, card={"target": {"kind": "number", "columns": ["wealth"]}})
+    made = in_distribution(reference, "mixed-to-test")
+    assert made.target.kind == "number"
+
+    def run(noise: float) -> Predictions:
+        scores = (truth + noise * rng.normal(size=len(truth))).astype(np.float32)[:, None]
+        return Predictions(reference.items, reference.split, scores, ("wealth",))
+
+    sides = Side(reference, [run(2.0), run(2.0)]), Side(made, [run(0.3), run(0.3)])
+    row = next(iter(gap(*sides).where(metric="r_gap", split="mixed-to-test")))
+    assert row["low"] <= 1 / np.hypot(1, 0.3) - 1 / np.hypot(1, 2) <= row["high"]
+    for row in gap(sides[0], setting="train-to-train").where(split="train-to-train"):
+        assert row["low"] <= 0 <= row["high"]
+    assert "worst_group_r_gap" in gap(sides[0], setting="average")["metric"]
+
+
 def test_a_gap_needs_the_reference_of_the_setting():
     """Runs on a setting of another benchmark, or none, are refused."""
     reference, other = hospitals(seed=0), hospitals(seed=1)

@@ -21,6 +21,8 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> Shif
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     guess = f" Did you mean '{near[0]}'?" if near else ""
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    many = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    many = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    if kind.endswith("y") and kind[-2:-1] not in "aeou":
+        many = f"{kind[:-1]}ies"
     choice = f" Known {many}: {shown}." if names else f" There are no {many}."
     return ShiftBenchError(f"{where + ': ' if where else ''}No {kind} named '{name}'.{guess}{choice}")

@@ -168,12 +168,15 @@ def untitled(metric: str) -> tuple[str, str]:
 
 
 def in_words(metric: str) -> str:
-    """
-    >>> in_words("worst_group_accuracy[urban,label]")
-    'worst group accuracy by urban, label'
+    """A metric for a narrow place, in which a long list of columns is cut short.
+
+    >>> in_words("worst_group_accuracy[urban,label]"), in_words("accuracy[a+b+c+d,label]")
+    ('worst group accuracy by urban, label', 'accuracy by a+3 more, label')
     """
     name, said = untitled(metric)
-    return name.replace("_", " ") + (f" by {spaced(said)}" if said else "")
+    cut = [re.sub(r"\+.*", f"+{part.count('+')} more", part) if part.count("+") > 2 else part
+           for part in said.split(",")]
+    return name.replace("_", " ") + (f" by {spaced(','.join(cut))}" if said else "")
 
 
 def spaced(said: str, behind: str = "") -> str:

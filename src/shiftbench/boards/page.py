@@ -33,7 +33,8 @@ def write_board(board: Board, out: Path | str, *, title: str = "") -> Path:
     place = Path(out)
     write_json(place / JSON, plain(board))
     write_table(place / CSV, _table(board))
-    text = _page(board, title or f"Leaderboard: {board.benchmark.name}")
+    named = board.benchmark.name + (f" to {board.folds[-1].name}" if board.folds else "")
+    text = _page(board, title or f"Leaderboard: {named}")
     with writing(place / PAGE) as hidden:
         hidden.write_text(text, encoding="utf-8")
     return place / PAGE
@@ -44,6 +45,7 @@ def plain(board: Board) -> dict[str, Any]:
     made = board.benchmark
     return {
         "format": "shiftbench board", "version": 1, "benchmark": {"name": made.name, "digest": made.digest},
+        **({"folds": [{"name": one.name, "digest": one.digest} for one in board.folds]} if board.folds else {}),
         "metric": board.metric, "split": "test", "level": LEVEL, "required_seeds": board.required,
         "entries": [_entry(one) for one in board.listed],
     }
@@ -105,6 +107,7 @@ def _page(board: Board, title: str) -> str:
     if board.benchmark.target.kind != "class":
         beside = next((name for name in RANKING[board.benchmark.target.kind] if name != board.metric), "")
     has = [split for split in SPLITS if split in board.benchmark.splits]
+    unit = "fold" if board.folds else "seed"
     columns = [{"split": split, "metric": board.metric, "head": _head(board.metric), "under": UNDER[split]}
                for split in has]
     if beside:
@@ -117,7 +120,7 @@ def _page(board: Board, title: str) -> str:
     return drawer.get_template("board.html").render(
         title=title, version=__version__, level=f"{100 * LEVEL:g}", board=board, columns=columns, tables=tables,
         metric=_head(board.metric).lower(), counted=sum(len(table["rows"]) for table in tables),
-        n=len(board.benchmark.rows("test")))
+        n=sum(len(one.rows("test")) for one in board.folds or (board.benchmark,)), unit=unit)
 
 
 def _head(metric: str) -> str:

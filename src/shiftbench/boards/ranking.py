@@ -59,6 +59,7 @@ class Board:
     metric: str
     required: int
     listed: tuple[Listed, ...]
+    folds: tuple[Benchmark, ...] = ()  # where numbers are means over folds; `benchmark` is then the first
 
     def table(self, algorithms: bool) -> list[Listed]:
         return [one for one in self.listed if one.rank and one.verified.entry.algorithm == algorithms]
@@ -81,7 +82,7 @@ def make_board(
     if not root.is_dir():
         raise ShiftBenchError(f"{root}: no such folder. A board is made of a folder of submissions.")
     kind = benchmark.target.kind
-    known = {*SCORED, *METRICS, *further(benchmark)} if kind == "class" else {*RANKING[kind]}
+    known = {*SCORED, *METRICS, *further(benchmark)} if kind == "class" else {*RANKING[kind], headline(benchmark)}
     if metric not in known:
         raise unknown("metric", metric, known)
     if "test" not in benchmark.splits:
@@ -97,7 +98,7 @@ def make_board(
     listed: list[Listed] = []
     for algorithms in (True, False):
         part = [one for one in found if one.valid and one.entry.algorithm == algorithms]
-        listed += _ranked(part, numbers(benchmark, part, metric), metric)
+        listed += ranked(part, numbers(benchmark, part, metric), metric)
     # Those that do not count are scored one by one: they are nobody's rival.
     listed += [Listed(one, numbers(benchmark, [one], metric)[one.entry.folder]) for one in found if not one.valid]
     listed.sort(key=lambda one: one.rank is None)
@@ -169,7 +170,7 @@ def _spread(each: Scores, folder: str, split: str, metric: str) -> Cell:
             "seeds": {str(row["seed"]): row["value"] for row in rows}}
 
 
-def _ranked(
+def ranked(
     entries: Sequence[Verified], cells: Mapping[str, Mapping[str, Mapping[str, Cell]]], metric: str
 ) -> list[Listed]:
     """In the order of their means; one whose predictions have no such number says so and is not ranked."""

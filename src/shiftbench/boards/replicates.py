@@ -6,7 +6,7 @@ that its benchmark asks for, with commas between.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from shiftbench.predictions import Predictions
 WILDS = re.compile(r".+?_split[:=-](?P<split>(?:id_)?(?:train|val|test))_(?:seed[:=-](?P<seed>\d{1,9})|"
                    r"fold[:=-](?P<fold>[A-E]))(?!\d).*\.csv", re.DOTALL)
 SEED = re.compile(r"(?:^|[^a-zA-Z])seed[:=_-]?(\d{1,9})(?!\d)")
+FOLD = re.compile(r"(?:^|[^a-zA-Z])fold[:=_-]?([A-Z])(?![a-zA-Z])")
 PICKLES = (".pth", ".pt", ".pkl", ".pickle", ".npy", ".npz")
 MOST_FILES = 500
 MOST_BYTES = 1 << 30
@@ -38,8 +39,15 @@ class Part(NamedTuple):
     split: str
 
 
-def find_parts(place: Path) -> dict[int, list[Part]]:
-    """The files of every seed, in the order of the seeds. Other files (a README) are let be."""
+def fold_of(benchmark: Benchmark) -> str:
+    """The letter of the fold that a benchmark is: that of its split, split_A; "" where it has none."""
+    params = benchmark.card.get("params")
+    said = re.fullmatch(r".*_([A-Z])", str(params.get("split", ""))) if isinstance(params, Mapping) else None
+    return said[1] if said else ""
+
+
+def find_parts(place: Path, fold: str = "") -> dict[int, list[Part]]:
+    """The files of every seed, in the order of the seeds. Other files (a README) are let be, and other folds'."""
     found: dict[int, list[Part]] = {}
     names = sorted(path.name for path in place.iterdir() if not path.name.startswith("."))
     if len(names) > MOST_FILES:
@@ -56,18 +64,20 @@ def find_parts(place: Path) -> dict[int, list[Part]]:
             raise ShiftBenchError(f"{name} is not a file.")
         if path.stat().st_size > MOST_BYTES:
             raise ShiftBenchError(f"{name}: {path.stat().st_size:,} bytes, where at most {MOST_BYTES:,} are read.")
-        part = _part(path, name)
-        found.setdefault(part.seed, []).append(part)
+        said = FOLD.search(name)
+        if said and not fold:
+            raise ShiftBenchError(f"{name}: folds have other items each, and this benchmark is none of them. A fold is "
+                                  "built from a split whose name ends in its letter: split_A.")
+        if not said or said[1] == fold:
+            part = _part(path, name)
+            found.setdefault(part.seed, []).append(part)
     return dict(sorted(found.items()))
 
 
 def _part(path: Path, name: str) -> Part:
     theirs, ours = WILDS.fullmatch(name), SEED.search(name)
-    if theirs is not None and theirs["fold"]:
-        raise ShiftBenchError(f"{name}: folds have other items each, and a board is of one benchmark. Make a board per "
-                              "fold, its files named by seed.")
     if theirs is not None:
-        return Part(path, int(theirs["seed"]), theirs["split"])
+        return Part(path, int(theirs["seed"] or 0), theirs["split"])
     if ours is None:
         raise ShiftBenchError(f"{name}: its name does not say which seed it is of. Name it seed-0.parquet, or as WILDS "
                               "does: camelyon17_split:test_seed:0_pred.csv.")

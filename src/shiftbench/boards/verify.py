@@ -12,7 +12,7 @@ from shiftbench.answers import Answers
 from shiftbench.arrays import digest
 from shiftbench.benchmark import Benchmark
 from shiftbench.boards.entries import Entry, told
-from shiftbench.boards.replicates import find_parts, load, numbered, only
+from shiftbench.boards.replicates import find_parts, fold_of, load, numbered, only
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import inside
 from shiftbench.predictions import Predictions
@@ -60,14 +60,14 @@ def required_seeds(benchmark: Benchmark) -> int:
 def verify(root: Path, entry: Entry, benchmark: Benchmark, required: int) -> Verified:
     """Read a submission's predictions and hold it to the rules. Whatever is wrong is a reason, never an error."""
     reasons, notes = list(entry.problems), list(entry.notes)
-    if entry.benchmark != benchmark.digest:
+    if benchmark.digest not in entry.benchmark.split():  # of folds it names several
         if entry.benchmark:
             reasons.append(f"Its predictions are of another benchmark: digest {entry.benchmark[:16]}…, where "
                            f"'{benchmark.name}' has {benchmark.digest[:16]}…")
         return Verified(entry, {}, (), tuple(reasons), tuple(notes))
     predictions: dict[int, Predictions | Answers] = {}
     try:
-        found = find_parts(inside(root, entry.folder))
+        found = find_parts(inside(root, entry.folder), fold_of(benchmark))
         if any(part.split for parts in found.values() for part in parts) and numbered(benchmark):
             notes.append("Numbers in its files are read as the benchmark's classes from 0: "
                          f"{', '.join(benchmark.names['label'][:10])}"

@@ -8,17 +8,16 @@ import typer
 
 from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, console, print_json, progress
-from shiftbench.registry import find
 
 
 def train(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
     method: Annotated[str, typer.Option(help="See `shiftbench methods`.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of runs; this one gets a folder in it.")],
-    model: Annotated[str | None, typer.Option(help="linear, mlp on features; small-cnn, resnet18 on images.")] = None,
-    features: Annotated[str | None, typer.Option(help="Backbone@size for linear and mlp.")] = None,
-    weights: Annotated[str | None, typer.Option(help="Start of an image model: none, imagenet or a file.")] = None,
-    preset: Annotated[str, typer.Option(help="A paper's settings: metashift, breeds-resnet18. Others given win.")] = "",
+    model: Annotated[str | None, typer.Option(help="mlp on features, resnet18 on images, text-bag on texts.")] = None,
+    features: Annotated[str | None, typer.Option(help="Of linear and mlp: BACKBONE@SIZE, columns, sentences.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Start of a model: none, imagenet, a file, a folder.")] = None,
+    preset: Annotated[str, typer.Option(help="A paper's settings: metashift, wilds-fmow. Others given win.")] = "",
     steps: Annotated[int | None, typer.Option(help="Steps of the optimizer.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
@@ -33,15 +32,15 @@ def train(
     """
     from shiftbench.shifts.recipe import parse_changes
     from shiftbench.training import Run
-    from shiftbench.training.presets import PRESETS
+    from shiftbench.training.presets import preset_of
 
-    given: dict[str, Any] = {**find(PRESETS, "preset", preset)} if preset else {}
     named = {"model": model, "features": features, "weights": weights, "steps": steps, "seed": seed}
-    given |= {key: value for key, value in named.items() if value is not None}
-    params: dict[str, Any] = {}
+    told: dict[str, Any] = {**(preset_of(preset, method) if preset else {}),
+                            **{key: value for key, value in named.items() if value is not None},
+                            **parse_changes(changes or [])}
     of_run = {field.name for field in fields(Run)} - {"benchmark", "method", "params"}
-    for key, value in parse_changes(changes or []).items():
-        (given if key in of_run else params)[key] = value
+    given = {key: value for key, value in told.items() if key in of_run}
+    params = {key: value for key, value in told.items() if key not in of_run}
     with progress(f"training {method}", quiet or json) as advance:
         folder = verbs.train(benchmark, method, out, collection=collection, device=device, params=params,
                              progress=advance, **given)

@@ -21,10 +21,10 @@ class Net(nn.Module):
     """logits = head(z), z = features(x), with z of width `width`.
 
     `takes` says what x is: "features" (cached, N × D), "images" (N × 3 × H × W, normalised with `mean` and `std`, which
-    are on the 0..255 scale; of more `channels` as they are), "tokens" (N × L whole numbers, 0 is padding) or "graphs"
-    (N × lines × 10 whole numbers, -1 is padding; see `models/gin.py`). `side` is the image size the published weights
-    were trained at, or the number of tokens that are read. A `sized` net has weights for images of one side only: its
-    constructor's `n_inputs`, where 0 stands for `side`.
+    are on the 0..255 scale; of more `channels` as they are), "tokens" (N × L whole numbers, 0 is padding; of a
+    `per_place` net what is negative) or "graphs" (N × lines × 10 whole numbers, -1 is padding; see `models/gin.py`).
+    `side` is the image size the published weights were trained at, or the number of tokens that are read. A `sized` net
+    has weights for images of one side only: its constructor's `n_inputs`, where 0 stands for `side`.
 
     A net is `recordable` where a step on it can be recorded on a GPU and replayed: the same shapes and no look at the
     data. One that is `per_place` has features and outputs for every token, N × L × width. One with its `own_loss` is

@@ -1,12 +1,10 @@
 """A vision transformer with the sizes of Wiles et al., appendix F.1."""
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.models.base import MODELS, Net, expect
@@ -105,17 +103,20 @@ class _Attention(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         parts = self.inputs(tokens).unflatten(2, (3, HEADS, WIDTH // HEADS))
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind()
-        with _repeatable():
-            found = F.scaled_dot_product_attention(query, key, value)
+        # Where algorithms that repeat are asked for with warnings only, as training does on a GPU, the fused kernels
+        # still add up gradients in any order.
+        fused = not torch.are_deterministic_algorithms_enabled()
+        found = F.scaled_dot_product_attention(query, key, value) if fused else attention(query, key, value)
         return self.output(found.transpose(1, 2).flatten(2))
 
 
-def _repeatable() -> AbstractContextManager[Any]:
-    """Where algorithms that repeat are asked for with warnings only, as training does on a GPU, the fused kernels still
-    add up gradients in any order: plain products then."""
-    if torch.are_deterministic_algorithms_enabled():
-        return sdpa_kernel(SDPBackend.MATH)
-    return nullcontext()
+def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """softmax(q k' / sqrt(d)) v as plain products, which repeat. torch's own way of plain products would go to 32 bits
+    whatever the run's precision is."""
+    scores = (query * query.shape[-1]**-0.5) @ key.mT
+    with torch.autocast(scores.device.type, enabled=False):
+        shares = scores.softmax(dim=-1)
+    return shares @ value
 
 
 def _linear(below: int, above: int, parts: int = 1) -> nn.Linear:

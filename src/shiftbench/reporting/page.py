@@ -20,10 +20,13 @@ from shiftbench.reporting.nooch_section import section as nooch
 from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.selection import section, shown_scores
 from shiftbench.reporting.tables import Row, classes, families, family_table, methods_in, percent, pivot
+from shiftbench.reporting.targets import BARS, task
+from shiftbench.reporting.targets import columns as columns_of
 from shiftbench.reporting.terminal import FEWEST
 from shiftbench.reporting.words import findings, overview, summary, told
 from shiftbench.scores import Scores
 from shiftbench.scoring import GAP
+from shiftbench.scoring.targets import headline
 from shiftbench.selection import DEFAULT
 from shiftbench.stats import LEVEL
 
@@ -64,8 +67,12 @@ def report(
     known |= {one.name: one for one in benchmarks if one.name in known or "left_out" not in one.card}
     images = {collection.digest: collection for collection in collections or () if collection is not None}
     groups = families(list(known.values()))
-    methods = methods_in(row["method"] for split in SPLITS for row in pivot(scores, "accuracy", split))
+    methods = methods_in(row["method"] for metric in sorted({"accuracy", *map(headline, known.values())})
+                         for split in SPLITS for row in pivot(scores, metric, split))
     order = [benchmark for family in groups for benchmark in family.members]
+    # Families are compared by accuracy, which other targets do not have.
+    groups = [family._replace(members=tuple(one for one in family.members if one.target.kind == "class"))
+              for family in groups]
     selection = section(everything, benchmarks, rule, [one.name for one in order])
     shown = {
         "title": title, "version": __version__, "level": f"{100 * level:g}",
@@ -134,7 +141,8 @@ def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -
     recipe = {key: card[key] for key in ("shift", "params", "seed", "collection") if key in card}
     has_pictures = collection is not None and collection.pixels is not None
     return {
-        "name": benchmark.name, "shift": str(card.get("shift", "")), "task": classes(benchmark),
+        "name": benchmark.name, "shift": str(card.get("shift", "")),
+        "task": classes(benchmark) if benchmark.target.kind == "class" else task(benchmark),
         "collection": str(source.get("name", "")), "summary": summary(benchmark),
         "facts": _facts(benchmark), "explanation": dumbbells(card.get("explanation") or []),
         "pictures": samples(benchmark, collection) if collection is not None and has_pictures else [],
@@ -168,7 +176,8 @@ def _table(scores: Scores, benchmark: Benchmark) -> Row:
     further = [(titled(metric, said), "test", head, f"by {spaced(said, ZERO)}, test")
                for said in benchmark.card.get(OWN) or () for metric, head, fewest in OVER
                if len(set(scores.where(split="test", metric=titled("accuracy", said))["group"].tolist())) >= fewest]
-    for metric, split, head, under in (*CARD, *further):
+    own = CARD if benchmark.target.kind == "class" else columns_of(benchmark)
+    for metric, split, head, under in (*own, *further):
         column = {row["method"]: row["cells"][name] for row in pivot(scores, metric, split) if name in row["cells"]}
         if column:
             columns.append({"metric": metric, "split": split, "head": head, "under": under})
@@ -182,9 +191,10 @@ def _bars(scores: Scores, benchmark: Benchmark) -> Row:
     """Accuracy of every method in every group of test, the hardest groups first where there are many."""
     counts = benchmark.counts()
     groups: list[Row] = []
-    for group, n in counts.get("test", {}).items():
+    metric = BARS.get(benchmark.target.kind, "")
+    for group, n in counts.get("test", {}).items() if metric else ():
         rows = [{"method": row["method"], **row["cells"][benchmark.name]}
-                for row in pivot(scores, "accuracy", "test", group)]
+                for row in pivot(scores, metric, "test", group)]
         if rows:
             groups.append({"group": group, "n": n, "trained": counts.get("train", {}).get(group, 0), "rows": rows})
     hardest = sorted(groups, key=lambda one: float(np.mean([row["value"] for row in one["rows"]])))[:GROUPS]

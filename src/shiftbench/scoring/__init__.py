@@ -3,9 +3,10 @@
 Scores are recomputed from predictions, never trusted: a new metric needs no training.
 """
 
-from shiftbench.scoring.judge import BEHIND, GAP, MEAN, means, score
+from shiftbench.scoring.judge import means, score
 from shiftbench.scoring.listing import Finished, Names, benchmarks_of, names_in, read_run, runs_in
 from shiftbench.scoring.plain import to_json
+from shiftbench.scoring.rows import BEHIND, GAP, MEAN
 from shiftbench.scoring.runs import score_runs, scored
 
 __all__ = [

@@ -31,7 +31,7 @@ def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = 
             known[digest] = _benchmark_of(run)
         listed.setdefault(digest, {}).setdefault(run.setting, []).append(run)
     names = dict(zip((run.folder for run in runs), labels([run.settings for run in runs]), strict=True))
-    parts: list[Scores] = []
+    parts: list[tuple[tuple[str, int, str], Scores]] = []
     for digest, own in listed.items():
         made = known[digest]
         for wanted, reference in _comparisons(made, known, setting):
@@ -39,14 +39,16 @@ def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = 
             for method in [one for one in own if one in others]:
                 inside = None if wanted in SAME_RUN else Side(made, _read(own[method], made))
                 outside = Side(known[reference], _read(others[method], known[reference]))
-                parts.append(gap(outside, inside, setting=wanted, method=names[own[method][0].folder], level=level))
+                name = names[own[method][0].folder]
+                parts.append(((outside.benchmark.name, SETTINGS.index(wanted), name),
+                              gap(outside, inside, setting=wanted, method=name, level=level)))
     if not parts:
         where = ", ".join(map(str, folders))
         raise ShiftBenchError(
             f"{where}: {len(runs)} finished runs tell no gap{f' of setting {setting}' if setting else ''}. It takes "
             "runs on a benchmark and, with the same method and settings, runs on what `shiftbench setting` made of it; "
             "or a benchmark with an id_test.")
-    return Scores.join(parts)
+    return Scores.join([part for _, part in sorted(parts, key=lambda one: one[0])])
 
 
 def _comparisons(made: Benchmark, known: dict[str, Benchmark], only: str) -> list[tuple[str, str]]:
@@ -59,7 +61,7 @@ def _comparisons(made: Benchmark, known: dict[str, Benchmark], only: str) -> lis
         found = [("train-to-train", made.digest)] if "id_test" in made.splits else []
         if not legal(made, unseen=told.get("name") == "average" or only == "average")["average"]:
             found.append(("average", made.digest))
-    return [one for one in sorted(found, key=lambda one: SETTINGS.index(one[0])) if only in ("", one[0])]
+    return [one for one in found if only in ("", one[0])]
 
 
 def _benchmark_of(run: Finished) -> Benchmark:

@@ -92,7 +92,7 @@ def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
     for one in _measured(outside.benchmark, shared, [*inside.runs, *outside.runs], owner, level).values():
         ends = (np.nan, np.nan)
         if one.items is not None and one.items.size:
-            worst = {} if one.worst is None else {
+            worst: dict[str, Any] = {} if one.worst is None else {
                 "centre": one.estimate.centre[:, 0], "size": one.worst.fewest, "unsure": one.worst.unsure}
             found = compare(one.items, owner, level=level, **worst)
             ends = float(found.low[0]), float(found.high[0])

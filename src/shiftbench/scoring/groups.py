@@ -20,7 +20,6 @@ import numpy as np
 
 from shiftbench.arrays import Bools, Floats, Ints
 from shiftbench.groupings import Grouping, titled
-from shiftbench.groupings import columns_in as columns_in
 from shiftbench.metrics.groups import mean_over_groups
 from shiftbench.scores import ALL
 from shiftbench.scoring.estimates import Estimate, Worst, share, worst_share

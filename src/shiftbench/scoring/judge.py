@@ -1,12 +1,13 @@
 """What predictions are worth on a benchmark, with intervals: one run, or the means of methods over their runs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Floats, Ints, positions
+from shiftbench.answers import Answers
+from shiftbench.arrays import Bools, Floats, Ints
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
@@ -15,28 +16,17 @@ from shiftbench.metrics import METRICS, Table, f1_items, has_probabilities, loss
 from shiftbench.predictions import Predictions
 from shiftbench.registry import find
 from shiftbench.scores import ALL, Scores
-from shiftbench.scoring.estimates import Estimate, Worst, loss, share, worst_loss, worst_share
+from shiftbench.scoring.estimates import Estimate, loss, share, worst_loss, worst_share
 from shiftbench.scoring.groups import by_grouping
 from shiftbench.scoring.kinds import SIDES, by_kind, kinds_of
-from shiftbench.stats import LEVEL, REPLICATES, bootstrap, compare, interval
-
-GAP = "id_test-test"
-"""The split of a gap: in-distribution test minus test."""
-MEAN = "mean of "
-"""How the `run` of a mean over several runs begins: `mean of 3`. Its seed is -1."""
-BEHIND = "_behind_best"
-"""How the metric ends that says how far a method's mean is behind the best method's."""
-P = "p_"
-"""How the metric begins that has the corrected p-value of such a difference: `p_accuracy_behind_best`."""
-CORRECTED = "_corrected"
-"""How the metric ends that is a worst group without the bias of a minimum."""
-
-Row = dict[str, Any]
+from shiftbench.scoring.rows import CORRECTED, GAP, MEAN, Row, Rows, predicted_splits
+from shiftbench.scoring.targets import score_target
+from shiftbench.stats import LEVEL, REPLICATES, bootstrap, interval
 
 
 def score(
     benchmark: Benchmark,
-    predictions: Predictions,
+    predictions: Predictions | Answers,
     *,
     run: str = "",
     method: str = "",
@@ -64,9 +54,17 @@ def score(
     beside those of the benchmark's card. Of each: `accuracy[region]` of every group, `worst_group_accuracy[region]`,
     `mean_group_accuracy[region]` and `tenth_percentile_accuracy[region]` (see `scoring.groups`).
     """
+    if benchmark.target.kind != "class":
+        if by:
+            raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {benchmark.target.kind}, not for classes, so "
+                                  "that it is scored by its own groups alone. Leave out `by`.")
+        return score_target(benchmark, predictions, run=run, method=method, setting=setting, seed=seed,
+                            replicates=replicates, level=level)
+    if isinstance(predictions, Answers):
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for classes, but these predictions are lists.")
     head = {"run": run, "benchmark": benchmark.name, "method": method, "setting": setting, "seed": seed}
     judge = _Judge([head], [0], level if replicates else None, groupings_of(benchmark, by, collection))
-    parts = _parts(benchmark, predictions)
+    parts = predicted_splits(benchmark, predictions)
     rows = judge.every_split(benchmark, [predictions], [parts])
     for split, part in parts.items() if metrics else ():
         label, table = benchmark.label[benchmark.rows(split)], predictions.scores[part]
@@ -104,15 +102,14 @@ def means(
     owner = [code for code, part in enumerate(runs.values()) for _ in part]
     predictions = [one for part in runs.values() for one in part]
     judge = _Judge(heads, owner, level if replicates else None, groupings_of(benchmark, by, collection))
-    return Scores.of(judge.every_split(benchmark, predictions, [_parts(benchmark, one) for one in predictions]))
+    parts = [predicted_splits(benchmark, one) for one in predictions]
+    return Scores.of(judge.every_split(benchmark, predictions, parts))
 
 
-class _Judge(NamedTuple):
-    """Whose runs are judged and how: run r is of the method of `heads[owner[r]]`; without a level, no intervals."""
+@dataclass(frozen=True)
+class _Judge(Rows):
+    """Rows of classes; `groupings` are those to score by besides the benchmark's groups."""
 
-    heads: Sequence[Row]
-    owner: Sequence[int]
-    level: float | None
     groupings: tuple[Grouping, ...] = ()
 
     def every_split(
@@ -207,68 +204,3 @@ class _Judge(NamedTuple):
                 rows += self.behind(split, ALL, hits.shape[1], told.metric, told.items, told.estimate.value[:, 0],
                                     **rest)
         return rows
-
-    def estimated(
-        self, split: str, groups: Sequence[str], n: Sequence[int] | Ints, metric: str, estimate: Estimate
-    ) -> list[Row]:
-        """One row per group and method."""
-        low, high = self.ends(estimate)
-        return [row for place, group in enumerate(groups)
-                for row in self.rows(split, group, int(n[place]), metric, estimate.value[:, place], low[:, place],
-                                     high[:, place])]
-
-    def worst(self, split: str, groups: Sequence[str], metric: str, worst: Worst) -> list[Row]:
-        """One row per method; its group is the worst on average, and n that group's items."""
-        low, high = self.ends(worst.estimate)
-        made = self.rows(split, ALL, 0, metric, worst.estimate.value[:, 0], low[:, 0], high[:, 0])
-        return [{**row, "group": groups[code], "n": int(n)}
-                for row, code, n in zip(made, worst.code, worst.n, strict=True)]
-
-    def behind(
-        self, split: str, group: str, n: int, metric: str, items: Bools | Floats, value: Floats,
-        **corrected: Floats,
-    ) -> list[Row]:
-        """How far each method is behind the best, and the p-value of that: one row per method each."""
-        best = int(value.argmax())
-        low, high, p = np.zeros(len(value)), np.zeros(len(value)), np.ones(len(value))
-        if self.level is None:
-            low, high, p = (np.full(len(value), np.nan) for _ in range(3))
-        else:
-            found = compare(items, self.owner, against=best, level=self.level, **corrected)
-            low[found.second], high[found.second] = found.low.clip(-1, 1), found.high.clip(-1, 1)
-            p[found.second] = found.adjusted
-        unknown = np.full(len(value), np.nan)
-        return [*self.rows(split, group, n, metric + BEHIND, value[best] - value, low, high),
-                *self.rows(split, group, n, P + metric + BEHIND, p, unknown, unknown)]
-
-    def ends(self, estimate: Estimate) -> tuple[Floats, Floats]:
-        if self.level is None:
-            return np.full_like(estimate.value, np.nan), np.full_like(estimate.value, np.nan)
-        return estimate.ends(self.owner, self.level)
-
-    def rows(
-        self, split: str, group: str, n: int, metric: str, value: Floats, low: Floats, high: Floats
-    ) -> list[Row]:
-        """One row per method."""
-        ends = zip(self.heads, value.tolist(), low.tolist(), high.tolist(), strict=True)
-        return [{**head, "split": split, "group": group, "n": n, "metric": metric, "value": value, "low": least,
-                 "high": most} for head, value, least, most in ends]
-
-
-def _parts(benchmark: Benchmark, predictions: Predictions) -> dict[str, Ints]:
-    """Per split that was predicted, the rows of the predictions in the benchmark's order."""
-    if predictions.classes != benchmark.names["label"]:
-        raise ShiftBenchError(f"Predictions for the classes {', '.join(predictions.classes)} cannot be scored on "
-                              f"benchmark '{benchmark.name}': its classes, in their order, are "
-                              f"{', '.join(benchmark.names['label'])}.")
-    place = positions(benchmark.items, predictions.item)
-    strange = int(len(predictions) - len(np.unique(place[place >= 0])))
-    if strange:
-        raise ShiftBenchError(f"{strange} predictions are of items that are not in benchmark '{benchmark.name}'. "
-                              "Predict the items that rows.parquet lists, each once.")
-    parts = {split: place[benchmark.rows(split)] for split in benchmark.splits}
-    for split, rows in parts.items():
-        if (rows < 0).any() and (rows >= 0).any():
-            raise ShiftBenchError(f"{int((rows < 0).sum())} of the {len(rows)} items of split '{split}' have no "
-                                  "prediction. Predict all of them, or none.")
-    return {split: rows for split, rows in parts.items() if (rows >= 0).all()}

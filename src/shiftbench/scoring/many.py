@@ -18,8 +18,8 @@ from shiftbench.metrics import f1_items
 from shiftbench.scores import ALL
 from shiftbench.scoring.estimates import Estimate, loss, share
 from shiftbench.scoring.groups import by_grouping
-from shiftbench.scoring.judge import CORRECTED, GAP
 from shiftbench.scoring.kinds import SIDES, by_kind, kinds_of
+from shiftbench.scoring.rows import CORRECTED, GAP
 from shiftbench.stats import LEVEL, Lowest, lowest, lowest_mean
 from shiftbench.stats import means as take_apart
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from shiftbench.groupings import untitled
 from shiftbench.scores import ALL, Scores
-from shiftbench.scoring.judge import GAP
+from shiftbench.scoring.rows import GAP
 from shiftbench.stats import LEVEL
 
 

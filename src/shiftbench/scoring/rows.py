@@ -1,7 +1,8 @@
 """Estimates as rows of scores: whose they are, their ends, and how far each method is behind the best."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,8 @@ CORRECTED = "_corrected"
 Row = dict[str, Any]
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True)
+class Rows:
     """Whose runs are judged and how: run r is of the method of `heads[owner[r]]`; without a level, no intervals."""
 
     heads: Sequence[Row]

@@ -40,8 +40,8 @@ Given = Predictions | Answers
 
 
 def headline(benchmark: Benchmark) -> str:
-    """The metric by which a benchmark's methods are ranked: accuracy, or what its kind of target has instead."""
-    return HEADLINES[benchmark.target.kind]
+    """The metric by which a benchmark's methods are ranked: its card's, else what its kind of target has."""
+    return str(benchmark.card.get("headline") or HEADLINES[benchmark.target.kind])
 
 
 def score_target(

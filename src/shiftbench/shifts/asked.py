@@ -6,9 +6,12 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from shiftbench.arrays import Floats, Ints, Values
+from shiftbench.benchmark import CODED
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.target import BOXES, KINDS, TOKEN_KINDS, TOKENS, Target, boxes_text, kinds_text, tokens_text
+
+TAKEN = ("item", "split", *CODED)
 
 
 def asked(collection: Collection, rows: Ints, kind: str, label: str) -> tuple[str, Target, Mapping[str, Values]]:
@@ -23,13 +26,16 @@ def asked(collection: Collection, rows: Ints, kind: str, label: str) -> tuple[st
         names = tuple(sorted(name for name in collection.factors if fnmatchcase(name, label)))
         if not names:
             raise unknown("factor", label, collection.factors)
-        return label, Target(kind, names), {name: _numbers(collection, name, rows, kind) for name in names}
+        # A factor that is called label may not take the place of the rows' own column of that name.
+        columns = tuple(f"target:{name}" if name in TAKEN else name for name in names)
+        return label, Target(kind, columns), {column: _numbers(collection, name, rows, kind)
+                                              for column, name in zip(columns, names, strict=True)}
     if kind == "boxes":
         return label, Target(kind, (BOXES,)), {BOXES: _boxes(collection, rows, label)}
     if kind == "tokens":
         code, sort = _tokens(collection, rows)
-        columns = {TOKENS: tokens_text(code), TOKEN_KINDS: kinds_text(sort, (code >= 0).sum(axis=1))}
-        return "next token", Target(kind, (TOKENS, TOKEN_KINDS), int(code.max(initial=0)) + 1), columns
+        return "next token", Target(kind, (TOKENS, TOKEN_KINDS), int(code.max(initial=0)) + 1), {
+            TOKENS: tokens_text(code), TOKEN_KINDS: kinds_text(sort, (code >= 0).sum(axis=1))}
     raise unknown("kind of target", kind, KINDS)
 
 

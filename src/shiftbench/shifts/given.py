@@ -30,7 +30,8 @@ class Given:
     rename: Mapping[str, str] = field(default_factory=dict)  # the data's word -> ours, e.g. {"valid": "val"}
     ignore: tuple[str, ...] = ()  # words whose items are left out
     target: str = "class"  # what is predicted: class, number, tasks, boxes or tokens
-    score_by: tuple[str, ...] = ()  # further groupings to score by, e.g. "each:male+female,label"
+    score_by: tuple[str, ...] = ()  # further groupings to score by, e.g. "male+female,label": see docs/groups.md
+    headline: str = ""  # the metric that ranks methods; empty: what the kind of target has
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         words = collection.factor(self.split).astype(np.str_)
@@ -57,6 +58,7 @@ class Given:
             columns = [collection.factor(name)[rows].astype(np.str_) for name in self.groups]
             columns = [label, *columns] if target is None else columns
             group = np.asarray([", ".join(cell) for cell in zip(*columns, strict=True)], np.str_)
-        told = {**card(collection, rows, split), **({"groupings": list(self.score_by)} if self.score_by else {})}
+        told = {**card(collection, rows, split), **({"groupings": list(self.score_by)} if self.score_by else {}),
+                **({"headline": self.headline} if self.headline else {})}
         return Benchmark.of(collection, self, seed, rows, split, label=label, domain=domain, group=group,
                             card=told, extra=extra, target=target)

@@ -12,7 +12,7 @@ from shiftbench.errors import ShiftBenchError
 
 MARK = "~"
 """Between the name of a benchmark and that of the domain it leaves out: `cat-dog~sofa`."""
-KEPT = ("shift", "params", "conditions", "seed", "collection")
+KEPT = ("shift", "params", "conditions", "seed", "collection", "target", "groupings", "headline")
 """What the card of the original still says truly of its parts."""
 
 

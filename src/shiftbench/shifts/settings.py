@@ -80,8 +80,8 @@ def _test_to_test(benchmark: Benchmark, seed: int, moved: float) -> tuple[Strs, 
     split[taken] = "train"
     split[drawn] = "id_val"
     n, count = len(taken) - len(drawn), np.bincount(benchmark.label[benchmark.rows("test")])
-    notes = [] if n == train else [f"Trained on {n} items of test where the reference has {train}: the gap is too "
-                                   "small, unless the reference is cut to as many (condition 'size')."]
+    notes = [] if n == train else [f"Trained on {n} items of test where the reference has {train}, which makes the gap "
+                                   "smaller; for as many on both sides cut the reference (condition 'size')."]
     small = int(((count > 0) & (count < FEW)).sum())
     return split, notes + ([f"{small} classes of test have under {FEW} items."] if small else [])
 
@@ -127,8 +127,8 @@ def _draw(benchmark: Benchmark, rows: Ints, n: int, seed: int) -> Ints:
     """n of some rows by the shares of their cells of label × domain × group."""
     if not n:
         return rows[:0]
-    columns = np.stack([benchmark.label[rows], benchmark.domain[rows], benchmark.group[rows]])
-    cell = np.unique(columns, axis=1, return_inverse=True)[1].ravel()
+    places = benchmark.label[rows] * len(benchmark.names["domain"]) + benchmark.domain[rows]
+    cell = np.unique(places * len(benchmark.names["group"]) + benchmark.group[rows], return_inverse=True)[1]
     shares = np.bincount(cell) / len(rows)
     return deal(rows, cell, {"train": quota(n, shares)}, seed, tuple(map(str, range(len(shares)))))[0]
 
@@ -175,6 +175,9 @@ def _published(benchmark: Benchmark, setting: str, collection: Collection | None
         raise ShiftBenchError(f"Factor '{given}' is for a benchmark of the shift 'given' and needs its collection; "
                               f"'{benchmark.name}' is of shift '{benchmark.card.get('shift')}'"
                               f"{'' if collection else ', and no collection was named'}. Leave `given` out to draw.")
+    if benchmark.card.get("conditions"):
+        raise ShiftBenchError(f"'{benchmark.name}' was made under conditions, which factor '{given}' knows nothing of. "
+                              "Build it without them, or leave `given` out to draw.")
     params: dict[str, Any] = dict(benchmark.card["params"])
     ignore = sorted({*params.get("ignore", ()), "unused"})
     shift = make(Given, {**params, "split": given, "ignore": ignore}, f"setting {setting}")

@@ -17,6 +17,7 @@ from shiftbench.shifts.context import NOOCH
 from shiftbench.shifts.fine_grained import FINE_GRAINED
 from shiftbench.shifts.subpopulation import Subpopulation
 from shiftbench.shifts.subset import Subset
+from shiftbench.shifts.wilds import WILDS
 
 
 class Task(NamedTuple):
@@ -93,6 +94,7 @@ SUITES: dict[str, Callable[[], Suite]] = {
     "breeds": lambda: {task: Breeds("wnid", task, given="split", held=0.04) for task in BREEDS},
     "breeds/world": lambda: {split: Breeds("breed", level=2, subclasses=8, split=split)
                              for split in ("good", "rand", "bad")},
+    "wilds": lambda: WILDS,
     **NOOCH,
     **FINE_GRAINED,
 }

@@ -36,4 +36,5 @@ def plan(jobs: Sequence[Job], device: str = "auto", workers: int = 1) -> list[li
 
 
 def _batches(run: Run) -> tuple[Any, ...]:
-    return run.model, run.method, run.batch_kind, run.resample, run.batch_size, run.domains_per_batch, run.steps, run.eval_every
+    return (run.model, run.method, run.batch_kind, run.resample, run.batch_size, run.domains_per_batch, run.steps,
+            run.eval_every)

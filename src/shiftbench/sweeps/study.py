@@ -16,7 +16,7 @@ from shiftbench.sweeps.settings import Block, layer, run_fields, settings
 from shiftbench.sweeps.sources import Say, Sources
 from shiftbench.sweeps.storage import is_url
 from shiftbench.sweeps.work import Job
-from shiftbench.training.presets import PRESETS
+from shiftbench.training.presets import PRESETS, preset_of
 from shiftbench.training.run import default_model
 
 MOST = 1_000_000
@@ -142,8 +142,9 @@ class Study:
     def blocks(self) -> Iterator[Block]:
         """Per method and block of settings: what is fixed, swept and drawn."""
         run = layer(self.run, "", f"{self.source} [run]")
-        space, preset = SPACES[self.search], PRESETS.get(self.preset, {})
+        space = SPACES[self.search]
         for method, tables in self.methods.items():
+            preset = preset_of(self.preset, method) if self.preset else {}
             said = METHODS[method].settings
             # A method that is a model of its own takes neither the others' model nor the features of their heads.
             shared = {key: entry for key, entry in run.items() if "model" not in said or key != "features"}

@@ -224,6 +224,8 @@ class Data:
         if isinstance(self.x, Ragged):
             return 512
         if self.x.ndim == 2:  # features, or tokens: these become vectors of hundreds of numbers
+            if self.kind == "tokens":  # each place has an output for every token
+                return max(1, 64_000_000 // (self.x.shape[1] * self.n_outputs))
             return 4096 if self.x.is_floating_point() else max(1, 65_536 // self.x.shape[1])
         return max(1, 8_000_000 // max(1, self.x[0].numel()))
 

@@ -13,7 +13,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_json, write_json
-from shiftbench.models.base import build
+from shiftbench.models.base import MODELS, build
 from shiftbench.models.weights import load_into, read_weights
 from shiftbench.predictions import TARGET_RT, Predictions
 from shiftbench.training.checkpoint import save_weights
@@ -100,7 +100,8 @@ def _features(folder: Path, run: Run, data: Data) -> tuple[torch.Tensor, dict[st
     """The features of every row by the run's net, and its last layer."""
     file = folder / "checkpoint.safetensors"
     # Not with the weights the run began with: they need not be at hand any more, and the checkpoint has all.
-    net = run.learner().net(build(run.model, data.n_outputs, data.n_inputs, seed=run.seed))
+    weights = run.weights if MODELS[run.model].source else "none"
+    net = run.learner().net(build(run.model, data.n_outputs, data.n_inputs, weights, run.seed))
     load_into(net, read_weights(file), file)
     head = {f"head.{key}": value.detach().cpu().clone() for key, value in net.head.state_dict().items()}
     return data.outputs(net.to(data.device), np.arange(len(data.benchmark)), run.precision, net.features), head

@@ -86,7 +86,7 @@ WILDS_METHODS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     for name, methods in WILDS_RUNS.items()}
 """What a method changes of its data set's preset: its own hyperparameters, and how batches are made.
 
-Penalties and Group DRO's step were tuned by the authors, IRM's weight is 1 in all. Group DRO draws items there so that
+CORAL's and IRM's penalties were tuned by the authors (§6.3); IRM's is 1 on all. Group DRO draws items there so that
 every domain comes equally often; here a batch has as many items of each, and about as many in all."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shiftbench.answers import Answers, read_predictions
 from shiftbench.benchmark import CODED, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def score(
-    benchmark: Benchmark | Place, *predictions: Predictions | Place, study: Place | None = None,
+    benchmark: Benchmark | Place, *predictions: Predictions | Answers | Place, study: Place | None = None,
     nooch: Place | None = None, task: str = "", by: Sequence[str] = (), collection: Collection | Place | None = None,
     **options: Any,
 ) -> Scores:
@@ -42,21 +43,25 @@ def score(
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
     if by:
         options |= {"by": by, "collection": collection_for(benchmark, made, by, collection)}
-    answers = [given for given in predictions if not isinstance(given, Predictions) and is_answers(given)]
+    people: list[Place] = []
     parts, models = [], []
     for given in predictions:
-        if not isinstance(given, Predictions) and is_answers(given):
+        if isinstance(given, Predictions | Answers):
+            name, loaded = "predictions", given
+        elif is_answers(given):
+            people.append(given)
             continue
-        loaded = given if isinstance(given, Predictions) else Predictions.load(given, made)
-        name = "predictions" if isinstance(given, Predictions) else Path(given).stem
+        else:
+            name, loaded = Path(given).stem, read_predictions(given, made)
         parts.append(score_one(made, loaded, run=name, method=name, **options))
-        models.append((name, loaded))
-    if answers or study is not None:
-        key = find_key(study, answers)
+        if isinstance(loaded, Predictions):
+            models.append((name, loaded))
+    if people or study is not None:
+        key = find_key(study, people)
         key.check(made)
         known = {name: options[name] for name in ("level", "replicates") if name in options}
-        if answers:
-            parts.append(human_scores(made, key, read_answers(answers, key), **known))
+        if people:
+            parts.append(human_scores(made, key, read_answers(people, key), **known))
         parts.append(model_scores(made, key, models, **known))
     return Scores.join(parts)
 
@@ -74,7 +79,7 @@ def collection_for(
 
 
 def _score_on_lists(
-    benchmark: Benchmark | Place, predictions: Sequence[Predictions | Place], folder: Place, task: str,
+    benchmark: Benchmark | Place, predictions: Sequence[Predictions | Answers | Place], folder: Place, task: str,
     options: Mapping[str, Any],
 ) -> Scores:
     """`score` on published lists; what comes first is a benchmark, or a file of predictions like the others."""
@@ -84,7 +89,7 @@ def _score_on_lists(
     parts = []
     if not isinstance(benchmark, Benchmark) and Path(benchmark).is_file():
         for given in (benchmark, *predictions):
-            if isinstance(given, Predictions):
+            if isinstance(given, Predictions | Answers):
                 raise ShiftBenchError("Without a benchmark, name files of predictions to score on published lists.")
             name = Path(given).stem
             parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
@@ -94,6 +99,8 @@ def _score_on_lists(
     if not predictions:
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
     for given in predictions:
+        if isinstance(given, Answers):
+            raise ShiftBenchError("Published lists are of classes; these predictions are boxes or tokens.")
         loaded = given if isinstance(given, Predictions) else Predictions.load(given, own)
         name = "predictions" if isinstance(given, Predictions) else Path(given).stem
         parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)

@@ -1,0 +1,35 @@
+"""What a card shows of a benchmark whose target is no class: which numbers, and what its task is called."""
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.scoring import GAP
+from shiftbench.scoring.targets import RANKING, headline
+
+WORDS = {
+    "r": "Pearson’s r × 100", "worst_group_r": "worst group’s r × 100", "mean_ap": "average precision",
+    "detection_accuracy": "detection accuracy", "detection_accuracy_by_domain": "detection accuracy by domain",
+    "worst_group_detection_accuracy": "worst group", "accuracy": "class and method tokens",
+    "overall_accuracy": "all tokens", "worst_group_accuracy": "worst group",
+}
+BARS = {"class": "accuracy", "boxes": "detection_accuracy", "tokens": "accuracy"}
+"""By kind of target, the accuracy that is drawn group by group; of others there is none."""
+
+Column = tuple[str, str, str, str]
+
+
+def columns(benchmark: Benchmark) -> list[Column]:
+    """Of a card's table: metric, split, head and what stands under it; for classes see `page.CARD`."""
+    first = headline(benchmark)
+    words = WORDS.get(first, first.replace("_", " "))
+    made = [(first, "id_test", "Before the shift", f"{words}, id_test"),
+            (first, "test", "After the shift", f"{words}, test"), (f"{first}_gap", GAP, "Gap", "points lost")]
+    return made + [(name, "test", WORDS[name].capitalize(), "test") for name in RANKING[benchmark.target.kind]
+                   if name != first]
+
+
+def task(benchmark: Benchmark) -> str:
+    """The task in words, where it is not to tell classes apart."""
+    kind, many = benchmark.target.kind, len(benchmark.names["label"])
+    said = {"number": "number", "tasks": "yes/no task"}
+    if kind in said:
+        return f"{many} {said[kind]}{'' if many == 1 else 's'}"
+    return f"boxes around {', '.join(benchmark.names['label'])}" if kind == "boxes" else "the next token"
