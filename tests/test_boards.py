@@ -1,6 +1,7 @@
 """A board says what scoring says, trusts nobody's numbers, and lists every submission with what it lacks."""
 
 import csv
+import dataclasses
 import json
 import math
 import re
@@ -170,6 +171,21 @@ def test_wilds_files_are_the_same_predictions(board, benchmark, tmp_path):
     wilds_files(place, benchmark, runs, word=lambda code: benchmark.names["label"][code])
     made = by_name(make_board(tmp_path / "all", benchmark))["named"]
     assert made.cell("test", "accuracy")["seeds"] == by_name(board)["lines"].cell("test", "accuracy")["seeds"]
+
+
+def test_wilds_own_numbers_are_those_of_the_column_y(benchmark, tmp_path):
+    """Where rows keep WILDS' numbers of the classes, its files mean those, in whatever order the names are."""
+    y = (benchmark.label + 7) % 11
+    made = dataclasses.replace(benchmark, extra={"y": y})
+    one = guesses(made, 0, 0.8)
+    number = {int(code): int(value) for code, value in zip(made.label, y, strict=True)}
+    place = submit(tmp_path, "theirs", made)
+    wilds_files(place, made, [one], word=lambda code: str(number[code]))
+    parts = replicates.find_parts(place)[0]
+    read = replicates.load(parts, made)
+    order = np.argsort(read.item)
+    assert np.array_equal(read.predicted[order], one.predicted[np.argsort(one.item)])
+
 
 
 @pytest.mark.parametrize(("file", "text", "why"), [

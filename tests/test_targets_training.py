@@ -1,5 +1,7 @@
 """Training on what is no class, on feature columns and in batches of some domains."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbench.benchmark import Benchmark
+from shiftbench.checks import check as findings
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods import METHODS
@@ -62,6 +65,17 @@ def test_a_head_learns_the_columns_of_a_table(kind, tmp_path):
             truth = benchmark.extra[name][test]
             known = ~np.isnan(truth)
             assert np.corrcoef(truth[known], said[known, column])[0, 1] > 0.7
+
+
+def test_numbers_come_back_in_their_own_units(tmp_path):
+    """However large and far from 0 they are: predictions are about as far from the truth as their spread allows."""
+    collection, _ = built("number")
+    wide = replace(collection, factors={**collection.factors, "y0": 1e4 + 500 * collection.factors["y0"]})
+    benchmark = Given("y*", domain="hospital", target="number").build(wide)
+    run = Run(benchmark.digest, model="linear", features="columns", steps=300, lr=0.02)
+    found = Predictions.load(train(benchmark, wide, run, tmp_path) / "predictions.parquet", benchmark)
+    truth = benchmark.extra["y0"]
+    assert np.abs(found.scores[:, 0] - truth).mean() < 0.2 * truth.std()
 
 
 def test_columns_are_standardised_by_training_rows_alone():
@@ -168,3 +182,29 @@ def test_ragged_inputs_are_padded_behind_their_end(lengths, seed):
         assert torch.equal(found[:lengths[row]], values[start[row]:start[row + 1]])
         assert (found[lengths[row]:] == PADDING).all()
     assert taken.shape[1] == max(lengths[row] for row in rows.tolist())
+
+
+def test_anybodys_numbers_are_read(tmp_path):
+    """A file of numbers has a column `prediction`; numbers from 0 to 1 stay what they are."""
+    _, benchmark = built("number")
+    said = np.linspace(0, 1, N)
+    rows = "".join(f"{item},{value:.6f},x\n" for item, value in zip(benchmark.items, said, strict=True))
+    (tmp_path / "mine.csv").write_text("item,prediction,label\n" + rows)
+    found = Predictions.load(tmp_path / "mine.csv", benchmark)
+    np.testing.assert_allclose(found.scores[:, 0], said, atol=1e-6)
+    (tmp_path / "yours.csv").write_text("item,label\n" + "".join(f"{item},1.5\n" for item in benchmark.items))
+    with pytest.raises(ShiftBenchError, match="needs a column 'prediction'"):
+        Predictions.load(tmp_path / "yours.csv", benchmark)
+
+
+def test_checks_look_at_the_target():
+    """One number for all, or a task that is always yes, is told; a fit benchmark of numbers has no classes to miss."""
+    _, benchmark = built("number")
+    assert not [finding for finding in findings(benchmark) if finding.unfit]
+    same = replace(benchmark, extra={"y0": np.ones(N)})
+    assert {finding.what for finding in findings(same) if finding.unfit} == {"one answer"}
+    _, benchmark = built("tasks")
+    always = replace(benchmark, extra={**benchmark.extra, "y1": np.where(np.isnan(benchmark.extra["y1"]), np.nan, 1.0)})
+    told = [finding for finding in findings(always) if finding.what == "one answer"]
+    assert told
+    assert not any(finding.unfit for finding in told)

@@ -7,6 +7,7 @@ import numpy as np
 
 from shiftbench.arrays import Strs, encode
 from shiftbench.benchmark import Benchmark
+from shiftbench.target import BOXES
 
 SMALL_SPLIT = 30
 """Under this many items a 95 % interval of an accuracy of 0.9 is wider than 0.2: say nothing rather than that."""
@@ -57,7 +58,27 @@ def _sizes(benchmark: Benchmark) -> Iterator[Finding]:
             yield Finding(True, "small split", split, f"{n} items; an interval needs at least {SMALL_SPLIT}")
 
 
+def _truth(benchmark: Benchmark) -> Iterator[Finding]:
+    """Of a target that is no class: numbers that differ, tasks with a yes and a no, boxes."""
+    kind = benchmark.target.kind
+    for split in benchmark.splits:
+        rows = benchmark.rows(split)
+        if kind in ("number", "tasks"):
+            table = np.stack([np.asarray(benchmark.extra[name])[rows] for name in benchmark.target.columns], axis=1)
+            low, high = (np.where(np.isnan(table), end, table) for end in (np.inf, -np.inf))
+            flat = [name for name, same in zip(benchmark.target.columns, low.min(axis=0) >= high.max(axis=0),
+                                               strict=True) if same]
+            if flat:
+                bad = kind == "number" or len(flat) == len(benchmark.target.columns)
+                yield Finding(bad, "one answer", split, _few("all items have the same of", flat))
+        elif kind == "boxes" and not (np.asarray(benchmark.extra[BOXES])[rows] != "").any():
+            yield Finding(True, "no boxes", split, "no image has one")
+
+
 def _classes(benchmark: Benchmark) -> Iterator[Finding]:
+    if benchmark.target.kind != "class":
+        yield from _truth(benchmark)
+        return
     names = benchmark.names["label"]
     if len(names) < 2:
         yield Finding(True, "one class", "label", "there is nothing to tell apart")

@@ -22,7 +22,10 @@ TARGET_RT = "target_rt.parquet"
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """`scores[i, c]`: the score of class `classes[c]` for `item[i]`, a logit or log-probability; larger is likelier."""
+    """`scores[i, c]`: the score of class `classes[c]` for `item[i]`, a logit or log-probability; larger is likelier.
+
+    Where a benchmark asks for numbers or for several tasks, `classes` are their columns and scores the numbers said.
+    """
 
     item: Strs
     split: Strs
@@ -60,10 +63,10 @@ class Predictions:
         """Read a parquet or CSV file of predictions, ours or any other model's, and match it to a benchmark by item id.
 
         The file has a column `item` (or `id`) and one of:
-        - `prediction` (or `label`): the predicted class, by name or by code;
+        - `prediction` (or `label`): the predicted class, by name or by code, or the number, where one is asked for;
         - one column per class, named `cat`, `score:cat`, `logit:cat` or `prob:cat` (or with `_` for `:`);
         - one column `scores`, `logits` or `probabilities` that holds a list per row, in the order of the classes.
-        Scores whose rows all lie in [0, 1] and sum to 1 are taken as probabilities.
+        Scores of classes whose rows all lie in [0, 1] and sum to 1 are taken as probabilities.
 
         Every id must be in the benchmark and stand once. A split is scored when all its items are there; a split that
         is there in part is an error, one that is wholly absent is left out.
@@ -79,11 +82,17 @@ class Predictions:
         columns = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
         listed = next((name for name in LISTS if name in names), None)
         chosen = next((name for name in CHOICES if name in names), None)
-        if all(columns):
+        numbers = benchmark.target.kind != "class"
+        if all(columns) and numbers:
+            scores = np.stack([_numbers(table[name], name, where) for name in columns], axis=1)
+        elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
+            scores = _numbers(table[CHOICES[0]], CHOICES[0], where)[:, None]
+        elif all(columns):
             scores = _log(np.stack([_numbers(table[name], name, where) for name in columns], axis=1), columns[0])
         elif listed is not None:
-            scores = _log(_lists(table[listed], listed, len(classes), where), listed)
-        elif chosen is not None:
+            scores = _lists(table[listed], listed, len(classes), where)
+            scores = scores if numbers else _log(scores, listed)
+        elif chosen is not None and not numbers:
             scores = np.full((len(items), len(classes)), -np.inf)
             scores[np.arange(len(items)), _codes(table[chosen], classes, where)] = 0.0
         else:

@@ -21,6 +21,8 @@ from shiftbench.errors import ShiftBenchError
 from shiftbench.files import inside
 from shiftbench.predictions import Predictions
 
+Y = "y"
+"""The column of WILDS' own numbers of the classes."""
 WILDS = re.compile(r".+?_split[:=-](?P<split>(?:id_)?(?:train|val|test))_(?:seed[:=-](?P<seed>\d{1,9})|"
                    r"fold[:=-](?P<fold>[A-E]))(?!\d).*\.csv", re.DOTALL)
 SEED = re.compile(r"(?:^|[^a-zA-Z])seed[:=_-]?(\d{1,9})(?!\d)")
@@ -113,7 +115,8 @@ def only(predictions: Predictions | Answers, split: str) -> Predictions | Answer
 
 def numbered(benchmark: Benchmark) -> bool:
     """Whether bare numbers in a file are this benchmark's codes, not names of its classes."""
-    return benchmark.target.kind == "class" and not any(name.isdigit() for name in benchmark.names["label"])
+    return (benchmark.target.kind == "class" and Y not in benchmark.extra
+            and not any(name.isdigit() for name in benchmark.names["label"]))
 
 
 def _table(path: Path, benchmark: Benchmark) -> Predictions | Answers:
@@ -148,7 +151,7 @@ def _lines(part: Part, benchmark: Benchmark) -> Predictions:
         raise ShiftBenchError(f"{part.path}: {len(words):,} lines, but split '{part.split}' has {len(rows):,} items. "
                               "Give one prediction per line, in the order of the split, without a head.")
     if benchmark.target.kind == "class":
-        codes = _codes(words, benchmark.names["label"], part.path)
+        codes = _codes(words, benchmark.names["label"], part.path, _by_y(benchmark))
         scores = np.full((len(rows), len(benchmark.names["label"])), -np.inf, np.float32)
         scores[np.arange(len(rows)), codes] = 0.0
     else:
@@ -169,9 +172,20 @@ def _numbers(words: Strs, many: int, path: Path) -> Floats:
     return found
 
 
-def _codes(words: Strs, classes: tuple[str, ...], path: Path) -> Ints:
-    codes = positions(words, np.asarray(classes, np.str_))
-    if (codes < 0).all() and np.isin(words, [str(code) for code in range(len(classes))]).all():
+def _by_y(benchmark: Benchmark) -> Strs | None:
+    """The number that WILDS has for each class, where the rows keep it as `y` (build wilds)."""
+    if Y not in benchmark.extra:
+        return None
+    named = np.full(len(benchmark.names["label"]), "", "U20")
+    named[benchmark.label] = np.asarray(benchmark.extra[Y]).astype(np.str_)
+    return named
+
+
+def _codes(words: Strs, classes: tuple[str, ...], path: Path, numbers: Strs | None = None) -> Ints:
+    codes = positions(words, np.asarray(classes, np.str_) if numbers is None else numbers)
+    if numbers is not None and (codes < 0).all():
+        codes = positions(words, np.asarray(classes, np.str_))
+    if numbers is None and (codes < 0).all() and np.isin(words, [str(code) for code in range(len(classes))]).all():
         return words.astype(np.int64)
     if (codes < 0).any():
         line = int(np.flatnonzero(codes < 0)[0])

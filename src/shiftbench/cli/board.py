@@ -16,9 +16,11 @@ NOTHING: dict[str, Any] = {"value": math.nan, "std": math.nan, "tied": False, "g
 
 def board(
     folder: Annotated[Path, typer.Argument(help="Folder of submissions: each a folder with submission.toml.")],
-    benchmark: Annotated[Path, typer.Option("--benchmark", "-b", help="Folder of the benchmark they predict.")],
+    benchmark: Annotated[
+        list[Path], typer.Option("--benchmark", "-b", help="Folder of the benchmark they predict; of folds, each.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for index.html, board.json, board.csv.")],
-    metric: Annotated[str, typer.Option(help="Ranks on test; also worst_group_accuracy, macro_f1, …")] = "accuracy",
+    metric: Annotated[
+        str, typer.Option(help="Ranks on test; default: accuracy, or what the target has instead.")] = "",
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Seeds required; default: WILDS' number for its data, else 3.")] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "",
@@ -29,7 +31,8 @@ def board(
 
     shiftbench board submissions --benchmark benchmarks/cat-dog --out board
     """
-    made = verbs.board(folder, benchmark, out, metric=metric, seeds=seeds, title=title)
+    chosen = benchmark if len(benchmark) > 1 else benchmark[0]
+    made = verbs.board(folder, chosen, out, metric=metric, seeds=seeds, title=title)
     if json:
         from shiftbench.boards.page import plain
 

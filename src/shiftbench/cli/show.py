@@ -88,7 +88,7 @@ def _most(values: dict[str, int]) -> str:
 
 def show_benchmark(benchmark: Benchmark) -> None:
     card = benchmark.card
-    params = ", ".join(f"{key} = {value}" for key, value in card.get("params", {}).items())
+    params = ", ".join(f"{key} = {value}" for key, value in card.get("params", {}).items() if value not in ("", [], {}))
     console().print(f"[bold]{benchmark.name}[/]  {card.get('shift')}({params})\nseed {card.get('seed')}, "
                     f"{len(benchmark):,} rows, digest {benchmark.digest[:16]}", markup=True)
     if card.get("distance") is not None:

@@ -8,7 +8,7 @@ from shiftbench.groupings import in_words
 from shiftbench.reporting.selection import HEADS
 from shiftbench.reporting.tables import methods_in, percent
 from shiftbench.scores import Scores
-from shiftbench.selection import LABELS, RULES, TARGETS, Choice, Mean, over_benchmarks, over_seeds, select
+from shiftbench.selection import INSTEAD, LABELS, RULES, TARGETS, Choice, Mean, over_benchmarks, over_seeds, select
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,8 +30,12 @@ def selection_table(
     means = over_seeds(select(scores, rules, targets=[target], benchmarks=benchmarks).choices)
     used = [name for name in RULES if any(mean.rule == name for mean in means)]
     labels = {mean.rule: mean.labels for mean in sorted(means, key=lambda mean: LABELS.index(mean.labels))}
+    there = set(scores["metric"].tolist())
+    instead = [] if target in there or target != "accuracy" else [name for name in INSTEAD if name in there]
     head = HEADS.get(target) or in_words(target).capitalize()
-    drawn = Table(title=Text(f"{head} on test, %, by rule of choice"), title_justify="left",
+    if instead:
+        head = " or ".join(in_words(name) for name in instead).capitalize() + " × 100"
+    drawn = Table(title=Text(f"{head} on test{'' if instead else ', %'}, by rule of choice"), title_justify="left",
                   title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left",
                   caption="↓ regret: points behind the oracle   ! used target labels   ? used labels from after the "
                           "shift, of domains that are not the test's or not known")

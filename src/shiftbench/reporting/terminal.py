@@ -105,5 +105,8 @@ def _interval(cell: dict[str, Any]) -> "Text":
 
 
 def _number(row: dict[str, Any], key: str) -> str:
-    """A share in per cent; a loss as it is."""
-    return f"{row[key]:.3f}" if "nll" in row.get("metric", "") else percent(row[key])
+    """A share in per cent; a loss, a correlation and a count as they are."""
+    metric = row.get("metric", "").removeprefix("worst_group_").removesuffix("_gap")
+    if metric == "tasks_judged":
+        return f"{row[key]:.0f}"
+    return f"{row[key]:.3f}" if "nll" in metric or metric in ("r", "mse") else percent(row[key])

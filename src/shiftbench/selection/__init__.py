@@ -9,9 +9,9 @@ from shiftbench.selection.choose import Choice, Refused, Selection, chosen, refu
 from shiftbench.selection.means import Mean, over_benchmarks, over_seeds
 from shiftbench.selection.rescore import chosen_means
 from shiftbench.selection.rules import DEFAULT, LABELS, RULES, TARGETS, Rule
-from shiftbench.selection.runs import Runs
+from shiftbench.selection.runs import INSTEAD, Runs
 
 __all__ = [
-    "DEFAULT", "LABELS", "RULES", "TARGETS", "Choice", "Mean", "Refused", "Rule", "Runs", "Selection", "chosen",
-    "chosen_means", "over_benchmarks", "over_seeds", "refuse_target", "select", "setting_of",
+    "DEFAULT", "INSTEAD", "LABELS", "RULES", "TARGETS", "Choice", "Mean", "Refused", "Rule", "Runs", "Selection",
+    "chosen", "chosen_means", "over_benchmarks", "over_seeds", "refuse_target", "select", "setting_of",
 ]

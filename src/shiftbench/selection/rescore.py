@@ -5,11 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
+from shiftbench.answers import Answers, read_predictions
 from shiftbench.benchmark import Benchmark
 from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
 from shiftbench.scoring import means, read_run
 from shiftbench.scoring.draws import on_splits
+from shiftbench.scoring.targets import mean_target
 from shiftbench.selection.choose import refuse_target, select, setting_of
 from shiftbench.selection.rules import DEFAULT, TARGETS
 from shiftbench.selection.runs import Runs
@@ -36,6 +38,7 @@ def chosen_means(
     parts = []
     for name in sorted(wanted):
         runs: dict[str, list[Predictions]] = {}
+        others: dict[str, list[Predictions | Answers]] = {}
         splits = shared_splits(list(draws[name].values()))
         for one in choices:
             if one.benchmark == name:
@@ -43,9 +46,13 @@ def chosen_means(
                 own = known[name]
                 if len(draws[name]) > 1:
                     own = draws[name].get(str(read_run(place).benchmark["digest"]), own)
+                if own.target.kind != "class":
+                    others.setdefault(one.method, []).append(read_predictions(place / "predictions.parquet", own))
+                    continue
                 read = Predictions.load(place / "predictions.parquet", own)
                 runs.setdefault(one.method, []).append(on_splits(read, splits))
-        if runs:
-            made = means(known[name], runs, replicates=replicates, level=level)
+        if runs or others:
+            made = (means(known[name], runs, replicates=replicates, level=level) if runs
+                    else mean_target(known[name], others, replicates=replicates, level=level))
             parts.append(Scores({**made.columns, "setting": np.full(len(made), setting_of(rule))}))
     return Scores.join(parts)

@@ -8,10 +8,13 @@ import numpy as np
 from shiftbench.arrays import Bools, Floats, Ints, Strs, encode
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import MEAN
+from shiftbench.scoring.targets import HEADLINES
 from shiftbench.shifts.leave_out import MARK
 
 HARD = (re.compile(r"\bhard[ _-]?positive", re.I), re.compile(r"\bhard[ _-]?negative", re.I))
 """How the groups of NOOCh are named, whatever stands around it."""
+
+INSTEAD = tuple(sorted(set(HEADLINES.values()) - {"accuracy"}))
 
 
 class Number(NamedTuple):
@@ -79,13 +82,24 @@ class Runs:
         return {self.benchmarks[code] for code in self.benchmark[first[n > 1]] if code in self.originals}
 
     def number(self, split: str, metric: str) -> Number:
-        """A score over all items, or over whichever group or class is the worst."""
+        """A score over all items, or over whichever group or class is the worst.
+
+        Of a target that is no class `accuracy` is what its kind has instead, see `scoring.targets.HEADLINES`.
+        """
         if (split, metric) not in self._numbers:
-            rows = self._rows(split, metric)
-            if not metric.startswith("worst_"):
-                rows = rows & self._is("group", ALL)
-            self._numbers[split, metric] = Number(*(self._by_run(rows, name) for name in Number._fields))
+            found = self._number(split, metric)
+            for other in INSTEAD if metric == "accuracy" else ():
+                lacks = np.isnan(found.value)
+                found = Number(*(np.where(lacks, more, own) for own, more in zip(
+                    found, self._number(split, other), strict=True)))
+            self._numbers[split, metric] = found
         return self._numbers[split, metric]
+
+    def _number(self, split: str, metric: str) -> Number:
+        rows = self._rows(split, metric)
+        if not metric.startswith("worst_"):
+            rows = rows & self._is("group", ALL)
+        return Number(*(self._by_run(rows, name) for name in Number._fields))
 
     def which(self, split: str, metric: str) -> Strs:
         """The group or class that a worst score of every run is of; empty where a run has none."""

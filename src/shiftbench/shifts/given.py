@@ -31,6 +31,7 @@ class Given:
     ignore: tuple[str, ...] = ()  # words whose items are left out
     target: str = "class"  # what is predicted: class, number, tasks, boxes or tokens
     score_by: tuple[str, ...] = ()  # further groupings to score by, e.g. "male+female,label": see docs/groups.md
+    keep: tuple[str, ...] = ()  # factors to keep in the rows
     headline: str = ""  # the metric that ranks methods; empty: what the kind of target has
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
@@ -44,7 +45,8 @@ class Given:
                 raise unknown("split", word, SPLITS, f"Factor '{self.split}', use rename or ignore")
         if not len(rows):
             raise ShiftBenchError(f"Factor '{self.split}' leaves no items. Check `ignore`.")
-        extra = {name: collection.factor(name)[rows] for said in self.score_by for name in columns_in(said)
+        named = (*self.keep, *(name for said in self.score_by for name in columns_in(said)))
+        extra = {name: collection.factor(name)[rows] for name in named
                  if name in collection.factors and name != self.label}
         target: Target | None = None
         if self.target == "class":

@@ -5,23 +5,26 @@ from shiftbench.shifts.given import Given
 IDENTITIES = "male+female+LGBTQ+christian+muslim+other_religions+black+white,label"
 """CivilComments is judged by sixteen groups that overlap: who is mentioned × the label."""
 
+Y = ("y",)
+"""The label as WILDS numbers it, by which its prediction files are read."""
+
 WILDS = {
-    "iwildcam": Given(domain="location", headline="macro_f1"),
-    "camelyon17": Given(domain="hospital", score_by=("slide",), headline="accuracy"),
-    "rxrx1": Given(domain="experiment", score_by=("cell_type",), headline="accuracy"),
+    "iwildcam": Given(keep=Y, domain="location", headline="macro_f1"),
+    "camelyon17": Given(keep=Y, domain="hospital", score_by=("slide",), headline="accuracy"),
+    "rxrx1": Given(keep=Y, domain="experiment", score_by=("cell_type",), headline="accuracy"),
     "molpcba": Given("y*", domain="scaffold", ignore=("unused",), target="tasks"),
     "globalwheat": Given("wheat_head", domain="session", target="boxes"),
-    "civilcomments": Given(domain="black", groups=("black",), score_by=(IDENTITIES,),
+    "civilcomments": Given(keep=Y, domain="black", groups=("black",), score_by=(IDENTITIES,),
                            headline=f"worst_group_accuracy[{IDENTITIES}]"),
-    "fmow": Given(domain="year", groups=("year",), ignore=("unused",), score_by=("year", "region!Other"),
+    "fmow": Given(keep=Y, domain="year", ignore=("unused",), score_by=("year", "region!Other"),
                   headline="worst_group_accuracy[region!Other]"),
     **{f"poverty-{fold}": Given("label", split=f"split_{fold}", domain="country", groups=("urban",), target="number")
        for fold in "ABCDE"},
-    "amazon": Given(domain="user", score_by=("user",), headline="tenth_percentile_accuracy[user]"),
+    "amazon": Given(keep=Y, domain="user", score_by=("user",), headline="tenth_percentile_accuracy[user]"),
     "py150": Given(domain="repo", target="tokens"),
 }
 """Each on the collection that `shiftbench read wilds NAME` makes: build wilds --only NAME --collection FOLDER.
 
-Groups are those that Group DRO is trained on in the paper; where it takes the domain (all but CivilComments, FMoW and
-PovertyMap) the group is a cell of label × domain, and `group_dro` has `by = "domain"`.
+Group DRO takes the domain for its groups (`by = "domain"`), in CivilComments the cells of black × label. PovertyMap's groups
+are urban and rural, by which it is scored.
 """

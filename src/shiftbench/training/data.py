@@ -99,7 +99,19 @@ class Data:
     def truth(self) -> Tensor:
         """What is to be predicted of every row, on the device."""
         height, width = self.x.shape[1:3] if self.are_pixels and isinstance(self.x, Tensor) else (0, 0)
-        return truth_of(self.benchmark, self.n_inputs, height, width).to(self.device)
+        found = truth_of(self.benchmark, self.n_inputs, height, width)
+        if self.kind == "number":
+            mean, spread = self.units
+            found = (found - mean) / spread
+        return found.to(self.device)
+
+    @cached_property
+    def units(self) -> tuple[Tensor, Tensor]:
+        """Mean and spread of the numbers that training items have. Nets learn numbers in these units, since a step of
+        an optimizer has a size of its own; predictions are in the data's."""
+        known = truth_of(self.benchmark)[torch.from_numpy(self.benchmark.rows("train"))]
+        spread = known.std(dim=0, unbiased=False)
+        return known.mean(dim=0), torch.where(spread > 0, spread, 1.0)
 
     @cached_property
     def _scales(self) -> dict[type[Net], Tensor]:

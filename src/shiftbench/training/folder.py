@@ -150,7 +150,8 @@ def _finish(one: Fitting) -> None:
 
 
 def predict(run: Run, data: Data, net: Net) -> Tensor:
-    """Logits of every row. A method that adapts does so for each domain of each split but train."""
+    """Logits of every row, or numbers as the data have them. A method that adapts does so for each domain of each split
+    but train."""
     benchmark, method = data.benchmark, run.learner()
     logits = data.logits(net, np.arange(len(benchmark)), run.precision).clone()
     if method.adapts:
@@ -160,6 +161,9 @@ def predict(run: Run, data: Data, net: Net) -> Tensor:
                 part = rows[benchmark.domain[rows] == domain]
                 adapted = method.adapted(copy.deepcopy(net), data.some(part, net))
                 logits[torch.from_numpy(part)] = data.logits(adapted, part, run.precision)
+    if data.kind == "number":
+        mean, spread = data.units
+        return logits * spread + mean
     return logits
 
 

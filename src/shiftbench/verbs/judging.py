@@ -209,17 +209,21 @@ def study(
 
 
 def board(
-    folder: Place, benchmark: Benchmark | Place, out: Place | None = None, *, metric: str = "accuracy",
-    seeds: int | None = None, title: str = "",
+    folder: Place, benchmark: Benchmark | Place | Sequence[Benchmark | Place], out: Place | None = None, *,
+    metric: str = "", seeds: int | None = None, title: str = "",
 ) -> "Board":
     """A leaderboard of a folder of submissions, each number recomputed from its predictions; see docs/board.md.
 
-    Ranked by `metric` on test. A submission of another benchmark, with too few seeds or against the rules is listed
+    Ranked by `metric` on test, by default what the benchmark's target has for accuracy; of several benchmarks, folds of
+    one, by its mean over them. A submission of another benchmark, with too few seeds or against the rules is listed
     with the reason. `out` is the folder for index.html, board.json and board.csv.
     """
-    from shiftbench.boards import make_board, write_board
+    from shiftbench.boards import make_board, make_folds, write_board
 
-    made = make_board(folder, benchmark_of(benchmark), metric=metric, seeds=seeds)
+    if isinstance(benchmark, Sequence) and not isinstance(benchmark, str):
+        made = make_folds(folder, [benchmark_of(one) for one in benchmark], metric=metric)
+    else:
+        made = make_board(folder, benchmark_of(benchmark), metric=metric, seeds=seeds)
     if out is not None:
         write_board(made, out, title=title)
     return made
