@@ -24,7 +24,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 test-real: $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps resvg-py==0.5.0 || \

@@ -129,9 +129,11 @@ def test_a_disjoint_grouping_scores_as_the_benchmarks_own_groups(seed):
             for group in benchmark.counts()[split]:
                 here = mine["accuracy", name.format(*group.split(", "))]
                 assert all(here[key] == own["accuracy", group][key] for key in ("n", "value", "low", "high"))
+            each = [own["accuracy", group]["value"] for group in benchmark.counts()[split]]
+            # Of groups that are equally bad the first is named, and its interval told: another order, another group.
+            keys = ("value", "low", "high") if each.count(min(each)) == 1 else ()
             for metric in ("worst_group_accuracy", "worst_group_accuracy_corrected"):
-                assert all(mine[metric, ""][key] == pytest.approx(own[metric, ""][key], abs=1e-9)
-                           for key in ("value", "low", "high"))
+                assert all(mine[metric, ""][key] == pytest.approx(own[metric, ""][key], abs=1e-9) for key in keys)
                 lowest = name.format(*own[metric, ""]["group"].split(", "))
                 assert mine["accuracy", lowest]["value"] == mine["worst_group_accuracy", ""]["value"]
                 assert mine[metric, ""]["n"] == mine["accuracy", mine[metric, ""]["group"]]["n"]

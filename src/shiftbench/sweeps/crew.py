@@ -80,6 +80,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def threads_of(workers: int) -> int:
+    """With how many threads each of so many processes computes: its share of the cores, or OMP_NUM_THREADS if fewer."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(cores() // max(1, workers), int(said) if said.isdecimal() else cores()))
+
+
 @contextmanager
 def _for_a_child(threads: int) -> Iterator[None]:
     """What a process started now inherits: how many threads to compute with, and to leave Ctrl-C to the driver."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
-from shiftbench.sweeps.crew import cores, places
+from shiftbench.sweeps.crew import cores, places, threads_of
 from shiftbench.sweeps.features import wanted
 from shiftbench.sweeps.plan import plan
 from shiftbench.sweeps.status import look
@@ -69,7 +69,7 @@ def estimate(
     with TemporaryDirectory(prefix="shiftbench-") as scratch:
         small = {want.collection for want in wants if len(want.missing) > FEW}
         busy = min(size, len(packs))
-        warm = Warm(Path(scratch), devices, busy, max(1, cores() // size), small)
+        warm = Warm(Path(scratch), devices, busy, threads_of(size), small)
         try:
             costs, problems = _measure_all(shapes, warm, budget, progress)
         finally:

@@ -11,7 +11,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.sweeps.crew import Worker, cores, places
+from shiftbench.sweeps.crew import Worker, cores, places, threads_of
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Folder, Ledger
 from shiftbench.sweeps.work import Job, Outcome
 from shiftbench.sweeps.worker import Terms
@@ -41,7 +41,7 @@ def run_packs(
     named = [{job.run.id: job for job in pack} for pack in packs]
     shared = places(device)
     size = workers or (cores() if shared == ["cpu"] else len(shared))
-    terms = Terms(str(out), "", max(1, cores() // size), checkpoint_seconds)
+    terms = Terms(str(out), "", threads_of(size), checkpoint_seconds)
     ledger = Ledger(Folder(Path(out)), report, retries)
     sweep = _Sweep(ledger, shared, size, terms)
     try:

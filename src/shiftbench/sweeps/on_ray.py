@@ -18,7 +18,7 @@ from typing import Any
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import writing
 from shiftbench.sweeps.cluster import Cluster, joined
-from shiftbench.sweeps.crew import Pack, cores
+from shiftbench.sweeps.crew import Pack, threads_of
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Folder, Ledger
 from shiftbench.sweeps.storage import Store, is_url
 from shiftbench.sweeps.stored import do_stored
@@ -97,7 +97,7 @@ class _Sweep:
         ray, ledger = cluster.ray, self.ledger
         gpus = int(device == "cuda")
         room = workers or (cluster.gpus if gpus else cluster.cpus)
-        threads = max(1, cores() // max(1, room)) if cluster.ours else 1
+        threads = threads_of(room) if cluster.ours else 1
         terms = Terms(self.place.url, device, threads, checkpoint_seconds)
         # No retries by Ray: it would not know when to stop, nor that a run got further.
         task = ray.remote(work).options(num_cpus=1, num_gpus=gpus, max_retries=0, name="shiftbench")
