@@ -50,7 +50,7 @@ class Worst(NamedTuple):
 def share(values: Bools | Floats, owner: Sequence[int], level: float, start: Ints | None = None) -> Estimate:
     """A mean over items that lies in [0, 1]: Wilson's interval with the size that the items' variance is worth."""
     found = take_apart(values, owner, start)
-    size = _sizes(values.shape[1], start)
+    size = sizes_of(values.shape[1], start)
     low, high = wilson(found.value, effective(found.value, found.items, size, found.of[:, None]), level)
     return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise)
 
@@ -58,7 +58,7 @@ def share(values: Bools | Floats, owner: Sequence[int], level: float, start: Int
 def loss(values: Floats, owner: Sequence[int], level: float, start: Ints | None = None) -> Estimate:
     """A mean over items without bounds: Student's interval, unknown where a group has a single item."""
     found = take_apart(values, owner, start)
-    size = _sizes(values.shape[1], start)
+    size = sizes_of(values.shape[1], start)
     with np.errstate(divide="ignore", invalid="ignore"):
         half = student(size - 1, level) * np.sqrt(found.items * size / (size - 1))
     return Estimate(found.runs, found.value, found.value, half, half, found.noise, 0.0, np.inf)
@@ -77,15 +77,15 @@ def worst_share(
     above the true lowest no more often than that of the truly lowest group does, and there is no correction.
     """
     laid = hits if rows is None else hits[:, rows]
-    size = _sizes(laid.shape[1], start)
+    size = sizes_of(laid.shape[1], start)
     right = np.add.reduceat(laid, start, axis=1, dtype=np.int64)
     rate = right / size
     ends = lowest(right, size, level) if level else None
     if rows is None or np.bincount(rows).max(initial=0) < 2:
-        return _worst(laid, size, rate, owner, level, ends)
+        return worst_estimate(laid, size, rate, owner, level, ends)
     if level and ends:
         ends = Lowest(wilson(rate, size, level)[0].min(axis=1), rate.min(axis=1), ends.high)
-    return _worst(hits, size, rate, owner, level, ends, np.split(rows, start[1:]))
+    return worst_estimate(hits, size, rate, owner, level, ends, np.split(rows, start[1:]))
 
 
 def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
@@ -93,19 +93,19 @@ def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float |
 
     No interval where a loss is infinite or a group has a single item.
     """
-    size = _sizes(values.shape[1], start)
+    size = sizes_of(values.shape[1], start)
     mean = np.add.reduceat(values, start, axis=1) / size
     ends = None
     if level and size.min() > 1 and np.isfinite(mean).all():
         rest = (values - np.repeat(mean, size, axis=1)) ** 2
         found = lowest_mean(-mean, np.sqrt(np.add.reduceat(rest, start, axis=1) / (size - 1) / size), level)
         ends = Lowest(-found.high, -found.middle, -found.low)
-    made = _worst(values, size, -mean, owner, level, ends)
+    made = worst_estimate(values, size, -mean, owner, level, ends)
     estimate = made.estimate
     return made._replace(estimate=estimate._replace(runs=-estimate.runs, value=-estimate.value, most=np.inf))
 
 
-def _worst(
+def worst_estimate(
     values: Bools | Floats, size: Ints, mean: Floats, owner: Sequence[int], level: float | None, ends: Lowest | None,
     members: Sequence[Ints] = (),
 ) -> Worst:
@@ -145,5 +145,5 @@ def _worst(
     return Worst(estimate, average, size[average], items, fewest, unsure[:, 0])
 
 
-def _sizes(n: int, start: Ints | None) -> Ints:
+def sizes_of(n: int, start: Ints | None) -> Ints:
     return np.diff(np.append(np.zeros(1, np.int64) if start is None else start, n))

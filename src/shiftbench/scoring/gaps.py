@@ -22,7 +22,7 @@ from shiftbench.scores import ALL, Scores
 from shiftbench.scoring.estimates import Estimate, share, worst_share
 from shiftbench.scoring.rows import MEAN, Row, Rows
 from shiftbench.scoring.target_measures import WORST, Measured, Part, grouped, over_all
-from shiftbench.scoring.targets import _measured as measure_target
+from shiftbench.scoring.targets import measure_target
 from shiftbench.stats import LEVEL, compare, seeds, student
 from shiftbench.stats import means as take_apart
 

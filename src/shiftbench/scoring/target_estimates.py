@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shiftbench.arrays import Floats, Ints
-from shiftbench.scoring.estimates import Estimate, Worst, _sizes, _worst
+from shiftbench.scoring.estimates import Estimate, Worst, sizes_of, worst_estimate
 from shiftbench.stats import Lowest, lowest_mean, student, wilson
 from shiftbench.stats import means as take_apart
 from shiftbench.stats.proportion import normal_quantile
@@ -25,10 +25,10 @@ def correlation(values: Floats, owner: Sequence[int], level: float, start: Ints 
         atanh r ± max(z / √(n − 3), t s / (√n (1 − r²))),    s the standard deviation of contributions
 
     t is Student's with n − 2 degrees of freedom. No interval below four items. Tails that are heavier than normal are
-    in s, which is too small where items are few: hence the first. Of 95 % intervals 93 to 97 hold, 90 for heavy tails.
+    in s, which is too small where items are few: hence the first. Of 95 % intervals 95 to 97 hold, 91 with heavy tails.
     """
     found = take_apart(values, owner, start)
-    size = _sizes(values.shape[1], start)
+    size = sizes_of(values.shape[1], start)
     with np.errstate(divide="ignore", invalid="ignore"):
         half = student(size - 2, level) * np.sqrt(found.items * size / (size - 2)) / (1 - found.value**2)
         half = np.maximum(half, normal_quantile(level) / np.sqrt(size - 3))
@@ -45,7 +45,7 @@ def precision(values: Floats, owner: Sequence[int], level: float, start: Ints | 
     large ones, which no interval mends.
     """
     found = take_apart(values, owner, start)
-    size = _sizes(values.shape[1], start)
+    size = sizes_of(values.shape[1], start)
     value = found.value
     with np.errstate(divide="ignore", invalid="ignore"):
         reach = student(size - 1, level) * np.sqrt(found.items * size / (size - 1)) / (value * (1 - value))
@@ -63,7 +63,7 @@ def shares(values: Floats, owner: Sequence[int], level: float, start: Ints | Non
     Student's t is wider; where they show none, it is their number.
     """
     found = take_apart(values, owner, start)
-    size = _sizes(values.shape[1], start)
+    size = sizes_of(values.shape[1], start)
     with np.errstate(divide="ignore", invalid="ignore"):
         wider = (student(size - 1, level) / normal_quantile(level)) ** 2
         alike = found.value * (1 - found.value) / (found.items * size / (size - 1) * wider)
@@ -79,7 +79,7 @@ def worst_of(
 
     A group's standard error is half its interval over z: on Fisher's scale for r. No interval where a group has none.
     """
-    size = _sizes(values.shape[1], start)
+    size = sizes_of(values.shape[1], start)
     mean = np.add.reduceat(values, start, axis=1) / size
     ends = None
     if level:
@@ -90,5 +90,5 @@ def worst_of(
         if np.isfinite(width).all():
             found = lowest_mean(there(one.value), width / 2 / normal_quantile(level), level)
             ends = Lowest(*(np.asarray(back(end)) for end in found))
-    made = _worst(values, size, mean, owner, level, ends)
+    made = worst_estimate(values, size, mean, owner, level, ends)
     return made._replace(estimate=made.estimate._replace(least=-1.0)) if fisher else made

@@ -82,7 +82,7 @@ def _judged(benchmark: Benchmark, predictions: Sequence[Given], table: Rows) -> 
     for split in benchmark.splits:
         if not all(split in part for part in parts):
             continue
-        for found in _measured(benchmark, split, predictions, [part[split] for part in parts], table):
+        for found in measure_target(benchmark, split, predictions, [part[split] for part in parts], table):
             rows += _written(table, split, found)
             if found.worst is not None or list(found.groups) == [ALL]:
                 seen[split, found.metric] = found.estimate
@@ -93,7 +93,7 @@ def _judged(benchmark: Benchmark, predictions: Sequence[Given], table: Rows) -> 
     return Scores.of(rows)
 
 
-def _measured(
+def measure_target(
     benchmark: Benchmark, split: str, predictions: Sequence[Given], chosen: Sequence[Ints], table: Rows
 ) -> list[Measured]:
     """What the kind of target has to measure on a split; `chosen` are the rows of the predictions of each run."""
