@@ -112,6 +112,21 @@ def test_every_method_that_says_so_learns_the_target(kind):
         assert found["r" if kind == "number" else "mean_ap"] > 0.7, one.run.method
 
 
+def test_a_number_may_be_chosen_by_its_worst_group():
+    """`worst_group` is the lowest r of a group, of those that have more than one item."""
+    _, benchmark = built("number")
+    data = Data(benchmark, torch.randn(N, 4), CPU)
+    one = Fitting(Run(benchmark.digest, model="linear", features=FEATURES, steps=5, select_on="worst_group"), data)
+    learn([one])
+    rows = benchmark.rows("test")
+    found = judged(data, one.learned.net, rows)
+    said = data.outputs(one.learned.net, rows)[:, 0].numpy()
+    truth, group = benchmark.extra["y0"][rows], benchmark.group[rows]
+    each = [np.corrcoef(truth[group == code], said[group == code])[0, 1] for code in np.unique(group)
+            if (group == code).sum() > 1]
+    assert found["worst_group"] == pytest.approx(min(each), abs=1e-5)
+
+
 def test_a_method_of_classes_refuses_numbers():
     """The error names the methods that can."""
     _, benchmark = built("number")

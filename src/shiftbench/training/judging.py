@@ -11,7 +11,7 @@ from torch import Tensor
 from shiftbench.arrays import Floats, Ints
 from shiftbench.methods.losses import LOSSES
 from shiftbench.metrics.average_precision import mean_average_precision
-from shiftbench.metrics.correlation import pearson
+from shiftbench.metrics.correlation import pearson, pearson_by_group
 from shiftbench.metrics.detection import detection_accuracy
 from shiftbench.models.base import Net
 from shiftbench.target import NO_LABEL
@@ -42,7 +42,12 @@ def judged(data: Data, net: Net, rows: Ints, precision: str = "float32") -> dict
     y, f = truth.double().numpy(), outputs.double().numpy()
     if data.kind == "tasks":
         return {"mean_ap": _number(mean_average_precision(y, f)), **loss}
-    return {"r": _number(float(np.mean([pearson(y[:, k], f[:, k]) for k in range(y.shape[1])]))), **loss}
+    codes, group = np.unique(data.benchmark.group[rows], return_inverse=True)
+    each = range(y.shape[1])
+    within = np.mean([pearson_by_group(y[:, k], f[:, k], group, len(codes)) for k in each], axis=0)
+    known = within[np.isfinite(within)]  # a group of one item has no r
+    return {"r": _number(float(np.mean([pearson(y[:, k], f[:, k]) for k in each]))),
+            "worst_group": float(known.min()) if len(known) else -1.0, **loss}
 
 
 def _tokens(data: Data, net: Net, rows: Ints, precision: str) -> dict[str, float]:

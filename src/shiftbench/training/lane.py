@@ -153,9 +153,8 @@ class Lane:
             line |= {"split": split, **{f"{split}_{name}": value for name, value in found.items()}}
             if self.select_on != "last":
                 # Where accuracies tie, the smaller loss decides: small splits tie often.
-                rank = (found[self.select_on] if self.select_on in found else found[HEADLINE[data.kind]],
-                        -found.get("loss", 0.0))
-                rank = rank if self.select_on != "loss" else (0.0, rank[1])
+                told = found[self.select_on if self.select_on in found else HEADLINE[data.kind]]
+                rank = (0.0 if self.select_on == "loss" and "loss" in found else told, -found.get("loss", 0.0))
                 if not point.best or rank > point.best:
                     point.best, point.best_step, point.waited = rank, point.step, 0
                     self.parts.best = {key: value.detach().clone() for key, value in self.net.state_dict().items()}

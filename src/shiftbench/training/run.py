@@ -30,7 +30,7 @@ class Run:
     changes nothing. `features` is what a head is trained on: an embedding BACKBONE@SIZE (`efficientnet-lite0@128`), the
     vectors of the texts (`sentences`) or the feature columns of a table (`columns`), which are standardised; it is
     empty for a model that takes something else. `select_on` chooses which evaluation's weights are kept, on `id_val` or
-    else `val`; what has no such measure (numbers, boxes) is chosen on its own.
+    else `val`; what has no such measure (numbers, boxes) is chosen on its own, of `training.judging.HEADLINE`.
     """
 
     benchmark: str  # digest of the benchmark's rows
