@@ -1,5 +1,6 @@
 """Training on what is no class, on feature columns and in batches of some domains."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -125,6 +126,19 @@ def test_a_number_may_be_chosen_by_its_worst_group():
     each = [np.corrcoef(truth[group == code], said[group == code])[0, 1] for code in np.unique(group)
             if (group == code).sum() > 1]
     assert found["worst_group"] == pytest.approx(min(each), abs=1e-5)
+
+
+def test_weights_are_chosen_on_the_split_that_the_run_says(tmp_path):
+    """`select_split = val` looks at items from after the shift, as WILDS does; a split that is not there is told."""
+    collection, benchmark = built("class")
+    split = np.where(benchmark.split == "id_val", np.where(np.arange(N) % 2, "val", "id_val"), benchmark.split)
+    both = replace(benchmark, split=split)
+    run = Run(both.digest, model="linear", features="columns", steps=20, eval_every=10, select_split="val")
+    folder = train(both, collection, run, tmp_path)
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert {line["split"] for line in lines} == {"val"}
+    with pytest.raises(ShiftBenchError, match="select_split=val, but benchmark 'given' has no items in it"):
+        train(benchmark, collection, replace(run, benchmark=benchmark.digest), tmp_path)
 
 
 def test_a_method_of_classes_refuses_numbers():

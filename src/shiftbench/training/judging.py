@@ -43,10 +43,10 @@ def judged(data: Data, net: Net, rows: Ints, precision: str = "float32") -> dict
     if data.kind == "tasks":
         return {"mean_ap": _number(mean_average_precision(y, f)), **loss}
     codes, group = np.unique(data.benchmark.group[rows], return_inverse=True)
-    each = range(y.shape[1])
-    within = np.mean([pearson_by_group(y[:, k], f[:, k], group, len(codes)) for k in each], axis=0)
+    columns = range(y.shape[1])
+    within = np.mean([pearson_by_group(y[:, k], f[:, k], group, len(codes)) for k in columns], axis=0)
     known = within[np.isfinite(within)]  # a group of one item has no r
-    return {"r": _number(float(np.mean([pearson(y[:, k], f[:, k]) for k in each]))),
+    return {"r": _number(float(np.mean([pearson(y[:, k], f[:, k]) for k in columns]))),
             "worst_group": float(known.min()) if len(known) else -1.0, **loss}
 
 

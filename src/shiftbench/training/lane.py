@@ -92,6 +92,11 @@ class Lane:
         return self.lr * factors(self.run.schedule, first, n, self.steps)
 
     @property
+    def chosen_on(self) -> str:
+        """The split on which weights are chosen; none where the benchmark has none."""
+        return (self.run.select_split if self.data.learns == "train" else "") or self.data.selection
+
+    @property
     def select_on(self) -> str:
         return self.stage.select_on or self.run.select_on
 
@@ -144,7 +149,7 @@ class Lane:
 
     def evaluate(self) -> None:
         """Write a line to the log, and keep the weights where they are the best so far."""
-        data, point, split = self.data, self.point, self.data.selection
+        data, point, split = self.data, self.point, self.chosen_on
         line: dict[str, object] = {"stage": point.stage, "step": point.step,
                                    "loss": point.loss_sum / max(1, point.loss_count)}
         point.loss_sum, point.loss_count = 0.0, 0
@@ -208,7 +213,10 @@ def model_of(run: Run, data: Data, *purpose: str) -> Net:
 
 
 def check_target(run: Run, data: Data) -> None:
-    """Model and method must be able to learn what the benchmark asks for."""
+    """Model and method must be able to learn what the benchmark asks for, and there must be items to choose on."""
+    if run.select_split and run.select_split not in data.benchmark.splits:
+        raise ShiftBenchError(f"run: select_split={run.select_split}, but benchmark '{data.benchmark.name}' has no "
+                              f"items in it. Its splits: {', '.join(data.benchmark.splits)}.")
     kind, net, method = data.kind, MODELS[run.model], METHODS[run.method]
     if kind not in method.targets:
         able = sorted(name for name, one in METHODS.items() if kind in one.targets)

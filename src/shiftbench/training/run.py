@@ -58,13 +58,15 @@ class Run:
     eval_every: int = 50
     patience: int = 0  # evaluations without a better one before training stops; 0: never
     select_on: str = "accuracy"
+    select_split: str = ""  # id_val or val; empty: id_val where there is one, else val
     seed: int = 0
 
     def __post_init__(self) -> None:
         self._take_settings()
         for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", SELECTIONS, "selection"),
                                   ("precision", PRECISIONS, "precision"), ("schedule", SCHEDULES, "schedule"),
-                                  ("batches", ("", *BATCHES), "kind of batch")):
+                                  ("batches", ("", *BATCHES), "kind of batch"),
+                                  ("select_split", ("", "id_val", "val"), "split to choose on")):
             if getattr(self, name) not in known:
                 raise unknown(kind, getattr(self, name), [word for word in known if word], "run")
         parts_of(self.augment)
