@@ -33,7 +33,7 @@ test-real: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests_real -n 2 --dist loadfile
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/real/wilds --requirement tests_real/wilds.txt
 	PYTHONPATH=build/real/wilds:tests_real/stand_ins SHIFTBENCH_WILDS=1 OMP_NUM_THREADS=1 \
-		$(BIN)/pytest tests/test_wilds_eval.py tests/test_compat_wilds.py -k package
+		$(BIN)/pytest tests/test_wilds_eval.py tests/test_compat_wilds.py tests_real/test_wilds_readers.py -k package
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"

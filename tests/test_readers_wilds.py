@@ -343,6 +343,8 @@ def test_globalwheat(tmp_path: Path) -> None:
     assert one.factors["country"].tolist()[6] == "land of Utokyo_3"
     assert one.factors["split_test_to_test"].tolist() == [
         "unused", "unused", "unused", "val", "val", "train", "test", "unused", "unused"]
+    assert one.factors["split_official_with_subsampled_test"].tolist() == [
+        "train", "train", "train", "val", "val", "unused", "test", "unused", "unused"]
     assert "split_mixed_to_test" not in one.factors
 
 
@@ -376,6 +378,18 @@ def test_fmow(tmp_path: Path) -> None:
     assert one.factors["region"].tolist()[:3] == ["Europe", "Other", "Other"]
     assert (one.factors["y"].tolist()[0], one.factors["y"].tolist()[1]) == (0, 61)
     assert one.path(5).name == "rgb_img_6.png"
+
+
+def test_of_a_key_that_comes_twice_the_last_counts(tmp_path: Path) -> None:
+    """A country code or a repository that a file lists twice has the last value, as in the package."""
+    place = place_of(tmp_path, "fmow")
+    table(place / "country_code_mapping.csv", ["alpha-3", "region"],
+          [["FRA", "Asia"], ["ATA", "Africa"], ["FRA", "Europe"], ["ATA", ""]])
+    assert read(tmp_path, "fmow").factors["region"].tolist()[:3] == ["Europe", "Other", "Other"]
+    place = place_of(tmp_path, "py150")
+    table(place / "metadata/repo_file_names/repo_ids.csv", ["id", "repo_name"],
+          [[1, "bob/two"], [7, "ann/one"], [2, "not/there"], [3, "bob/two"]])
+    assert read(tmp_path, "py150").factors["repo_id"].tolist() == [7, 3] * 5
 
 
 def test_poverty(tmp_path: Path) -> None:
@@ -464,6 +478,14 @@ def test_py150(tmp_path: Path) -> None:
     assert one.factors["repo"].tolist() == ["ann/one", "bob/two"] * 5
     assert one.factors["repo_id"].tolist() == [7, 3] * 5
     assert one.factors["split"].tolist()[::2] == ["train", "id_val", "val", "id_test", "test"]
+
+
+def test_py150_takes_any_file_name(tmp_path: Path) -> None:
+    """A name with a character at which Python breaks lines, but no file does, is one name."""
+    place = place_of(tmp_path, "py150")
+    names = "ann/one/a\u2028b.py\nbob/two/\x0c.py\n"
+    (place / "metadata/repo_file_names/train.txt").write_text(names, encoding="utf-8")
+    assert read(tmp_path, "py150").factors["repo"].tolist()[:2] == ["ann/one", "bob/two"]
 
 
 @pytest.mark.parametrize(("name", "file"), [(name, file) for name, files in NEEDED.items() for file in files])

@@ -1,5 +1,6 @@
 """Tasks of WILDS beyond image classes, from a collection to scores: texts, code, molecules, eight channels, boxes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ from shiftbench.scoring import score, score_runs
 from shiftbench.scoring.target_boxes import BY_DOMAIN
 from shiftbench.shifts.given import Given
 from shiftbench.tags import Tags, Texts
+from shiftbench.target import NO_LABEL, kinds_of, kinds_text, tokens_of
 from shiftbench.training.folder import train
 from shiftbench.training.run import Run
+from shiftbench.training.truth import truth_of
 from tests.test_graph_lines import written
 
 torch.set_num_threads(1)
@@ -110,6 +113,19 @@ def test_the_next_token_is_learnt(code, method, tmp_path):
     assert benchmark.target.n == 17
     folder = ran(collection, benchmark, tmp_path, method, model="code-transformer", steps=80)
     assert value(benchmark, folder, "accuracy") > 0.9
+
+
+def test_a_masked_token_is_not_learnt(code):
+    """Of a token whose kind is masked there is no label; of the others the label is the next token."""
+    _, benchmark = code
+    kinds = kinds_of(benchmark.extra["kinds"])
+    kinds[:, 3] = NO_LABEL
+    masked = truth_of(replace(benchmark, extra={**benchmark.extra, "kinds": kinds_text(kinds)}), 8)
+    plain = truth_of(benchmark, 8)
+    assert (masked[:, 2] == NO_LABEL).all()
+    rest = [0, 1, 3, 4, 5, 6]
+    assert torch.equal(masked[:, rest], plain[:, rest])
+    assert torch.equal(plain[:, :7], torch.from_numpy(tokens_of(benchmark.extra["tokens"])[:, 1:]))
 
 
 @pytest.fixture(scope="module")

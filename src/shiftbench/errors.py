@@ -17,7 +17,7 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> Shif
     >>> print(unknown("factor", "shap", ["hue", "shape"]))
     No factor named 'shap'. Did you mean 'shape'? Known factors: hue, shape.
     """
-    names = sorted(known)
+    names = sorted(set(known))
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     guess = f" Did you mean '{near[0]}'?" if near else ""
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -16,6 +16,7 @@ from shiftbench.errors import ShiftBenchError
 from shiftbench.files import write_json, write_table, writing_folder
 from shiftbench.pixels.decode import images
 from shiftbench.registry import find
+from shiftbench.target import TOKEN_KINDS, TOKENS, kinds_of, tokens_of
 
 MARKER = "export.json"
 
@@ -33,8 +34,17 @@ def export(
 
 
 def to_csv(benchmark: Benchmark, collection: Collection | None, place: Path, copy: bool) -> None:
-    """rows.csv: item, split, label, domain, group, further columns, and the image file where items have one."""
-    columns = table(benchmark, ("item", "split", "label", "domain", "group", *benchmark.extra))
+    """rows.csv: item, split, label, domain, group, further columns, and the image file where items have one.
+
+    A target that is no class is in further columns, and there is no label; tokens are numbers with spaces between.
+    """
+    label = ("label",) if benchmark.target.kind == "class" else ()
+    columns = table(benchmark, ("item", "split", *label, "domain", "group", *benchmark.extra))
+    if benchmark.target.kind == "tokens":
+        code, kind = tokens_of(benchmark.extra[TOKENS]), kinds_of(benchmark.extra[TOKEN_KINDS])
+        for name, values in ((TOKENS, code), (TOKEN_KINDS, kind)):
+            columns[name] = np.asarray([" ".join(map(str, row[there].tolist()))
+                                        for row, there in zip(values, code >= 0, strict=True)])
     if collection is not None and collection.pixels is not None and collection.pixels.dtype.kind == "U":
         rows = collection.index(benchmark.items)
         columns["file"] = np.asarray([str(collection.path(row)) for row in rows])

@@ -97,6 +97,9 @@ class Predictions:
             scores[np.arange(len(items)), _codes(table[chosen], classes, where)] = 0.0
         else:
             missing = ", ".join(name for name, column in zip(classes, columns, strict=True) if not column)
+            if numbers:
+                one = "a column 'prediction' of numbers" if len(classes) == 1 else "a column of numbers for each output"
+                raise ShiftBenchError(f"{where}: needs {one} (missing: {missing}). Its columns: {', '.join(names)}.")
             raise ShiftBenchError(f"{where}: needs a column 'prediction', or a column of scores for every class "
                                   f"(missing: {missing}). Its columns: {', '.join(names)}.")
         return Predictions(items, benchmark.split[rows], scores.astype(np.float32), classes)

@@ -49,7 +49,8 @@ def board(
                      cell["value"], cell["std"], "≈" if cell["tied"] and one.rank else "",
                      *([escape(cell["group"]), cell["n"]] if worst else []),
                      len(one.verified.predictions), escape(" ".join(one.verified.reasons))])
-    print_table(f"{made.benchmark.name}: {made.metric} on test",
-                ["rank", "table", "method", "mean", "std", "", *(["group", "n"] if worst else []), "seeds",
-                 "why it does not count"], rows)
+    named = made.benchmark.name + (f" to {made.folds[-1].name}, mean over folds" if made.folds else "")
+    print_table(f"{named}: {made.metric} on test",
+                ["rank", "table", "method", "mean", "std", "", *(["group", "n"] if worst else []),
+                 "folds" if made.folds else "seeds", "why it does not count"], rows)
     console().print(f"wrote {out / 'index.html'}", markup=False)

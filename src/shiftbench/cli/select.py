@@ -14,8 +14,8 @@ from shiftbench.scores import Scores
 def select(
     source: Annotated[Path, typer.Argument(help="A table of scores, or a folder of runs.")],
     rule: Annotated[str, typer.Option(help="Choose by this rule; without one, all are compared.")] = "",
-    target: Annotated[str, typer.Option(help="Judge by accuracy or worst_group_accuracy on test, also over a "
-                                                "grouping: worst_group_accuracy[region].")] = "accuracy",
+    target: Annotated[str, typer.Option(help="Judge by accuracy, worst_group_accuracy, macro_f1, … on test, also over "
+                                                "a grouping: worst_group_accuracy[region].")] = "accuracy",
     benchmark: Annotated[list[Path] | None, typer.Option(
         help="Tells whether val shares domains with test; may be repeated. Runs know theirs.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the scores of the chosen runs.")] = None,

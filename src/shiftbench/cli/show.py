@@ -60,37 +60,41 @@ def collection_facts(collection: Collection) -> dict[str, Any]:
     }
 
 
-def _values(values: Any) -> dict[str, int]:
-    """How often each value occurs; numbers with many values are given by their range."""
+def _values(values: Any) -> dict[str, Any]:
+    """How often each value occurs; numbers with many values are given by their range, and how many lack."""
     if values.dtype.kind == "f" or (values.dtype.kind in "iu" and len(np.unique(values)) > 50):
         known = values[~np.isnan(values)]
-        return {"least": known.min().item(), "most": known.max().item()} if len(known) else {}
+        lacking = {"missing": len(values) - len(known)} if len(known) < len(values) else {}
+        return {"least": known.min().item(), "most": known.max().item(), **lacking} if len(known) else lacking
     codes, names = encode(values)
     return dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
 
 
 def show_collection(collection: Collection) -> None:
     facts = collection_facts(collection)
-    console().print(f"[bold]{facts['name']}[/]  {facts['items']:,} items, images {facts['images']}, "
+    console().print(f"[bold]{escape(facts['name'])}[/]  {facts['items']:,} items, images {facts['images']}, "
                     f"{facts['texts']:,} texts, {facts['boxes']:,} boxes, {facts['parents']:,} names in the hierarchy")
     rows: list[tuple[str, str, int, str]] = []
     for name, values in facts["factors"].items():
-        rows.append((name, "factor", len(values), _most(values)))
+        own = collection.factors[name]
+        many = len(np.unique(own[~np.isnan(own)])) if own.dtype.kind in "fiu" else len(values)
+        rows.append((name, "factor", many, _most(values)))
     for kind, names in facts["tags"].items():
         rows.append((kind, "tags", len(names), _most(names)))
     print_table("", ["name", "is", "values", "how many items"], rows)
 
 
-def _most(values: dict[str, int]) -> str:
-    shown = [f"{name} {n:,}" for name, n in list(values.items())[:8]]
+def _most(values: dict[str, Any]) -> str:
+    shown = [escape(f"{name} {n:,.6g}" if isinstance(n, float) else f"{name} {n:,}")
+             for name, n in list(values.items())[:8]]
     return ", ".join(shown) + (" …" if len(values) > 8 else "")
 
 
 def show_benchmark(benchmark: Benchmark) -> None:
     card = benchmark.card
     params = ", ".join(f"{key} = {value}" for key, value in card.get("params", {}).items() if value not in ("", [], {}))
-    console().print(f"[bold]{benchmark.name}[/]  {card.get('shift')}({params})\nseed {card.get('seed')}, "
-                    f"{len(benchmark):,} rows, digest {benchmark.digest[:16]}", markup=True)
+    console().print(f"[bold]{escape(benchmark.name)}[/]  {card.get('shift')}({escape(params)})\n"
+                    f"seed {card.get('seed')}, {len(benchmark):,} rows, digest {benchmark.digest[:16]}", markup=True)
     if card.get("distance") is not None:
         each = ", ".join(f"{name} {value:.3f}" for name, value in (card.get("subsets") or {}).items())
         console().print(f"distance {card['distance']:.3f}" + (f" ({each})" if each else ""), markup=False)
@@ -111,7 +115,7 @@ def show_benchmark(benchmark: Benchmark) -> None:
             [row["name"], *(", ".join(one["name"] for one in row[side]) or "the same" for side in ("source", "target"))]
             for row in card["superclasses"]])
     for note in card.get("notes", []):
-        console().print(note)
+        console().print(note, markup=False)
 
 
 def show_runs(folder: Path, runs: Mapping[str, str]) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 
 from shiftbench.arrays import Ints
 from shiftbench.benchmark import Benchmark
-from shiftbench.compat.subset import SOURCE, WILDSDataset
+from shiftbench.compat.columns import SOURCE
+from shiftbench.compat.subset import WILDSDataset
 from shiftbench.compat.wilds import get_dataset
 from shiftbench.errors import ShiftBenchError
 
@@ -86,6 +87,10 @@ def dataset_class(folder: Path | str | Benchmark, **options: Any) -> type[Multip
     The root is not looked at: the class knows its folder. Options go to `compat.wilds.get_dataset`.
     """
     data = get_dataset(folder, root_dir=".", **options)
+    kind = data.benchmark.target.kind
+    if kind != "class":
+        raise ShiftBenchError(f"Benchmark '{data.dataset_name}' asks for {kind}, but DomainBed's algorithms learn "
+                              "classes alone. Build one with a class for its label, or use shiftbench.compat.wilds.")
     pixels = data.collection.pixels
     if pixels is None:
         raise ShiftBenchError(f"Collection '{data.collection.name}' has no images, which DomainBed's environments are "
@@ -105,7 +110,7 @@ def dataset_class(folder: Path | str | Benchmark, **options: Any) -> type[Multip
         ) -> None:
             plain, changed = _transforms((int(height), int(width)))
             augment = bool((hparams or {}).get("data_augmentation", False))
-            self.input_shape, self.num_classes = self.INPUT_SHAPE, data.n_classes
+            self.input_shape, self.num_classes = self.INPUT_SHAPE, len(data.benchmark.names["label"])
             self.datasets = [Environment(name, data, own, changed if augment and code not in test_envs else plain)
                              for code, (name, own) in enumerate(rows.items())]
 

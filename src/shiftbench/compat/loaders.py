@@ -34,6 +34,7 @@ def get_train_loader(
     """
     if loader not in LOADERS:
         raise unknown("loader", loader, LOADERS)
+    dataset.inputs.ready()
     if loader == "standard":
         if n_groups_per_batch is not None:
             raise ShiftBenchError("n_groups_per_batch is for the 'group' loader; the 'standard' one takes none.")
@@ -58,6 +59,7 @@ def get_eval_loader(
     """Every item once, in the order of the rows. A grouper is taken and not used, as in the package."""
     if loader != "standard":
         raise unknown("loader", loader, LOADERS[:1])
+    dataset.inputs.ready()
     return DataLoader(dataset, batch_size, shuffle=False, collate_fn=dataset.collate, **loader_kwargs)
 
 

@@ -43,7 +43,8 @@ def get_dataset(
     `version` is not looked at. As in the package, `download` changes nothing where the data is there; where it is not,
     nothing is fetched. A benchmark has one split scheme, the official one; another scheme is another benchmark.
     `groupby_fields` are the columns whose groups `eval` judges, by default the benchmark's own groups; `groupings` are
-    further ones, which may overlap, by default those of its card (docs/groups.md).
+    further ones, which may overlap, by default those of its card (docs/groups.md). `compat="wilds-2.0"` is the
+    package's behaviour, defects included; one of WILDS' ten then has the package's own keys and numbers of classes.
     """
     if unlabeled:
         raise ShiftBenchError("A benchmark has no unlabeled part. Its split 'target_train' has items to adapt with.")

@@ -13,24 +13,19 @@ it. `compat=None` gives the same keys with what is right:
 Sums of 32-bit floats may differ from the package's in the last digit, since the order of summation does.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import Bools
 from shiftbench.compat.grouper import QUIRKS, Columns, as_array
 from shiftbench.compat.wilds_case import Case, Results
+from shiftbench.compat.wilds_kinds import boxes, numbers, tasks, tokens
 from shiftbench.compat.wilds_known import DATASETS, IDENTITIES
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.metrics.average_precision import mean_average_precision
-from shiftbench.metrics.correlation import pearson, pearson_by_group, squared_errors
-from shiftbench.metrics.detection import detection_accuracy
 from shiftbench.metrics.groups import Grouped
 from shiftbench.metrics.percentile import percentile_over_groups
 from shiftbench.metrics.tally import tally
-from shiftbench.metrics.tokens import KINDS, token_hits
 
 
 def evaluate(
@@ -65,15 +60,15 @@ def evaluate(
         if dataset in ("ogb-molpcba", "poverty", "globalwheat"):
             raise ShiftBenchError(f"{dataset} is judged by what the model gives; it takes no prediction_fn.")
         y_pred = prediction_fn(y_pred)
-    boxes = dataset == "globalwheat"
+    listed = dataset == "globalwheat"
     whole = Columns(known.fields if metadata_fields is None else metadata_fields,
                     here if full_metadata is None else as_array(full_metadata), names)
-    case = Case(y_pred if boxes else as_array(y_pred), y_true if boxes else as_array(y_true), here, whole,
+    case = Case(y_pred if listed else as_array(y_pred), y_true if listed else as_array(y_true), here, whole,
                 sizes if full_metadata is None else {}, compat, split_scheme)
     if len(case.predicted) != len(case.label) or len(here) != len(case.label):
         raise ShiftBenchError(f"{dataset}: {len(case.predicted)} predictions, {len(case.label)} labels and {len(here)} "
                               "rows of metadata; there must be as many of each.")
-    if not boxes and case.predicted.shape != case.label.shape:
+    if not listed and case.predicted.shape != case.label.shape:
         raise ShiftBenchError(f"{dataset}: predictions have the shape {case.predicted.shape} and labels "
                               f"{case.label.shape}; give what the labels are, or a prediction_fn that does.")
     return _EVALUATORS[dataset](case)
@@ -85,24 +80,6 @@ def _iwildcam(case: Case) -> Results:
     if case.quirks and not len(case.label):
         recall = f1 = 0.0
     return {"acc_avg": case.mean(case.hits()), "recall-macro_all": recall, "F1-macro_all": f1}
-
-
-def _molpcba(case: Case) -> Results:
-    value = mean_average_precision(np.asarray(case.label, np.float64), case.predicted)
-    if case.quirks and math.isnan(value):
-        raise ShiftBenchError("ogb-molpcba: no task has both a positive and a negative label, so there is no average "
-                              "precision. Give more items.")
-    return {"ap": value}
-
-
-def _globalwheat(case: Case) -> Results:
-    values = detection_accuracy([as_array(one["boxes"]) for one in case.label],
-                                [as_array(one["boxes"]) for one in case.predicted],
-                                [as_array(one["scores"]) for one in case.predicted])
-    _, sessions = case.grouped(values, "session")
-    each = [case.shown(value) for value in sessions.value[sessions.size > 0].tolist()]
-    return {**case.standard("detection_acc", values, "session"),
-            "detection_acc_avg_dom": float(np.mean(each)) if each else math.nan}
 
 
 def _civilcomments(case: Case) -> Results:
@@ -134,22 +111,6 @@ def _fmow(case: Case) -> Results:
     return found | case.keys("acc", grouper, grouped) | {"acc_worst_region": worst}
 
 
-def _poverty(case: Case) -> Results:
-    label, predicted = (values if values.ndim > 1 else values[:, None] for values in (case.label, case.predicted))
-    case = case._replace(single=np.result_type(label, predicted) != np.float64)
-    found = case.standard("mse", squared_errors(label, predicted), "urban", lower_is_better=True)
-    grouper = case.grouper("urban")
-    group = case.groups(grouper)
-    count = np.bincount(group, minlength=grouper.n_groups)
-    if case.quirks and 1 in count:
-        raise ShiftBenchError("poverty: a group of one item has no correlation. Give more items, or compat=None.")
-    r = pearson_by_group(label[:, 0], predicted[:, 0], group, grouper.n_groups)
-    judged = count if case.quirks or np.isnan(predicted).any() else np.where(np.isnan(r), 0, count)
-    case = case._replace(single=False)
-    found["r_all"] = case.shown(pearson(label[:, 0], predicted[:, 0]), len(group))
-    return found | case.keys("r", grouper, Grouped(r, count)) | {"r_wg": case.worst(Grouped(r, judged))}
-
-
 def _amazon(case: Case) -> Results:
     if case.split_scheme not in ("official", "user"):
         by_year = case.split_scheme in ("time", "time_baseline")
@@ -165,21 +126,8 @@ def _amazon(case: Case) -> Results:
 
 
 def _py150(case: Case) -> Results:
-    hits = token_hits(case.label, case.predicted)
-    kind = case.metadata[:, 1:-1] if case.quirks else case.metadata[:, 1:1 + hits.shape[1]]
-    if kind.shape != hits.shape:
-        raise ShiftBenchError(f"py150: {hits.shape[1]} tokens a row but {kind.shape[1]} columns of kinds. Its metadata "
-                              "is the repository, a kind per token and, last, from_source_domain.")
-    labelled = ~np.isnan(hits)
-    hits = np.nan_to_num(hits)
-
-    def share(taken: Bools) -> float:
-        mine = hits[taken if case.quirks else taken & labelled]
-        return case.mean(mine) if len(mine) or not case.quirks else 0
-
-    main = share((kind == 0) | (kind == 1))
-    return {"acc": main, "Acc (Class-Method)": main, "Acc (Overall)": share(labelled),
-            **{f"Acc ({name})": share(kind == code) for code, name in enumerate(KINDS)}}
+    """The package takes every column but the first and the last for kinds; here there are as many as tokens."""
+    return tokens(case, case.metadata[:, 1:-1] if case.quirks else case.metadata[:, 1:1 + case.label.shape[1]])
 
 
 _EVALUATORS: Mapping[str, Callable[[Case], Results]] = {
@@ -187,10 +135,10 @@ _EVALUATORS: Mapping[str, Callable[[Case], Results]] = {
     "camelyon17": lambda case: case.standard("acc", case.hits(), "slide"),
     "civilcomments": _civilcomments,
     "fmow": _fmow,
-    "globalwheat": _globalwheat,
+    "globalwheat": lambda case: boxes(case, "session"),
     "iwildcam": _iwildcam,
-    "ogb-molpcba": _molpcba,
-    "poverty": _poverty,
+    "ogb-molpcba": tasks,
+    "poverty": lambda case: numbers(case, "urban"),
     "py150": _py150,
     "rxrx1": lambda case: case.standard("acc", case.hits(), "cell_type"),
 }

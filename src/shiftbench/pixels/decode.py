@@ -29,7 +29,8 @@ def images(collection: Collection, rows: Ints, size: int | None = None) -> Image
     """
     rows = np.asarray(rows, np.int64)
     if collection.pixels is None:
-        raise ShiftBenchError(f"Collection '{collection.name}' has no images. Read it with its image files.")
+        raise ShiftBenchError(f"Collection '{collection.name}' has no images. Read it with its image files, or choose a "
+                              "model of what it has: text-bag of texts, mlp of features, gin-small of molecules.")
     if collection.pixels.dtype.kind == "U":
         return _stack(collection, rows, size)
     _check_array(collection)
@@ -102,6 +103,9 @@ def _check_array(collection: Collection) -> None:
 
 
 def _unreadable(collection: Collection, row: int, path: Path, problem: Exception) -> ShiftBenchError:
+    if path.suffix == ".npz":
+        return ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' is an array of any number of "
+                               "channels, not a picture. Train with a model that takes those: --model resnet18-ms.")
     why = "no such file" if isinstance(problem, FileNotFoundError) else str(problem).splitlines()[0] if str(
         problem) else type(problem).__name__
     return ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' cannot be read ({why}). "

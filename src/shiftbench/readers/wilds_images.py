@@ -108,7 +108,8 @@ def fmow(place: Path, images: bool = True) -> Collection:
     Split, from the file's own (train, val, test) and the year t:  train, id_val, id_test where t < 2013;  val where
     2013 ≤ t < 2016 and the file says val;  test where t ≥ 2016 and the file says test;  all others are `unused`, which
     the shift `given` leaves out with ignore = ["unused"]. Sequestered images (seq) are no items, as in WILDS. The id is
-    the row of rgb_metadata.csv, by which the images are named. A country without a region is in `Other`.
+    the row of rgb_metadata.csv, by which the images are named. A country without a region is in `Other`; the package
+    makes a region `nan` of one that the file leaves empty, which is none of the six published.
     `split_mixed_to_test` is WILDS' in-distribution setting: half of train is kept (seed 114) and filled up with as many
     images from 2013 on that are not the file's test (seed 113), except those that are val.
     """
@@ -152,12 +153,12 @@ def _mixed(split: Strs, kept: Ints, word: Strs, year: Ints) -> Strs:
 
 
 def _regions(path: Path, country: Strs) -> Strs:
-    """The region of each country code, `Other` where the file names none."""
+    """The region of each country code, `Other` where the file names none; of a code that comes twice, the last."""
     table = read_columns(path, ("alpha-3", "region"), text=("alpha-3", "region"), every=False)
     code, region = (to_strings(pc.fill_null(table[name], "")) for name in ("alpha-3", "region"))
-    code, once = np.unique(code, return_index=True)
+    code, last = np.unique(code[::-1], return_index=True)
     found = positions(country, code)
-    names = region[once][found] if len(code) else np.zeros(len(country), "U5")
+    names = region[::-1][last][found] if len(code) else np.zeros(len(country), "U5")
     return np.where((found < 0) | (names == ""), "Other", names)
 
 

@@ -26,7 +26,7 @@ def molpcba(place: Path, images: bool = True) -> Collection:
 
     The graphs stay in their files (`GRAPHS`, below `root`), which must be there; `atoms` and `bonds` say how many rows
     of them belong to each molecule, in the order of the items. Where mapping/mol.csv.gz is there, the SMILES string of
-    a molecule is its text. A molecule in no split file is `unused`.
+    a molecule is its text. A molecule in no split file is `unused`; the package would train on it.
     """
     label_file, atom_file, bond_file, scaffold_file, *split_files = needed(
         place, "raw/graph-label.csv.gz", "raw/num-node-list.csv.gz", "raw/num-edge-list.csv.gz",

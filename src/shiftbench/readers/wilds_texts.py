@@ -27,6 +27,7 @@ def civilcomments(place: Path, images: bool = True) -> Collection:
     """Comments on news: `label` is toxic or civil, and eight identities (0 or 1) say of whom a comment speaks.
 
     A score of at least 0.5 is a 1. A comment may name several identities, so groups overlap. The id is the row.
+    A comment that says only `NA` or nothing stays one; the package makes the number nan of it.
     """
     (path,) = needed(place, "all_data_with_identities.csv")
     marks = (*IDENTITIES, *OTHER_MARKS)
@@ -90,7 +91,8 @@ def py150(place: Path, images: bool = True) -> Collection:
     words: list[str] = []
     lines: list[str] = []
     for part, word in PY150.items():
-        files = [line.strip() for line in (place / folder / f"{part}.txt").read_text(encoding="utf-8").splitlines()]
+        with (place / folder / f"{part}.txt").open(encoding="utf-8") as listed:
+            files = [line.strip() for line in listed]  # a name may hold what str.splitlines takes for a line's end
         codes, kinds = (_numbers(place / f"processed/{part}_input{which}.json") for which in ("", "_tok_type"))
         if not len(codes) == len(kinds) == len(files):
             raise ShiftBenchError(f"{place}: of {part}, {len(codes)} items have tokens, {len(kinds)} have kinds and "
@@ -103,13 +105,14 @@ def py150(place: Path, images: bool = True) -> Collection:
         repos += ["/".join(file.split("/")[:2]) for file in files]
         words += [word] * len(files)
     repo = np.asarray(repos, np.str_)
+    repo_name, last = np.unique(repo_name[::-1], return_index=True)  # of a name that comes twice, the last
     found = positions(repo, repo_name)
     for row in np.flatnonzero(found < 0)[:1]:
         raise ShiftBenchError(f"{ids}: has no repository '{repo[row]}', which item {items[row]} comes from.")
     return Collection(
         name="py150",
         items=np.asarray(items, np.str_),
-        factors={"repo": repo, "repo_id": repo_id[found], "split": np.asarray(words, np.str_)},
+        factors={"repo": repo, "repo_id": repo_id[::-1][last][found], "split": np.asarray(words, np.str_)},
         texts=Texts(np.repeat(np.arange(len(items)), 2), np.asarray(lines, np.object_)))
 
 

@@ -27,6 +27,8 @@ OFFICIAL = {"train": "official_train", "val": "official_val", "test": "official_
 OTHERS = {  # the other settings of WILDS, read where all their files are there
     "split_test_to_test": {"train": "fixed_test_train", "val": "official_val", "test": "fixed_test_test"},
     "split_mixed_to_test": {"train": "mixed_train_train", "val": "official_val", "test": "mixed_train_test"},
+    "split_official_with_subsampled_test": {
+        "train": "official_train", "val": "official_val", "test": "fixed_test_test"},
 }
 
 
@@ -34,7 +36,8 @@ def globalwheat(place: Path, images: bool = True) -> Collection:
     """Boxes are the boxes of the tag `wheat_head`; the domain is `session`; `heads` counts the boxes of an image.
 
     Factors `country`, `location` and `stage` belong to the session. `split` is the official one; `split_test_to_test`
-    and `split_mixed_to_test` are WILDS' in-distribution settings, `unused` for the images they leave out.
+    and `split_mixed_to_test` are WILDS' in-distribution settings, `unused` for the images they leave out;
+    `split_official_with_subsampled_test` trains on the official train and tests where test-to-test does.
     """
     paths = needed(place, *(f"{name}.csv" for name in OFFICIAL.values()), "metadata_domain.csv")
     parts = [_part(path) for path in paths[:-1]]

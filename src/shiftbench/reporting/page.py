@@ -23,7 +23,7 @@ from shiftbench.reporting.tables import Row, classes, families, family_table, me
 from shiftbench.reporting.targets import BARS, task
 from shiftbench.reporting.targets import columns as columns_of
 from shiftbench.reporting.terminal import FEWEST
-from shiftbench.reporting.words import findings, overview, summary, told
+from shiftbench.reporting.words import findings, overview, ranked, ranks_by_its_own, summary, told
 from shiftbench.scores import Scores
 from shiftbench.scoring import GAP
 from shiftbench.scoring.targets import headline
@@ -83,7 +83,10 @@ def report(
         "fine": fine_grained(scores, order, level),
         "breeds": breeds(given, order, level, rule),
         "nooch": nooch(scores, order, level, compared=compared, images=images),
-        "findings": [line for family in groups for line in findings(family_table(scores, family))],
+        "findings": [line for family in groups for line in findings(family_table(scores, family._replace(
+            members=tuple(one for one in family.members if not ranks_by_its_own(one)))))]
+        + ranked(scores, [one for one in order if ranks_by_its_own(one)]),
+        "kinds": {one.target.kind for one in order},
         "families": [_family(scores, family_table(scores, family), family.members) for family in groups
                      if len(family.members) > 1],
         "cards": [_card(scores, benchmark, images) for benchmark in order],

@@ -25,9 +25,10 @@ def samples(benchmark: Benchmark, collection: Collection) -> list[dict[str, Any]
     rows = {split: benchmark.rows(split) for split in ("train", "test")}
     times = np.stack([np.bincount(benchmark.label[part], minlength=len(names)) for part in rows.values()])
     order = sorted(np.flatnonzero(times.sum(axis=0)), key=lambda code: (times[:, code].min() == 0, code))[:CLASSES]
-    return [{"label": names[code], **{
+    made = [{"label": names[code], **{
         split: pictures_of(benchmark, collection, _few(part[benchmark.label[part] == code], f"{split} {names[code]}"))
         for split, part in rows.items()}} for code in sorted(order)]
+    return [one for one in made if one["train"] or one["test"]]
 
 
 def _few(rows: Ints, purpose: str) -> Ints:
@@ -36,12 +37,14 @@ def _few(rows: Ints, purpose: str) -> Ints:
 
 
 def pictures_of(benchmark: Benchmark, collection: Collection, rows: Ints) -> list[dict[str, str]]:
-    """The pictures of some rows; none where the collection has no pixels."""
+    """The pictures of some rows; none where the collection has no pixels, or arrays of many channels (.npz)."""
     from shiftbench.pixels.decode import images
 
     if not len(rows) or collection.pixels is None:
         return []
     drawn = collection.pixels.dtype.kind != "U"
+    if not drawn and str(collection.pixels[0]).endswith(".npz"):
+        return []
     small = drawn and max(collection.pixels.shape[1:3]) <= SIZE
     found = images(collection, collection.index(benchmark.items[rows]), None if small else SIZE)
     group = [benchmark.names["group"][code] for code in benchmark.group[rows]]

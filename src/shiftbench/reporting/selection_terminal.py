@@ -32,9 +32,12 @@ def selection_table(
     labels = {mean.rule: mean.labels for mean in sorted(means, key=lambda mean: LABELS.index(mean.labels))}
     there = set(scores["metric"].tolist())
     instead = [] if target in there or target != "accuracy" else [name for name in INSTEAD if name in there]
-    head = HEADS.get(target) or in_words(target).capitalize()
+    if target in ("r", "worst_group_r"):
+        instead = [target]
+    head = HEADS.get(target) or in_words(target)
     if instead:
-        head = " or ".join(in_words(name) for name in instead).capitalize() + " × 100"
+        head = " or ".join(in_words(name) for name in instead) + " × 100"
+    head = head[:1].upper() + head[1:]
     drawn = Table(title=Text(f"{head} on test{'' if instead else ', %'}, by rule of choice"), title_justify="left",
                   title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left",
                   caption="↓ regret: points behind the oracle   ! used target labels   ? used labels from after the "

@@ -1,6 +1,7 @@
 """Tables of scores for the terminal."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 GROUPS = 20
-"""Groups of a further grouping that are printed; of more, those with the lowest accuracy."""
+"""Groups that are printed of a metric; of more, those that it finds worst."""
 FEWEST = 10
 """Groups from which on their tenth percentile is printed."""
 
@@ -41,7 +42,7 @@ def as_table(table: dict[str, Any]) -> "Table":
 def scores_table(scores: Scores) -> "Table":
     """Every split of every run: average, groups and worst group with intervals, then macro F1 and the gap.
 
-    Of a further grouping with many groups the lowest are shown; the table as a file has all.
+    Of many groups the worst are shown; the table as a file has all.
     """
     from rich import box
     from rich.table import Table
@@ -53,7 +54,12 @@ def scores_table(scores: Scores) -> "Table":
     for name in ("n", "%", "interval"):
         drawn.add_column(name, justify="right")
     before: tuple[str, ...] = ("", "")
-    for row in _shown(scores):
+    kept = [row for row in scores if not row["metric"].endswith(BEHIND)]
+    hidden = _hidden(kept)
+    if hidden:
+        drawn.caption = f"Of more than {GROUPS} groups the worst are shown; --out has all."
+        drawn.caption_justify = "left"
+    for row in _shown(kept, hidden):
         head = (row["method"] or row["run"] if row["seed"] == -1 else row["run"] or row["method"], row["split"])
         shown = [word if word != old or (place and head[0] != before[0]) else ""
                  for place, (word, old) in enumerate(zip(head, before, strict=True))]
@@ -67,16 +73,26 @@ def scores_table(scores: Scores) -> "Table":
     return drawn
 
 
-def _shown(scores: Scores) -> Iterator[dict[str, Any]]:
-    """The rows that are printed, in their order; of a further grouping the lowest groups, and how many there are."""
-    kept = [row for row in scores if not row["metric"].endswith(BEHIND)]
+def _hidden(rows: list[dict[str, Any]]) -> set[int]:
+    """Rows of groups that are not printed: of each metric all but the worst ones."""
     parts: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in kept:
-        if row["metric"].startswith("accuracy["):
-            parts.setdefault(_of(row), []).append(row)
-    hidden = {id(row) for rows in parts.values() for row in sorted(rows, key=lambda row: row["value"])[GROUPS:]}
-    for row in kept:
-        many = len(parts.get(_of(row), ()))
+    for row in rows:
+        if row["group"] != ALL:
+            parts.setdefault((*_of(row), row["metric"]), []).append(row)
+    return {id(row) for listed in parts.values() for row in sorted(listed, key=_goodness)[GROUPS:]}
+
+
+def _goodness(row: dict[str, Any]) -> float:
+    """Higher is better, also of a loss; a group without a value is never among the worst."""
+    value = -row["value"] if row["metric"].partition("[")[0] in ("nll", "mse") else row["value"]
+    return math.inf if math.isnan(value) else float(value)
+
+
+def _shown(rows: list[dict[str, Any]], hidden: set[int]) -> Iterator[dict[str, Any]]:
+    """The rows that are printed, in their order; of a further grouping also how many groups there are."""
+    parts = Counter(_of(row) for row in rows if row["metric"].startswith("accuracy["))
+    for row in rows:
+        many = parts[_of(row)]
         if many and row["group"] == ALL:
             row["group"] = f"{many:,} groups"
         if id(row) not in hidden and not (row["metric"].startswith("tenth") and many < FEWEST):
@@ -101,7 +117,8 @@ def _cell(cell: dict[str, Any] | None) -> "Text":
 def _interval(cell: dict[str, Any]) -> "Text":
     from rich.text import Text
 
-    return Text("" if math.isnan(cell["low"]) else f"{_number(cell, 'low')}–{_number(cell, 'high')}", "dim")
+    between = " to " if cell["low"] < 0 else "–"  # a dash beside a minus cannot be read
+    return Text("" if math.isnan(cell["low"]) else f"{_number(cell, 'low')}{between}{_number(cell, 'high')}", "dim")
 
 
 def _number(row: dict[str, Any], key: str) -> str:
@@ -109,4 +126,5 @@ def _number(row: dict[str, Any], key: str) -> str:
     metric = row.get("metric", "").removeprefix("worst_group_").removesuffix("_gap")
     if metric == "tasks_judged":
         return f"{row[key]:.0f}"
-    return f"{row[key]:.3f}" if "nll" in metric or metric in ("r", "mse") else percent(row[key])
+    plain = "nll" in metric or metric in ("r", "mse")
+    return f"{row[key]:.3f}".replace("-", "−") if plain else percent(row[key])

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from shiftbench.benchmark import Benchmark
-from shiftbench.reporting.tables import Row, percent
+from shiftbench.groupings import in_words
+from shiftbench.reporting.tables import Row, percent, pivot
+from shiftbench.reporting.targets import WORDS
 from shiftbench.scores import Scores
 from shiftbench.scoring import MEAN
+from shiftbench.scoring.targets import headline
 
 MOST = 6
 """Benchmarks outside every family that get a sentence of their own."""
@@ -49,6 +52,29 @@ def findings(table: Row) -> list[tuple[str, str]]:
             for _, text in _plain(rows, columns, last // 2, last)]
 
 
+def ranks_by_its_own(benchmark: Benchmark) -> bool:
+    """Whether another number than the average of classes ranks on a benchmark."""
+    return benchmark.target.kind != "class" or headline(benchmark) != "accuracy"
+
+
+def ranked(scores: Scores, benchmarks: Sequence[Benchmark]) -> list[tuple[str, str]]:
+    """Title and sentence of each benchmark, by the number that ranks there: what its first and its best method have."""
+    made = []
+    for benchmark in benchmarks:
+        metric = headline(benchmark)
+        rows = [{"method": row["method"], "cells": [row["cells"].get(benchmark.name)]}
+                for row in pivot(scores, metric, "test") if benchmark.name in row["cells"]]
+        if not rows:
+            continue
+        first, kind = rows[0]["cells"][0], benchmark.target.kind
+        what = in_words(metric).replace("macro f1", "macro F1") if kind == "class" else WORDS.get(metric, metric)
+        per = "" if "× 100" in what else "\u00a0%"
+        whose = f": “{first['group']}”, n\u00a0=\u00a0{first['n']:,}" if metric.startswith("worst_") else ""
+        made.append((f"{benchmark.name}.", f"{rows[0]['method']} has {percent(first['value'])}{per} on test in what "
+                     f"ranks here ({what}{whose})." + _best(rows, 0, "by it", per)))
+    return made
+
+
 def _plain(rows: Sequence[Row], columns: Sequence[Row], place: int, other: int) -> list[tuple[str, str]]:
     """One benchmark: average and worst group of the first method, and the method with the best worst group."""
     average, worst = rows[0]["cells"][place], rows[0]["cells"][other]
@@ -60,14 +86,14 @@ def _plain(rows: Sequence[Row], columns: Sequence[Row], place: int, other: int) 
              + _best(rows, other, "for the worst group"))]
 
 
-def _best(rows: Sequence[Row], place: int, where: str) -> str:
+def _best(rows: Sequence[Row], place: int, where: str, per: str = "\u00a0%") -> str:
     """Which method is best in a column, and which others cannot be told from it."""
     known = [(row["method"], row["cells"][place]) for row in rows if row["cells"][place]]
     best = next((pair for pair in known if pair[1]["best"]), None)
     if best is None:
         return ""
     tied = [method for method, cell in known if cell["tied"]]
-    told = f" Best {where} is {best[0]} with {percent(best[1]['value'])}\u00a0%"
+    told = f" Best {where} is {best[0]} with {percent(best[1]['value'])}{per}"
     if not tied:
         return told + ", distinguishable from every other method."
     if len(tied) == len(known) - 1:

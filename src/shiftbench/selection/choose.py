@@ -11,7 +11,7 @@ from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.groupings import untitled
 from shiftbench.registry import find
 from shiftbench.scores import Scores
-from shiftbench.selection.rules import DEFAULT, RULES, TARGET, TARGETS, UNKNOWN, Rule, labels_of
+from shiftbench.selection.rules import DEFAULT, JUDGES, RULES, TARGET, TARGETS, UNKNOWN, Rule, labels_of
 from shiftbench.selection.runs import Runs
 from shiftbench.shifts.leave_out import MARK
 
@@ -114,9 +114,11 @@ def _apply(
     known = {benchmark.name: benchmark for benchmark in benchmarks}
     choices: list[Choice] = []
     refused: list[Refused] = []
+    scored = [name for name in np.unique(runs.scores["metric"]).tolist()
+              if untitled(name)[0] in JUDGES and not name.startswith("accuracy[")]  # of single groups alone
     for target in targets:
-        if target not in TARGETS and not (untitled(target)[0] in TARGETS and (runs.scores["metric"] == target).any()):
-            raise unknown("target", target, TARGETS)
+        if target not in (*TARGETS, *scored):
+            raise unknown("target", target, dict.fromkeys((*TARGETS, *scored)))
         for name in rules:
             rule = find(RULES, "rule", name)
             for code in runs.originals:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shiftbench.benchmark import SPLITS, Benchmark
+from shiftbench.benchmark import CODED, SPLITS, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.groupings import columns_in
@@ -45,7 +45,10 @@ class Given:
                 raise unknown("split", word, SPLITS, f"Factor '{self.split}', use rename or ignore")
         if not len(rows):
             raise ShiftBenchError(f"Factor '{self.split}' leaves no items. Check `ignore`.")
-        named = (*self.keep, *(name for said in self.score_by for name in columns_in(said)))
+        named = (*self.keep, *(name for said in self.score_by for name in columns_in(said, collection.factors)))
+        for name in named:
+            if name not in collection.factors and name not in CODED:
+                raise unknown("factor", name, {*collection.factors, *CODED}, "keep and score_by of shift 'given'")
         extra = {name: collection.factor(name)[rows] for name in named
                  if name in collection.factors and name != self.label}
         target: Target | None = None

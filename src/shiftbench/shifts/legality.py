@@ -10,6 +10,7 @@ import numpy as np
 
 from shiftbench.arrays import Bools, Ints
 from shiftbench.benchmark import Benchmark
+from shiftbench.groupings import grouping, untitled
 
 SETTINGS = ("test-to-test", "mixed-to-test", "train-to-train", "average", "random-split")
 """Those of §5.2; the first two keep the distribution that is tested, and so isolate the shift."""
@@ -30,6 +31,8 @@ def kind_of(benchmark: Benchmark) -> str:
         subpopulation shift     D_test ⊆ D_train
         hybrid                  some test domains are seen in training and some are not, or none is and groups of
                                 another factor are seen on both sides (FMoW: years are new, regions are not)
+
+    The groups are the benchmark's own, and those by which its headline ranks.
     """
     seen = _seen(benchmark.domain, benchmark)
     if seen.all():
@@ -37,7 +40,17 @@ def kind_of(benchmark: Benchmark) -> str:
     rows = benchmark.rows("test")
     cells = np.unique(np.stack([benchmark.label[rows], benchmark.group[rows]]), axis=1).shape[1]
     crossed = cells > len(np.unique(benchmark.label[rows])) and _seen(benchmark.group, benchmark).any()
-    return HYBRID if seen.any() or crossed else GENERALIZATION
+    return HYBRID if seen.any() or crossed or _ranked_groups_are_seen(benchmark) else GENERALIZATION
+
+
+def _ranked_groups_are_seen(benchmark: Benchmark) -> bool:
+    """Whether the headline is of a grouping, groups of which are in training and in test."""
+    said = untitled(str(benchmark.card.get("headline") or ""))[1]
+    if not said:
+        return False
+    found = grouping(benchmark, said, strict=False)
+    sides = [found.group[benchmark.split[found.rows] == split] for split in ("train", "test")]
+    return bool(np.isin(*sides).any())
 
 
 def legal(benchmark: Benchmark, *, unseen: bool = False) -> dict[str, str]:

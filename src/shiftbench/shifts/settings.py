@@ -153,8 +153,8 @@ def _told(
              "train": len(made.rows("train")), "tested": len(made.rows(tested))}
     card = {**{key: value for key, value in reference.card.items() if key not in DROPPED},
             "name": f"{reference.name}-{setting}", "setting": facts, "distance": None, "counts": made.counts(),
-            "notes": [f"In-distribution setting {setting} of '{reference.name}' ({reference.digest[:8]}), a case of "
-                      f"{facts['kind']}.", *notes]}
+            "notes": [f"In-distribution setting {setting} of '{reference.name}' ({reference.digest[:8]}), whose "
+                      f"problem is: {facts['kind']}.", *notes]}
     return replace(made, card=json.loads(json.dumps(card)))
 
 

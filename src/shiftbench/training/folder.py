@@ -24,7 +24,7 @@ from shiftbench.files import lock, read_json, write_json, writing
 from shiftbench.models.base import Net
 from shiftbench.models.weights import file_digest
 from shiftbench.predictions import Predictions
-from shiftbench.target import BOXES, NO_LABEL, TOKENS
+from shiftbench.target import BOXES, TOKENS
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device
@@ -172,7 +172,8 @@ def answer(run: Run, data: Data, net: Net) -> Answers:
     benchmark, rows = data.benchmark, np.arange(len(data.benchmark))
     if data.kind == "tokens":
         said = torch.cat([part.cpu() for part in data.each(lambda x: net(x).argmax(dim=2), net, rows, run.precision)])
-        many = (data.truth != NO_LABEL).sum(dim=1).tolist()
+        assert isinstance(data.x, Tensor)
+        many = ((data.x >= 0).sum(dim=1) - 1).clamp(min=0).tolist()  # the last token of an item has none after it
         return Answers.of(benchmark.items, benchmark.split,
                           {TOKENS: [one[:n].numpy() for one, n in zip(said.int(), many, strict=True)]})
     assert isinstance(data.x, Tensor)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from shiftbench.benchmark import Benchmark
-from shiftbench.target import BOXES, NO_LABEL, TOKENS, boxes_of, tokens_of
+from shiftbench.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, boxes_of, kinds_of, tokens_of
 
 
 def truth_of(benchmark: Benchmark, n_places: int = 0, height: int = 0, width: int = 0) -> Tensor:
@@ -18,6 +18,9 @@ def truth_of(benchmark: Benchmark, n_places: int = 0, height: int = 0, width: in
     if target.kind == "tokens":
         codes = tokens_of(np.asarray(benchmark.extra[TOKENS]))
         after = np.concatenate([codes[:, 1:], np.full((len(codes), 1), NO_LABEL)], axis=1)
+        if TOKEN_KINDS in benchmark.extra:  # a token whose kind is masked is not asked for, as in WILDS
+            kinds = kinds_of(np.asarray(benchmark.extra[TOKEN_KINDS]))
+            after[:, :kinds.shape[1] - 1][kinds[:, 1:] == NO_LABEL] = NO_LABEL
         return torch.from_numpy(after[:, :n_places])
     if target.kind == "boxes":
         row, box = boxes_of(np.asarray(benchmark.extra[BOXES]))

@@ -45,14 +45,14 @@ def score(
         options |= {"by": by, "collection": collection_for(benchmark, made, by, collection)}
     people: list[Place] = []
     parts, models = [], []
-    for given in predictions:
+    for name, given in zip(_names(predictions), predictions, strict=True):
         if isinstance(given, Predictions | Answers):
-            name, loaded = "predictions", given
+            loaded = given
         elif is_answers(given):
             people.append(given)
             continue
         else:
-            name, loaded = Path(given).stem, read_predictions(given, made)
+            loaded = read_predictions(given, made)
         parts.append(score_one(made, loaded, run=name, method=name, **options))
         if isinstance(loaded, Predictions):
             models.append((name, loaded))
@@ -64,6 +64,19 @@ def score(
             parts.append(human_scores(made, key, read_answers(people, key), **known))
         parts.append(model_scores(made, key, models, **known))
     return Scores.join(parts)
+
+
+def _names(predictions: Sequence[Predictions | Answers | Place]) -> list[str]:
+    """A name for each: that of its file, with its folder where two files are called alike, as those of runs are.
+
+    >>> _names(["mine.csv", "runs/a/predictions.parquet", "runs/b/predictions.parquet"])
+    ['mine', 'a/predictions', 'b/predictions']
+    """
+    paths = [Path("predictions") if isinstance(given, Predictions | Answers) else Path(given) for given in predictions]
+    names = [path.stem for path in paths]
+    names = [f"{path.parent.name}/{name}" if names.count(name) > 1 and path.parent.name else name
+             for path, name in zip(paths, names, strict=True)]
+    return [f"{name} {place + 1}" if names.count(name) > 1 else name for place, name in enumerate(names)]
 
 
 def collection_for(
@@ -88,21 +101,19 @@ def _score_on_lists(
 
     parts = []
     if not isinstance(benchmark, Benchmark) and Path(benchmark).is_file():
-        for given in (benchmark, *predictions):
+        for name, given in zip(_names((benchmark, *predictions)), (benchmark, *predictions), strict=True):
             if isinstance(given, Predictions | Answers):
                 raise ShiftBenchError("Without a benchmark, name files of predictions to score on published lists.")
-            name = Path(given).stem
             parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
                       for made, loaded in challenges(given, folder, task)]
         return Scores.join(parts)
     own = benchmark_of(benchmark)
     if not predictions:
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
-    for given in predictions:
+    for name, given in zip(_names(predictions), predictions, strict=True):
         if isinstance(given, Answers):
             raise ShiftBenchError("Published lists are of classes; these predictions are boxes or tokens.")
         loaded = given if isinstance(given, Predictions) else Predictions.load(given, own)
-        name = "predictions" if isinstance(given, Predictions) else Path(given).stem
         parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
                   for made in on_lists(own, folder, task)]
     return Scores.join(parts)

@@ -112,7 +112,12 @@ def suite(
     images, path = loaded(collection), None if isinstance(collection, Collection) else Path(collection)
     folders = []
     for number, one in enumerate(wanted):
-        folders.append(one.save(images, out, path))
+        try:
+            folders.append(one.save(images, out, path))
+        except ShiftBenchError as problem:
+            hint = " Name the benchmark of your data set with --only." if not only and len(wanted) > 1 else ""
+            raise ShiftBenchError(f"Benchmark '{one.name}' of suite '{name}' cannot be built on collection "
+                                  f"'{images.name}': {problem}{hint}") from problem
         if progress:
             progress(number + 1, len(wanted))
     return folders

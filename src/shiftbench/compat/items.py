@@ -1,0 +1,165 @@
+"""What a row of a benchmark is to a script: its input x and its target y, by kind; and how a batch is put together."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import default_collate
+
+from shiftbench.arrays import Ints
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
+from shiftbench.pixels.channels import channel_images
+from shiftbench.pixels.decode import images, open_image
+from shiftbench.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, Boxes, boxes_of, kinds_of, tokens_of
+
+PADDING = -1
+"""Fills the lines of a molecule up to those of the largest in its batch."""
+
+
+class Inputs:
+    """x of every row, before any transform.
+
+    An RGB image as a PIL picture; one of an .npz file as float32, channels × height × width; the tokens of a target of
+    tokens but the last, int64, 0 beyond their end; a molecule as int64 lines × 10, an atom `[0, f0 … f8]` or an edge
+    `[1, source, target, b0, b1, b2, -1 …]`; the first text of any other item.
+    """
+
+    def __init__(self, benchmark: Benchmark, collection: Collection) -> None:
+        self.collection, self.item = collection, collection.index(benchmark.items)
+        self._tokens: Any = None
+        if benchmark.target.kind == "tokens":
+            codes = tokens_of(np.asarray(benchmark.extra[TOKENS]))[:, :-1]
+            self._tokens = torch.from_numpy(np.where(codes == NO_LABEL, 0, codes))
+
+    @property
+    def graphs(self) -> bool:
+        """Whether items are molecules in OGB's files."""
+        own = self.collection
+        return own.pixels is None and own.root is not None and {"atoms", "bonds"} <= set(own.factors)
+
+    def __getitem__(self, idx: int) -> Any:
+        row, pixels = int(self.item[int(idx)]), self.collection.pixels
+        if self._tokens is not None:
+            return self._tokens[int(idx)]
+        if self.graphs:
+            values, start = self._lines
+            return torch.from_numpy(values[start[int(idx)]:start[int(idx) + 1]].astype(np.int64))
+        if pixels is None:
+            return self._text[row]
+        if pixels.dtype.kind != "U":
+            return Image.fromarray(images(self.collection, np.asarray([row]))[0])
+        if str(pixels[row]).endswith(".npz"):
+            return torch.from_numpy(channel_images(self.collection, np.asarray([row]))[0])
+        return open_image(self.collection, row, None)
+
+    def ready(self) -> None:
+        """Read what lies in one file for all items, which every worker of a loader would else read for itself."""
+        if self.graphs and self._tokens is None:
+            _ = self._lines
+
+    @cached_property
+    def _lines(self) -> tuple[Any, Ints]:
+        from shiftbench.readers.wilds_molecules import graph_lines
+
+        return graph_lines(self.collection, self.item)
+
+    @cached_property
+    def _text(self) -> Mapping[int, str]:
+        """The first text of every item."""
+        texts = self.collection.texts
+        first = {int(row): str(text) for row, text in zip(texts.item[::-1], texts.text[::-1], strict=True)}
+        if missing := set(self.item.tolist()) - set(first):
+            raise ShiftBenchError(f"Collection '{self.collection.name}' has neither an image nor a text of item "
+                                  f"'{self.collection.items[min(missing)]}', so a script has nothing to look at.")
+        return first
+
+
+class BoxList:
+    """y of images with boxes: {"boxes": float32 M × 4 in pixels of the image, "labels": int64 M, all 1}.
+
+    Left, top, right, bottom, as torchvision's detectors take them. Sizes of image files are looked up when an item is
+    asked for. Rows of it are a list of the same kind.
+    """
+
+    def __init__(self, collection: Collection, item: Ints, start: Ints, box: Boxes, rows: Ints) -> None:
+        self.collection, self.item, self.start, self.box, self.rows = collection, item, start, box, rows
+
+    @staticmethod
+    def of(benchmark: Benchmark, collection: Collection) -> "BoxList":
+        row, box = boxes_of(np.asarray(benchmark.extra[BOXES]))
+        start = np.searchsorted(row, np.arange(len(benchmark) + 1))
+        return BoxList(collection, collection.index(benchmark.items), start, box, np.arange(len(benchmark)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, idx: Any) -> Any:
+        chosen = self.rows[idx]
+        if np.ndim(chosen):
+            return BoxList(self.collection, self.item, self.start, self.box, chosen)
+        width, height = _size(self.collection, int(self.item[chosen]))
+        box = self.box[self.start[chosen]:self.start[chosen + 1]] * np.asarray([width, height] * 2, np.float32)
+        return {"boxes": torch.from_numpy(box), "labels": torch.ones(len(box), dtype=torch.int64)}
+
+
+def targets(benchmark: Benchmark, collection: Collection) -> Any:
+    """y of every row, as the package has it.
+
+    Classes int64 (N); numbers and tasks float32, N × outputs, NaN where there is no label; of tokens the next one at
+    each place, float32 so that NaN can say that none is asked for; boxes a `BoxList`.
+    """
+    target = benchmark.target
+    if target.kind in ("number", "tasks"):
+        columns = [np.asarray(benchmark.extra[name], np.float32) for name in target.columns]
+        return torch.from_numpy(np.stack(columns, axis=1))
+    if target.kind == "tokens":
+        after = tokens_of(np.asarray(benchmark.extra[TOKENS]))[:, 1:]
+        asked = (after != NO_LABEL) & (next_kinds(benchmark) != NO_LABEL)
+        return torch.from_numpy(np.where(asked, after, np.nan).astype(np.float32))
+    if target.kind == "boxes":
+        return BoxList.of(benchmark, collection)
+    return torch.from_numpy(benchmark.label.astype(np.int64))
+
+
+def next_kinds(benchmark: Benchmark) -> Ints:
+    """The kind of the next token at each place, NO_LABEL where it is masked or there is none."""
+    places = tokens_of(np.asarray(benchmark.extra[TOKENS])).shape[1]
+    kinds = kinds_of(np.asarray(benchmark.extra[TOKEN_KINDS]))
+    wide = np.full((len(benchmark), places), NO_LABEL)
+    wide[:, :kinds.shape[1]] = kinds[:, :places]
+    return wide[:, 1:]
+
+
+def collate_boxes(batch: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, list[Any], Any]:
+    """x stacked where all are tensors of one shape, else a list; y a list; metadata stacked."""
+    x, y, metadata = (list(part) for part in zip(*batch, strict=True))
+    alike = all(isinstance(one, torch.Tensor) and one.shape == x[0].shape for one in x)
+    return torch.stack(x) if alike else x, y, torch.stack(metadata)
+
+
+def collate_graphs(batch: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
+    """x as N × most lines × 10, PADDING behind a molecule's end; what a transform made otherwise, as a list."""
+    x, y, metadata = (list(part) for part in zip(*batch, strict=True))
+    if all(isinstance(one, torch.Tensor) for one in x):
+        x = torch.nn.utils.rnn.pad_sequence(x, batch_first=True, padding_value=PADDING)
+    return x, default_collate(y), torch.stack(metadata)
+
+
+def _size(collection: Collection, row: int) -> tuple[int, int]:
+    """Width and height of an image; of a file only its head is read."""
+    pixels = collection.pixels
+    if pixels is None:
+        raise ShiftBenchError(f"Collection '{collection.name}' has no images, so its boxes, which are shares of them, "
+                              "are not known in pixels. Read it with its image files.")
+    if pixels.dtype.kind != "U":
+        return int(pixels.shape[2]), int(pixels.shape[1])
+    try:
+        with Image.open(collection.path(row)) as picture:
+            return picture.size
+    except (OSError, Image.DecompressionBombError):
+        return open_image(collection, row, None).size  # says what is wrong with the file

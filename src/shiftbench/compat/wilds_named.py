@@ -1,0 +1,110 @@
+"""A benchmark of one of WILDS' ten data sets: its metadata as the package numbers it, for the package's own keys."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.arrays import Floats, Ints, Strs, positions
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.compat.columns import FROM, Column, Y, kind_column
+from shiftbench.compat.wilds_known import DATASETS
+from shiftbench.errors import unknown
+
+NAMES = {"molpcba": "ogb-molpcba"}
+"""What the package calls a data set, where a collection's name is another."""
+KINDS = {"ogb-molpcba": "tasks", "globalwheat": "boxes", "poverty": "number", "py150": "tokens"}
+FACTORS = {("py150", "repo"): "repo_id"}
+"""The factor that holds the package's number of a repository."""
+WORDS = {("poverty", "urban"): ("rural", "urban")}
+"""The package counts these from 0 and has no names for them."""
+
+
+class Numbering(NamedTuple):
+    """The package's number of every word of a column, and the names where it has those of the data."""
+
+    words: Strs
+    numbers: Ints
+    names: Sequence[str] | None = None
+
+    def of(self, words: Strs, where: str) -> Ints:
+        place = positions(words, self.words)
+        for at in np.flatnonzero(place < 0)[:1]:
+            raise unknown("value", str(words[at]), self.words.tolist(), where)
+        return self.numbers[place]
+
+
+class Named(NamedTuple):
+    """A data set of the package: its name, its columns, the whole data's metadata, and names that only data have.
+
+    `y` is the class of every row as WILDS numbers it, where the target is a class.
+    """
+
+    name: str
+    fields: Sequence[str]
+    numbering: Mapping[str, Numbering]
+    whole: Floats | None
+    names: Mapping[str, Sequence[str]]
+    y: Column | None = None
+
+    def metadata(
+        self, here: Ints | Floats, fields: Sequence[str], names: Mapping[str, Sequence[str]], places: int
+    ) -> Floats:
+        """Rows of a benchmark's metadata in the package's columns: its own, kinds of tokens, from_source_domain."""
+        made = []
+        for field in self.fields:
+            column = FACTORS.get((self.name, field), field)
+            own = here[:, fields.index(column)]
+            if field in self.numbering:
+                numbers = self.numbering[field].of(np.asarray(names[column], np.str_), f"column '{column}'")
+                own = numbers[own.astype(np.int64)]
+            made.append(own)
+        kinds = [here[:, fields.index(kind_column(place))] for place in range(places)]
+        return np.stack([*made, *kinds, here[:, fields.index(FROM)]], axis=1)
+
+
+def named(benchmark: Benchmark, collection: Collection) -> Named | None:
+    """The data set of WILDS that a benchmark is, where it asks what that one asks; else none.
+
+    Its collection bears the name and has the columns (`read wilds`), and the target is the data set's own: a benchmark
+    of Amazon's reviews that asks for the category is judged as any other.
+    """
+    name = NAMES.get(collection.name, collection.name)
+    if name not in DATASETS or benchmark.target.kind != KINDS.get(name, "class"):
+        return None
+    fields = DATASETS[name].fields
+    factor = {field: FACTORS.get((name, field), field) for field in fields}
+    if not set(factor.values()) <= set(collection.factors):
+        return None
+    numbering = {field: _numbering(collection, name, field, factor[field]) for field in fields if field != Y}
+    whole = [numbering[field].of(collection.factors[factor[field]].astype(np.str_), f"factor '{factor[field]}'")
+             if field in numbering else np.asarray(collection.factors[Y], np.float64) for field in fields]
+    item = collection.index(benchmark.items)
+    y = None
+    if name == "poverty" and (len(benchmark.target.columns) != 1 or not np.array_equal(
+            benchmark.extra[benchmark.target.columns[0]], collection.factors[Y][item])):
+        return None
+    if name not in KINDS:
+        label = np.asarray(benchmark.names["label"], np.str_)[benchmark.label]
+        if "label" not in collection.factors or (collection.factors["label"][item].astype(np.str_) != label).any():
+            return None
+        numbers = np.asarray(collection.factors[Y], np.int64)
+        words = np.full(numbers.max(initial=-1) + 1, "", f"U{max(map(len, benchmark.names['label']), default=1)}")
+        words[numbers[item]] = label
+        y = Column(numbers[item], tuple(words.tolist()))
+    return Named(name, fields, numbering, None if name == "py150" else np.stack(whole, axis=1),
+                 {field: one.names for field, one in numbering.items() if one.names is not None}, y)
+
+
+def _numbering(collection: Collection, name: str, field: str, factor: str) -> Numbering:
+    """Known words have the package's numbers, whole numbers are themselves, other words are counted as they sort."""
+    values = collection.factors[factor]
+    known = DATASETS[name].names.get(field, WORDS.get((name, field)))
+    if known is not None:
+        return Numbering(np.asarray([str(word) for word in known], np.str_), np.arange(len(known)))
+    if values.dtype.kind in "iu":
+        found = np.unique(values)
+        return Numbering(found.astype(np.str_), found.astype(np.int64))
+    words = np.unique(values.astype(np.str_))
+    return Numbering(words, np.arange(len(words)), words.tolist())
