@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, console, print_json, print_table
+from shiftbench.groupings import in_words, untitled
 
 
 def gap(
@@ -34,10 +36,15 @@ def gap(
     rows = []
     for before, after, both in zip(listed[::3], listed[1::3], listed[2::3], strict=True):
         rows.append([both["benchmark"], both["split"], both["method"], both["run"].rpartition(" ")[2],
-                     both["metric"].removesuffix(GAPS), both["n"], before["value"], after["value"], both["value"],
-                     f"{both['low']:.3f} to {both['high']:.3f}"])
+                     _named(both["metric"].removesuffix(GAPS)), both["n"], before["value"], after["value"],
+                     both["value"], f"{both['low']:.3f} to {both['high']:.3f}"])
     if not quiet:
         print_table("", ["benchmark", "setting", "method", "runs", "metric", "items", "in", "out", "gap",
                          f"{level:.0%} interval"], rows)
         if any(row["metric"].startswith("worst") for row in listed):
             console().print("Of a worst group, items are those of the worst out of distribution.", markup=False)
+
+
+def _named(metric: str) -> str:
+    """A metric as it is called; one over a grouping in words, which are shorter."""
+    return escape(in_words(metric) if untitled(metric)[1] else metric)

@@ -27,7 +27,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no
 Advance = Callable[[int, int], None]
 
 EVERY = 30.0
-"""Seconds between two lines about a sweep where nobody is watching."""
+"""Seconds between two lines about a long piece of work where nobody is watching."""
 
 
 class Ended(Protocol):
@@ -67,15 +67,29 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 @contextmanager
 def progress(what: str, quiet: bool = False) -> Iterator[Advance]:
-    """A callable (done, total) that moves a bar on standard error; silent when quiet or when nobody is watching."""
+    """A callable (done, total): a bar on a terminal, else a line now and then, on standard error; none when quiet."""
     if quiet or not sys.stderr.isatty():
-        yield lambda done, total: None
+        yield _lines(what, math.inf if quiet else EVERY)
         return
     bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
                    console=Console(stderr=True), transient=True)
     with bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _lines(what: str, every: float, clock: Callable[[], float] = time.monotonic) -> Advance:
+    """Say how far it is, at most every so many seconds."""
+    told = clock()
+
+    def advance(done: int, total: int) -> None:
+        nonlocal told
+        if clock() - told >= every:
+            told = clock()
+            sys.stderr.write(f"{what}: {done:,} of {total:,}\n")
+            sys.stderr.flush()
+
+    return advance
 
 
 class Tally:

@@ -98,10 +98,10 @@ def show_benchmark(benchmark: Benchmark) -> None:
     if card.get("distance") is not None:
         each = ", ".join(f"{name} {value:.3f}" for name, value in (card.get("subsets") or {}).items())
         console().print(f"distance {card['distance']:.3f}" + (f" ({each})" if each else ""), markup=False)
-    counts = benchmark.counts()
+    counts, splits = benchmark.counts(), benchmark.splits
     groups = [name for name in benchmark.names["group"] if any(name in part for part in counts.values())]
-    print_table("", ["group", *benchmark.splits],
-                [[name, *(counts[split].get(name, 0) for split in benchmark.splits)] for name in groups[:40]])
+    print_table("", ["group", *splits],
+                [[name, *(counts[split].get(name, 0) for split in splits)] for name in groups[:40]])
     if len(groups) > 40:
         console().print(f"… and {len(groups) - 40} more groups")
     if card.get("explanation"):

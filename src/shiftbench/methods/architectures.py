@@ -15,6 +15,7 @@ class Architecture(ERM):
 
     family: ClassVar[str] = "architecture"
     needs: ClassVar[str] = "images"
+    targets: ClassVar[tuple[str, ...]] = ("class", "number", "tasks")
 
 
 @register(METHODS, "resnet18")

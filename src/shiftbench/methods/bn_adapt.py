@@ -39,6 +39,7 @@ class BNAdapt(ERM):
 
     family: ClassVar[str] = "adaptive"
     needs: ClassVar[str] = "images"
+    targets: ClassVar[tuple[str, ...]] = ("class", "number", "tasks")
     adapts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

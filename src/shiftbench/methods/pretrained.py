@@ -20,4 +20,5 @@ class Pretrained(ERM):
 
     family: ClassVar[str] = "representation learning"
     needs: ClassVar[str] = "images"
+    targets: ClassVar[tuple[str, ...]] = ("class", "number", "tasks")
     settings: ClassVar[Mapping[str, Any]] = {"weights": "imagenet"}

@@ -29,8 +29,8 @@ def images(collection: Collection, rows: Ints, size: int | None = None) -> Image
     """
     rows = np.asarray(rows, np.int64)
     if collection.pixels is None:
-        raise ShiftBenchError(f"Collection '{collection.name}' has no images. Read it with its image files, or choose a "
-                              "model of what it has: text-bag of texts, mlp of features, gin-small of molecules.")
+        raise ShiftBenchError(f"Collection '{collection.name}' has no images. Read it with its image files, or choose "
+                              "a model of what it has: text-bag of texts, mlp of features, gin-small of molecules.")
     if collection.pixels.dtype.kind == "U":
         return _stack(collection, rows, size)
     _check_array(collection)

@@ -47,7 +47,7 @@ def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = 
         raise ShiftBenchError(
             f"{where}: {len(runs)} finished runs tell no gap{f' of setting {setting}' if setting else ''}. It takes "
             "runs on a benchmark and, with the same method and settings, runs on what `shiftbench setting` made of it; "
-            "or a benchmark with an id_test.")
+            "or a benchmark with an id_test and a test.")
     return Scores.join([part for _, part in sorted(parts, key=lambda one: one[0])])
 
 
@@ -58,7 +58,7 @@ def _comparisons(made: Benchmark, known: dict[str, Benchmark], only: str) -> lis
         reference = str(told["reference"]["digest"])
         found = [(str(told["name"]), reference)] if reference in known else []
     else:
-        found = [("train-to-train", made.digest)] if "id_test" in made.splits else []
+        found = [("train-to-train", made.digest)] if {"id_test", "test"} <= set(made.splits) else []
         if not legal(made, unseen=told.get("name") == "average" or only == "average")["average"]:
             found.append(("average", made.digest))
     return [one for one in found if only in ("", one[0])]

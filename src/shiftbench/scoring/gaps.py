@@ -20,6 +20,7 @@ from shiftbench.metrics import f1_items
 from shiftbench.predictions import Predictions
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring.estimates import Estimate, share, worst_share
+from shiftbench.scoring.gap_headline import Tested, has_headline_of_groups, headline_ends
 from shiftbench.scoring.rows import MEAN, Row, Rows
 from shiftbench.scoring.target_measures import WORST, Measured, Part, grouped, over_all
 from shiftbench.scoring.targets import measure_target
@@ -48,7 +49,7 @@ def gap(
     outside: Side, inside: Side | None = None, *, setting: str = "", method: str = "", level: float = LEVEL
 ) -> Scores:
     """Per metric three rows: `accuracy` in and out of distribution, and `accuracy_gap`; so of all metrics of the target
-    that are better when higher, over all items and in the worst group.
+    that are better when higher, over all items and in the worst group; and of a headline over a grouping.
 
     `outside` are runs on the reference, `inside` runs on the benchmark that `shifts.settings` made of it; with
     train-to-train and average, all runs are `outside`. Intervals are about other items and other seeds. That of a worst
@@ -61,6 +62,10 @@ def gap(
         _check(outside, inside, setting)
         assert inside is not None
         found = _paired(outside, inside, level) if setting in PAIRED else _apart(outside, inside, level)
+    if has_headline_of_groups(outside.benchmark):
+        ends = headline_ends(*_tested(outside, inside, setting), setting == "average", level)
+        found += [{**row, "split": side, "metric": row["metric"] + ("" if side else GAPS)}
+                  for side, row in zip((IN, OUT, ""), ends, strict=False)]
     runs = min(len(outside.runs), len(inside.runs) if inside else len(outside.runs))
     head = {"run": f"{MEAN}{runs}", "benchmark": outside.benchmark.name, "method": method, "seed": -1}
     return Scores.of({**head, **row, "split": setting + row["split"]} for row in found)
@@ -100,8 +105,23 @@ def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
     return rows
 
 
+def _tested(outside: Side, inside: Side | None, setting: str) -> tuple[Tested, Tested]:
+    """What is tested in and out of distribution."""
+    after = Tested(outside.benchmark, outside.benchmark.rows("test"), outside.runs)
+    if inside is None or setting in SAME_RUN:
+        before = outside.benchmark.rows("test" if setting == "average" else "id_test")
+        return after._replace(rows=before), after
+    own = Tested(inside.benchmark, inside.benchmark.rows("test"), inside.runs)
+    if setting not in PAIRED:
+        return own, after
+    shared = after.rows[positions(outside.benchmark.items[after.rows], own.benchmark.items[own.rows]) >= 0]
+    return Tested(outside.benchmark, shared, inside.runs), after._replace(rows=shared)
+
+
 def _train_to_train(side: Side, level: float) -> list[Row]:
     """id_test − test of the same runs."""
+    if "test" not in side.benchmark.splits:
+        raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no test, so there is no gap to tell.")
     if "id_test" not in side.benchmark.splits:
         raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no id_test, so train-to-train cannot be told. "
                               "Draw one with shiftbench setting --to train-to-train, and train on it.")

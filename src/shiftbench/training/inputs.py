@@ -66,6 +66,8 @@ def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run
                                   "read: shiftbench read table … --features age,dose.")
         taken = values[rows]
         known = taken[benchmark.rows("train")]
+        if not len(known):
+            return np.asarray(taken, np.float32)  # whoever trains on it says what lacks
         # Of training alone: what is known when a model is fitted. A column that never changes there says nothing.
         mean, spread = known.mean(axis=0), known.std(axis=0)
         return np.asarray((taken - mean) / np.where(spread > 0, spread, 1), np.float32)
