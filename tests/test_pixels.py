@@ -41,6 +41,16 @@ def test_files_and_arrays_give_the_same_images(folder):
     assert images(files, np.zeros(0, np.int64), 8).shape == (0, 8, 8, 3)
 
 
+def test_images_that_do_not_fit_lie_in_a_file(folder, monkeypatch):
+    """What would take too much memory is read from disk instead, the same to the last bit, and trained on as well."""
+    pixels, files = folder
+    monkeypatch.setattr("shiftbench.pixels.room.SHARE", 0)
+    found = images(files, np.asarray([2, 0, 1]))
+    assert isinstance(found, np.memmap)
+    assert np.array_equal(found, pixels[[2, 0, 1]])
+    assert torch.equal(torch.from_numpy(found)[[1]], torch.from_numpy(pixels[[0]]))
+
+
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK", "1", "LA"])
 def test_every_mode_becomes_rgb(tmp_path, mode):
     """Grey, palette, transparent and print images come out as three channels."""

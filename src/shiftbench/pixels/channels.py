@@ -12,6 +12,7 @@ import numpy.typing as npt
 from shiftbench.arrays import Ints, Values
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.pixels.room import room
 
 Channels = npt.NDArray[np.float32]
 
@@ -38,7 +39,7 @@ def channel_images(collection: Collection, rows: Ints, size: int | None = None) 
     if not len(rows):
         return np.zeros((0, 1, size or 1, size or 1), np.float32)
     shape = _read(collection, int(rows[0])).shape
-    out = np.empty((len(rows), shape[0], *((size, size) if size else shape[1:])), np.float32)
+    out: Channels = room((len(rows), shape[0], *((size, size) if size else shape[1:])), np.dtype(np.float32))
 
     def fill(place: int) -> None:
         image = _read(collection, int(rows[place]))

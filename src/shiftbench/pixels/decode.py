@@ -13,6 +13,7 @@ from PIL import Image
 from shiftbench.arrays import Images, Ints, Strs
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.pixels.room import room
 
 MAX_PIXELS = 64_000_000
 """A larger image is refused before it is decoded: a small file can unfold into gigabytes."""
@@ -119,7 +120,7 @@ def _threaded(work: Callable[[int], T], rows: Ints) -> Iterator[T]:
 
 
 def _filled(pictures: Iterator[Images], n: int, shape: tuple[int, int, int]) -> Images:
-    out = np.empty((n, *shape), np.uint8)
+    out: Images = room((n, *shape), np.dtype(np.uint8))
     for place, picture in enumerate(pictures):
         out[place] = picture
     return out

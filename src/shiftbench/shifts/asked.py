@@ -27,7 +27,8 @@ def asked(collection: Collection, rows: Ints, kind: str, label: str) -> tuple[st
         if not names:
             raise unknown("factor", label, collection.factors)
         # A factor that is called label may not take the place of the rows' own column of that name.
-        columns = tuple(f"target:{name}" if name in TAKEN else name for name in names)
+        own = "target" if len(names) == 1 else "target:"
+        columns = tuple(name if name not in TAKEN else own.replace(":", f":{name}") for name in names)
         return label, Target(kind, columns), {column: _numbers(collection, name, rows, kind)
                                               for column, name in zip(columns, names, strict=True)}
     if kind == "boxes":

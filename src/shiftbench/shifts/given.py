@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from shiftbench.arrays import Strs, Values
 from shiftbench.benchmark import CODED, SPLITS, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
@@ -60,10 +61,16 @@ class Given:
         domain = collection.factor(self.domain)[rows].astype(np.str_) if self.domain else split
         group = None
         if self.groups:
-            columns = [collection.factor(name)[rows].astype(np.str_) for name in self.groups]
+            columns = [_said(name, collection.factor(name)[rows]) for name in self.groups]
             columns = [label, *columns] if target is None else columns
             group = np.asarray([", ".join(cell) for cell in zip(*columns, strict=True)], np.str_)
         told = {**card(collection, rows, split), **({"groupings": list(self.score_by)} if self.score_by else {}),
                 **({"headline": self.headline} if self.headline else {})}
         return Benchmark.of(collection, self, seed, rows, split, label=label, domain=domain, group=group,
                             card=told, extra=extra, target=target)
+
+
+def _said(name: str, values: Values) -> Strs:
+    """Words as they are; a number does not say by itself what it counts: black = 1."""
+    words = values.astype(np.str_)
+    return words if values.dtype.kind == "U" else np.char.add(f"{name} = ", words)
