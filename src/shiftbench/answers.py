@@ -19,8 +19,9 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_json, read_table, write_table, writing
 from shiftbench.predictions import IDS, Predictions, match_items
+from shiftbench.target import BOXES, TOKENS
 
-BOXES, SCORES, TOKENS = "boxes", "scores", "tokens"
+SCORES = "scores"
 TYPES = {BOXES: np.float32, SCORES: np.float32, TOKENS: np.int32}
 FORMS = ((BOXES, SCORES), (TOKENS,))
 Lists = tuple[Values, Ints]

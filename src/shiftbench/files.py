@@ -122,6 +122,13 @@ def write_table(path: Path | str, table: pa.Table) -> None:
             pq.write_table(table, hidden, compression="zstd")
 
 
+def no_doubles(file: Path, table: pa.Table) -> None:
+    """Two columns of one name: which of them is meant nobody can tell."""
+    double = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
+    if double is not None:
+        raise ShiftBenchError(f"{file}: has more than one column '{double}'. Give each column a name of its own.")
+
+
 def read_table(path: Path | str, columns: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
     """Read a parquet or CSV file and check that it has `columns`.
 
@@ -141,9 +148,7 @@ def read_table(path: Path | str, columns: Sequence[str] = (), text: Sequence[str
     except (pa.ArrowException, OSError) as problem:
         kind = "CSV" if file.suffix == ".csv" else "parquet"
         raise ShiftBenchError(f"{file}: not a readable {kind} table ({str(problem).splitlines()[0]}).") from problem
-    double = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
-    if double is not None:
-        raise ShiftBenchError(f"{file}: has more than one column '{double}'. Give each column a name of its own.")
+    no_doubles(file, table)
     for name in columns:
         if name not in table.column_names:
             raise ShiftBenchError(f"{file}: has no column '{name}'. Its columns: {', '.join(table.column_names)}.")

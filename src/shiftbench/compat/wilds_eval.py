@@ -21,11 +21,12 @@ import numpy as np
 from shiftbench.compat.grouper import QUIRKS, Columns, as_array
 from shiftbench.compat.wilds_case import Case, Results
 from shiftbench.compat.wilds_kinds import boxes, numbers, tasks, tokens
-from shiftbench.compat.wilds_known import DATASETS, IDENTITIES
+from shiftbench.compat.wilds_known import DATASETS
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.metrics.groups import Grouped
 from shiftbench.metrics.percentile import percentile_over_groups
 from shiftbench.metrics.tally import tally
+from shiftbench.readers.wilds_texts import IDENTITIES
 
 
 def evaluate(

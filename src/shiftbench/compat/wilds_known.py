@@ -7,15 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from shiftbench.errors import unknown
-
-IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
-TOXICITIES = ("identity_any", "severe_toxicity", "obscene", "threat", "insult", "identity_attack", "sexual_explicit")
-
-SITES = {
-    "Arvalis": 12, "ETHZ": 1, "Inrae": 1, "NMBU": 2, "Rres": 1, "ULiège-GxABT": 1, "Utokyo": 3, "Ukyoto": 1, "NAU": 3,
-    "ARC": 1, "UQ": 11, "Terraref": 2, "KSU": 4, "CIMMYT": 3, "Usask": 1,
-}
-"""GlobalWheat: how many sessions each site has; a session is called by its site and a number from 1 on."""
+from shiftbench.readers.wilds_poverty import HELD_OUT
+from shiftbench.readers.wilds_texts import IDENTITIES, OTHER_MARKS
+from shiftbench.readers.wilds_wheat import SESSIONS
 
 
 class Known(NamedTuple):
@@ -29,11 +23,11 @@ class Known(NamedTuple):
 DATASETS: Mapping[str, Known] = {
     "amazon": Known(("user", "product", "category", "year", "y")),
     "camelyon17": Known(("hospital", "slide", "y"), {"hospital": 5, "slide": 50}),
-    "civilcomments": Known((*IDENTITIES, *TOXICITIES, "y"), {**dict.fromkeys(IDENTITIES, 2), "y": 2}),
+    "civilcomments": Known((*IDENTITIES, *OTHER_MARKS, "y"), {**dict.fromkeys(IDENTITIES, 2), "y": 2}),
     "fmow": Known(("region", "year", "y"), {"region": 6, "year": 16}, {
         "region": ("Asia", "Europe", "Africa", "Americas", "Oceania", "Other"), "year": tuple(range(2002, 2018))}),
     "globalwheat": Known(("session", "country", "location", "stage"), {"session": 47}, {
-        "session": tuple(f"{site}_{number}" for site, count in SITES.items() for number in range(1, count + 1))}),
+        "session": SESSIONS}),
     "iwildcam": Known(("location", "sequence", "year", "month", "day", "hour", "minute", "second", "y")),
     "ogb-molpcba": Known(("scaffold",)),
     "poverty": Known(("urban", "y", "country"), {"urban": 2}),
@@ -41,16 +35,6 @@ DATASETS: Mapping[str, Known] = {
     "rxrx1": Known(("cell_type", "experiment", "plate", "well", "site", "y"), {"cell_type": 4}, {
         "cell_type": ("HEPG2", "HUVEC", "RPE", "U2OS")}),
 }
-
-HELD_OUT: Mapping[str, tuple[str, ...]] = {
-    "A": ("angola", "cote_d_ivoire", "ethiopia", "mali", "rwanda"),
-    "B": ("benin", "burkina_faso", "guinea", "sierra_leone", "tanzania"),
-    "C": ("cameroon", "ghana", "malawi", "zimbabwe"),
-    "D": ("democratic_republic_of_congo", "mozambique", "nigeria", "togo", "uganda"),
-    "E": ("kenya", "lesotho", "senegal", "zambia"),
-}
-"""PovertyMap: the countries that each of the five folds tests on; together all 23, each once."""
-
 
 def poverty_fold(fold: str) -> dict[str, tuple[str, ...]]:
     """Countries of a fold by split: it tests on its own, chooses models on the next fold's, trains on all others.

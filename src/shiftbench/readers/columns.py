@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from shiftbench.arrays import Floats, Ints
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_table
+from shiftbench.files import no_doubles, read_table
 
 BLOCK = 1 << 26
 """Bytes that are read at once: from the first block it is told whether a column holds numbers or text."""
@@ -50,9 +50,7 @@ def read_columns(
             return read_columns(file, columns, text, True, between)  # names the column, or finds it after all
         except (pa.ArrowException, OSError) as problem:
             raise ShiftBenchError(f"{file}: not a readable CSV table ({str(problem).splitlines()[0]}).") from problem
-    double = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
-    if double is not None:
-        raise ShiftBenchError(f"{file}: has more than one column '{double}'. Give each column a name of its own.")
+    no_doubles(file, table)
     for name in columns:
         if name not in table.column_names:
             other = next((mark for mark in ";\t|" if mark in table.column_names[0]), None)

@@ -1,8 +1,9 @@
 """The ten data sets of WILDS as benchmarks: what is predicted, what moves, which groups and which number count."""
 
+from shiftbench.readers.wilds_texts import IDENTITIES
 from shiftbench.shifts.given import Given
 
-IDENTITIES = "male+female+LGBTQ+christian+muslim+other_religions+black+white,label"
+SIXTEEN = "+".join(IDENTITIES) + ",label"
 """CivilComments is judged by sixteen groups that overlap: who is mentioned × the label."""
 
 Y = ("y",)
@@ -14,8 +15,8 @@ WILDS = {
     "rxrx1": Given(keep=Y, domain="experiment", score_by=("cell_type",), headline="accuracy"),
     "molpcba": Given("y*", domain="scaffold", ignore=("unused",), target="tasks"),
     "globalwheat": Given("wheat_head", domain="session", target="boxes"),
-    "civilcomments": Given(keep=Y, domain="black", groups=("black",), score_by=(IDENTITIES,),
-                           headline=f"worst_group_accuracy[{IDENTITIES}]"),
+    "civilcomments": Given(keep=Y, domain="black", groups=("black",), score_by=(SIXTEEN,),
+                           headline=f"worst_group_accuracy[{SIXTEEN}]"),
     "fmow": Given(keep=Y, domain="year", ignore=("unused",), score_by=("year", "region!Other"),
                   headline="worst_group_accuracy[region!Other]"),
     **{f"poverty-{fold}": Given("label", split=f"split_{fold}", domain="country", groups=("urban",), target="number")
