@@ -30,7 +30,7 @@ def tokens(n: int = 3, length: int = 9, most: int = N_TOKENS, seed: int = 0) -> 
     return torch.randint(1, most, (n, length), generator=torch.Generator().manual_seed(seed))
 
 
-def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+def assert_close(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -106,10 +106,10 @@ def test_padding_and_neighbours_change_nothing(name):
     net, x = build(name, 2).eval(), tokens(4, 9, BUCKETS)
     x[1, 4:], x[2, 1:] = 0, 0
     z = net.features(x)
-    close(net.features(F.pad(x, (0, 7))), z)
-    close(net.features(x.flip(0)).flip(0), z)
-    close(net.features(x[1:2, :4]), z[1:2])
-    close(net.features(x[2:3, :1]), z[2:3])
+    assert_close(net.features(F.pad(x, (0, 7))), z)
+    assert_close(net.features(x.flip(0)).flip(0), z)
+    assert_close(net.features(x[1:2, :4]), z[1:2])
+    assert_close(net.features(x[2:3, :1]), z[2:3])
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -151,7 +151,7 @@ def test_sixteen_bits_and_repeating_algorithms_say_the_same(name):
     assert (half.float() - z).abs().max() < 0.03 * z.abs().max() + 1e-6
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        close(net.features(x), z)
+        assert_close(net.features(x), z)
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -231,7 +231,7 @@ def test_a_place_sees_nothing_after_it(place, seed):
     other[0, place + 1:] = tokens(1, 9, seed=seed + 1)[0, place + 1:]
     other[1, place + 1:] = -100
     with torch.inference_mode():
-        close(net(other)[:, :place + 1], net(x)[:, :place + 1])
+        assert_close(net(other)[:, :place + 1], net(x)[:, :place + 1])
         if place:
             other[0, place - 1] = N_TOKENS - other[0, place - 1]
             assert (net(other)[0, place] - net(x)[0, place]).abs().max() > 1e-6
@@ -300,8 +300,8 @@ def test_a_published_classifier_is_itself(folders, kind):
     given = transformers.AutoTokenizer.from_pretrained(folders / kind)(TEXTS, padding=True, return_tensors="pt")
     with torch.inference_mode():
         expected = theirs(input_ids=given["input_ids"], attention_mask=given["attention_mask"]).logits
-        close(net(x), expected)
-        close(net.head(net.features(x)), net(x))
+        assert_close(net(x), expected)
+        assert_close(net.head(net.features(x)), net(x))
     assert x[0].tolist() == [3, 8, 5, 7, 10, 4, 0, 0]
     assert net.width == 16
 
@@ -311,7 +311,7 @@ def test_padding_changes_no_published_net(folders, kind):
     """More padding and another order leave features as they are; a row of padding alone gives no NaN."""
     net, x = net_and_x(folders, kind)
     with torch.inference_mode():
-        close(net.features(F.pad(x, (0, 5)).flip(0)).flip(0), net.features(x))
+        assert_close(net.features(F.pad(x, (0, 5)).flip(0)).flip(0), net.features(x))
         assert bool(torch.isfinite(net.features(torch.zeros_like(x))).all())
 
 
@@ -362,8 +362,8 @@ def test_a_causal_net_keeps_its_own_head(folders):
     other = x.clone()
     other[0, 4:], other[1, 4:] = 1, -100
     with torch.inference_mode():
-        close(net(x), theirs(input_ids=x).logits[..., :7])
-        close(net(other)[:, :4], net(x)[:, :4])
+        assert_close(net(x), theirs(input_ids=x).logits[..., :7])
+        assert_close(net(other)[:, :4], net(x)[:, :4])
         assert net.features(x).shape == (2, 9, net.width)
     before = net(x)
     save = {key: value.clone() for key, value in net.state_dict().items()}

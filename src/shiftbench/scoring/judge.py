@@ -20,7 +20,7 @@ from shiftbench.scoring.estimates import Estimate, loss, share, worst_loss, wors
 from shiftbench.scoring.groups import by_grouping
 from shiftbench.scoring.kinds import SIDES, by_kind, kinds_of
 from shiftbench.scoring.rows import CORRECTED, GAP, MEAN, Row, Rows, predicted_splits
-from shiftbench.scoring.targets import score_target
+from shiftbench.scoring.targets import mean_target, score_target
 from shiftbench.stats import LEVEL, REPLICATES, bootstrap, interval
 
 
@@ -60,8 +60,7 @@ def score(
                                   "that it is scored by its own groups alone. Leave out `by`.")
         return score_target(benchmark, predictions, run=run, method=method, setting=setting, seed=seed,
                             replicates=replicates, level=level)
-    if isinstance(predictions, Answers):
-        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for classes, but these predictions are lists.")
+    predictions = _of_classes(benchmark, predictions)
     head = {"run": run, "benchmark": benchmark.name, "method": method, "setting": setting, "seed": seed}
     judge = _Judge([head], [0], level if replicates else None, groupings_of(benchmark, by, collection))
     parts = predicted_splits(benchmark, predictions)
@@ -80,7 +79,7 @@ def score(
 
 def means(
     benchmark: Benchmark,
-    runs: Mapping[str, Sequence[Predictions]],
+    runs: Mapping[str, Sequence[Predictions | Answers]],
     *,
     replicates: int = REPLICATES,
     level: float = LEVEL,
@@ -97,13 +96,21 @@ def means(
     of 20 benchmarks on which methods are equal no interval misses 0. One that reaches 0 says that the two cannot be
     told apart. For a worst group the interval is of the corrected values.
     """
+    if benchmark.target.kind != "class":
+        return mean_target(benchmark, runs, replicates=replicates, level=level)
     heads = [{"run": f"{MEAN}{len(part)}", "benchmark": benchmark.name, "method": method, "seed": -1}
              for method, part in runs.items()]
     owner = [code for code, part in enumerate(runs.values()) for _ in part]
-    predictions = [one for part in runs.values() for one in part]
+    predictions = [_of_classes(benchmark, one) for part in runs.values() for one in part]
     judge = _Judge(heads, owner, level if replicates else None, groupings_of(benchmark, by, collection))
     parts = [predicted_splits(benchmark, one) for one in predictions]
     return Scores.of(judge.every_split(benchmark, predictions, parts))
+
+
+def _of_classes(benchmark: Benchmark, predictions: Predictions | Answers) -> Predictions:
+    if isinstance(predictions, Answers):
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for classes, but these predictions are lists.")
+    return predictions
 
 
 @dataclass(frozen=True)

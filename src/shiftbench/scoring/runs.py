@@ -12,12 +12,11 @@ from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
 from shiftbench.scoring.batches import predictions_of, score_each
 from shiftbench.scoring.draws import check_draws, on_splits
-from shiftbench.scoring.judge import means
+from shiftbench.scoring.judge import means, score
 from shiftbench.scoring.listing import Finished, benchmarks_of, read_run, runs_in, written
 from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.reading import Reader
 from shiftbench.scoring.retrained import mean_retrained, score_retrained
-from shiftbench.scoring.targets import mean_target, score_target
 from shiftbench.shifts.draws import draw_of, shared_splits
 from shiftbench.stats import LEVEL, REPLICATES
 
@@ -90,21 +89,17 @@ def _pieces(
         runs = [run for part in draws.values() for run in part]
         if _few(runs):
             splits = shared_splits([known[digest] for digest in draws])
-            methods: dict[str, list[Predictions]] = {}
-            others: dict[str, list[Predictions | Answers]] = {}
+            methods: dict[str, list[Predictions | Answers]] = {}
             owners: dict[str, list[tuple[Benchmark, Finished]]] = {}
             for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
                 digest = str(run.benchmark["digest"])
                 if known[digest].target.kind != "class":
-                    others.setdefault(label, []).append(read_predictions(run.folder / FILE, known[digest]))
+                    methods.setdefault(label, []).append(read_predictions(run.folder / FILE, known[digest]))
                     continue
                 owners.setdefault(label, []).append((known[digest], run))
                 read = readers[digest].read(run.folder / FILE)
                 methods.setdefault(label, []).append(on_splits(predictions_of(known[digest], *read), splits))
             first = known[next(iter(draws))]
-            if others:
-                yield Piece.of(mean_target(first, others, replicates=replicates, level=level), name)
-                continue
             yield Piece.of(means(first, methods, replicates=replicates, level=level), name)
             again = mean_retrained(first, owners, replicates, level)
             if len(again):
@@ -113,9 +108,9 @@ def _pieces(
 
 def _of_target(benchmark: Benchmark, run: Finished, replicates: int, level: float) -> Scores:
     """Scores of a run whose target is no class."""
-    return score_target(benchmark, read_predictions(run.folder / FILE, benchmark), run=run.folder.name,
-                        method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
-                        replicates=replicates, level=level)
+    return score(benchmark, read_predictions(run.folder / FILE, benchmark), run=run.folder.name,
+                 method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
+                 replicates=replicates, level=level)
 
 
 def _benchmark_of(run: Finished, given: Sequence[Benchmark]) -> Benchmark:

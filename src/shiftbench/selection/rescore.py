@@ -11,7 +11,6 @@ from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
 from shiftbench.scoring import means, read_run
 from shiftbench.scoring.draws import on_splits
-from shiftbench.scoring.targets import mean_target
 from shiftbench.selection.choose import refuse_target, select, setting_of
 from shiftbench.selection.rules import DEFAULT, TARGETS
 from shiftbench.selection.runs import Runs
@@ -37,8 +36,7 @@ def chosen_means(
     refuse_target(one for one in choices if one.benchmark in wanted)
     parts = []
     for name in sorted(wanted):
-        runs: dict[str, list[Predictions]] = {}
-        others: dict[str, list[Predictions | Answers]] = {}
+        runs: dict[str, list[Predictions | Answers]] = {}
         splits = shared_splits(list(draws[name].values()))
         for one in choices:
             if one.benchmark == name:
@@ -46,13 +44,10 @@ def chosen_means(
                 own = known[name]
                 if len(draws[name]) > 1:
                     own = draws[name].get(str(read_run(place).benchmark["digest"]), own)
-                if own.target.kind != "class":
-                    others.setdefault(one.method, []).append(read_predictions(place / "predictions.parquet", own))
-                    continue
-                read = Predictions.load(place / "predictions.parquet", own)
-                runs.setdefault(one.method, []).append(on_splits(read, splits))
-        if runs or others:
-            made = (means(known[name], runs, replicates=replicates, level=level) if runs
-                    else mean_target(known[name], others, replicates=replicates, level=level))
+                read = read_predictions(place / "predictions.parquet", own)
+                read = on_splits(read, splits) if isinstance(read, Predictions) else read
+                runs.setdefault(one.method, []).append(read)
+        if runs:
+            made = means(known[name], runs, replicates=replicates, level=level)
             parts.append(Scores({**made.columns, "setting": np.full(len(made), setting_of(rule))}))
     return Scores.join(parts)
