@@ -4,7 +4,7 @@ Lists are kept flat, one after the other, with the place where each begins: no o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from shiftbench.arrays import Ints, Strs, Values, positions, to_strings
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_json, read_table, write_table, writing
-from shiftbench.predictions import IDS, Predictions, match_items
+from shiftbench.predictions import IDS, SPLIT, Predictions, match_items, refuse_trained
 from shiftbench.target import BOXES, TOKENS
 
 SCORES = "scores"
@@ -131,14 +131,14 @@ class Answers:
         return Path(path)
 
     @staticmethod
-    def load(path: Path | str, benchmark: Benchmark) -> "Answers":
+    def load(path: Path | str, benchmark: Benchmark, *, ignore_splits: bool = False) -> "Answers":
         """Read a parquet or CSV file of answers and match it to a benchmark by item id, as `Predictions.load` does.
 
         The file has a column `item` (or `id`) and either `boxes` and `scores`, or `tokens`: a list per item. Boxes may
         be lists of four. In a CSV file lists are numbers with spaces between, boxes also with ";" between.
         """
         names = [name for form in FORMS for name in form]
-        table, where = read_table(path, text=(*IDS, *names)), str(path)
+        table, where = read_table(path, text=(*IDS, SPLIT, *names)), str(path)
         id_column = next((name for name in IDS if name in table.column_names), None)
         form = next((form for form in FORMS if set(form) <= set(table.column_names)), None)
         if id_column is None or form is None:
@@ -146,6 +146,8 @@ class Answers:
                                   f"{', '.join(table.column_names)}.")
         items = to_strings(table[id_column])
         rows = match_items(items, benchmark, where)
+        if SPLIT in table.column_names and not ignore_splits:
+            refuse_trained(items, to_strings(table[SPLIT]), benchmark.split[rows], where)
         values = {name: _lists(table[name], name, where) for name in form}
         try:
             made = Answers(items, benchmark.split[rows], values)
@@ -189,9 +191,21 @@ class Answers:
             raise ShiftBenchError(f"{where}: {problem}") from problem
 
 
-def read_predictions(path: Path | str, benchmark: Benchmark) -> Predictions | Answers:
-    """A file of predictions as the benchmark asks for them: scores of classes, numbers or tasks, or lists."""
-    return (Answers if benchmark.target.kind in (BOXES, TOKENS) else Predictions).load(path, benchmark)
+def read_predictions(
+    source: Predictions | Answers | Path | str, benchmark: Benchmark, *, ignore_splits: bool = False
+) -> Predictions | Answers:
+    """Predictions as the benchmark asks for them: scores of classes, numbers or tasks, or lists.
+
+    A file is refused where it says that an item was trained on and the benchmark holds it out; the scorer refuses
+    predictions in memory. With `ignore_splits` both have the benchmark's splits instead.
+    """
+    if not isinstance(source, Predictions | Answers):
+        kind = Answers if benchmark.target.kind in (BOXES, TOKENS) else Predictions
+        return kind.load(source, benchmark, ignore_splits=ignore_splits)
+    if not ignore_splits:
+        return source
+    rows = positions(source.item, benchmark.items)
+    return replace(source, split=np.where(rows >= 0, benchmark.split[rows], source.split))
 
 
 def _start(lengths: Ints) -> Ints:

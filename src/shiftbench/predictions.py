@@ -14,6 +14,10 @@ from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_table, write_table, writing
 
 IDS = ("item", "id", "item_id")
+SPLIT = "split"
+TRAINED = ("train", "training")
+"""What a file of predictions calls items that its model was trained on."""
+HELD_OUT = ("id_val", "val", "id_test", "test")
 CHOICES = ("prediction", "label")
 LISTS = ("scores", "logits", "probabilities", "probs")
 TARGET_RT = "target_rt.parquet"
@@ -59,7 +63,7 @@ class Predictions:
         return Path(path)
 
     @staticmethod
-    def load(path: Path | str, benchmark: Benchmark) -> "Predictions":
+    def load(path: Path | str, benchmark: Benchmark, *, ignore_splits: bool = False) -> "Predictions":
         """Read a parquet or CSV file of predictions, ours or any other model's, and match it to a benchmark by item id.
 
         The file has a column `item` (or `id`) and one of:
@@ -69,15 +73,18 @@ class Predictions:
         Scores of classes whose rows all lie in [0, 1] and sum to 1 are taken as probabilities.
 
         Every id must be in the benchmark and stand once. A split is scored when all its items are there; a split that
-        is there in part is an error, one that is wholly absent is left out.
+        is there in part is an error, one that is wholly absent is left out. Where the file has a column `split` that
+        says `train` of an item that the benchmark holds out, it is refused unless `ignore_splits`.
         """
-        table = read_table(path, text=(*IDS, *CHOICES))
+        table = read_table(path, text=(*IDS, *CHOICES, SPLIT))
         where, names = str(path), table.column_names
         id_column = next((name for name in IDS if name in names), None)
         if id_column is None:
             raise ShiftBenchError(f"{where}: has no column 'item'. Its columns: {', '.join(names)}.")
         items = to_strings(table[id_column])
         rows = match_items(items, benchmark, where)
+        if SPLIT in names and not ignore_splits:
+            refuse_trained(items, to_strings(table[SPLIT]), benchmark.split[rows], where)
         classes = benchmark.names["label"]
         columns = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
         listed = next((name for name in LISTS if name in names), None)
@@ -131,6 +138,22 @@ def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
     if not len(items):
         raise ShiftBenchError(f"{where}: holds no predictions.")
     return rows
+
+
+def refuse_trained(items: Strs, said: Strs, split: Strs, where: str) -> None:
+    """Complain about items of which the predictions say `train` and the benchmark says that they are held out.
+
+    A model has seen them, so that its number on them says nothing about new items. Other differences pass: whoever says
+    `test` of an item of `train` claims less than the benchmark allows, and `val` may be a data set's word for `id_val`.
+    """
+    seen = np.isin(said, TRAINED) & np.isin(split, HELD_OUT)
+    if seen.any():
+        first = int(seen.argmax())
+        raise ShiftBenchError(
+            f"{where}: column '{SPLIT}' says that the model was trained on {int(seen.sum())} items that the benchmark "
+            f"holds out: '{items[first]}' is '{said[first]}' in the predictions and '{split[first]}' in the benchmark. "
+            "Score on the benchmark that the model was trained on, or score with --ignore-splits "
+            "(ignore_splits=True) if the column means something else.")
 
 
 def _numbers(column: pa.ChunkedArray, name: str, where: str) -> Floats:

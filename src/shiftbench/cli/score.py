@@ -23,6 +23,8 @@ def score(
     nooch: Annotated[Path | None, typer.Option(help="Folder of NOOCh's published lists, to say what is hard.")] = None,
     task: Annotated[str, typer.Option(help="Class of these lists, where they are of several.")] = "",
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now, for columns of --by.")] = None,
+    ignore_splits: Annotated[bool, typer.Option("--ignore-splits", help="Score although the predictions call items "
+                                                "'train' that the benchmark holds out.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -43,7 +45,7 @@ def score(
 
     files = predictions or []
     scores = verbs.score(benchmark, *files, replicates=replicates, level=level, study=study, nooch=nooch, task=task,
-                         by=by or (), collection=collection)
+                         by=by or (), collection=collection, ignore_splits=ignore_splits)
     if out is not None:
         scores.save(out)
     if json:

@@ -18,7 +18,7 @@ from shiftbench.criteria.lists import CRITERIA, PHASES, HardIds, kinds_by_list, 
 from shiftbench.criteria.tasks import slug
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_table
-from shiftbench.predictions import CHOICES, IDS, Predictions
+from shiftbench.predictions import CHOICES, IDS, Predictions, refuse_trained
 from shiftbench.scoring.kinds import COLUMN, EASY, SIDES
 
 SPLIT = {"valid": "id_val", "test": "test"}
@@ -49,7 +49,9 @@ def on_lists(benchmark: Benchmark, folder: Path | str, task: str = "") -> Iterat
             "notes": notes})
 
 
-def challenges(path: Path | str, folder: Path | str, task: str = "") -> Iterator[tuple[Benchmark, Predictions]]:
+def challenges(
+    path: Path | str, folder: Path | str, task: str = "", *, ignore_splits: bool = False
+) -> Iterator[tuple[Benchmark, Predictions]]:
     """A file of predictions and the benchmark that the lists make of its images, by every criterion.
 
     The file is one that `Predictions.load` reads, or has a column `logit` or `probability` of the task's class. With a
@@ -68,11 +70,12 @@ def challenges(path: Path | str, folder: Path | str, task: str = "") -> Iterator
         if not lists:
             raise ShiftBenchError(f"{path}: none of its {len(items)} images is on a list of '{name}' in {folder}. Ids "
                                   "are those of COCO, such as 391895.")
-        yield _challenge(path, table, items, lists, criterion, name)
+        yield _challenge(path, table, items, lists, criterion, name, ignore_splits)
 
 
 def _challenge(
-    path: Path | str, table: pa.Table, items: Strs, lists: dict[str, HardIds], criterion: str, task: str
+    path: Path | str, table: pa.Table, items: Strs, lists: dict[str, HardIds], criterion: str, task: str,
+    ignore_splits: bool,
 ) -> tuple[Benchmark, Predictions]:
     listed = np.concatenate([np.concatenate(ids) for ids in lists.values()])
     others = np.unique(items[~np.isin(items, listed)])
@@ -94,7 +97,9 @@ def _challenge(
         domain=np.where(kind == EASY, EASY, "hard"), extra={COLUMN: kind},
         card={"name": _name(criterion, task), "shift": "context", "positive": task, "notes": notes,
               "criterion": {"name": f"published {criterion}"}})
-    loaded = _one_column(path, table, items, whole, task) or Predictions.load(path, whole)
+    if "split" in table.column_names and not ignore_splits:
+        refuse_trained(items, to_strings(table["split"]), whole.split[positions(items, whole.items)], str(path))
+    loaded = _one_column(path, table, items, whole, task) or Predictions.load(path, whole, ignore_splits=True)
     keep = loaded.split != "train"
     return whole, Predictions(loaded.item[keep], loaded.split[keep], loaded.scores[keep], loaded.classes)
 

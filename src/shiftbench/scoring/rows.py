@@ -10,7 +10,7 @@ from shiftbench.answers import Answers
 from shiftbench.arrays import Bools, Floats, Ints, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
-from shiftbench.predictions import Predictions
+from shiftbench.predictions import Predictions, refuse_trained
 from shiftbench.scoring.estimates import Estimate, Worst
 from shiftbench.stats import compare
 
@@ -94,6 +94,8 @@ def predicted_splits(benchmark: Benchmark, predictions: Predictions | Answers) -
     if strange:
         raise ShiftBenchError(f"{strange} predictions are of items that are not in benchmark '{benchmark.name}'. "
                               "Predict the items that rows.parquet lists, each once.")
+    there = np.flatnonzero(place >= 0)
+    refuse_trained(benchmark.items[there], predictions.split[place[there]], benchmark.split[there], "Predictions")
     parts = {split: place[benchmark.rows(split)] for split in benchmark.splits}
     for split, rows in parts.items():
         if (rows < 0).any() and (rows >= 0).any():

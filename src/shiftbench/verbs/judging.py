@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 def score(
     benchmark: Benchmark | Place, *predictions: Predictions | Answers | Place, study: Place | None = None,
     nooch: Place | None = None, task: str = "", by: Sequence[str] = (), collection: Collection | Place | None = None,
-    **options: Any,
+    ignore_splits: bool = False, **options: Any,
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
 
     `by` are further groupings of any columns, as "region" or "male+female,label" (docs/groups.md); a column that the
     benchmark does not keep is looked for in its collection.
+
+    Predictions whose `split` says `train` of items that the benchmark holds out are refused: the model has seen them.
+    `ignore_splits` scores them all the same.
 
     Files that end in .json are annotators' answers to a study, whose key is in the folder `study`: their accuracy and
     agreement come with every model's accuracy on the same pairs of superclasses. `nooch` is the folder of NOOCh's
@@ -37,7 +40,8 @@ def score(
     from shiftbench.scoring import score as score_one
 
     if nooch is not None:
-        return _score_on_lists(benchmark, predictions, nooch, task, {**options, **({"by": by} if by else {})})
+        return _score_on_lists(benchmark, predictions, nooch, task, ignore_splits,
+                               {**options, **({"by": by} if by else {})})
     made = benchmark_of(benchmark)
     if not predictions:
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
@@ -46,13 +50,10 @@ def score(
     people: list[Place] = []
     parts, models = [], []
     for name, given in zip(_names(predictions), predictions, strict=True):
-        if isinstance(given, Predictions | Answers):
-            loaded = given
-        elif is_answers(given):
+        if not isinstance(given, Predictions | Answers) and is_answers(given):
             people.append(given)
             continue
-        else:
-            loaded = read_predictions(given, made)
+        loaded = read_predictions(given, made, ignore_splits=ignore_splits)
         parts.append(score_one(made, loaded, run=name, method=name, **options))
         if isinstance(loaded, Predictions):
             models.append((name, loaded))
@@ -93,7 +94,7 @@ def collection_for(
 
 def _score_on_lists(
     benchmark: Benchmark | Place, predictions: Sequence[Predictions | Answers | Place], folder: Place, task: str,
-    options: Mapping[str, Any],
+    ignore_splits: bool, options: Mapping[str, Any],
 ) -> Scores:
     """`score` on published lists; what comes first is a benchmark, or a file of predictions like the others."""
     from shiftbench.scoring import score as score_one
@@ -105,7 +106,7 @@ def _score_on_lists(
             if isinstance(given, Predictions | Answers):
                 raise ShiftBenchError("Without a benchmark, name files of predictions to score on published lists.")
             parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
-                      for made, loaded in challenges(given, folder, task)]
+                      for made, loaded in challenges(given, folder, task, ignore_splits=ignore_splits)]
         return Scores.join(parts)
     own = benchmark_of(benchmark)
     if not predictions:
@@ -113,7 +114,7 @@ def _score_on_lists(
     for name, given in zip(_names(predictions), predictions, strict=True):
         if isinstance(given, Answers):
             raise ShiftBenchError("Published lists are of classes; these predictions are boxes or tokens.")
-        loaded = given if isinstance(given, Predictions) else Predictions.load(given, own)
+        loaded = read_predictions(given, own, ignore_splits=ignore_splits)
         parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
                   for made in on_lists(own, folder, task)]
     return Scores.join(parts)
