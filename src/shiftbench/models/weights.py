@@ -1,6 +1,7 @@
 """Weight files: read without ever unpickling an object, loaded strictly, with a message for each way to be wrong."""
 
 import hashlib
+import json
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,11 @@ SUFFIXES = (".safetensors", ".pth", ".pt")
 OURS = ("num_batches_tracked", ".salt", ".count")
 """What a file may lack: batch norm's counter, which older files do not have and we do not use, and what our dropout
 draws its masks from, which is in no published file."""
+
+DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+          torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8",
+          torch.bool: "BOOL"}
+"""How a safetensors file names them."""
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -70,16 +76,47 @@ def load_into(net: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None
     net.load_state_dict({**own, **given})
 
 
+def write_weights(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
+    """Write tensors, and words about them, as safetensors: the same tensors and words give the same bytes.
+
+    The package's own writer puts the words in the order of a hash table, another one each time, makes files that only
+    their owner reads, and reports a full disk by an exception of its own; so we write the few lines of the format here.
+    """
+    plain = {key: tensors[key].detach().cpu().contiguous() for key in sorted(tensors)}
+    plain = dict(sorted(plain.items(), key=lambda pair: -pair[1].element_size()))  # so that every tensor is aligned
+    head: dict[str, object] = {"__metadata__": dict(sorted(facts.items()))} if facts else {}
+    end = 0
+    for key, value in plain.items():
+        start, end = end, end + value.numel() * value.element_size()
+        head[key] = {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data_offsets": [start, end]}
+    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for value in plain.values():
+            file.write(_bytes(value))
+
+
+def weights_digest(net: nn.Module) -> str:
+    """SHA-256 over every tensor of a net, by name: two nets with one digest compute the same."""
+    return tensors_digest(net.state_dict())
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over tensors by name, whatever file they lie in."""
+    total = hashlib.sha256()
+    for key, value in sorted(tensors.items()):
+        total.update(f"{key}\0{tuple(value.shape)}\0".encode())
+        total.update(_bytes(value.detach().cpu().contiguous()))
+    return total.hexdigest()
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def weights_digest(net: nn.Module) -> str:
-    """SHA-256 over every tensor of a net, by name: two nets with one digest compute the same."""
-    total = hashlib.sha256()
-    for key, value in sorted(net.state_dict().items()):
-        total.update(f"{key}\0{tuple(value.shape)}\0".encode())
-        total.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()
+def _bytes(tensor: Tensor) -> memoryview:
+    """The bytes of a tensor that lies in one piece; numpy has no bfloat16, so they go as bytes."""
+    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import writing
+from shiftbench.models.weights import write_weights
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Parts:
 def save_weights(path: Path, weights: dict[str, Tensor], **facts: str) -> None:
     """Write tensors, and words about them, under a temporary name first."""
     with writing(path) as hidden:
-        save_file({key: value.detach().cpu().contiguous() for key, value in weights.items()}, hidden, metadata=facts)
+        write_weights(hidden, weights, facts)
 
 
 def save_checkpoint(path: Path, run_id: str, point: Point, parts: Parts) -> None:

@@ -22,7 +22,7 @@ from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import lock, read_json, write_json, writing
 from shiftbench.models.base import Net
-from shiftbench.models.weights import file_digest
+from shiftbench.models.weights import file_digest, read_weights, tensors_digest
 from shiftbench.predictions import Predictions
 from shiftbench.target import BOXES, TOKENS
 from shiftbench.training.checkpoint import save_weights
@@ -213,7 +213,7 @@ def _facts(benchmark: Benchmark, run: Run, path: Path | str | None, sides: Any) 
         "format": "shiftbench run", "version": 1, "id": run.id,
         "benchmark": {"name": benchmark.name, "digest": benchmark.digest, "path": str(path) if path else None},
         "run": run.to_json(),
-        "weights_digest": file_digest(weights) if weights.is_file() else None,
+        "weights_digest": tensors_digest(read_weights(weights)) if weights.is_file() else None,
         "images": sides,
     }
 
@@ -232,7 +232,9 @@ def _check_same(folder: Path, facts: dict[str, Any]) -> None:
     found = read_json(folder / "run.json")
     if not isinstance(found, dict) or found.get("id") != facts["id"]:
         raise ShiftBenchError(f"{folder / 'run.json'}: does not describe run {facts['id']}. Delete the folder.")
-    if found.get("weights_digest") != facts["weights_digest"]:
+    weights = Path(facts["run"]["weights"])
+    if found.get("weights_digest") != facts["weights_digest"] and not (
+            weights.is_file() and found.get("weights_digest") == file_digest(weights)):  # as earlier runs noted it
         raise ShiftBenchError(f"{folder}: the weight file {facts['run']['weights']} has changed since this run. "
                               "Give the new file a new name, or delete the folder.")
     if None not in (found.get("images"), facts["images"]) and found["images"] != facts["images"]:
