@@ -84,6 +84,12 @@ def test_what_cannot_be_is_refused():
             stats.items_needed(difference)
     with pytest.raises(ShiftBenchError, match="No model is 20 points better"):
         stats.power(100, 0.2, accuracy=0.9)
+    for difference in (1e-300, 1e-320, 1e-14):
+        with pytest.raises(ShiftBenchError, match=r"takes more than .* items"):
+            stats.items_needed(difference)
+    with pytest.raises(ShiftBenchError, match="how many tests are made"):
+        stats.items_needed(0.02, comparisons=10**400)
+    assert 0 < stats.smallest_difference(10**12, accuracy=1 - 1e-10) <= 1e-10
     assert np.isnan(stats.smallest_difference(3, accuracy=0.9))
     assert np.isnan(stats.smallest_difference(100, accuracy=1.0))
 

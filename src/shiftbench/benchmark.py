@@ -14,6 +14,7 @@ from shiftbench.arrays import Ints, Strs, Values, digest, encode, positions, to_
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_marker, read_table, write_json, write_table, writing_folder
+from shiftbench.rng import checked_seed
 from shiftbench.target import Target
 
 MARKER = "benchmark.json"
@@ -102,7 +103,7 @@ class Benchmark:
         facts = {
             "shift": getattr(shift, "name", type(shift).__name__.lower()),
             "params": params,
-            "seed": seed,
+            "seed": checked_seed(seed),
             "collection": {"name": collection.name, "digest": collection.digest},
             "distance": None,
             "notes": [],

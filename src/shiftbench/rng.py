@@ -9,11 +9,19 @@ import zlib
 import numpy as np
 
 from shiftbench.arrays import Floats, Ints
+from shiftbench.errors import ShiftBenchError
 
 
 def child(seed: int, *purpose: str) -> np.random.Generator:
     """An independent stream for one named purpose: child(0, "split", "dog")."""
-    return np.random.default_rng([seed, *(zlib.crc32(part.encode()) for part in purpose)])
+    return np.random.default_rng([checked_seed(seed), *(zlib.crc32(part.encode()) for part in purpose)])
+
+
+def checked_seed(seed: int) -> int:
+    """A seed as it should be. Everything that draws comes by here."""
+    if seed < 0:
+        raise ShiftBenchError(f"seed = {seed}, but a seed is a whole number of at least 0.")
+    return seed
 
 
 def uniform(seed: int, purpose: str, index: Ints) -> Floats:
@@ -22,7 +30,8 @@ def uniform(seed: int, purpose: str, index: Ints) -> Floats:
     A counter hash: the splitmix64 finaliser applied twice to index + key. Integer arithmetic alone, so every machine
     gives the same bits.
     """
-    key = np.uint64(np.random.SeedSequence([seed, zlib.crc32(purpose.encode())]).generate_state(1, np.uint64)[0])
+    sequence = np.random.SeedSequence([checked_seed(seed), zlib.crc32(purpose.encode())])
+    key = np.uint64(sequence.generate_state(1, np.uint64)[0])
     with np.errstate(over="ignore"):
         mixed = _splitmix(_splitmix(np.asarray(index).astype(np.uint64) + key) ^ key)
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53

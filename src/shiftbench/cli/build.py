@@ -1,7 +1,7 @@
 """shiftbench build RECIPE.toml --out BENCHMARK"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +15,10 @@ from shiftbench.errors import ShiftBenchError
 def build(
     recipe: Annotated[Path, typer.Argument(help="A TOML file, or a suite by name: metashift/table1.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the new benchmark.")],
-    changes: Annotated[list[str] | None, typer.Option("--set", help="Replace a setting, e.g. --set p=0.06.")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="Replace a setting, e.g. --set p=0.06; of a suite, "
+                                                      "that of every benchmark.")] = None,
     collection: Annotated[Path | None, typer.Option(help="The collection; in place of the recipe's.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The seed; in place of the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The seed; in place of the recipe's.")] = None,
     only: Annotated[str, typer.Option(help="Of a suite, the benchmark of that name, else those that begin so.")] = "",
     draws: Annotated[int, typer.Option(min=0, help="Of a suite, so many benchmarks of each, one per seed, that "
                                        "differ in their low-data items.")] = 0,
@@ -37,14 +38,14 @@ def build(
     from shiftbench.shifts.recipe import parse_changes
     from shiftbench.shifts.suites import SUITES
 
+    given = {"collection": str(collection) if collection else None, "seed": seed}
+    replaced = parse_changes(changes or []) | {key: value for key, value in given.items() if value is not None}
     if str(recipe) in SUITES:
-        _suite(str(recipe), collection, out, seed or 0, only, draws, json, quiet)
+        _suite(str(recipe), replaced, out, only, draws, json, quiet)
         return
     if draws:
         raise ShiftBenchError(f"--draws is for a suite, and '{recipe}' is none. For a recipe of shift low_data or "
                               "spurious: --set draw=1.")
-    given = {"collection": str(collection) if collection else None, "seed": seed}
-    replaced = parse_changes(changes or []) | {key: value for key, value in given.items() if value is not None}
     benchmark = verbs.build(recipe, out, replaced)
     if json:
         print_json({"benchmark": str(out), "digest": benchmark.digest, "rows": len(benchmark), "card": benchmark.card})
@@ -52,13 +53,16 @@ def build(
         show_benchmark(benchmark)
 
 
-def _suite(name: str, collection: Path | None, out: Path, seed: int, only: str, draws: int, json: bool,
-           quiet: bool) -> None:
+def _suite(name: str, changes: dict[str, Any], out: Path, only: str, draws: int, json: bool, quiet: bool) -> None:
     """All benchmarks of a paper's table, each in a folder below `out`."""
-    if collection is None:
+    collection, seed = changes.pop("collection", None), changes.pop("seed", 0)
+    if not isinstance(collection, str):
         raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder with --collection.")
+    if type(seed) is not int:
+        raise ShiftBenchError(f"Suite '{name}': 'seed' is {seed!r}, but it must be a whole number of at least 0.")
     with progress(f"building {name}", quiet or json) as advance:
-        folders = verbs.suite(name, collection, out, seed=seed, only=only, draws=draws, progress=advance)
+        folders = verbs.suite(name, collection, out, seed=seed, only=only, draws=draws, changes=changes,
+                              progress=advance)
     made = [Benchmark.load(folder) for folder in folders]
     if json:
         print_json([{"benchmark": str(folder), "digest": one.digest, "rows": len(one), "card": one.card}

@@ -17,7 +17,7 @@ def conflicts(
     weights: Annotated[str, typer.Option(help="Start of an image model: none, imagenet or a file.")] = "none",
     steps: Annotated[int, typer.Option(help="Steps of each repeat; every one is evaluated.")] = 300,
     repeats: Annotated[int, typer.Option(help="Trainings from a new start; 5 or more for intervals over them.")] = 8,
-    seed: Annotated[int, typer.Option(help="Seed of starts, batches and resampling.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of starts, batches and resampling.")] = 0,
     makeup: Annotated[str, typer.Option(help="Batches: varied (more precise) or plain (the paper).")] = "varied",
     changes: Annotated[list[str] | None, typer.Option("--set", help="Another setting, e.g. --set lr=0.01.")] = None,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,

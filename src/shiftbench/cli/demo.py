@@ -11,7 +11,7 @@ from shiftbench.cli.output import Quiet, console, progress
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for everything the demo makes.")] = Path("demo"),
     items: Annotated[int, typer.Option(help="Size of the world.")] = 12_000,
-    seed: Annotated[int, typer.Option(help="Seed of the world.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the world.")] = 0,
     workers: Annotated[int, typer.Option(help="Training processes; 0 means one per core.")] = 0,
     quiet: Quiet = False,
 ) -> None:

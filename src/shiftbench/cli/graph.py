@@ -21,7 +21,7 @@ def graph(
     ontology: Annotated[bool, typer.Option(help="Places and attributes of the paper's lists alone.")] = False,
     scaling: Annotated[str, typer.Option(help="unit (the paper's numbers) or orthonormal (equation 2).")] = "unit",
     communities: Annotated[str, typer.Option(help="louvain, leiden or greedy.")] = "louvain",
-    seed: Annotated[int, typer.Option(help="Seed of the community search.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the community search.")] = 0,
     origin: Annotated[str | None, typer.Option("--from", help="Distances from this subset: 'dog(shelf)'.")] = None,
     rungs: Annotated[int, typer.Option("--ladder", help="Propose so many training sets, near to far of --from.")] = 0,
     items: Annotated[int, typer.Option(help="Items that each of them needs at least.")] = 100,

@@ -26,7 +26,7 @@ def hierarchy(
     balanced: Annotated[bool | None, typer.Option("--balanced/--unbalanced", help="Equally many in each, or all there "
                                                   "are. Default: balanced where there is a split.")] = None,
     compat: Annotated[str, typer.Option(help="breeds: choose as BREEDS' public code does.")] = "",
-    seed: Annotated[int, typer.Option(help="Seed of the choice; not used with --compat.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice; not used with --compat.")] = 0,
     edits: Annotated[Path | None, typer.Option(help="TOML script of edits, applied first.")] = None,
     classes: Annotated[Path | None, typer.Option(help="File with an id per line: the classes to keep.")] = None,
     tree: Annotated[bool, typer.Option("--tree", help="Refuse a hierarchy in which a node has two parents.")] = False,

@@ -15,7 +15,7 @@ def pretrain(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder; weights.safetensors will be in it.")],
     model: Annotated[str, typer.Option(help="A model that takes images.")] = "resnet18",
     steps: Annotated[int, typer.Option(help="Steps of the optimizer.")] = 5000,
-    seed: Annotated[int, typer.Option(help="Seed of the split and of the run.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of the run.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     json: Json = False,

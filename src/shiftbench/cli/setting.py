@@ -17,7 +17,7 @@ def setting(
     to: Annotated[str, typer.Option(help="test-to-test, mixed-to-test, train-to-train, average or random-split; "
                                     "without it, which of them can be made.")] = "",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the new benchmark.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")] = 0,
     moved: Annotated[float, typer.Option(help="Share of test that goes to training, at most.")] = 0.5,
     given: Annotated[str, typer.Option(help="The factor with the split of the setting, where the data set has one: "
                                        "split_mixed_to_test.")] = "",

@@ -19,7 +19,7 @@ def study(
         help="source (images from before the shift), target, or give both. Default: both.")] = None,
     size: Annotated[int, typer.Option(help="Pixels per side of an image.")] = 224,
     rescale: Annotated[int, typer.Option(help="Shorter side before the centre is cut out.")] = 256,
-    seed: Annotated[int, typer.Option(help="Which pairs and images are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Which pairs and images are drawn.")] = 0,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
     json: Json = False,
     quiet: Quiet = False,

@@ -19,7 +19,7 @@ def train(
     weights: Annotated[str | None, typer.Option(help="Start of a model: none, imagenet, a file, a folder.")] = None,
     preset: Annotated[str, typer.Option(help="A paper's settings: metashift, wilds-fmow. Others given win.")] = "",
     steps: Annotated[int | None, typer.Option(help="Steps of the optimizer.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",

@@ -15,7 +15,8 @@ from shiftbench.registry import find, make
 from shiftbench.shifts.base import SHIFTS, Shift
 from shiftbench.shifts.conditions import CONDITIONS, Under
 
-KEYS = ("collection", "seed", "shift", "condition")
+TOP = ("collection", "seed")
+KEYS = (*TOP, "shift", "condition")
 
 
 @dataclass(frozen=True)
@@ -50,28 +51,18 @@ class Recipe:
         if not isinstance(named, dict) or len(named) != 1 or not all(isinstance(part, dict) for part in named.values()):
             raise ShiftBenchError(f"{path}: needs exactly one table [shift.NAME]. Known shifts: {', '.join(SHIFTS)}.")
         name, settings = next(iter(named.items()))
-        cls = find(SHIFTS, "shift", name)
+        find(SHIFTS, "shift", name)
         conditions = _conditions(raw.get("condition", {}), path)
-        top: dict[str, Any] = {key: raw[key] for key in ("collection", "seed") if key in raw}
-        for key, value in (changes or {}).items():
-            if key in ("collection", "seed"):
-                top[key] = value
-            elif key.startswith("condition."):
-                kind, _, setting = key.removeprefix("condition.").partition(".")
-                known = find(CONDITIONS, "condition", kind)
-                _assign(conditions.setdefault(kind, {}), setting, value, known, str(path))
-            else:
-                _assign(settings, key.removeprefix(f"shift.{name}.").removeprefix("shift."), value, cls, str(path))
+        top: dict[str, Any] = {key: raw[key] for key in TOP if key in raw}
+        top |= {key: value for key, value in (changes or {}).items() if key in TOP}
+        own = {key: value for key, value in (changes or {}).items() if key not in TOP}
+        shift = _made(name, settings, conditions, own, str(path))
         if not isinstance(top.get("collection"), str):
             raise ShiftBenchError(f"{path}: 'collection' is missing. Name the folder of a collection.")
-        if not isinstance(top.get("seed", 0), int):
-            raise ShiftBenchError(f"{path}: 'seed' is {top['seed']!r}, but it must be a whole number.")
+        if type(top.get("seed", 0)) is not int or top.get("seed", 0) < 0:
+            raise ShiftBenchError(f"{path}: 'seed' is {top['seed']!r}, but it must be a whole number of at least 0.")
         beside = Path(path).parent / top["collection"]
         here = Path(top["collection"])
-        shift: Shift = make(cls, settings, f"{path} [shift.{name}]")
-        if conditions:
-            shift = Under(shift, tuple(make(CONDITIONS[kind], own, f"{path} [condition.{kind}]")
-                                       for kind, own in conditions.items()))
         return Recipe(beside if not here.exists() and beside.exists() else here, shift, top.get("seed", 0))
 
 
@@ -131,6 +122,36 @@ def _conditions(tables: Any, path: Path | str) -> dict[str, dict[str, Any]]:
     for kind in tables:
         find(CONDITIONS, "condition", kind)
     return {kind: dict(own) for kind, own in tables.items()}
+
+
+def changed(shift: Shift, changes: Mapping[str, Any], where: str) -> Shift:
+    """The shift with other settings, named as in a recipe: `p`, `shift.subpopulation.p`, `condition.noise.p`."""
+    inner, conditions = (shift.shift, shift.conditions) if isinstance(shift, Under) else (shift, ())
+    tables = {str(getattr(one, "name", "")): _fields(one) for one in conditions}
+    return _made(str(getattr(inner, "name", "")), _fields(inner), tables, changes, where)
+
+
+def _fields(thing: Any) -> dict[str, Any]:
+    return {field.name: getattr(thing, field.name) for field in fields(thing)}
+
+
+def _made(
+    name: str, settings: dict[str, Any], conditions: dict[str, dict[str, Any]], changes: Mapping[str, Any], where: str
+) -> Shift:
+    """The shift of that name and its conditions, from their settings and from what replaces some of them."""
+    cls = SHIFTS[name]
+    for key, value in changes.items():
+        if key.startswith("condition."):
+            kind, _, setting = key.removeprefix("condition.").partition(".")
+            known = find(CONDITIONS, "condition", kind)
+            _assign(conditions.setdefault(kind, {}), setting, value, known, where)
+        else:
+            _assign(settings, key.removeprefix(f"shift.{name}.").removeprefix("shift."), value, cls, where)
+    shift: Shift = make(cls, settings, f"{where} [shift.{name}]")
+    if not conditions:
+        return shift
+    return Under(shift, tuple(make(CONDITIONS[kind], own, f"{where} [condition.{kind}]")
+                              for kind, own in conditions.items()))
 
 
 def _assign(settings: dict[str, Any], key: str, value: Any, cls: type, where: str) -> None:

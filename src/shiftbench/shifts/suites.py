@@ -6,7 +6,8 @@ table on the built-in world, in its words and sizes.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from itertools import combinations
+from typing import Any, NamedTuple
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.hierarchies.tasks import TASKS as BREEDS
@@ -15,6 +16,7 @@ from shiftbench.shifts.base import Shift
 from shiftbench.shifts.breeds import Breeds
 from shiftbench.shifts.context import NOOCH
 from shiftbench.shifts.fine_grained import FINE_GRAINED
+from shiftbench.shifts.recipe import changed
 from shiftbench.shifts.subpopulation import Subpopulation
 from shiftbench.shifts.subset import Subset
 from shiftbench.shifts.wilds import WILDS
@@ -100,14 +102,27 @@ SUITES: dict[str, Callable[[], Suite]] = {
 }
 
 
-def suite(name: str, only: str = "") -> Iterator[tuple[str, Shift]]:
-    """The shifts of a suite by name: the one named `only`, else those whose name begins so."""
+def suite(name: str, only: str = "", changes: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Shift]]:
+    """The shifts of a suite by name: the one named `only`, else those whose name begins so.
+
+    `changes` are settings that replace those of each of them, named as in a recipe. One that a shift does not have, or
+    by which the members of the suite differ, so that two of them would become the same, is refused.
+    """
     shifts = find(SUITES, "suite", name)()
-    chosen = [(key, shift) for key, shift in shifts.items() if key == only or (
-        only not in shifts and key.startswith(only))]
+    chosen = {key: shift for key, shift in shifts.items() if key == only or (
+        only not in shifts and key.startswith(only))}
     if not chosen:
         raise ShiftBenchError(f"Suite '{name}' has no benchmark that begins with '{only}'. It has {', '.join(shifts)}.")
-    yield from chosen
+    if not changes:
+        yield from chosen.items()
+        return
+    made = {key: changed(shift, changes, f"Suite '{name}', benchmark '{key}'") for key, shift in chosen.items()}
+    for (first, one), (second, other) in combinations(made.items(), 2):
+        if one == other and chosen[first] != chosen[second]:
+            said = ", ".join(f"{key} = {value!r}" for key, value in changes.items())
+            raise ShiftBenchError(f"Suite '{name}': with {said} its benchmarks '{first}' and '{second}' are the same, "
+                                  "for this is what they differ by. Choose one with --only, or change something else.")
+    yield from made.items()
 
 
 def _which(*classes: str) -> str:

@@ -19,6 +19,9 @@ from shiftbench.errors import ShiftBenchError
 from shiftbench.stats.replicates import LEVEL, checked
 
 POWER = 0.8
+MOST_ITEMS = 1e15
+"""Items beyond which a number of items is no plan, and doubles no longer count them one by one."""
+MOST_TESTS = 10**12
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class Design:
                "is 0 where models err independently and 1 where they err on the same items")
         _check("disagreement", self.disagreement, self.disagreement is None or 0 <= self.disagreement <= 1,
                "is the share of items that only one of the models is right about")
-        _check("comparisons", self.comparisons, self.comparisons >= 1, "is how many tests are made, at least 1")
+        _check("comparisons", self.comparisons, 1 <= self.comparisons <= MOST_TESTS,
+               f"is how many tests are made, from 1 to {MOST_TESTS:,}")
 
     def power(self, items: int, difference: float) -> float:
         """The probability that a difference in accuracy is seen."""
@@ -51,22 +55,31 @@ class Design:
 
     def items_needed(self, difference: float, power: float = POWER) -> int:
         """The fewest items with which a difference is seen with this probability."""
+        exact = self._items(difference, power)
+        if not exact <= MOST_ITEMS:
+            raise ShiftBenchError(f"To see a difference of {100 * difference:g} points takes more than {MOST_ITEMS:g} "
+                                  "items. Ask for a larger difference.")
+        return math.ceil(exact)
+
+    def smallest_difference(self, items: int, power: float = POWER) -> float:
+        """The smallest difference that is seen with this probability; NaN where not even 1 − accuracy is."""
+        low, high = 0.0, 1 - self.accuracy
+        if high <= 0 or self._items(high, power) > items:
+            return math.nan
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._items(middle, power) <= items else (middle, high)
+        return high
+
+    def _items(self, difference: float, power: float) -> float:
+        """What `items_needed` rounds up; infinite where it is more than a double holds."""
         from scipy.special import ndtri
 
         _check("power", power, 0 < power < 1, "is a probability: 0.8")
         under, there = self._variances(difference)
         reach = self._z() * math.sqrt(under) + float(ndtri(power)) * math.sqrt(there)
-        return math.ceil((max(0.0, reach) / difference) ** 2)
-
-    def smallest_difference(self, items: int, power: float = POWER) -> float:
-        """The smallest difference that is seen with this probability; NaN where not even 1 − accuracy is."""
-        low, high = 0.0, 1 - self.accuracy
-        if high <= 0 or self.items_needed(high, power) > items:
-            return math.nan
-        for _ in range(40):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.items_needed(middle, power) <= items else (middle, high)
-        return high
+        root = max(0.0, reach) / difference
+        return root * root  # overflows to infinity, where root ** 2 raises
 
     def _variances(self, difference: float) -> tuple[float, float]:
         """The variance of a difference times the items: where in truth there is none, and where it is there."""

@@ -9,6 +9,7 @@ from shiftbench.checks import Finding
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.registry import find
+from shiftbench.rng import checked_seed
 from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_of, loaded
 
 if TYPE_CHECKING:
@@ -93,18 +94,19 @@ def build(recipe: Place, out: Place | None = None, changes: Mapping[str, Any] | 
 
 def suite(
     name: str, collection: Collection | Place, out: Place, *, seed: int = 0, only: str = "", draws: int = 0,
-    progress: Advance | None = None,
+    changes: Mapping[str, Any] | None = None, progress: Advance | None = None,
 ) -> list[Path]:
     """Build the benchmarks of a paper's table on a collection: suite("metashift/table1", "collections/vg", "out").
 
-    With `draws`, each that has low-data items is built so many times with other such items, `low-10.0`, `low-10.1`, …
+    `changes` replace settings of every benchmark, as in `build`. With `draws`, each that has low-data items is built so
+    many times with other such items, `low-10.0`, `low-10.1`, …
     ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
     """
     from shiftbench.collection import MARKER
     from shiftbench.shifts.draws import members
     from shiftbench.shifts.suites import suite as shifts_of
 
-    wanted = members(shifts_of(name, only), range(draws), seed)
+    wanted = members(shifts_of(name, only, changes), range(draws), checked_seed(seed))
     if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
             Path(collection) / "train").is_dir():
         raw, collection = collection, Path(out) / "collection"
