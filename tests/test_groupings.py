@@ -26,7 +26,8 @@ from shiftbench.reporting.selection_terminal import choices_table
 from shiftbench.reporting.terminal import GROUPS, scores_table
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import means, score
-from shiftbench.scoring.many import Split, score_batch
+from shiftbench.scoring.classes import Split
+from shiftbench.scoring.many import score_batch
 from shiftbench.selection import select
 from shiftbench.stats import wilson
 from tests.strategies import seeds, toy
@@ -175,7 +176,7 @@ def test_the_interval_of_a_worst_overlapping_group_keeps_its_level():
     scores = np.where(rng.random((runs, n)) < rate, 1.0, -1.0)
     benchmark = Benchmark(np.arange(n).astype(str), np.full(n, "test"), *(np.zeros(n, np.int64),) * 3,
                           {"label": ("a", "b"), "domain": ("d",), "group": ("g",)})
-    split = Split.of(benchmark, "test")._replace(groupings=(part,))
+    split = Split.of(benchmark, "test", [])._replace(groupings=(part,))
     found = score_batch([split], np.stack([scores, -scores], axis=1).astype(np.float32), np.arange(n), 0.95)
     at = [cell.metric for cell in found.cells].index("worst_group_accuracy[]")
     assert (found.low[at] > 0.6).mean() < 0.04
@@ -186,7 +187,7 @@ def test_a_batch_has_the_rows_of_the_plain_way():
     """Groupings of the card come with every run of a batch, with the numbers that `score` gives."""
     benchmark = benchmark_of(3, groupings=["flag+other flag,label", "word!a", "number"])
     runs = [guesses(benchmark, seed) for seed in range(3)]
-    batch = score_batch([Split.of(benchmark, split) for split in benchmark.splits],
+    batch = score_batch([Split.of(benchmark, split, groupings_of(benchmark)) for split in benchmark.splits],
                         np.stack([run.scores.T for run in runs]), np.arange(len(benchmark)), 0.95)
     for place, run in enumerate(runs):
         plain = list(score(benchmark, run))

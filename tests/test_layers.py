@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 ORDER = (
     "errors", "arrays", "rng", "files", "registry", "tags", "collection", "readers", "worlds", "metagraph",
     "hierarchies", "sentences", "criteria", "target", "benchmark", "groupings", "shifts", "checks", "predictions",
-    "answers", "scores", "metrics", "pixels", "models", "methods", "training", "stats", "scoring", "conflict",
+    "answers", "scores", "metrics", "stats", "scoring", "pixels", "models", "methods", "training", "conflict",
     "selection", "sweeps", "reporting", "annotation", "boards", "exports", "compat", "verbs", "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""

@@ -14,7 +14,8 @@ from shiftbench.errors import ShiftBenchError
 from shiftbench.predictions import Predictions
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, GAP, MEAN, benchmarks_of, means, runs_in, score, score_runs, to_json
-from shiftbench.scoring.rows import CORRECTED, P
+from shiftbench.scoring.measured import CORRECTED
+from shiftbench.scoring.rows import P
 from shiftbench.scoring.runs import labels
 from tests.strategies import benchmarks, seeds, toy
 

@@ -220,6 +220,28 @@ def test_the_gap_of_a_benchmark_against_itself_is_nothing():
             assert row["low"] <= 0 <= row["high"]
 
 
+@pytest.mark.parametrize("kind", ["class", "number"])
+def test_the_gap_to_the_worst_group_does_not_depend_on_the_order_of_rows(kind):
+    """Average − worst group pairs each item with itself, so shuffled rows have the same gap and the same interval."""
+    plain = hospitals(800, seen=1.0)
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=len(plain))
+    said = (truth + np.where(plain.domain == 0, 2.0, 0.5) * rng.normal(size=len(plain))).astype(np.float32)
+    if kind == "number":
+        plain = replace(plain, label=np.zeros(len(plain), np.int64), names={**plain.names, "label": ("wealth",)},
+                        extra={"wealth": truth}, card={"target": {"kind": "number", "columns": ["wealth"]}})
+    run = predictions(plain, {"a": 0.5, "b": 0.9, "d": 0.8, "e": 0.9}, 0) if kind == "class" else Predictions(
+        plain.items, plain.split, said[:, None], ("wealth",))
+    order = rng.permutation(len(plain))
+    mixed = replace(plain, **{name: getattr(plain, name)[order] for name in (
+        "items", "split", "label", "domain", "group")}, extra={name: one[order] for name, one in plain.extra.items()})
+    metric = ("worst_group_accuracy" if kind == "class" else "worst_group_r") + GAPS
+    one, two = (next(iter(gap(Side(side, [run]), setting="average").where(metric=metric))) for side in (plain, mixed))
+    assert one["low"] < one["value"] < one["high"]
+    for end in ("value", "low", "high"):
+        assert one[end] == pytest.approx(two[end], abs=1e-9)
+
+
 def test_pairing_by_item_narrows_the_gap():
     """Two models that err on the same items are compared more sharply item by item than as two separate tests."""
     reference = hospitals(2000)

@@ -13,7 +13,8 @@ from shiftbench.predictions import Predictions
 from shiftbench.reporting import report
 from shiftbench.rng import child
 from shiftbench.scores import ALL, Scores
-from shiftbench.scoring.targets import headline, mean_target, score_target
+from shiftbench.scoring import means, score
+from shiftbench.scoring.targets import headline
 from tests.test_boards import submit
 from tests.test_target_scores import guess, heads, numbers, wealth, wheat
 
@@ -44,7 +45,7 @@ def test_numbers_are_ranked_by_the_worst_group(tmp_path):
     assert board.metric == "worst_group_r"
     assert [one.verified.entry.folder for one in board.table(True)] == ["good", "lines"]
     cell = board.listed[0].cell("test", "worst_group_r")
-    each = [score_target(made, predict(seed, 0.1)).where(metric="worst_group_r", split="test")["value"][0]
+    each = [score(made, predict(seed, 0.1)).where(metric="worst_group_r", split="test")["value"][0]
             for seed in range(3)]
     assert cell["value"] == pytest.approx(np.mean(each))
     assert cell["std"] == pytest.approx(np.std(each, ddof=1))
@@ -91,7 +92,7 @@ def test_boxes_are_ranked_by_the_mean_over_domains(tmp_path):
     why = {one.verified.entry.folder: " ".join(one.verified.reasons) for one in board.refused}
     assert "duplicate" in why["copy"]
     assert "read from tables" in why["lines"]
-    alone = score_target(made, detected(1, 0.3))
+    alone = score(made, detected(1, 0.3))
     for split in ("val", "test"):
         cell = board.table(True)[1].cell(split, board.metric)
         assert cell["value"] == alone.where(metric=board.metric, split=split, group=ALL)["value"][0]
@@ -120,7 +121,7 @@ def test_folds_are_one_entry(tmp_path):
     every[0][2](2, 0.1).save(lone / "fold-A-seed-0.parquet")
     board = make_folds(tmp_path, [made for _, made, _ in every])
     assert [one.verified.entry.folder for one in board.table(True)] == ["good", "poor"]
-    each = [score_target(made, predict(0, 0.1)).where(metric="worst_group_r", split="test")
+    each = [score(made, predict(0, 0.1)).where(metric="worst_group_r", split="test")
             for _, made, predict in every]
     values = [float(one["value"][0]) for one in each]
     cell = board.listed[0].cell("test", "worst_group_r")
@@ -144,8 +145,8 @@ def test_the_page_shows_the_headline(tmp_path):
     """A report has the kind's own numbers before and after the shift, and bars of accuracies alone."""
     made, predict = poverty()
     runs = {"erm": [predict(seed, 0.1) for seed in range(2)], "irm": [predict(seed, 3.0) for seed in range(2)]}
-    scores = Scores.join([mean_target(made, runs), *(
-        score_target(made, one, run=f"{name}-{seed}", method=name, seed=seed)
+    scores = Scores.join([means(made, runs), *(
+        score(made, one, run=f"{name}-{seed}", method=name, seed=seed)
         for name, part in runs.items() for seed, one in enumerate(part))])
     page = report(scores, [made], tmp_path / "page.html").read_text()
     value = scores.where(metric="worst_group_r", split="test", method="erm", seed=-1)["value"][0]

@@ -17,12 +17,13 @@ from shiftbench.metrics.tokens import KINDS
 from shiftbench.predictions import Predictions
 from shiftbench.rng import child
 from shiftbench.scores import ALL, Scores
+from shiftbench.scoring import means, score
 from shiftbench.scoring.rows import GAP
 from shiftbench.scoring.target_boxes import domain_items
 from shiftbench.scoring.target_numbers import r_items
 from shiftbench.scoring.target_tasks import precision_items
 from shiftbench.scoring.target_tokens import ratio_items
-from shiftbench.scoring.targets import HEADLINES, headline, mean_target, score_target
+from shiftbench.scoring.targets import HEADLINES, headline
 from shiftbench.target import Target, boxes_text, kinds_text, tokens_text
 
 quick = settings(max_examples=40, deadline=None)
@@ -102,7 +103,7 @@ def test_poverty_is_judged_as_by_wilds(seed):
     """r and mse over all, within urban and rural, and in the worse of the two are those of `evaluate`."""
     truth, predicted, urban = wealth(seed)
     made = numbers(truth.astype(np.float64), urban)
-    scores = score_target(made, guess(made, predicted))
+    scores = score(made, guess(made, predicted))
     metadata = np.stack([urban, truth[:, 0], urban], axis=1)
     theirs = evaluate("poverty", predicted.astype(np.float64), truth.astype(np.float64), metadata,
                       ["urban", "y", "country"], compat=None)
@@ -122,7 +123,7 @@ def test_molpcba_is_judged_as_by_wilds(seed):
     truth[:, 4] = np.where(truth[:, 4] == 0, math.nan, truth[:, 4])
     predicted = rng.integers(0, 9, (50, 6)) / 4
     made = tasks(truth, rng.integers(0, 2, 50))
-    scores = score_target(made, guess(made, predicted))
+    scores = score(made, guess(made, predicted))
     theirs = evaluate("ogb-molpcba", predicted, truth, np.zeros((50, 2)), compat=None)
     assert value(scores, "mean_ap") == pytest.approx(theirs["ap"])
     assert value(scores, "tasks_judged") == 5
@@ -134,7 +135,7 @@ def test_globalwheat_is_judged_as_by_wilds(seed):
     truth, boxes, found, session = heads(seed)
     made = wheat(truth, session)
     answers = Answers.of(made.items, made.split, {"boxes": [one / 1024 for one in boxes], "scores": found})
-    scores = score_target(made, answers)
+    scores = score(made, answers)
     theirs = evaluate("globalwheat", [{"boxes": box, "scores": score} for box, score in zip(boxes, found, strict=True)],
                       [{"boxes": box} for box in truth], session[:, None], ["session"],
                       {"session": [f"g{code}" for code in range(3)]}, compat=None)
@@ -151,7 +152,7 @@ def test_py150_is_judged_as_by_wilds(seed):
     """Class and method tokens, all tokens and every kind are judged at the place before; masked ones are not."""
     tokens, kinds, answered, repo = code(seed)
     made = python(tokens, kinds, repo)
-    scores = score_target(made, Answers.of(made.items, made.split, {"tokens": list(answered)}))
+    scores = score(made, Answers.of(made.items, made.split, {"tokens": list(answered)}))
     label, kind = np.where(kinds[:, 1:] < 0, math.nan, tokens[:, 1:]), kinds[:, 1:]
     theirs = evaluate("py150", answered[:, :-1].astype(float), label,
                       np.concatenate([repo[:, None], kind, repo[:, None]], axis=1), compat=None)
@@ -219,7 +220,7 @@ def test_a_group_without_value_is_not_the_worst():
     truth, predicted, group = wealth()
     group = np.where(np.arange(len(group)) == 0, 2, group)
     made = numbers(truth.astype(float), group, names=("rural", "urban", "lone", "nobody"))
-    scores = score_target(made, guess(made, predicted))
+    scores = score(made, guess(made, predicted))
     assert {*scores.where(metric="r")["group"].tolist()} == {ALL, "rural", "urban"}
     assert {*scores.where(metric="mse")["group"].tolist()} == {ALL, "rural", "urban", "lone"}
     worst = scores.where(metric="worst_group_r")
@@ -232,14 +233,14 @@ def test_what_cannot_be_said_is_not_a_number():
     """Constant predictions have no r, one-sided labels no average precision, no names of classes no accuracy."""
     truth, _, group = wealth()
     made = numbers(truth.astype(float), group)
-    scores = score_target(made, guess(made, np.zeros_like(truth)))
+    scores = score(made, guess(made, np.zeros_like(truth)))
     assert math.isnan(value(scores, "r"))
     assert not len(scores.where(metric="worst_group_r"))
     made = tasks(np.ones((8, 2)), np.arange(8) % 2)
-    assert math.isnan(value(score_target(made, guess(made, np.zeros((8, 2)))), "mean_ap"))
+    assert math.isnan(value(score(made, guess(made, np.zeros((8, 2)))), "mean_ap"))
     tokens, kinds, answered, repo = code()
     made = python(tokens, np.full_like(kinds, 3), repo)
-    scores = score_target(made, Answers.of(made.items, made.split, {"tokens": list(answered)}))
+    scores = score(made, Answers.of(made.items, made.split, {"tokens": list(answered)}))
     assert math.isnan(value(scores, "accuracy"))
     assert value(scores, "overall_accuracy") == value(scores, "keyword_accuracy")
 
@@ -252,18 +253,18 @@ def test_a_single_item_is_scored():
             (wheat([np.zeros((0, 4), np.float32)], one), {"boxes": [[]], "scores": [[]]}),
             (python(np.ones((1, 3), np.int64), np.zeros((1, 3), np.int64), one), {"tokens": [[1, 2]]})):
         predictions = Answers.of(made.items, made.split, told) if isinstance(told, dict) else guess(made, told)
-        assert len(score_target(made, predictions).where(group=ALL))
+        assert len(score(made, predictions).where(group=ALL))
 
 
 def test_without_kinds_all_tokens_count():
     """A benchmark of tokens alone has one accuracy; answers beyond the last label are not looked at."""
     tokens = np.asarray([[1, 2, 3, -100], [4, 0, 1, 2]])
     made = benchmark(Target("tokens", ("tokens",), 5), {"tokens": tokens_text(tokens)}, np.zeros(2, np.int64))
-    scores = score_target(made, Answers.of(made.items, made.split, {"tokens": [[2, 0], [0, 1, 0, 9]]}))
+    scores = score(made, Answers.of(made.items, made.split, {"tokens": [[2, 0], [0, 1, 0, 9]]}))
     assert value(scores, "accuracy") == pytest.approx(3 / 5)
     assert scores.where(metric="accuracy", group=ALL)["n"][0] == 5
     with pytest.raises(ShiftBenchError, match="1 answers but labels at 2 places"):
-        score_target(made, Answers.of(made.items, made.split, {"tokens": [[2], [0, 1, 0]]}))
+        score(made, Answers.of(made.items, made.split, {"tokens": [[2], [0, 1, 0]]}))
 
 
 def test_the_gap_is_from_id_test_to_test():
@@ -271,7 +272,7 @@ def test_the_gap_is_from_id_test_to_test():
     truth, predicted, group = wealth(n=200)
     made = numbers(truth.astype(float), group, split=np.repeat(["id_test", "test"], 100))
     predicted[100:] += child(3, "noise").normal(size=(100, 1)) * 3
-    scores = score_target(made, guess(made, predicted))
+    scores = score(made, guess(made, predicted))
     for metric in ("r", "worst_group_r"):
         gap = scores.where(metric=f"{metric}_gap", split=GAP)
         before, after = (value(scores, metric, split=split) for split in ("id_test", "test"))
@@ -285,7 +286,7 @@ def test_an_interval_of_tokens_is_about_files():
         tokens = np.ones((files, length + 1), np.int64)
         made = benchmark(Target("tokens", ("tokens",), 2), {"tokens": tokens_text(tokens)}, np.zeros(files, np.int64))
         right = np.repeat(np.arange(files) % 2, length).reshape(files, length)
-        row = score_target(made, Answers.of(made.items, made.split, {"tokens": list(right)})).where(
+        row = score(made, Answers.of(made.items, made.split, {"tokens": list(right)})).where(
             metric="accuracy", group=ALL)
         assert row["value"][0] == 0.5
         return float(row["high"][0] - row["low"][0])
@@ -299,9 +300,9 @@ def test_means_are_over_runs_and_equal_methods_are_not_behind():
     made = numbers(truth.astype(float), group)
     runs = [guess(made, predicted + child(seed, "run").normal(size=predicted.shape) * 0.1) for seed in range(3)]
     poor = [guess(made, predicted + child(seed, "poor").normal(size=predicted.shape) * 9) for seed in range(3)]
-    scores = mean_target(made, {"good": runs, "same": runs, "poor": poor})
+    scores = means(made, {"good": runs, "same": runs, "poor": poor})
     for metric in ("r", "worst_group_r", "mse"):
-        each = [value(score_target(made, one), metric) for one in runs]
+        each = [value(score(made, one), metric) for one in runs]
         rows = scores.where(metric=metric, method="good")
         row = rows if metric.startswith("worst") else rows.where(group=ALL)
         assert row["value"][0] == pytest.approx(np.mean(each))
@@ -327,18 +328,18 @@ def test_lists_have_means_too(kind):
         made = python(tokens, kinds, repo)
         lists, none = {"tokens": list(np.roll(tokens, -1, axis=1))}, {"tokens": list(answered)}
     good, poor = (Answers.of(made.items, made.split, one) for one in (lists, none))
-    scores = mean_target(made, {"good": [good, good], "poor": [poor, poor]})
+    scores = means(made, {"good": [good, good], "poor": [poor, poor]})
     behind = scores.where(metric=f"{headline(made)}_behind_best", group=ALL)
     assert behind["value"].tolist() == [0, pytest.approx(
-        value(score_target(made, good), headline(made)) - value(score_target(made, poor), headline(made)))]
+        value(score(made, good), headline(made)) - value(score(made, poor), headline(made)))]
     assert behind["low"][1] > 0
 
 
 def test_every_kind_has_its_headline_in_its_scores():
-    """`headline` names a metric that `score_target` gives, without replicates without an interval."""
+    """`headline` names a metric that `score` gives, without replicates without an interval."""
     truth, predicted, group = wealth()
     made = numbers(truth.astype(float), group)
-    scores = score_target(made, guess(made, predicted), replicates=0)
+    scores = score(made, guess(made, predicted), replicates=0)
     assert headline(made) == HEADLINES["number"] == "worst_group_r"
     assert np.isnan(scores.where(metric=headline(made))["low"]).all()
     assert headline(Benchmark(made.items, made.split, made.label, made.domain, made.group, made.names)) == "accuracy"
@@ -349,10 +350,10 @@ def test_answers_must_be_of_the_kind():
     truth, boxes, found, session = heads()
     made = wheat(truth, session)
     with pytest.raises(ShiftBenchError, match="asks for boxes or tokens"):
-        score_target(made, guess(made, np.zeros((len(truth), 1))))
+        score(made, guess(made, np.zeros((len(truth), 1))))
     wealthy = numbers(np.zeros((len(truth), 1)), session)
     answers = Answers.of(made.items, made.split, {"boxes": [one / 1024 for one in boxes], "scores": found})
     with pytest.raises(ShiftBenchError, match="asks for numbers"):
-        score_target(wealthy, answers)
+        score(wealthy, answers)
     with pytest.raises(ShiftBenchError, match="diverged"):
-        score_target(wealthy, guess(wealthy, np.full((len(truth), 1), math.nan)))
+        score(wealthy, guess(wealthy, np.full((len(truth), 1), math.nan)))

@@ -16,7 +16,7 @@ from shiftbench.boards.ranking import SPLITS, Board, Cell, Listed, make_board, r
 from shiftbench.boards.replicates import fold_of
 from shiftbench.boards.verify import Rule, Verified
 from shiftbench.errors import ShiftBenchError
-from shiftbench.reporting.tables import LOWER_IS_BETTER
+from shiftbench.metrics import LOWER_IS_BETTER
 
 Cells = dict[str, dict[str, Cell]]
 

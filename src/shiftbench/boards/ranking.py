@@ -14,12 +14,12 @@ from shiftbench.boards.entries import MARKER, read_entry
 from shiftbench.boards.verify import Verified, refuse_copies, required_seeds, seeds_of, verify
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.groupings import OWN, titled
-from shiftbench.metrics import METRICS, has_probabilities
+from shiftbench.metrics import LOWER_IS_BETTER, METRICS, has_probabilities
 from shiftbench.predictions import Predictions
-from shiftbench.reporting.tables import LOWER_IS_BETTER, pivot
+from shiftbench.reporting.tables import pivot
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import means, score
-from shiftbench.scoring.targets import RANKING, headline, mean_target, score_target
+from shiftbench.scoring.targets import RANKING, headline
 from shiftbench.stats import REPLICATES
 
 SPLITS = ("test", "val", "id_test")
@@ -154,9 +154,9 @@ def _of_others(
     benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], metric: str
 ) -> tuple[dict[str, Scores], Scores]:
     """The same for targets that are no classes."""
-    joint = mean_target(benchmark, {folder: list(parts.values()) for folder, parts in given.items()})
+    joint = means(benchmark, {folder: list(parts.values()) for folder, parts in given.items()})
     each = Scores.join([
-        score_target(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, replicates=0)
+        score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, replicates=0)
         for folder, parts in given.items() for seed, one in parts.items()])
     return dict.fromkeys((metric, *RANKING[benchmark.target.kind]), joint), each
 

@@ -19,7 +19,13 @@ from shiftbench.metrics.groups import by_group, worst
 from shiftbench.metrics.items import f1_items
 from shiftbench.metrics.tally import Tally, tally
 
+LOWER_IS_BETTER = (
+    "accuracy_gap", "ece", "error", "mse", "nll", "worst_group_mse", "worst_group_nll", "worst_hard_error",
+    "worst_hard_nll",
+)
+"""Of all that is scored; everything else is better when higher."""
+
 __all__ = [
-    "METRICS", "Table", "Tally", "accuracy", "auc", "by_group", "error", "f1_items", "has_probabilities", "losses",
-    "macro_f1", "macro_recall", "nll", "tally", "worst",
+    "LOWER_IS_BETTER", "METRICS", "Table", "Tally", "accuracy", "auc", "by_group", "error", "f1_items",
+    "has_probabilities", "losses", "macro_f1", "macro_recall", "nll", "tally", "worst",
 ]

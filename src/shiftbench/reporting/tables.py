@@ -7,13 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftbench.benchmark import Benchmark
+from shiftbench.metrics import LOWER_IS_BETTER
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, MEAN
-
-LOWER_IS_BETTER = (
-    "accuracy_gap", "ece", "error", "mse", "nll", "worst_group_mse", "worst_group_nll", "worst_hard_error",
-    "worst_hard_nll",
-)
 
 Row = dict[str, Any]
 

@@ -10,11 +10,13 @@ import numpy as np
 
 from shiftbench.arrays import Ints
 from shiftbench.benchmark import Benchmark
+from shiftbench.groupings import groupings_of
 from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
+from shiftbench.scoring.classes import Split
 from shiftbench.scoring.judge import score
 from shiftbench.scoring.listing import Finished
-from shiftbench.scoring.many import Split, score_batch
+from shiftbench.scoring.many import score_batch
 from shiftbench.scoring.pieces import Piece
 from shiftbench.scoring.reading import Order, Reader, Table
 
@@ -36,7 +38,8 @@ class Pack(NamedTuple):
 def score_each(reader: Reader, runs: Sequence[Finished], name: str, replicates: int, level: float) -> Iterator[Piece]:
     """The scores of runs on the reader's benchmark, which they call `name`, a few runs at a time and in their order."""
     benchmark = reader.benchmark
-    known = {split: Split.of(benchmark, split) for split in benchmark.splits}
+    groupings = groupings_of(benchmark)
+    known = {split: Split.of(benchmark, split, groupings) for split in benchmark.splits}
     size = min(BATCH, max(1, HELD // (len(benchmark) * len(benchmark.names["label"]))))
 
     def judged(pack: Pack) -> Piece:

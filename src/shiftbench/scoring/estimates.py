@@ -47,16 +47,29 @@ class Worst(NamedTuple):
     unsure: Floats  # methods: what the interval has beyond the variance of `items`: how biased the minimum is
 
 
-def share(values: Bools | Floats, owner: Sequence[int], level: float, start: Ints | None = None) -> Estimate:
+def bare(values: Bools | Floats, owner: Sequence[int], start: Ints | None = None) -> Estimate:
+    """Means over the items of each group without an interval: what is asked for at every evaluation of training."""
+    first = np.zeros(1, np.int64) if start is None else start
+    runs = np.add.reduceat(np.asarray(values, np.float64), first, axis=1) / sizes_of(values.shape[1], start)
+    value = over_runs(runs, owner)
+    nothing = np.full_like(value, np.nan)
+    return Estimate(runs, value, value, nothing, nothing, nothing)
+
+
+def share(values: Bools | Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
     """A mean over items that lies in [0, 1]: Wilson's interval with the size that the items' variance is worth."""
+    if level is None:
+        return bare(values, owner, start)
     found = take_apart(values, owner, start)
     size = sizes_of(values.shape[1], start)
     low, high = wilson(found.value, effective(found.value, found.items, size, found.of[:, None]), level)
     return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise)
 
 
-def loss(values: Floats, owner: Sequence[int], level: float, start: Ints | None = None) -> Estimate:
+def loss(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
     """A mean over items without bounds: Student's interval, unknown where a group has a single item."""
+    if level is None:
+        return bare(values, owner, start)
     found = take_apart(values, owner, start)
     size = sizes_of(values.shape[1], start)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -7,7 +7,6 @@ both (train-to-train, average) run by run; where they share neither (random-spli
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +15,14 @@ from shiftbench.answers import Answers
 from shiftbench.arrays import Floats, Ints, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
-from shiftbench.metrics import f1_items
 from shiftbench.predictions import Predictions
 from shiftbench.scores import ALL, Scores
-from shiftbench.scoring.estimates import Estimate, share, worst_share
+from shiftbench.scoring.estimates import Estimate
 from shiftbench.scoring.gap_headline import Tested, has_headline_of_groups, headline_ends
-from shiftbench.scoring.rows import MEAN, Row, Rows
-from shiftbench.scoring.target_measures import WORST, Measured, Part, grouped, over_all
-from shiftbench.scoring.targets import measure_target
+from shiftbench.scoring.measured import Measured
+from shiftbench.scoring.rows import MEAN, Row
+from shiftbench.scoring.scorer import outputs_of, scorer
+from shiftbench.scoring.target_measures import WORST
 from shiftbench.stats import LEVEL, compare, seeds, student
 from shiftbench.stats import means as take_apart
 
@@ -188,26 +187,9 @@ def _measured(
     if missing:
         raise ShiftBenchError(f"{missing} of {len(rows)} items of '{benchmark.name}' have no prediction. Predict them "
                               "all.")
-    if benchmark.target.kind == "class":
-        found = _classes(some, [run.scores[place] for run, place in zip(runs, chosen, strict=True)
-                                if isinstance(run, Predictions)], owner, level)
-    else:
-        found = measure_target(some, "test", runs, chosen, Rows([], owner, level))
-    return {one.metric: one for one in found if one.items is not None and (one.worst or list(one.groups) == [ALL])}
-
-
-def _classes(some: Benchmark, tables: Sequence[Any], owner: Sequence[int], level: float) -> list[Measured]:
-    """Accuracy, macro F1 and the accuracy of the worst group."""
-    predicted = np.stack([table.argmax(axis=1) for table in tables])
-    hits = (predicted == some.label).astype(np.float64)
-    f1 = f1_items(some.label, predicted, len(some.names["label"]))
-    return [*grouped(Part.of(some, "test"), "accuracy", hits, hits, owner, level, share,
-                     partial(_lowest, owner=owner, level=level)),
-            over_all("macro_f1", f1, len(some), owner, level, share)]
-
-
-def _lowest(hits: Floats, start: Ints, owner: Sequence[int], level: float) -> Any:
-    return worst_share(hits > 0.5, start, owner, level)
+    outputs = [outputs_of(some, run, place) for run, place in zip(runs, chosen, strict=True)]
+    return {one.metric: one for one in scorer(some, "test")(outputs, owner, level)
+            if one.items is not None and one.is_whole}
 
 
 def _ends(estimate: Estimate, owner: Sequence[int], level: float) -> Floats:

@@ -14,7 +14,6 @@ and the lower end is 0.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,46 +21,34 @@ from shiftbench.arrays import Bools, Floats, Ints
 from shiftbench.groupings import Grouping, titled
 from shiftbench.metrics.groups import mean_over_groups
 from shiftbench.scores import ALL
-from shiftbench.scoring.estimates import Estimate, Worst, share, worst_share
-from shiftbench.scoring.rows import CORRECTED
-from shiftbench.stats import LEVEL, over_runs
+from shiftbench.scoring.estimates import Estimate, bare, share, worst_share
+from shiftbench.scoring.measured import Measured, corrected
+from shiftbench.stats import over_runs
 
 WORST, MEAN_OVER, TENTH = "worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy"
 Q = 0.1
 
 
-class Told(NamedTuple):
-    """A metric of one or more groups."""
-
-    groups: Sequence[str]
-    n: Ints
-    metric: str
-    estimate: Estimate
-    items: Floats | None = None  # runs × items, where methods are compared by it
-    worst: Worst | None = None  # then the group is groups[worst.code], and n is worst.n
-
-
-def by_grouping(hits: Bools, part: Grouping, owner: Sequence[int], level: float | None) -> list[Told]:
+def by_grouping(hits: Bools, part: Grouping, owner: Sequence[int], level: float | None) -> list[Measured]:
     """Every score over the grouping of a split's items; `hits` is runs × items, `owner[r]` the method of run r.
 
     Nothing where no item is in a group. Where groups overlap there is no corrected worst group, see `worst_share`.
     """
     if not part.names:
         return []
-    used, size, times = level or LEVEL, part.size, part.times
+    size, times, n = part.size, part.times, hits.shape[1]
     disjoint = int(times.max()) == 1
-    each = share(hits[:, part.rows], owner, used, part.start)
+    each = share(hits[:, part.rows], owner, level, part.start)
     worst = worst_share(hits, part.start, owner, level, part.rows)
     items = contributions(hits, part, each.runs, times)
     inside = np.asarray([items.shape[1]])
-    told = [Told(part.names, size, "accuracy", each),
-            Told(part.names, size, WORST, worst.estimate, worst.items, worst)]
+    measured = [Measured("accuracy", part.names, size, each),
+                Measured(WORST, part.names, size, worst.estimate, worst.items, worst, of=n)]
     if disjoint:
-        centred = worst.estimate._replace(value=worst.estimate.centre)
-        told.append(Told(part.names, size, WORST + CORRECTED, centred, worst=worst._replace(estimate=centred)))
-    told += [Told([ALL], inside, MEAN_OVER, share(items, owner, used), items),
-             Told([ALL], inside, TENTH, percentile(each.runs, owner, used))]
-    return [one._replace(metric=titled(one.metric, part.said)) for one in told]
+        measured.append(corrected(measured[-1]))
+    measured += [Measured(MEAN_OVER, [ALL], inside, share(items, owner, level), items, of=n),
+                 Measured(TENTH, [ALL], inside, percentile(each.runs, owner, level))]
+    return [one._replace(metric=titled(one.metric, part.said)) for one in measured]
 
 
 def contributions(hits: Bools, part: Grouping, accuracy: Floats, times: Ints) -> Floats:
@@ -84,13 +71,15 @@ def contributions(hits: Bools, part: Grouping, accuracy: Floats, times: Ints) ->
     return np.asarray(mean[:, None] + moved * (len(inside) / len(size)))
 
 
-def percentile(accuracy: Floats, owner: Sequence[int], level: float) -> Estimate:
+def percentile(accuracy: Floats, owner: Sequence[int], level: float | None) -> Estimate:
     """The tenth percentile over groups of each run, runs × groups in, and the order statistics around it."""
-    from scipy.special import bdtr
-
     many = accuracy.shape[1]
     ordered = np.sort(accuracy, axis=1)
     runs = np.percentile(ordered, 100 * Q, axis=1)[:, None]
+    if level is None:
+        return bare(runs, owner)
+    from scipy.special import bdtr
+
     below = bdtr(np.arange(many + 1), many, Q)  # P(B ≤ k)
     under = int((below <= (1 - level) / 2).sum()) - 1
     over = int((below < (1 + level) / 2).sum())

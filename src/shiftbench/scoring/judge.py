@@ -1,26 +1,23 @@
 """What predictions are worth on a benchmark, with intervals: one run, or the means of methods over their runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from shiftbench.answers import Answers
-from shiftbench.arrays import Bools, Floats, Ints
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.groupings import Grouping, groupings_of
-from shiftbench.metrics import METRICS, Table, f1_items, has_probabilities, losses
+from shiftbench.metrics import METRICS
 from shiftbench.predictions import Predictions
 from shiftbench.registry import find
 from shiftbench.scores import ALL, Scores
-from shiftbench.scoring.estimates import Estimate, loss, share, worst_loss, worst_share
-from shiftbench.scoring.groups import by_grouping
-from shiftbench.scoring.kinds import SIDES, by_kind, kinds_of
-from shiftbench.scoring.rows import CORRECTED, GAP, MEAN, Row, Rows, predicted_splits
-from shiftbench.scoring.targets import mean_target, score_target
+from shiftbench.scoring.estimates import Estimate
+from shiftbench.scoring.rows import GAP, MEAN, Row, Rows, predicted_splits
+from shiftbench.scoring.scorer import outputs_of, scorer
+from shiftbench.scoring.targets import GAPS
 from shiftbench.stats import LEVEL, REPLICATES, bootstrap, interval
 
 
@@ -54,26 +51,13 @@ def score(
     beside those of the benchmark's card. Of each: `accuracy[region]` of every group, `worst_group_accuracy[region]`,
     `mean_group_accuracy[region]` and `tenth_percentile_accuracy[region]` (see `scoring.groups`).
     """
-    if benchmark.target.kind != "class":
-        if by:
-            raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {benchmark.target.kind}, not for classes, so "
-                                  "that it is scored by its own groups alone. Leave out `by`.")
-        return score_target(benchmark, predictions, run=run, method=method, setting=setting, seed=seed,
-                            replicates=replicates, level=level)
-    predictions = _of_classes(benchmark, predictions)
     head = {"run": run, "benchmark": benchmark.name, "method": method, "setting": setting, "seed": seed}
-    judge = _Judge([head], [0], level if replicates else None, groupings_of(benchmark, by, collection))
-    parts = predicted_splits(benchmark, predictions)
-    rows = judge.every_split(benchmark, [predictions], [parts])
-    for split, part in parts.items() if metrics else ():
-        label, table = benchmark.label[benchmark.rows(split)], predictions.scores[part]
-        for name in metrics:
-            if any(row["split"] == split and row["metric"] == name for row in rows):
-                continue
-            metric = partial(find(METRICS, "metric", name), label, table)
-            draws = bootstrap(metric, len(label), replicates=replicates, seed=seed, purpose=split)
-            low, high = interval(draws[:, None], level)
-            rows += judge.rows(split, ALL, len(label), name, np.asarray([metric()]), low, high)
+    table = Rows([head], [0], level if replicates else None)
+    rows = _judged(benchmark, [predictions], table, _groupings(benchmark, by, collection))
+    if metrics and isinstance(predictions, Predictions) and benchmark.target.kind == "class":
+        scored = {row["metric"] for row in rows}
+        more = [name for name in metrics if name not in scored]
+        rows += _further(benchmark, predictions, table, more, replicates, level)
     return Scores.of(rows)
 
 
@@ -96,118 +80,53 @@ def means(
     of 20 benchmarks on which methods are equal no interval misses 0. One that reaches 0 says that the two cannot be
     told apart. For a worst group the interval is of the corrected values.
     """
-    if benchmark.target.kind != "class":
-        return mean_target(benchmark, runs, replicates=replicates, level=level)
     heads = [{"run": f"{MEAN}{len(part)}", "benchmark": benchmark.name, "method": method, "seed": -1}
              for method, part in runs.items()]
     owner = [code for code, part in enumerate(runs.values()) for _ in part]
-    predictions = [_of_classes(benchmark, one) for part in runs.values() for one in part]
-    judge = _Judge(heads, owner, level if replicates else None, groupings_of(benchmark, by, collection))
+    table = Rows(heads, owner, level if replicates else None)
+    return Scores.of(_judged(benchmark, [one for part in runs.values() for one in part], table,
+                             _groupings(benchmark, by, collection)))
+
+
+def _groupings(benchmark: Benchmark, by: Sequence[str], collection: Collection | None) -> tuple[Grouping, ...]:
+    kind = benchmark.target.kind
+    if kind != "class" and by:
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {kind}, not for classes, so that it is scored by "
+                              "its own groups alone. Leave out `by`.")
+    return groupings_of(benchmark, by, collection) if kind == "class" else ()
+
+
+def _judged(
+    benchmark: Benchmark, predictions: Sequence[Predictions | Answers], table: Rows, groupings: Sequence[Grouping]
+) -> list[Row]:
+    """The rows of every split that all runs predict, and of the gaps."""
     parts = [predicted_splits(benchmark, one) for one in predictions]
-    return Scores.of(judge.every_split(benchmark, predictions, parts))
+    rows: list[Row] = []
+    wholes: dict[tuple[str, str], Estimate] = {}
+    for split in benchmark.splits:
+        if all(split in part for part in parts):
+            outputs = [outputs_of(benchmark, one, part[split]) for one, part in zip(predictions, parts, strict=True)]
+            measured = scorer(benchmark, split, groupings)(outputs, table.owner, table.level)
+            rows += table.of(split, measured)
+            wholes |= {(split, one.metric): one.estimate for one in measured if one.is_whole}
+    for metric in GAPS:
+        if ("id_test", metric) in wholes and ("test", metric) in wholes:
+            rows += table.estimated(GAP, [ALL], [len(benchmark.rows("test"))], f"{metric}_gap",
+                                    wholes["id_test", metric] - wholes["test", metric])
+    return rows
 
 
-def _of_classes(benchmark: Benchmark, predictions: Predictions | Answers) -> Predictions:
-    if isinstance(predictions, Answers):
-        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for classes, but these predictions are lists.")
-    return predictions
-
-
-@dataclass(frozen=True)
-class _Judge(Rows):
-    """Rows of classes; `groupings` are those to score by besides the benchmark's groups."""
-
-    groupings: tuple[Grouping, ...] = ()
-
-    def every_split(
-        self, benchmark: Benchmark, predictions: Sequence[Predictions], parts: Sequence[Mapping[str, Ints]]
-    ) -> list[Row]:
-        """The rows of every split that all runs predict, and of the gap."""
-        rows: list[Row] = []
-        average: dict[str, Estimate] = {}
-        for split in benchmark.splits:
-            if all(split in part for part in parts):
-                tables = [one.scores[part[split]] for one, part in zip(predictions, parts, strict=True)]
-                found, average[split] = self.one_split(benchmark, split, tables)
-                rows += found
-        if "id_test" in average and "test" in average:
-            n = len(benchmark.rows("test"))
-            rows += self.estimated(GAP, [ALL], [n], "accuracy_gap", average["id_test"] - average["test"])
-        return rows
-
-    def one_split(self, benchmark: Benchmark, split: str, tables: Sequence[Table]) -> tuple[list[Row], Estimate]:
-        """The rows of one split, and its average accuracy; `tables` has each run's scores, items × classes."""
-        level = self.level or LEVEL
-        chosen, names = benchmark.rows(split), benchmark.names
-        order = np.argsort(benchmark.group[chosen], kind="stable")
-        label, group = benchmark.label[chosen][order], benchmark.group[chosen][order]
-        codes, start, size = np.unique(group, return_index=True, return_counts=True)
-        groups, n = [names["group"][code] for code in codes], len(label)
-        predicted = np.stack([table.argmax(axis=1) for table in tables])[:, order]
-        hits = predicted == label
-
-        average = share(hits, self.owner, level)
-        rows = self.estimated(split, [ALL], [n], "accuracy", average)
-        by_group = share(hits, self.owner, level, start)
-        rows += self.estimated(split, groups, size, "accuracy", by_group)
-        worst = worst_share(hits, start, self.owner, self.level)
-        rows += self.worst(split, groups, "worst_group_accuracy", worst)
-        corrected = worst.estimate._replace(value=worst.estimate.centre)
-        rows += self.worst(split, groups, "worst_group_accuracy" + CORRECTED, worst._replace(estimate=corrected))
-        by_label = np.argsort(label, kind="stable")
-        classes, first = np.unique(label[by_label], return_index=True)
-        rows += self.worst(split, [names["label"][code] for code in classes], "worst_class_accuracy",
-                           worst_share(hits[:, by_label], first, self.owner, self.level))
-        f1 = f1_items(label, predicted, len(names["label"]))
-        f1s = share(f1, self.owner, level)
-        rows += self.estimated(split, [ALL], [n], "macro_f1", f1s)
-        loss_items = None
-        if all(has_probabilities(table) for table in tables):
-            loss_items = np.stack([losses(label, table[order]) for table in tables])
-            rows += self.estimated(split, [ALL], [n], "nll", loss(loss_items, self.owner, level))
-            rows += self.estimated(split, groups, size, "nll", loss(loss_items, self.owner, level, start))
-            rows += self.worst(split, groups, "worst_group_nll", worst_loss(loss_items, start, self.owner, self.level))
-        rows += self.by_kind(benchmark, split, chosen[order], tables, order, loss_items, groups)
-        for grouping in self.groupings:
-            rows += self.by_grouping(split, hits, grouping.within(chosen[order]))
-        if len(self.heads) > 1:
-            rows += self.behind(split, ALL, n, "accuracy", hits, average.value[:, 0])
-            rows += self.behind(split, ALL, n, "macro_f1", f1, f1s.value[:, 0])
-            rows += self.behind(split, ALL, n, "worst_group_accuracy", worst.items, worst.estimate.value[:, 0],
-                                centre=worst.estimate.centre[:, 0], size=worst.fewest, unsure=worst.unsure)
-            for place, stop in enumerate(np.append(start[1:], n)):
-                rows += self.behind(split, groups[place], int(size[place]), "accuracy", hits[:, start[place]:stop],
-                                    by_group.value[:, place])
-        return rows, average
-
-    def by_kind(
-        self, benchmark: Benchmark, split: str, chosen: Ints, tables: Sequence[Table], order: Ints,
-        loss_items: Floats | None, groups: Sequence[str],
-    ) -> list[Row]:
-        """The rows of hard and easy items, where the benchmark tells them apart."""
-        kind = kinds_of(benchmark, chosen)
-        if kind is None:
-            return []
-        scores = np.stack([np.asarray(table, np.float32)[order].T for table in tables])
-        rows: list[Row] = []
-        for told in by_kind(kind, benchmark.label[chosen], scores, loss_items, self.owner, self.level, groups):
-            if told.worst is not None:
-                rows += self.worst(split, SIDES, told.metric, told.worst)
-                continue
-            rows += self.estimated(split, [told.group], [told.n], told.metric, told.estimate)
-            if told.items is not None and len(self.heads) > 1 and np.isfinite(told.estimate.value).all():
-                rows += self.behind(split, told.group, told.n, told.metric, told.items, told.estimate.value[:, 0])
-        return rows
-
-    def by_grouping(self, split: str, hits: Bools, part: Grouping) -> list[Row]:
-        """The rows of one grouping of a split's items."""
-        rows: list[Row] = []
-        for told in by_grouping(hits, part, self.owner, self.level):
-            rows += (self.estimated(split, told.groups, told.n, told.metric, told.estimate) if told.worst is None
-                     else self.worst(split, told.groups, told.metric, told.worst))
-            if told.items is not None and len(self.heads) > 1:
-                rest = {} if told.worst is None else {
-                    "centre": told.estimate.centre[:, 0], "size": told.worst.fewest, "unsure": told.worst.unsure}
-                rows += self.behind(split, ALL, hits.shape[1], told.metric, told.items, told.estimate.value[:, 0],
-                                    **rest)
-        return rows
+def _further(
+    benchmark: Benchmark, predictions: Predictions, table: Rows, metrics: Sequence[str], replicates: int, level: float
+) -> list[Row]:
+    """Metrics by name over all items of each split, with percentile bootstrap intervals."""
+    rows: list[Row] = []
+    seed = int(table.heads[0]["seed"])
+    for split, part in predicted_splits(benchmark, predictions).items():
+        label, scores = benchmark.label[benchmark.rows(split)], predictions.scores[part]
+        for name in metrics:
+            metric = partial(find(METRICS, "metric", name), label, scores)
+            draws = bootstrap(metric, len(label), replicates=replicates, seed=seed, purpose=split)
+            low, high = interval(draws[:, None], level)
+            rows += table.rows(split, ALL, len(label), name, np.asarray([metric()]), low, high)
+    return rows

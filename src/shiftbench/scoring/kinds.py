@@ -6,7 +6,6 @@ one label it has no AUC, which is NaN.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,26 +15,16 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.metrics.calibration import calibration, confidences
 from shiftbench.metrics.delong import auc_items
 from shiftbench.scores import ALL
-from shiftbench.scoring.estimates import Estimate, Worst, loss, share, worst_loss, worst_share
-from shiftbench.stats import LEVEL, over_runs, student, wilson
+from shiftbench.scoring.estimates import Estimate, bare, loss, share, worst_loss, worst_share
+from shiftbench.scoring.measured import Measured
 from shiftbench.stats import means as take_apart
+from shiftbench.stats import over_runs, student, wilson
 
 COLUMN = "kind"
 SIDES = ("hard_positive", "hard_negative")
 HARD, EASY = "hard", "easy"
 SETS = {ALL: (*SIDES, HARD, EASY), HARD: (*SIDES, HARD), EASY: (EASY,), SIDES[0]: SIDES[:1], SIDES[1]: SIDES[1:]}
 """What is scored apart, and the kinds in it; `hard` itself is a kind where a label has more than two values."""
-
-
-class Told(NamedTuple):
-    """A metric of one set of items, or the larger of the two hard sides'."""
-
-    group: str
-    n: int
-    metric: str
-    estimate: Estimate
-    items: Floats | None = None  # runs × items, where methods are compared by it
-    worst: Worst | None = None  # then the group is SIDES[worst.code]
 
 
 def kinds_of(benchmark: Benchmark, rows: Ints) -> Strs | None:
@@ -49,7 +38,7 @@ def kinds_of(benchmark: Benchmark, rows: Ints) -> Strs | None:
 def by_kind(
     kind: Strs, label: Ints, scores: npt.NDArray[np.float32], losses: Floats | None, owner: Sequence[int],
     level: float | None, taken: Sequence[str] | Strs = (),
-) -> list[Told]:
+) -> list[Measured]:
     """Every score of every set that has items; `scores` is runs × classes × items, `owner[r]` the method of run r.
 
     `auc` (with two classes) and `ece` are of all, hard and easy items; `nll` and `error` of hard, easy and either hard
@@ -57,38 +46,39 @@ def by_kind(
     where scores are but a choice, which has neither loss nor calibration. A set whose name is in `taken` is a group of
     the benchmark by that name, whose nll stands in the table already.
     """
-    used = level or LEVEL
     hits: Bools = scores.argmax(axis=1) == label
     with np.errstate(invalid="ignore"):
         margin = None if scores.shape[1] != 2 else scores[:, 1] - scores[:, 0]  # in its own type: keeps ties exact
     sure = None if losses is None else confidences(scores)
-    told: list[Told] = []
+    measured: list[Measured] = []
     for group, words in SETS.items():
         rows = np.flatnonzero(np.isin(kind, words))
         if not rows.size:
             continue
-        n = len(rows)
+        n, size = len(rows), np.asarray([len(rows)])
         if margin is not None and group not in SIDES:
             positive: Bools = label[rows] == 1
             items = auc_items(positive, margin[:, rows])
             few = min(int(positive.sum()), n - int(positive.sum()))
-            told.append(Told(group, n, "auc", area(items, few, owner, used), items))
+            measured.append(Measured("auc", [group], size, area(items, few, owner, level), items))
         if sure is not None and group not in SIDES:
-            told.append(Told(group, n, "ece", miscalibrated(hits[:, rows], sure[:, rows], owner, used)))
+            measured.append(Measured("ece", [group], size, miscalibrated(hits[:, rows], sure[:, rows], owner, level)))
         if losses is not None and group != ALL and group not in taken:
-            told.append(Told(group, n, "nll", loss(losses[:, rows], owner, used)))
+            measured.append(Measured("nll", [group], size, loss(losses[:, rows], owner, level)))
         if group != ALL:
-            told.append(Told(group, n, "error", share(~hits[:, rows], owner, used)))
-    return told + _larger(kind, hits, losses, owner, level)
+            measured.append(Measured("error", [group], size, share(~hits[:, rows], owner, level)))
+    return measured + _larger(kind, hits, losses, owner, level)
 
 
-def area(items: Floats, few: int, owner: Sequence[int], level: float) -> Estimate:
+def area(items: Floats, few: int, owner: Sequence[int], level: float | None) -> Estimate:
     """AUC: DeLong's interval on the scale of the logit, where it is closer to its level than A ± z √V is.
 
         logit A ± t √V / (A (1 − A)),    t Student's with min(m, k) − 1 degrees of freedom.
 
     Where one side lies wholly above the other there is no variance to see: Wilson's for min(m, k) items.
     """
+    if level is None:
+        return bare(items, owner)
     found = take_apart(items, owner)
     value = found.value
     low, high = wilson(value, float(few), level)
@@ -101,12 +91,14 @@ def area(items: Floats, few: int, owner: Sequence[int], level: float) -> Estimat
     return Estimate(found.runs, value, value, value - low, high - value, found.noise)
 
 
-def miscalibrated(hits: Bools, confidence: Floats, owner: Sequence[int], level: float) -> Estimate:
+def miscalibrated(hits: Bools, confidence: Floats, owner: Sequence[int], level: float | None) -> Estimate:
     """ECE: Student's interval of its contributions, and downwards as much again as chance may have lifted it.
 
     A percentile bootstrap lifts it a second time: of models that are calibrated its interval never holds the true 0.
     """
     made = calibration(hits, confidence)
+    if level is None:
+        return bare(made.items, owner)
     found = take_apart(made.items, owner)
     n = hits.shape[1]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -117,18 +109,19 @@ def miscalibrated(hits: Bools, confidence: Floats, owner: Sequence[int], level: 
 
 def _larger(
     kind: Strs, hits: Bools, losses: Floats | None, owner: Sequence[int], level: float | None
-) -> list[Told]:
+) -> list[Measured]:
     """The larger error and loss of the two hard sides, where both have items."""
     sides = [np.flatnonzero(kind == side) for side in SIDES]
     if not all(side.size for side in sides):
         return []
     rows, start = np.concatenate(sides), np.asarray([0, len(sides[0])])
+    size = np.asarray([len(side) for side in sides])
     right = worst_share(hits[:, rows], start, owner, level)
     one = right.estimate
     error = one._replace(runs=1 - one.runs, value=1 - one.value, centre=1 - one.centre, below=one.above,
                          above=one.below)
-    told = [Told("", 0, "worst_hard_error", error, worst=right._replace(estimate=error))]
+    measured = [Measured("worst_hard_error", SIDES, size, error, worst=right._replace(estimate=error))]
     if losses is not None:
         most = worst_loss(losses[:, rows], start, owner, level)
-        told.append(Told("", 0, "worst_hard_nll", most.estimate, worst=most))
-    return told
+        measured.append(Measured("worst_hard_nll", SIDES, size, most.estimate, worst=most))
+    return measured

@@ -12,49 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.arrays import Bools, Floats, Ints, Strs
-from shiftbench.benchmark import Benchmark
-from shiftbench.groupings import Grouping, groupings_of
 from shiftbench.metrics import f1_items
 from shiftbench.scores import ALL
+from shiftbench.scoring.classes import Split
 from shiftbench.scoring.estimates import Estimate, loss, share
 from shiftbench.scoring.groups import by_grouping
-from shiftbench.scoring.kinds import SIDES, by_kind, kinds_of
-from shiftbench.scoring.rows import CORRECTED, GAP
+from shiftbench.scoring.kinds import by_kind
+from shiftbench.scoring.measured import CORRECTED, Measured
+from shiftbench.scoring.rows import GAP
 from shiftbench.stats import LEVEL, Lowest, lowest, lowest_mean
 from shiftbench.stats import means as take_apart
 
 ONE = [0]
 """The owner of the one long run."""
-
-
-class Split(NamedTuple):
-    """A split, its items in the order of their groups, as `judge` has them."""
-
-    name: str
-    rows: Ints  # of the benchmark
-    label: Ints
-    groups: Strs
-    start: Ints  # the first item of every group
-    size: Ints
-    by_label: Ints  # the items in the order of their labels
-    classes: Strs
-    first: Ints  # of them, the first item of every class
-    of_class: Ints  # their sizes
-    n_classes: int  # of the benchmark
-    kind: Strs | None  # hard and easy items, see `kinds`
-    groupings: tuple[Grouping, ...]  # of the rows, those of the benchmark's card
-
-    @staticmethod
-    def of(benchmark: Benchmark, name: str) -> "Split":
-        rows, names = benchmark.rows(name), benchmark.names
-        rows = rows[np.argsort(benchmark.group[rows], kind="stable")]
-        label = benchmark.label[rows]
-        codes, start, size = np.unique(benchmark.group[rows], return_index=True, return_counts=True)
-        by_label = np.argsort(label, kind="stable")
-        classes, first, count = np.unique(label[by_label], return_index=True, return_counts=True)
-        return Split(name, rows, label, np.asarray(names["group"])[codes], start, size, by_label,
-                     np.asarray(names["label"])[classes], first, count, len(names["label"]),
-                     kinds_of(benchmark, rows), tuple(one.within(rows) for one in groupings_of(benchmark)))
 
 
 class Cell(NamedTuple):
@@ -128,35 +98,23 @@ class _Sheet:
             self.add(name, [ALL], [n], "nll", loss(losses.reshape(1, -1), ONE, level, whole))
             self.add(name, split.groups, split.size, "nll", loss(losses.reshape(1, -1), ONE, level, each))
             self.add_worst(name, split.groups, split.size, "worst_group_nll", *_worst_loss(losses, split, level))
+        owner = range(self.runs)  # here every run is a method of its own
         if split.kind is not None:
-            self.add_kinds(split, split.kind, scores, losses)
+            self.add_measured(name, by_kind(split.kind, split.label, scores, losses, owner, self.level, split.groups))
         for grouping in split.groupings:
-            self.add_grouping(name, hits, grouping)
+            self.add_measured(name, by_grouping(hits, grouping, owner, self.level))
         return average
 
-    def add_grouping(self, split: str, hits: Bools, grouping: Grouping) -> None:
-        """The groups of one grouping; here too every run is a method of its own."""
-        each = range(self.runs)
-        for told in by_grouping(hits, grouping, each, self.level):
-            if told.worst is not None:
-                self.worst[len(self.cells)] = np.asarray(told.groups)[told.worst.code], told.worst.n
-            cells = [("", 0)] if told.worst is not None else zip(told.groups, told.n.tolist(), strict=True)
-            self.cells += [Cell(split, group, n, told.metric) for group, n in cells]
-            self.keep(told.estimate, each)
-
-    def add_kinds(self, split: Split, kind: Strs, scores: npt.NDArray[np.float32], losses: Floats | None) -> None:
-        """Hard and easy items; here every run is a method of its own."""
-        each = range(self.runs)
-        for told in by_kind(kind, split.label, scores, losses, each, self.level, split.groups):
-            if told.worst is not None:
-                self.worst[len(self.cells)] = np.asarray(SIDES)[told.worst.code], told.worst.n
-            self.cells.append(Cell(split.name, told.group, told.n, told.metric))
-            self.keep(told.estimate, each)
-
-    def keep(self, estimate: Estimate, owner: Sequence[int]) -> None:
-        nothing = np.full_like(estimate.value, np.nan)
-        low, high = estimate.ends(owner, self.level) if self.level else (nothing, nothing)
-        self.found.append((estimate.value.T, low.T, high.T))
+    def add_measured(self, split: str, measured: Sequence[Measured]) -> None:
+        for one in measured:
+            cells = list(zip(one.groups, one.n.tolist(), strict=True))
+            if one.worst is not None:
+                self.worst[len(self.cells)] = np.asarray(one.groups)[one.worst.code], one.worst.n
+                cells = [("", 0)]
+            self.cells += [Cell(split, group, n, one.metric) for group, n in cells]
+            value, low = one.estimate.value, np.full_like(one.estimate.value, np.nan)
+            low, high = one.estimate.ends(range(self.runs), self.level) if self.level else (low, low)
+            self.found.append((value.T, low.T, high.T))
 
     def add(
         self, split: str, groups: Sequence[str] | Strs, n: Sequence[int] | Ints, metric: str, found: Estimate
@@ -167,8 +125,10 @@ class _Sheet:
         value, low, high = (part.reshape(self.runs, -1).T for part in (found.value, low, high))
         self.found.append((value, low, high))
 
-    def add_worst(self, split: str, groups: Strs, size: Ints, metric: str, found: Estimate, which: Ints) -> None:
-        self.worst[len(self.cells)] = groups[which], size[which]
+    def add_worst(
+        self, split: str, groups: Sequence[str], size: Ints, metric: str, found: Estimate, which: Ints
+    ) -> None:
+        self.worst[len(self.cells)] = np.asarray(groups)[which], size[which]
         self.add(split, [""], [0], metric, found)
 
 

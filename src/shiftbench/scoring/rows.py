@@ -11,7 +11,9 @@ from shiftbench.arrays import Bools, Floats, Ints, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.predictions import Predictions, refuse_trained
+from shiftbench.scores import ALL
 from shiftbench.scoring.estimates import Estimate, Worst
+from shiftbench.scoring.measured import Measured
 from shiftbench.stats import compare
 
 GAP = "id_test-test"
@@ -22,8 +24,6 @@ BEHIND = "_behind_best"
 """How the metric ends that says how far a method's mean is behind the best method's."""
 P = "p_"
 """How the metric begins that has the corrected p-value of such a difference: `p_accuracy_behind_best`."""
-CORRECTED = "_corrected"
-"""How the metric ends that is a worst group without the bias of a minimum."""
 
 Row = dict[str, Any]
 
@@ -35,6 +35,34 @@ class Rows:
     heads: Sequence[Row]
     owner: Sequence[int]
     level: float | None
+
+    def of(self, split: str, measured: Sequence[Measured]) -> list[Row]:
+        """All that was measured on a split, then how far each method is behind the best."""
+        rows: list[Row] = []
+        for one in measured:
+            rows += (self.estimated(split, one.groups, one.n, one.metric, one.estimate) if one.worst is None
+                     else self.worst(split, one.groups, one.metric, one.worst))
+        for one in measured if len(self.heads) > 1 else ():
+            rows += self.compared(split, one)
+        return rows
+
+    def compared(self, split: str, measured: Measured) -> list[Row]:
+        """How far each method is behind the best, where that can be told of a metric."""
+        items, worst, value = measured.items, measured.worst, measured.estimate.value
+        if items is None or not np.isfinite(value).all():
+            return []
+        if measured.start is not None:
+            ends = np.append(measured.start[1:], items.shape[1])
+            return [row for place, (begin, end) in enumerate(zip(measured.start, ends, strict=True))
+                    for row in self.behind(split, measured.groups[place], int(measured.n[place]), measured.metric,
+                                           items[:, begin:end], value[:, place])]
+        n = measured.of or int(measured.n.sum())
+        if worst is None:
+            return self.behind(split, measured.groups[0], n, measured.metric, items, value[:, 0])
+        if self.level is not None and not items.size:  # a group without an interval
+            return []
+        return self.behind(split, ALL, n, measured.metric, items, value[:, 0],
+                           centre=measured.estimate.centre[:, 0], size=worst.fewest, unsure=worst.unsure)
 
     def estimated(
         self, split: str, groups: Sequence[str], n: Sequence[int] | Ints, metric: str, estimate: Estimate

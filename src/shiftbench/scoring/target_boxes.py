@@ -8,27 +8,32 @@ import numpy as np
 from shiftbench.answers import Answers
 from shiftbench.arrays import Floats, Ints, Strs
 from shiftbench.metrics.detection import detection_accuracy
+from shiftbench.scoring.measured import Measured
 from shiftbench.scoring.target_estimates import shares, worst_of
-from shiftbench.scoring.target_measures import Measured, Part, grouped, over_all
-from shiftbench.target import boxes_of
+from shiftbench.scoring.target_measures import Part, grouped, over_all
+from shiftbench.target import Boxes, boxes_of
 
 METRIC = "detection_accuracy"
 BY_DOMAIN = METRIC + "_by_domain"
 
 
 def measure_boxes(
-    part: Part, truth: Strs, answers: Sequence[Answers], owner: Sequence[int], level: float | None
+    part: Part, truth: Sequence[Boxes], answers: Sequence[Answers], owner: Sequence[int], level: float | None
 ) -> list[Measured]:
     """`detection_accuracy` over all images, in every group and in the worst, and the mean over domains of theirs.
 
     Boxes with a score above ½ count, and find a true box with which they share ½ or more, see `metrics.detection`.
     """
-    row, box = boxes_of(truth)
-    lists = np.split(box, np.searchsorted(row, np.arange(1, len(truth)))) if len(truth) else []
-    values = np.stack([detection_accuracy(lists, one.lists("boxes"), one.lists("scores")) for one in answers])
+    values = np.stack([detection_accuracy(truth, one.lists("boxes"), one.lists("scores")) for one in answers])
     return [*grouped(part, METRIC, values, values, owner, level, shares,
                      partial(worst_of, owner=owner, level=level, make=shares)),
             over_all(BY_DOMAIN, domain_items(values, part.domain), len(part.rows), owner, level, shares)]
+
+
+def box_lists(column: Strs) -> list[Boxes]:
+    """The true boxes of every item, M × 4."""
+    row, box = boxes_of(column)
+    return np.split(box, np.searchsorted(row, np.arange(1, len(column)))) if len(column) else []
 
 
 def domain_items(values: Floats, domain: Ints) -> Floats:

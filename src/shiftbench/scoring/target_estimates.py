@@ -10,16 +10,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shiftbench.arrays import Floats, Ints
-from shiftbench.scoring.estimates import Estimate, Worst, sizes_of, worst_estimate
+from shiftbench.scoring.estimates import Estimate, Worst, bare, sizes_of, worst_estimate
 from shiftbench.stats import Lowest, lowest_mean, student, wilson
 from shiftbench.stats import means as take_apart
 from shiftbench.stats.proportion import normal_quantile
 
-Make = Callable[[Floats, Sequence[int], float, Ints | None], Estimate]
-"""Contributions (runs × items, group by group), the method of each run, the level, the first item of each group."""
+Make = Callable[[Floats, Sequence[int], float | None, Ints | None], Estimate]
+"""Contributions (runs × items, group by group), the method of each run, the level, the first item of each group.
+
+Without a level there is no interval."""
 
 
-def correlation(values: Floats, owner: Sequence[int], level: float, start: Ints | None = None) -> Estimate:
+def correlation(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
     """Pearson's r on Fisher's scale: the wider of his interval for a normal law and of what the items show.
 
         atanh r ± max(z / √(n − 3), t s / (√n (1 − r²))),    s the standard deviation of contributions
@@ -28,6 +30,8 @@ def correlation(values: Floats, owner: Sequence[int], level: float, start: Ints 
     heavier than normal are in s, which is too small where items are few: hence the first. Of 95 % intervals
     95 to 97 hold, 91 with heavy tails.
     """
+    if level is None:
+        return bare(values, owner, start)
     found = take_apart(values, owner, start)
     size = sizes_of(values.shape[1], start)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -40,12 +44,14 @@ def correlation(values: Floats, owner: Sequence[int], level: float, start: Ints 
     return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise, -1.0)
 
 
-def precision(values: Floats, owner: Sequence[int], level: float, start: Ints | None = None) -> Estimate:
+def precision(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
     """Mean average precision A on the scale of the logit: logit A ± t √V / (A (1 − A)); none where A is 0 or 1.
 
     It is about other samples of this size: with few positives average precision is higher in small samples than in
     large ones, which no interval mends.
     """
+    if level is None:
+        return bare(values, owner, start)
     found = take_apart(values, owner, start)
     size = sizes_of(values.shape[1], start)
     value = found.value
@@ -58,12 +64,14 @@ def precision(values: Floats, owner: Sequence[int], level: float, start: Ints | 
     return Estimate(found.runs, value, value, value - low, high - value, found.noise)
 
 
-def shares(values: Floats, owner: Sequence[int], level: float, start: Ints | None = None) -> Estimate:
+def shares(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
     """A mean of contributions that lies in [0, 1] while they may not: Wilson's interval.
 
     Its size is that of a plain sample of right and wrong with the variance that the items show, less for few items as
     Student's t is wider; where they show none, it is their number.
     """
+    if level is None:
+        return bare(values, owner, start)
     found = take_apart(values, owner, start)
     size = sizes_of(values.shape[1], start)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""What was measured on a split, before it is written as rows: a metric over all, by group, and in the worst group."""
+"""A metric that is no class's, measured over all items, by group, and in the worst group."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -8,9 +8,9 @@ import numpy as np
 from shiftbench.arrays import Floats, Ints
 from shiftbench.benchmark import Benchmark
 from shiftbench.scores import ALL
-from shiftbench.scoring.estimates import Estimate, Worst
+from shiftbench.scoring.estimates import Worst
+from shiftbench.scoring.measured import Measured
 from shiftbench.scoring.target_estimates import Make
-from shiftbench.stats import LEVEL
 
 WORST = "worst_group_"
 
@@ -32,20 +32,6 @@ class Part(NamedTuple):
         return self._replace(rows=self.rows[kept], group=self.group[kept], domain=self.domain[kept])
 
 
-class Measured(NamedTuple):
-    """A metric with one value per group and method, or, with `worst`, of each method's worst group.
-
-    `items` are the contributions by which methods are compared, where higher is better and there is one group.
-    """
-
-    metric: str
-    groups: Sequence[str]
-    n: Ints
-    estimate: Estimate
-    items: Floats | None = None
-    worst: Worst | None = None
-
-
 def over_all(
     metric: str, values: Floats, n: int, owner: Sequence[int], level: float | None, make: Make,
     *, lower_is_better: bool = False,
@@ -53,7 +39,7 @@ def over_all(
     """The metric over all items; NaN where no item has one."""
     if not values.shape[1]:
         values = np.full((len(values), 1), np.nan)
-    return Measured(metric, [ALL], np.asarray([n]), make(values, owner, level or LEVEL, None),
+    return Measured(metric, [ALL], np.asarray([n]), make(values, owner, level, None),
                     None if lower_is_better else values)
 
 
@@ -66,17 +52,18 @@ def grouped(
     `whole` and `values` are contributions, runs × items, to the value of all and to that of the item's group. `weight`
     is what an item counts in n.
     """
-    count = np.ones(len(part.rows), np.int64) if weight is None else weight
+    order = np.argsort(part.group, kind="stable")  # items of all metrics lie in one order, to be compared by
+    part, whole, values = part.take(order), whole[:, order], values[:, order]
+    count = np.ones(len(part.rows), np.int64) if weight is None else weight[order]
     found = [over_all(metric, whole, int(count.sum()), owner, level, make, lower_is_better=lower_is_better)]
     known = np.ones(len(part.names), np.bool_)
     known[part.group[np.isnan(values).any(axis=0)]] = False
-    order = np.flatnonzero(known[part.group])
-    order = order[np.argsort(part.group[order], kind="stable")]
-    if not len(order):
+    kept = np.flatnonzero(known[part.group])
+    if not len(kept):
         return found
-    codes, start = np.unique(part.group[order], return_index=True)
-    names, n = [part.names[code] for code in codes], np.add.reduceat(count[order], start)
-    by_group, lowest = make(values[:, order], owner, level or LEVEL, start), worst(values[:, order], start)
+    codes, start = np.unique(part.group[kept], return_index=True)
+    names, n = [part.names[code] for code in codes], np.add.reduceat(count[kept], start)
+    by_group, lowest = make(values[:, kept], owner, level, start), worst(values[:, kept], start)
     lowest = lowest._replace(n=n[lowest.code])
     return [*found, Measured(metric, names, n, by_group),
             Measured(WORST + metric, names, n, lowest.estimate, None if lower_is_better else lowest.items, lowest)]

@@ -10,8 +10,9 @@ from shiftbench.arrays import Floats, Ints
 from shiftbench.metrics.correlation import pearson_by_group
 from shiftbench.metrics.groups import group_means
 from shiftbench.scoring.estimates import loss, worst_loss
+from shiftbench.scoring.measured import Measured
 from shiftbench.scoring.target_estimates import correlation, worst_of
-from shiftbench.scoring.target_measures import Measured, Part, grouped
+from shiftbench.scoring.target_measures import Part, grouped
 
 Reals = npt.NDArray[np.floating]
 

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from shiftbench.arrays import Floats
 from shiftbench.metrics.average_precision import ENTRIES
 from shiftbench.scoring.estimates import Estimate
+from shiftbench.scoring.measured import Measured
 from shiftbench.scoring.target_estimates import precision, worst_of
-from shiftbench.scoring.target_measures import Measured, Part, grouped, over_all
+from shiftbench.scoring.target_measures import Part, grouped, over_all
 
 Reals = npt.NDArray[np.floating]
 GROUPS = 100

@@ -10,8 +10,9 @@ from shiftbench.answers import Answers
 from shiftbench.arrays import Bools, Floats, Ints, Strs
 from shiftbench.errors import ShiftBenchError
 from shiftbench.metrics.tokens import KINDS
+from shiftbench.scoring.measured import Measured
 from shiftbench.scoring.target_estimates import shares, worst_of
-from shiftbench.scoring.target_measures import Measured, Part, grouped, over_all
+from shiftbench.scoring.target_measures import Part, grouped, over_all
 from shiftbench.target import NO_LABEL, TOKENS, kinds_of, tokens_of
 
 HEADLINE = (0, 1)
@@ -23,12 +24,13 @@ class Places(NamedTuple):
 
     label: Ints
     kind: Ints
+    kinds: bool = True  # whether tokens have a kind; else all count
 
     @staticmethod
     def of(tokens: Strs, kinds: Strs | None) -> "Places":
         label = tokens_of(tokens)[:, 1:]
         if kinds is None:
-            return Places(label, np.where(label == NO_LABEL, NO_LABEL, HEADLINE[0]))
+            return Places(label, np.where(label == NO_LABEL, NO_LABEL, HEADLINE[0]), kinds=False)
         width = label.shape[1]
         kind = np.full(label.shape, NO_LABEL)
         told = kinds_of(kinds)[:, 1:1 + width]
@@ -50,15 +52,13 @@ class Places(NamedTuple):
 
 
 def measure_tokens(
-    part: Part, tokens: Strs, kinds: Strs | None, answers: Sequence[Answers], owner: Sequence[int],
-    level: float | None,
+    part: Part, places: Places, answers: Sequence[Answers], owner: Sequence[int], level: float | None
 ) -> list[Measured]:
     """`accuracy` of names of classes and methods, all and by group; `overall_accuracy`, and that of every kind.
 
     Without kinds all tokens count for `accuracy`. Tokens count alike, whichever item they stand in, and n counts them;
     tokens of a file depend on each other, so intervals are about other files: a ratio estimator, linearised.
     """
-    places = Places.of(tokens, kinds)
     hits = [places.hits(one) for one in answers]
     found: list[Measured] = []
     chosen: dict[str, tuple[int, ...]] = {"accuracy": HEADLINE, "overall_accuracy": tuple(range(10))}
@@ -76,7 +76,7 @@ def measure_tokens(
             continue
         found += grouped(mine, metric, whole, ratio_items(right, count, mine.group), owner, level, shares,
                          partial(worst_of, owner=owner, level=level, make=shares), weight=count)
-        if kinds is None:
+        if not places.kinds:
             break
     return found
 
