@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shiftbench.benchmark import CODED, SPLITS, Benchmark, table
-from shiftbench.checks import check, fit
+from shiftbench.checks import check, fit, uses
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import write_table
@@ -67,7 +67,7 @@ def test_a_sound_benchmark_is_fit():
 
 @pytest.mark.parametrize(("spoil", "what"), [
     (lambda b: {"items": np.where(np.arange(len(b)) == len(b) - 1, b.items[0], b.items)}, "same item in two splits"),
-    (lambda b: {"split": np.where(b.split == "train", "val", b.split)}, "empty split"),
+    (lambda b: {"split": np.where(b.split == "test", "val", b.split)}, "empty split"),
     (lambda b: {"split": np.where(np.arange(len(b)) >= len(b) - 80, "val", b.split)}, "small split"),
     (lambda b: {"split": np.where((b.split == "test") & (b.label == 0), "id_test", b.split)}, "missing class"),
     (lambda b: {"split": np.where((b.split == "test") & (b.group == 0), "id_test", b.split)}, "empty cell"),
@@ -79,6 +79,47 @@ def test_check_finds_what_makes_a_benchmark_unfit(spoil, what):
     findings = check(Benchmark(**{**columns, **spoil(sound)}))
     assert what in [finding.what for finding in findings if finding.unfit]
     assert not fit(findings)
+
+
+def _but(made, **columns):
+    return Benchmark(**{**{key: getattr(made, key) for key in ("items", "split", *CODED, "names")}, **columns})
+
+
+def test_check_says_what_a_benchmark_is_fit_for():
+    """Test items alone are fit for scoring; a fault of a split spoils what needs that split and nothing else."""
+    sound = _toy_benchmark()
+    assert uses(sound, check(sound)) == {"training": "", "selection": "", "scoring": ""}
+    only = _but(sound, split=np.full(len(sound), "test"))
+    assert fit(check(only))
+    assert [purpose for purpose, reason in uses(only, check(only)).items() if not reason] == ["scoring"]
+    assert uses(only, check(only))["training"] == "no item is in train"
+    few = _but(sound, split=np.where((sound.split == "train") & (np.arange(len(sound)) > 5), "id_val", sound.split))
+    assert uses(few, check(few)) == {"training": "small split (train)", "selection": "", "scoring": ""}
+    leak = _but(sound, items=np.where(np.arange(len(sound)) == len(sound) - 1, sound.items[0], sound.items))
+    assert "two splits" in uses(leak, check(leak))["training"]
+    assert "two splits" in uses(leak, check(leak))["scoring"]
+
+
+def test_empty_cells_of_data_that_are_only_scored_are_a_note():
+    """No camera sees every animal: what nobody trains on is fit for scoring as it is."""
+    sound = _toy_benchmark()
+    holes = np.flatnonzero(sound.group != 0)
+    only = Benchmark(sound.items[holes], np.full(len(holes), "test"), sound.label[holes], sound.domain[holes],
+                     sound.group[holes], sound.names)
+    assert ("empty cell", False) in [(finding.what, finding.unfit) for finding in check(only)]
+    assert fit(check(only))
+
+
+def test_check_lists_every_missing_image_file():
+    """All items without a file are named, split by split, and spoil what needs these splits."""
+    sound = _toy_benchmark()
+    missing = np.zeros(len(sound), np.bool_)
+    missing[sound.rows("test")[:5]] = True
+    (finding,) = check(sound, missing=missing)
+    assert (finding.what, finding.where, finding.unfit) == ("missing image file", "test", True)
+    assert all(item in finding.detail for item in sound.items[missing])
+    assert uses(sound, [finding])["training"] == ""
+    assert uses(sound, [finding])["scoring"] == "missing image file (test)"
 
 
 def test_check_finds_the_same_content_under_two_ids():

@@ -86,7 +86,7 @@ def test_check_says_unfit_with_exit_code_1(shell, project):
     (["build", "recipe.toml", "--out", "toy"], 1, "not ours to replace"),
     (["build", "toy", "--out", "b"], 1, "toy is a folder"),
     (["build", "recipe.toml"], 2, "--out"),
-    (["check", "toy"], 1, "toy has no benchmark.json, so it is not a benchmark"),
+    (["check", "."], 1, "has no benchmark.json, so it is not a benchmark"),
     (["graph", "toy", "--class", "dgo"], 1, "Did you mean 'dog'"),
     (["graph", "toy", "--class", "dog", "--out", "g.pdf"], 1, "as .png, .html or .json"),
     (["graph", "toy"], 2, "--class"),

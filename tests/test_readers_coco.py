@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections import defaultdict
 from pathlib import Path
 
@@ -101,7 +102,9 @@ def test_a_data_set_is_read_as_it_was_written(tmp_path, files):
     paths = [tmp_path / f"{number}.json" for number in range(len(files))]
     for path, file in zip(paths, files, strict=True):
         path.write_text(json.dumps(file))
-    read, wanted = coco(*paths), truth(files)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read, wanted = coco(*paths, unannotated=True), truth(files)
     ids = sorted(wanted["sizes"])
     assert read.items.tolist() == [str(key) for key in ids]
     sizes = zip(read.factors["width"], read.factors["height"], strict=True)
@@ -119,9 +122,66 @@ def test_a_data_set_is_read_as_it_was_written(tmp_path, files):
     texts = defaultdict(list)
     for item, text in zip(read.texts.item.tolist(), read.texts.text.tolist(), strict=True):
         texts[ids[item]].append(text)
-    assert texts == {key: [text.rstrip("\0") for text in some] for key, some in wanted["texts"].items()}
+    assert texts == wanted["texts"]
     assert read.parents == wanted["parents"]
     assert set(read.factors["source"]) <= {path.stem for path in paths}
+
+
+@given(data_sets())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_items_are_the_images_that_somebody_annotated(tmp_path, files):
+    """Items are what a file with categories and without captions alone lists or annotates, with all that is theirs."""
+    paths = [tmp_path / f"{number}.json" for number in range(len(files))]
+    judged = set()
+    for path, file in zip(paths, files, strict=True):
+        path.write_text(json.dumps(file))
+        boxed = {member["image_id"] for member in file["annotations"] if "category_id" in member}
+        listed = {image["id"] for image in file["images"]} if boxed or not file["annotations"] else set()
+        judged |= listed | boxed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        every, read = coco(*paths, unannotated=True), coco(*paths)
+    kept = [str(key) for key in sorted(judged)] or every.items.tolist()
+    assert read.items.tolist() == kept
+    assert every.take(every.index(read.items)) == read
+    assert {(read.items[item], read.tags.names[tag]) for item, tag in zip(read.tags.item, read.tags.tag, strict=True)
+            } == {(every.items[item], every.tags.names[tag]) for item, tag in zip(
+                every.tags.item, every.tags.tag, strict=True) if every.items[item] in kept}
+
+
+def test_images_with_captions_alone_are_left_out_and_counted(tmp_path, shell):
+    """Captions of 40 images beside instances of 9 give 9 items and a note, not 31 more without a dog."""
+    photos = [changed(IMAGE, id=key, file_name=f"{key}.jpg") for key in range(40)]
+    things = written(tmp_path / "instances_v.json", photos[:9], [changed(SEEN, image_id=key) for key in range(5)])
+    words = written(tmp_path / "captions_v.json", photos, [{"image_id": key, "caption": "a dog"} for key in range(40)],
+                    None)
+    with pytest.warns(UserWarning, match="31 of 40 images are listed by no instances or stuff file"):
+        read = coco(things, words)
+    assert (len(read), len(read.texts.text)) == (9, 9)
+    assert read.factor("has:dog").tolist().count("no") == 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(coco(things, words, unannotated=True)) == 40
+        assert len(coco(words)) == 40
+    code, out, err = shell("read", "coco", things, words, "--out", tmp_path / "c", "--json")
+    assert (code, json.loads(out)["items"]) == (0, 9)
+    assert "31 of 40" in json.loads(out)["notes"][0]
+    assert "note: 31 of 40" in err
+    assert json.loads(shell("read", "coco", things, words, "--unannotated", "--out", tmp_path / "d", "--json")[1])[
+        "items"] == 40
+
+
+def test_an_item_that_one_of_two_vocabularies_covers_is_counted(tmp_path):
+    """Stuff of two images beside things of one: of the other nobody said which things are in it."""
+    two = [IMAGE, changed(IMAGE, id=8)]
+    stuff = written(tmp_path / "stuff_v.json", two, [], [{"id": 124, "name": "grass"}])
+    things = written(tmp_path / "instances_v.json")
+    with pytest.warns(UserWarning, match="1 of 2 items are in no file with the categories of instances_v"):
+        assert len(coco(things, stuff)) == 2
+    more = written(tmp_path / "instances_w.json", [two[1]], [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        coco(things, more, stuff)
 
 
 @given(data_sets())

@@ -1,7 +1,8 @@
 """A collection: items with annotations, before any decision about train or test."""
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -242,8 +243,58 @@ class Collection:
             home=place,
         )
 
+    def take(self, rows: Ints) -> "Collection":
+        """The collection of these items alone, in their order, with their annotations; the vocabulary of tags stays."""
+        number = np.full(len(self), -1)
+        number[rows] = np.arange(len(rows))
+        item = number[self.tags.item]
+        order = np.flatnonzero(item >= 0)
+        order = order[np.lexsort((self.tags.tag[order], item[order]))]
+        row = np.full(len(item), -1)
+        row[order] = np.arange(len(order))
+        boxes = np.flatnonzero(row[self.tags.box_row] >= 0)
+        boxes = boxes[np.argsort(row[self.tags.box_row[boxes]], kind="stable")]
+        texts = np.flatnonzero(number[self.texts.item] >= 0)
+        texts = texts[np.argsort(number[self.texts.item[texts]], kind="stable")]
+        return replace(
+            self,
+            items=self.items[rows],
+            factors={name: values[rows] for name, values in self.factors.items()},
+            tags=replace(self.tags, item=item[order], tag=self.tags.tag[order], area=self.tags.area[order],
+                         box_row=row[self.tags.box_row[boxes]], boxes=self.tags.boxes[boxes]),
+            texts=Texts(number[self.texts.item[texts]], self.texts.text[texts]),
+            pixels=None if self.pixels is None else self.pixels[rows],
+            home=None)
+
+    def without_file(self) -> Ints:
+        """Numbers of the items whose image file is not there; none where images are not files.
+
+        Folders are listed, which is faster than asking for a million files one by one; a name that is not in the list
+        is asked for, since some disks take `A.JPG` for `a.jpg`.
+        """
+        if self.pixels is None or self.pixels.dtype.kind != "U":
+            return np.zeros(0, np.int64)
+        root, present = self.root or Path.cwd(), {}
+        missing = []
+        for row, name in enumerate(self.pixels.tolist()):
+            above, _, file = name.rpartition("/")
+            if above not in present:
+                present[above] = _files_in(root / above)
+            if file not in present[above] and not (root / name).is_file():
+                missing.append(row)
+        return np.asarray(missing, np.int64)
+
     def path(self, row: int) -> Path:
         """The image file of an item; a name that leads out of `root` is refused."""
         if self.pixels is None or self.pixels.dtype.kind != "U":
             raise ShiftBenchError(f"Collection '{self.name}' has no image files.")
         return inside(self.root or Path.cwd(), str(self.pixels[row]))
+
+
+def _files_in(folder: Path) -> frozenset[str]:
+    """Names of the files in a folder; none where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file())
+    except OSError:
+        return frozenset()

@@ -6,30 +6,43 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.checks import fit
+from shiftbench.benchmark import Benchmark
+from shiftbench.checks import VERBS, fit, uses
 from shiftbench.cli.output import Json, console, print_json, print_table
+from shiftbench.collection import MARKER as COLLECTION
 
 
 def check(
-    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
+    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark, or of a collection.")],
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
     allow: Annotated[list[str] | None, typer.Option(help="A finding to accept, e.g. --allow 'missing class'.")] = None,
     json: Json = False,
 ) -> None:
-    """Is a benchmark fit? Leakage, empty cells, small splits, missing classes. Exit 1 when unfit.
+    """What is a benchmark fit for: training, selection, scoring? Exit 1 when what it has is unfit.
 
-    Where the collection and its images are at hand, the same content under two ids is a leak as well.
+    Finds leakage, empty cells, small splits and missing classes. Where the collection and its images are at hand, also
+    image files that are not there, all of them, and the same content under two ids. A benchmark of test items alone is
+    fit for scoring. Of a collection, only its image files are checked.
+
+    shiftbench check benchmarks/cat-dog --allow "missing class"
     """
     accepted = set(allow or [])
     findings = [finding._replace(unfit=finding.unfit and finding.what not in accepted)
                 for finding in verbs.check(benchmark, collection)]
+    made = None if (benchmark / COLLECTION).is_file() else Benchmark.load(benchmark)
+    reasons = {} if made is None else uses(made, findings)
     if json:
-        print_json({"fit": fit(findings), "findings": [finding._asdict() for finding in findings]})
+        print_json({"fit": fit(findings), "fit_for": [purpose for purpose, reason in reasons.items() if not reason],
+                    "findings": [finding._asdict() for finding in findings]})
     elif findings:
         print_table("", ["", "finding", "where", "detail"],
-                    [("unfit" if finding.unfit else "note", *finding[1:]) for finding in findings])
+                    [("unfit" if finding.unfit else "note", *finding[1:4]) for finding in findings])
     if not json:
-        console().print(f"{benchmark}: {'fit' if fit(findings) else 'unfit'}")
+        console().print(f"{benchmark}: {'fit' if fit(findings) else 'unfit'}", markup=False)
+        if reasons:
+            print_table("", ["for", "", "with"], [
+                (purpose, f"no: {reason}" if reason else "yes", ", ".join(VERBS[purpose]))
+                for purpose, reason in reasons.items()])
     if not fit(findings):
         raise typer.Exit(1)
 

@@ -2,8 +2,9 @@
 
 import sys
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,17 +41,29 @@ def read_world(
 Sources = Annotated[list[Path], typer.Argument(help="One or more files; they are merged by image id.")]
 Images = Annotated[Path | None, typer.Option(help="Folder of the image files; without it there are no pixels.")]
 Name = Annotated[str | None, typer.Option(help="Name of the collection.")]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Drop items whose image file is not there.")]
 
 
 @read.command("coco")
 def read_coco(
-    sources: Sources, out: Out, images: Images = None, name: Name = None, json: Json = False, quiet: Quiet = False
+    sources: Sources,
+    out: Out,
+    images: Images = None,
+    unannotated: Annotated[bool, typer.Option("--unannotated", help="Keep images that no instances or stuff file "
+                                              "lists; they have no tags.")] = False,
+    drop_missing: DropMissing = False,
+    name: Name = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """COCO instances, stuff and captions files: categories become tags with areas and boxes, captions texts.
 
+    Items are the images that an instances or stuff file lists. Images that only a captions file lists are left out.
+
     shiftbench read coco instances_train2017.json captions_train2017.json --images coco/ --out collections/coco
     """
-    _from_files("coco", sources, out, {"images": images, "name": name}, json, quiet)
+    _from_files("coco", sources, out, {"images": images, "unannotated": unannotated, "drop_missing": drop_missing,
+                                       "name": name}, json, quiet)
 
 
 @read.command("factors")
@@ -63,6 +76,7 @@ def read_factors(
     objects: Annotated[str | None, typer.Option(help="mpi3d: simple (default) or complex.")] = None,
     camera: Annotated[str | None, typer.Option(help="smallnorb: left (default), right or both.")] = None,
     images: Images = None,
+    drop_missing: DropMissing = False,
     name: Name = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -71,17 +85,17 @@ def read_factors(
 
     shiftbench read factors dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz --kind dsprites --out collections/dsprites
     """
-    options = {"colours": colours, "seed": seed, "objects": objects, "camera": camera, "images": images, "name": name}
-    given = {key: value for key, value in options.items() if value is not None}
     with progress(f"reading {kind}", quiet or json) as advance:
-        collection = verbs.read("factors", *sources, out=out, kind=kind, progress=advance, **given)
-    finish(collection, out, json, quiet)
+        options = {"kind": kind, "colours": colours, "seed": seed, "objects": objects, "camera": camera,
+                   "images": images, "drop_missing": drop_missing, "name": name, "progress": advance}
+        _from_files("factors", sources, out, options, json, quiet)
 
 
 @read.command("imagenet")
 def read_imagenet(
     source: Annotated[Path, typer.Argument(help="Folder with train/ and val/, each with a folder per class.")],
     out: Out,
+    drop_missing: DropMissing = False,
     name: Name = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -90,18 +104,24 @@ def read_imagenet(
 
     shiftbench read imagenet /data/imagenet --out collections/imagenet
     """
-    _from_files("imagenet", [source], out, {"name": name}, json, quiet)
+    _from_files("imagenet", [source], out, {"drop_missing": drop_missing, "name": name}, json, quiet)
 
 
 @read.command("gqa")
 def read_gqa(
-    sources: Sources, out: Out, images: Images = None, name: Name = None, json: Json = False, quiet: Quiet = False
+    sources: Sources,
+    out: Out,
+    images: Images = None,
+    drop_missing: DropMissing = False,
+    name: Name = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """GQA scene graphs, or Visual Genome's objects.json, attributes.json and image_data.json.
 
     shiftbench read gqa train_sceneGraphs.json val_sceneGraphs.json --images images/ --out collections/vg
     """
-    _from_files("gqa", sources, out, {"images": images, "name": name}, json, quiet)
+    _from_files("gqa", sources, out, {"images": images, "drop_missing": drop_missing, "name": name}, json, quiet)
 
 
 @read.command("metashift")
@@ -110,6 +130,7 @@ def read_metashift(
     out: Out,
     contexts: Annotated[str, typer.Option(help="What the words in brackets are: object, attribute or auto.")] = "auto",
     images: Images = None,
+    drop_missing: DropMissing = False,
     name: Name = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -118,7 +139,8 @@ def read_metashift(
 
     shiftbench read metashift attributes-candidate-subsets.pkl --out collections/metashift
     """
-    _from_files("metashift", sources, out, {"images": images, "name": name, "contexts": contexts}, json, quiet)
+    options = {"images": images, "drop_missing": drop_missing, "name": name, "contexts": contexts}
+    _from_files("metashift", sources, out, options, json, quiet)
 
 
 @read.command("waterbirds")
@@ -126,6 +148,7 @@ def read_waterbirds(
     source: Annotated[Path, typer.Argument(help="Folder with metadata.csv and the images, as published.")],
     out: Out,
     images: Annotated[Path | None, typer.Option(help="Folder of the images, where it is another.")] = None,
+    drop_missing: DropMissing = False,
     name: Name = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -134,7 +157,8 @@ def read_waterbirds(
 
     shiftbench read waterbirds waterbird_complete95_forest2water2 --out collections/waterbirds
     """
-    _from_files("waterbirds", [source], out, {"images": images, "name": name}, json, quiet)
+    options = {"images": images, "drop_missing": drop_missing, "name": name}
+    _from_files("waterbirds", [source], out, options, json, quiet)
 
 
 @read.command("wilds")
@@ -145,6 +169,7 @@ def read_wilds(
     out: Out,
     version: Annotated[str | None, typer.Option(help="Which version; default: the newest that is there.")] = None,
     images: Annotated[bool, typer.Option(help="Without images, only the tables must be there.")] = True,
+    drop_missing: DropMissing = False,
     name: Name = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -153,12 +178,8 @@ def read_wilds(
 
     shiftbench read wilds iwildcam --root data --out collections/iwildcam
     """
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always", UserWarning)
-        collection = verbs.read("wilds", dataset, out=out, root=root, version=version, images=images, name=name)
-    for note in notes:
-        sys.stderr.write(f"note: {note.message}\n")
-    finish(collection, out, json, quiet)
+    options = {"root": root, "version": version, "images": images, "drop_missing": drop_missing, "name": name}
+    _from_files("wilds", [dataset], out, options, json, quiet)
 
 
 @read.command("table")
@@ -171,6 +192,7 @@ def read_table(
     split: Annotated[str | None, typer.Option(help="Column that says train, id_val, val, id_test or test.")] = None,
     image: Annotated[str | None, typer.Option(help="Column with the names of image files.")] = None,
     images: Annotated[Path | None, typer.Option(help="Their folder; default: that of the table.")] = None,
+    drop_missing: DropMissing = False,
     text: Annotated[str | None, typer.Option(help="Column with the text of each item.")] = None,
     features: Annotated[str, typer.Option(help="Columns of numbers to train on, with commas between.")] = "",
     rename: Annotated[list[str] | None, typer.Option(help="What a split's word means: --rename valid=val.")] = None,
@@ -186,25 +208,30 @@ def read_table(
     for pair in rename or []:
         if "=" not in pair:
             raise ShiftBenchError(f"--rename '{pair}': write the table's word, =, and ours: --rename valid=val.")
-    options = {"domain": domain, "split": split, "image": image, "images": images, "text": text, "name": name,
-               "between": between}
-    collection = verbs.read(
-        "table", source, out=out, id=id, label=label, **options,
-        features=[part.strip() for part in features.split(",") if part.strip()],
-        rename=dict(pair.split("=", 1) for pair in rename or []))
-    finish(collection, out, json, quiet)
+    options = {"id": id, "label": label, "domain": domain, "split": split, "image": image, "images": images,
+               "drop_missing": drop_missing, "text": text, "between": between, "name": name,
+               "features": [part.strip() for part in features.split(",") if part.strip()],
+               "rename": dict(pair.split("=", 1) for pair in rename or [])}
+    _from_files("table", [source], out, options, json, quiet)
 
 
 def _from_files(
-    form: str, sources: list[Path], out: Path, options: dict[str, Path | str | None], json: bool, quiet: bool
+    form: str, sources: Sequence[Path | str], out: Path, options: Mapping[str, Any], json: bool, quiet: bool
 ) -> None:
+    """Read, say on standard error what was left out or is missing, and show what was read."""
     given = {key: value for key, value in options.items() if value is not None}
-    finish(verbs.read(form, *sources, out=out, **given), out, json, quiet)
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", UserWarning)
+        collection = verbs.read(form, *sources, out=out, **given)
+    told = [str(note.message) for note in notes]
+    for note in told:
+        sys.stderr.write(f"note: {note}\n")
+    finish(collection, out, json, quiet, told)
 
 
-def finish(collection: Collection, out: Path, json: bool, quiet: bool) -> None:
+def finish(collection: Collection, out: Path, json: bool, quiet: bool, notes: Sequence[str] = ()) -> None:
     """Say what was read."""
     if json:
-        print_json({"collection": str(out), "items": len(collection), "digest": collection.digest})
+        print_json({"collection": str(out), "items": len(collection), "digest": collection.digest, "notes": notes})
     elif not quiet:
         show_collection(collection)

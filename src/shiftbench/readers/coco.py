@@ -3,14 +3,18 @@
 Categories become tags, supercategories their parents, captions texts. The area of a category in an image is the sum of
 its annotations' areas / (height × width); crowd annotations count, and no union is taken, so that overlapping instances
 may exceed 1. That is the area the NOOCh benchmark is made with. Which kind a file is, is told by what it holds.
+
+That an image lacks a tag means something only where somebody looked for it. So items are the images of instances and
+stuff files; those that a captions or image_info file alone lists are left out, counted, and read when asked for.
 """
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from shiftbench.arrays import Ints, Strs, Values
+from shiftbench.arrays import Bools, Ints, Strs, Values
 from shiftbench.collection import Collection, Texts
 from shiftbench.errors import ShiftBenchError
 from shiftbench.readers.coco_file import CocoFile, load
@@ -20,12 +24,15 @@ from shiftbench.readers.images import below, folder, given
 PREFIXES = ("instances_", "stuff_", "captions_", "person_keypoints_", "image_info_")
 
 
-def coco(*sources: Path | str, name: str = "coco", images: Path | str | None = None) -> Collection:
+def coco(
+    *sources: Path | str, name: str = "coco", images: Path | str | None = None, unannotated: bool = False
+) -> Collection:
     """Read COCO annotation files; with `images`, the folder of the image files, the items have pixels.
 
     Factors: `width`, `height`, `source` (the first file that lists the image, without the part of its name that tells
     the kind: train2017), and `file` where the files name their images. Where the folder holds a folder of the source's
-    name, as COCO is unpacked, the images of that source are looked for in it.
+    name, as COCO is unpacked, the images of that source are looked for in it. With `unannotated`, images that no
+    instances or stuff file lists are items too, without tags; where there is no such file, all images are items.
     """
     root = folder(images)
     files = [load(path) for path in given(sources, "coco")]
@@ -37,7 +44,7 @@ def coco(*sources: Path | str, name: str = "coco", images: Path | str | None = N
     factors: dict[str, Values] = {"width": width, "height": height, "source": source}
     if any(names):
         factors["file"] = np.asarray(names, np.str_)
-    return Collection(
+    collection = Collection(
         name=name,
         items=known.astype(np.str_),
         factors=factors,
@@ -47,6 +54,37 @@ def coco(*sources: Path | str, name: str = "coco", images: Path | str | None = N
         pixels=None if root is None else _pixels(root, names, source, known),
         root=root,
     )
+    judged = _judged(files, known)
+    _tell_partly_judged(files, known[judged])
+    return collection if unannotated or judged.all() else _left_out(collection, judged)
+
+
+def _judged(files: Sequence[CocoFile], known: Ints) -> Bools:
+    """The images that an instances or stuff file lists, or has an annotation of; all where there is no such file."""
+    if not any(file.judged for file in files):
+        return np.ones(len(known), np.bool_)
+    return np.isin(known, np.concatenate([
+        ids for file in files for ids in (file.ids if file.judged else (), file.rows.image[file.rows.category >= 0])]))
+
+
+def _left_out(collection: Collection, judged: Bools) -> Collection:
+    count, example = int((~judged).sum()), collection.items[~judged][0]
+    warnings.warn(f"{count:,} of {len(judged):,} images are listed by no instances or stuff file (the first is "
+                  f"{example}): nobody said what is in them, so they are left out. --unannotated keeps them.",
+                  stacklevel=3)
+    return collection.take(np.flatnonzero(judged))
+
+
+def _tell_partly_judged(files: Sequence[CocoFile], items: Ints) -> None:
+    """Things of one file, stuff of another: an item that only one of them lists was not looked at for the rest."""
+    judged = [(file, frozenset(category.name for category in file.categories)) for file in files if file.judged]
+    for names in dict.fromkeys(names for _, names in judged):
+        covering = [file for file, more in judged if more >= names]
+        count = len(items) - int(np.isin(items, np.concatenate([file.ids for file in covering])).sum())
+        if count:
+            warnings.warn(f"{count:,} of {len(items):,} items are in no file with the categories of "
+                          f"{covering[0].path.name}: in these items such tags count as absent. Give files of the same "
+                          "images.", stacklevel=3)
 
 
 def _merged(files: Sequence[CocoFile]) -> tuple[Ints, Ints, Ints]:

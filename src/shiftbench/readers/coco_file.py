@@ -85,6 +85,7 @@ class CocoFile(NamedTuple):
     names: list[str]
     categories: list[Category]
     stuff: bool
+    judged: bool  # an instances or stuff file: of every image that it lists, somebody said what is in it
     rows: Rows
 
 
@@ -99,7 +100,7 @@ def load(path: Path, large: int | None = None) -> CocoFile:
     if images is msgspec.UNSET and not rows:
         raise ShiftBenchError(f"{path}: has neither 'images' nor 'annotations', so it is no COCO annotation file.")
     images, categories = images or [], categories or []
-    n = len(images)
+    n, joined = len(images), _joined(rows)
     return CocoFile(
         path=path,
         ids=np.fromiter([image.id for image in images], np.int64, n),
@@ -109,7 +110,9 @@ def load(path: Path, large: int | None = None) -> CocoFile:
         categories=categories,
         stuff=_says_stuff(head.info) or _says_stuff(tail.info) or (
             bool(categories) and all(category.id in STUFF_IDS for category in categories)),
-        rows=_joined(rows),
+        judged=bool(rows and categories) and (
+            not len(joined.image) or bool((joined.category >= 0).any())),
+        rows=joined,
     )
 
 

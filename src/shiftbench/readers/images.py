@@ -1,11 +1,13 @@
 """What the readers of image annotations share: which files they were given, the order of ids, where the images lie."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from shiftbench.arrays import Strs
+from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import inside
 
@@ -49,6 +51,27 @@ def below(root: Path, names: Sequence[str]) -> Strs:
         if ".." in name or name.startswith("/") or "\\" in name or ":" in name:
             inside(root, name.replace("\\", "/"))
     return np.asarray(names, np.str_)
+
+
+def with_files(collection: Collection, drop_missing: bool = False) -> Collection:
+    """The collection, with a warning of image files that are not there, or without their items.
+
+    Where not a single file is there, the folder is the wrong one.
+    """
+    missing = collection.without_file()
+    if not len(missing) or collection.pixels is None:
+        return collection
+    count = f"{len(missing):,} of {len(collection):,} image files are not below {collection.root}"
+    if len(missing) == len(collection):
+        raise ShiftBenchError(f"{count}, the first is {collection.pixels[0]}. Name their folder with --images; "
+                              "data sets of WILDS can be read with --no-images.")
+    shown = ", ".join(collection.pixels[missing[:3]].tolist()) + (", …" if len(missing) > 3 else "")
+    what = "Their items are dropped." if drop_missing else (
+        "--drop-missing drops their items; shiftbench check lists them all.")
+    warnings.warn(f"{count}: {shown}. {what}", stacklevel=3)
+    if not drop_missing:
+        return collection
+    return collection.take(np.setdiff1d(np.arange(len(collection)), missing))
 
 
 def _is_number(name: str) -> bool:

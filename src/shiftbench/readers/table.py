@@ -75,7 +75,7 @@ def table(
         items=items,
         factors=factors,
         texts=Texts.none() if text is None else _texts(_text(path, rows, text)),
-        pixels=None if root is None or image is None else _files(path, image, root, _words(path, rows, image)),
+        pixels=None if root is None or image is None else below(root, _words(path, rows, image).tolist()),
         root=root)
 
 
@@ -162,13 +162,3 @@ def _texts(column: pa.ChunkedArray) -> Texts:
     words = np.asarray(column.to_pylist(), np.object_)
     rows = np.flatnonzero(words != "")
     return Texts(rows, words[rows])
-
-
-def _files(path: Path, column: str, root: Path, names: Strs) -> Strs:
-    """Image files below their folder; all must be there."""
-    listed = below(root, names.tolist())
-    gone = [name for name in listed.tolist() if not (root / name).is_file()]
-    if gone:
-        raise ShiftBenchError(f"{path}: {len(gone)} of {len(listed)} images of column '{column}' are not below {root}, "
-                              f"the first {gone[0]}. Name their folder with --images.")
-    return listed

@@ -1,5 +1,6 @@
 """Waterbirds as Sagawa et al. (2020) publish it: birds pasted on places, one metadata.csv, images in files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,18 +42,19 @@ def waterbirds(source: Path | str, name: str = "waterbirds", images: Path | str 
     root = folder(images if images is not None else path.parent)
     assert root is not None
     names = below(root, files.tolist())
-    # The published folder has its images beside metadata.csv; a copy of the table alone is a collection too.
-    here = images is not None or (root / files[0]).is_file()
-    return Collection(
+    collection = Collection(
         name=name,
         items=ids,
         factors={"bird": np.asarray(BIRDS)[y], "background": np.asarray(PLACES)[place], "y": y, "place": place,
                  "split": np.asarray(SPLITS)[split],
                  "species": np.asarray([file.partition("/")[0] for file in files.tolist()], np.str_), "file": files,
                  "place_file": to_strings(table["place_filename"])},
-        pixels=names if here else None,
-        root=root if here else None,
+        pixels=names,
+        root=root,
     )
+    # The published folder has its images beside metadata.csv; a copy of the table alone is a collection too.
+    alone = images is None and len(collection.without_file()) == len(collection)
+    return replace(collection, pixels=None, root=None) if alone else collection
 
 
 def _codes(path: Path, table: pa.Table, column: str, words: tuple[str, ...]) -> Ints:

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from shiftbench.benchmark import Benchmark
 from shiftbench.checks import Finding
-from shiftbench.collection import Collection
+from shiftbench.collection import MARKER, Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.registry import find
 from shiftbench.rng import checked_seed
@@ -19,15 +21,22 @@ if TYPE_CHECKING:
     from shiftbench.shifts.ladder import Rung
 
 
-def read(format: str, *sources: Place, out: Place | None = None, **options: Any) -> Collection:
-    """Read annotations, or draw a world, into a collection: read("world", "scenes", items=6000, seed=0)."""
+def read(
+    format: str, *sources: Place, out: Place | None = None, drop_missing: bool = False, **options: Any
+) -> Collection:
+    """Read annotations, or draw a world, into a collection: read("world", "scenes", items=6000, seed=0).
+
+    Image files that are not there are counted in a warning; with `drop_missing` their items are dropped.
+    """
     from shiftbench.readers import READERS
+    from shiftbench.readers.images import with_files
     from shiftbench.worlds import WORLDS
 
     def world(name: str, **drawing: Any) -> Collection:
         return find(WORLDS, "world", name)(**drawing)
 
     collection = find({**READERS, "world": world}, "format", format)(*map(str, sources), **options)
+    collection = with_files(collection, drop_missing)
     if out is not None:
         collection.save(out)
     return collection
@@ -102,7 +111,6 @@ def suite(
     many times with other such items, `low-10.0`, `low-10.1`, …
     ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
     """
-    from shiftbench.collection import MARKER
     from shiftbench.shifts.draws import members
     from shiftbench.shifts.suites import suite as shifts_of
 
@@ -125,17 +133,30 @@ def suite(
     return folders
 
 
-def check(benchmark: Benchmark | Place, collection: Collection | Place | None = None) -> list[Finding]:
-    """What is wrong with a benchmark. Where images are at hand, the same content under two ids is a leak."""
+def check(
+    benchmark: Benchmark | Collection | Place, collection: Collection | Place | None = None
+) -> list[Finding]:
+    """What is wrong with a benchmark, or with a collection; `shiftbench.checks.uses` says what it is fit for.
+
+    Where images are at hand, a file that is not there is a finding, and the same content under two ids is a leak.
+    """
     from shiftbench.checks import check as find_faults
+    from shiftbench.checks import check_collection
     from shiftbench.pixels.decode import content_hashes
 
+    if isinstance(benchmark, Collection):
+        return check_collection(benchmark)
+    if not isinstance(benchmark, Benchmark) and (Path(benchmark) / MARKER).is_file():
+        return check_collection(Collection.load(benchmark))
     made = benchmark_of(benchmark)
     images = collection_of(benchmark, collection, needed=False)
-    hashes = None
-    if images is not None and images.pixels is not None:
-        hashes = content_hashes(images, images.index(made.items))
-    return find_faults(made, hashes)
+    if images is None or images.pixels is None:
+        return find_faults(made)
+    rows = images.index(made.items)
+    missing = np.isin(rows, images.without_file())
+    hashes = np.char.add("no file of ", made.items).astype(np.object_)  # each differs from all others
+    hashes[~missing] = content_hashes(images, rows[~missing])
+    return find_faults(made, hashes, missing)
 
 
 def export(
