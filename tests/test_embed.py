@@ -118,7 +118,7 @@ def test_a_damaged_cache_says_which_folder_to_delete(collection, tmp_path):
     with pytest.raises(ShiftBenchError, match=r"damaged .*Delete this folder"):
         small(collection, [0], folder=tmp_path)
     np.save(place / "features.npy", np.zeros((3, 2), np.float32))
-    with pytest.raises(ShiftBenchError, match=r"features of shape \(3, 2\)"):
+    with pytest.raises(ShiftBenchError, match=r"of shape \(3, 2\)"):
         small(collection, [0], folder=tmp_path)
 
 
@@ -131,5 +131,21 @@ def test_wrong_requests_are_told(collection, tmp_path):
     with pytest.raises(ShiftBenchError, match="has no images"):
         small(Collection("bare", np.asarray(["x"])), [0])
     (tmp_path / "features").write_text("in the way")
-    with pytest.raises(ShiftBenchError, match="cannot keep features there"):
+    with pytest.raises(ShiftBenchError, match="cannot be written"):
         small(collection, [0], folder=tmp_path)
+
+
+def test_a_cache_that_may_not_be_written_is_read(collection, tmp_path, no_rights):
+    """What is there is taken; what is not there is asked of its owner; what may not be read is not called damaged."""
+    there = small(collection, [0, 1], folder=tmp_path)
+    place = next((tmp_path / "features").iterdir())
+    for path in (*place.iterdir(), place):
+        path.chmod(path.stat().st_mode & ~0o222)
+    assert np.array_equal(small(collection, [1, 0], folder=tmp_path), there[::-1])
+    with pytest.raises(ShiftBenchError, match=r"lacks 1 items that are needed, and you have no right to write"):
+        small(collection, [0, 2], folder=tmp_path)
+    (place / "features.npy").chmod(0)
+    with pytest.raises(ShiftBenchError, match=r"features\.npy: cannot be read \(Permission denied\)"):
+        small(collection, [0], folder=tmp_path)
+    assert place.is_dir()
+    place.chmod(0o755)

@@ -20,7 +20,7 @@ from shiftbench.sweeps.cluster import Cluster
 from shiftbench.sweeps.on_ray import run_packs, work
 from shiftbench.sweeps.status import failure, look
 from shiftbench.sweeps.storage import Store, fetch, is_url, url_of
-from shiftbench.sweeps.stored import do_stored, scratch
+from shiftbench.sweeps.stored import do_stored
 from shiftbench.sweeps.work import Job, do
 from shiftbench.sweeps.worker import Terms
 from shiftbench.training import embed
@@ -340,17 +340,3 @@ def test_a_store_that_cannot_be_reached_is_named(toy, tmp_path, monkeypatch):
     (end,) = do_stored([job], Terms(f"file://{tmp_path}/file/runs", "cpu", 1, 30.0))
     assert end.state == "failed"
     assert "cannot be" in end.reason
-
-
-def test_scratch_folders_of_killed_workers_are_cleared_away(tmp_path, monkeypatch):
-    """A scratch folder is gone after its block, and one whose owner was killed with the next; others are left alone."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with scratch() as first:
-        (first / "x").touch()
-        dead = first.with_name("dead")
-        dead.mkdir()
-        dead.with_suffix(".lock").touch()
-        with scratch():
-            assert not dead.exists()
-            assert (first / "x").exists()
-    assert not list(first.parent.iterdir())

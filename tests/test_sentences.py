@@ -507,8 +507,22 @@ def test_damaged_vectors_say_which_folder_to_delete(tmp_path):
         embed_texts(collection, Counted(), tmp_path)
     shutil.rmtree(tmp_path / "texts")
     (tmp_path / "texts").write_text("in the way")
-    with pytest.raises(ShiftBenchError, match="cannot keep vectors there"):
+    with pytest.raises(ShiftBenchError, match="cannot be written"):
         embed_texts(collection, Counted(), tmp_path)
+
+
+def test_vectors_that_may_not_be_written_are_read(tmp_path, no_rights):
+    """Vectors of a folder without the right to write are taken; a caption that has none yet is one line."""
+    vectors = embed_texts(captioned((0, "a")), Counted(), tmp_path)[1]
+    place = next((tmp_path / "texts").iterdir())
+    for path in (*place.iterdir(), place):
+        path.chmod(path.stat().st_mode & ~0o222)
+    asked = Counted()
+    assert np.array_equal(embed_texts(captioned((0, "a")), asked, tmp_path)[1], vectors)
+    with pytest.raises(ShiftBenchError, match="lacks 1 items that are needed, and you have no right to write"):
+        embed_texts(captioned((0, "b")), asked, tmp_path)
+    assert asked.seen == []
+    place.chmod(0o755)
 
 
 @needs_minilm

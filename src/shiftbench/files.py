@@ -1,15 +1,9 @@
-"""Files that are never half-written, and reading that says what is wrong with a file.
-
-Everything is written under a temporary name, synced and renamed: a reader never sees half a file, and a killed process
-leaves the old one in place.
-"""
+"""Files of ours, written whole or not at all (see `staging`), and reading that says what is wrong with a file."""
 
 import fcntl
 import json
 import os
-import shutil
 import tomllib
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,73 +15,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shiftbench.errors import ShiftBenchError
-
-
-@contextmanager
-def writing(path: Path | str) -> Iterator[Path]:
-    """A temporary name beside `path`; when the block ends well, the file takes its place in one step."""
-    target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise ShiftBenchError(f"{target}: cannot make its folder ({problem.strerror}).") from problem
-    if target.is_dir():
-        raise ShiftBenchError(f"{target} is a folder, but a file is to be written there. Choose another name.")
-    hidden = target.parent / f".{target.stem}-{uuid.uuid4().hex[:8]}{target.suffix}"
-    try:
-        yield hidden
-        with hidden.open("rb") as handle:
-            os.fsync(handle.fileno())
-        hidden.replace(target)
-    except OSError as problem:
-        raise ShiftBenchError(f"{target}: cannot be written ({problem.strerror}).") from problem
-    finally:
-        hidden.unlink(missing_ok=True)
-
-
-@contextmanager
-def writing_folder(path: Path | str, marker: str) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its place when the block ends well.
-
-    An existing folder is replaced only when it holds `marker`, the file by which we know our own; anything else a user
-    keeps there is never deleted.
-    """
-    target = Path(path)
-    if target.exists() and not (target / marker).is_file() and (not target.is_dir() or any(target.iterdir())):
-        raise ShiftBenchError(f"{target} exists and has no {marker}: it is not ours to replace. Choose another folder.")
-    hidden = target.parent / f".{target.name}-{uuid.uuid4().hex[:8]}"
-    try:
-        hidden.mkdir(parents=True)
-    except OSError as problem:
-        raise ShiftBenchError(f"{target}: cannot make the folder ({problem.strerror}).") from problem
-    old = hidden.with_name(hidden.name + "-old")
-    try:
-        yield hidden
-        for part in hidden.rglob("*"):
-            if part.is_file():
-                with part.open("rb") as handle:
-                    os.fsync(handle.fileno())
-        if target.exists():
-            target.rename(old)
-        hidden.rename(target)
-    except OSError as problem:
-        raise ShiftBenchError(f"{target}: cannot be written ({problem.strerror}).") from problem
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+from shiftbench.staging import writing as writing
+from shiftbench.staging import writing_folder as writing_folder
 
 
 @contextmanager
 def lock(path: Path | str) -> Iterator[bool]:
     """True while this process alone holds `path`; False where another process does. A killed process lets go."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab") as handle:
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError as problem:
+        raise ShiftBenchError(f"{path}: cannot be written ({problem.strerror}).") from problem
+    try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
             return
         yield True
+    finally:
+        os.close(handle)
 
 
 def write_json(path: Path | str, value: Any) -> None:
@@ -183,6 +131,39 @@ def _has_shape(value: Any, kind: Any) -> bool:
     if isinstance(kind, dict):
         return isinstance(value, dict) and all(_has_shape(part, kind[str]) for part in value.values())
     return isinstance(value, kind)
+
+
+def kept_rows(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
+    """A table of a cache, mapped for reading: `write_rows` writes it. What cannot be read says whose fault that is."""
+    folder = path.parent
+    try:
+        table = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (FileNotFoundError, ValueError, EOFError) as problem:
+        raise ShiftBenchError(f"{folder}: {path.name} is damaged ({problem}). Delete this folder; what it keeps is "
+                              "computed again.") from problem
+    except OSError as problem:
+        raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror}). Ask its owner for the right to read "
+                              "it.") from problem
+    if table.shape != shape or table.dtype != dtype:
+        raise ShiftBenchError(f"{path}: has {table.dtype} of shape {table.shape}, not {shape}. Delete the folder "
+                              f"{folder}; what it keeps is computed again.")
+    return table
+
+
+def may_write(path: Path | str) -> bool:
+    """Whether this process may change a file, asked of the system by opening it."""
+    try:
+        os.close(os.open(path, os.O_WRONLY))
+    except OSError:
+        return False
+    return True
+
+
+def check_writable(table: Any, missing: int) -> None:
+    """Say before hours of work that their outcome cannot be kept."""
+    if missing and not may_write(table.filename):
+        raise ShiftBenchError(f"{table.filename}: lacks {missing:,} items that are needed, and you have no right to "
+                              "write it. Ask its owner to compute them, or make a copy of the collection's folder.")
 
 
 def write_rows(table: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> None:

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -119,12 +118,13 @@ def _teller(silent: bool) -> "Say":
 
 def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, retry_failed: bool, json: bool,
              quiet: bool) -> None:
+    from shiftbench.staging import scratch
     from shiftbench.sweeps.estimate import estimate
 
-    with TemporaryDirectory(prefix="shiftbench-") as scratch:
-        plan.prepare(out, scratch, _teller(quiet or json))
+    with scratch() as folder:
+        plan.prepare(out, folder, _teller(quiet or json))
         with progress("warming up", quiet or json) as advance:
-            found = estimate(plan.jobs(out, scratch), out, workers=workers, device=device, retry_failed=retry_failed,
+            found = estimate(plan.jobs(out, folder), out, workers=workers, device=device, retry_failed=retry_failed,
                              progress=advance)
     if json:
         print_json(_as_json(found))

@@ -11,6 +11,7 @@ import pyarrow as pa
 from shiftbench.arrays import Bools, Ints
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.files import check_writable
 from shiftbench.sentences.encoders import Encoder
 from shiftbench.sentences.kept import Marks, Vectors, kept_vectors
 
@@ -41,7 +42,9 @@ def embed_texts(collection: Collection, encoder: Encoder, folder: Path | str | N
         return rows, out
     marks = _marks(text, starts)
     with kept_vectors(Path(folder), encoder, collection.items) as kept:
-        _fill(encoder, text, starts, kept.marks[rows] != marks, progress,
+        missing = kept.marks[rows] != marks
+        check_writable(kept.vectors, int(missing.sum()))
+        _fill(encoder, text, starts, missing, progress,
               lambda which, values: kept.write(rows[which], values, marks[which]))
         return rows, kept.vectors[rows]
 

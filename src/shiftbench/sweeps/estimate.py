@@ -5,13 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
 
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
+from shiftbench.staging import scratch
 from shiftbench.sweeps.crew import cores, places, threads_of
 from shiftbench.sweeps.features import wanted
 from shiftbench.sweeps.plan import plan
@@ -66,10 +66,10 @@ def estimate(
     shapes = _shapes(packs)
     wants = wanted(left)
     embedding = sum(embedding_seconds(want, devices[0]) for want in wants)
-    with TemporaryDirectory(prefix="shiftbench-") as scratch:
+    with scratch() as folder:
         small = {want.collection for want in wants if len(want.missing) > FEW}
         busy = min(size, len(packs))
-        warm = Warm(Path(scratch), devices, busy, threads_of(size), small)
+        warm = Warm(folder, devices, busy, threads_of(size), small)
         try:
             costs, problems = _measure_all(shapes, warm, budget, progress)
         finally:

@@ -1,17 +1,13 @@
 """A worker's side of a store: runs are trained in a scratch folder of its machine, and sent as they get on."""
 
-import os
-import shutil
-import tempfile
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import lock
+from shiftbench.staging import scratch
 from shiftbench.sweeps.storage import Store
 from shiftbench.sweeps.work import Job, Outcome
 from shiftbench.sweeps.worker import Terms, attempt
@@ -84,28 +80,6 @@ def _sent(url: str, run: str, folder: Path) -> str:
         except (ShiftBenchError, OSError) as problem:
             reason = str(problem)
     return reason
-
-
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder of this machine for as long as the block lasts. Folders of workers that were killed are cleared away."""
-    top = Path(tempfile.gettempdir()) / f"shiftbench-scratch-{os.getuid()}"
-    top.mkdir(mode=0o700, exist_ok=True)
-    if top.stat().st_uid != os.getuid() or top.is_symlink():
-        raise ShiftBenchError(f"{top}: belongs to somebody else. Set TMPDIR to a folder of yours.")
-    for guard in top.glob("*.lock"):
-        with suppress(OSError), lock(guard) as free:
-            if free:
-                shutil.rmtree(guard.with_suffix(""), ignore_errors=True)
-                guard.unlink(missing_ok=True)
-    folder = top / uuid.uuid4().hex
-    with lock(folder.with_suffix(".lock")):
-        folder.mkdir()
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def _changed(folder: Path) -> int:

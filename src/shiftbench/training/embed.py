@@ -3,9 +3,6 @@
 import copy
 import hashlib
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -17,15 +14,16 @@ import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from shiftbench.arrays import Bools, Ints, digest
+from shiftbench.arrays import Ints, digest
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import write_json, write_rows
+from shiftbench.files import check_writable, kept_rows, write_json, write_rows
 from shiftbench.models.base import MODELS, Net, build, image_models
 from shiftbench.models.weights import weights_digest
 from shiftbench.pixels.augment import augment
 from shiftbench.pixels.decode import images
 from shiftbench.registry import find
+from shiftbench.staging import making_folder
 from shiftbench.training.device import choose_device
 
 Features = npt.NDArray[np.float32]
@@ -69,6 +67,7 @@ def embed(
     table, present = _open(Path(folder), collection, net, backbone, size)
     wanted = np.unique(rows)
     missing = wanted[~present[wanted]]
+    check_writable(table, len(missing))
 
     def keep(part: slice, values: Features) -> None:
         write_rows(table, missing[part], values)  # the features first, then the mark that they are there
@@ -122,25 +121,9 @@ def _open(folder: Path, collection: Collection, net: Net, backbone: str, size: i
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
     place = folder / "features" / f"{backbone}@{size}-{key}"
     if not place.is_dir():
-        hidden = place.with_name(f".{place.name}-{uuid.uuid4().hex[:8]}")
-        try:
-            hidden.mkdir(parents=True)
+        with making_folder(place) as hidden:
             np.lib.format.open_memmap(hidden / "features.npy", "w+", np.float32, (len(collection), net.width)).flush()
             np.lib.format.open_memmap(hidden / "present.npy", "w+", np.bool_, (len(collection),)).flush()
             write_json(hidden / "features.json", facts)
-            os.rename(hidden, place)
-        except OSError as problem:
-            shutil.rmtree(hidden, ignore_errors=True)
-            if not place.is_dir():  # else another process was first: its files are as good
-                raise ShiftBenchError(f"{place}: cannot keep features there ({problem.strerror}).") from problem
-    try:
-        for name in ("features.npy", "present.npy"):
-            np.load(place / name, mmap_mode="r", allow_pickle=False)  # "r+" would pad a file that was cut with zeros
-        table = np.load(place / "features.npy", mmap_mode="r+", allow_pickle=False)
-        present: Bools = np.load(place / "present.npy", mmap_mode="r+", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as problem:
-        raise ShiftBenchError(f"{place}: damaged ({problem}). Delete this folder, then try again.") from problem
-    if table.shape != (len(collection), net.width) or present.shape != (len(collection),):
-        raise ShiftBenchError(f"{place}: has features of shape {table.shape}, not {(len(collection), net.width)}. "
-                              "Delete this folder; the features are computed again.")
-    return table, present
+    table = kept_rows(place / "features.npy", (len(collection), net.width), np.float32)
+    return table, kept_rows(place / "present.npy", (len(collection),), np.bool_)

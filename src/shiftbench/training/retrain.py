@@ -1,6 +1,5 @@
 """Target-RT (BREEDS): how far a finished run gets on the target when its last layer is trained there."""
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from shiftbench.files import read_json, write_json
 from shiftbench.models.base import MODELS, build
 from shiftbench.models.weights import load_into, read_weights
 from shiftbench.predictions import TARGET_RT, Predictions
+from shiftbench.staging import scratch
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device
@@ -66,8 +66,8 @@ def retrain(
     run = load_run(folder)
     features, head = _features(folder, run, load(benchmark, collection, run, choose_device(device), cache))
     data = Data(benchmark, features, torch.device("cpu"))
-    with tempfile.TemporaryDirectory(prefix="shiftbench-") as place:
-        file = Path(place) / "head.safetensors"
+    with scratch() as place:
+        file = place / "head.safetensors"
         save_weights(file, head)
         start = Run(benchmark.digest, "last_layer", {"split": LEARNS}, "linear", str(file), "efficientnet-lite0",
                     batch_size=BATCH, steps=steps, optimizer="sgd", momentum=0.0, eval_every=max(1, steps // 40),
