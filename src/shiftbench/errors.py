@@ -3,22 +3,44 @@
 A message says what is wrong, where, what is allowed and what to do. The command line prints it on one line and exits 1.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST = 2000
+"""Letters of a message; of a longer one the middle is left out."""
+_COMMANDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: object) -> str:
+    """Text on one line that gives a terminal no orders: control characters, line breaks, marks that turn the direction
+    of writing and halves of pairs of code points are spelled out.
+
+    >>> print(printable("a\\nb \\x1b[31mred"))
+    a\\nb \\x1b[31mred
+    """
+    return _COMMANDS.sub(lambda found: ascii(found[0])[1:-1], str(text))
+
 
 class ShiftBenchError(ValueError):
-    """Bad input or a request that cannot be met. Never a bug: a bug keeps its traceback."""
+    """Bad input or a request that cannot be met. Never a bug: a bug keeps its traceback.
+
+    Its message may quote the data; whatever that holds, the message is one printable line.
+    """
+
+    def __init__(self, message: str) -> None:
+        line = printable(message)
+        super().__init__(line if len(line) <= LONGEST else f"{line[:LONGEST - 200]} … {line[-190:]}")
 
 
-def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> ShiftBenchError:
+def unknown(kind: str, name: object, known: Iterable[object], where: str = "") -> ShiftBenchError:
     """The error for a name that is not there, with the nearest one that is.
 
     >>> print(unknown("factor", "shap", ["hue", "shape"]))
     No factor named 'shap'. Did you mean 'shape'? Known factors: hue, shape.
     """
-    names = sorted(set(known))
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    names = sorted({str(one) for one in known})
+    near = get_close_matches(str(name)[:100], names, n=1, cutoff=0.5)
     guess = f" Did you mean '{near[0]}'?" if near else ""
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     many = f"{kind}es" if kind.endswith("s") else f"{kind}s"

@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.fuzz.cases import case
 from tests.fuzz.crew import Finding, made, round_of
 
+
 def table(counts: dict[str, int], findings: Sequence[Finding]) -> list[tuple[str, int, int]]:
     """A row for each command: its cases and violations over all its targets."""
     cases: Counter[str] = Counter()
@@ -56,7 +57,8 @@ def main() -> None:
         first = next(finding for finding in findings if finding.wrong == wrong)
         print(f"\n{times} × {wrong}\n    --only '{first.target}' --case {first.case}")
     facts = {"date": datetime.now(UTC).date().isoformat(), "seed": given.seed, "targets": len(counts),
-             "cases": sum(counts.values()), "violations": len(findings), "minutes": round((time.monotonic() - began) / 60, 1),
+             "cases": sum(counts.values()), "violations": len(findings),
+             "minutes": round((time.monotonic() - began) / 60, 1),
              "commands": {name: {"cases": cases, "violations": wrong} for name, cases, wrong in rows},
              "findings": [finding._asdict() for finding in findings]}
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,6 @@ import signal
 import struct
 import sys
 import traceback
-import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -84,7 +83,7 @@ class Project:
         for folder, folders, files in os.walk(self.place):
             for entry in (*folders, *files):
                 facts = os.lstat(f"{folder}/{entry}")
-                found[f"{folder}/{entry}"] = (facts.st_size if entry in files else 0, facts.st_mtime_ns if entry in files else 0)
+                found[f"{folder}/{entry}"] = (0, 0) if entry in folders else (facts.st_size, facts.st_mtime_ns)
         return found
 
     def restore(self) -> None:
@@ -147,7 +146,7 @@ def run(command: Command, words: Sequence[str] | None = None, memory: bool = Fal
     code, problem = 0, ""
     argv, sys.argv = sys.argv, ["shiftbench", *(command.words if words is None else words)]
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), limits(memory), warnings.catch_warnings():
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), limits(memory):
             try:
                 if command.call is not None and words is None:
                     command.call()
@@ -244,7 +243,8 @@ def _change(path: Path, data: bytes, rng: Generator) -> None:
 
 def _rename(project: Project, listed: Sequence[str], rng: Generator) -> None:
     """A file or folder in a listed folder gets a hostile name."""
-    entries = sorted(path for path in project.marks if f"{os.path.relpath(os.path.dirname(path), project.place)}/" in listed)
+    folders = {os.path.normpath(project.place / folder) for folder in listed}
+    entries = sorted(path for path in project.marks if os.path.dirname(path) in folders)
     path = Path(entries[rng.integers(len(entries))])
     new = BYTES[rng.integers(len(BYTES))] if rng.random() < 0.5 else name(rng).encode()
     new = new.replace(b"/", b"").replace(b"\0", b"")[:200] or b"x"

@@ -78,12 +78,13 @@ def round_of(cases: int, seed: int, workers: int, only: str = "") -> tuple[dict[
         worker.costs = costs = worker.pipe.recv()
     costs = {name: cost for name, cost in costs.items() if only in name}
     counts = shares(costs, cases)
-    todo = [(name, number) for number in range(max(counts.values())) for name in sorted(counts) if number < counts[name]]
+    todo = [(name, number) for number in range(max(counts.values())) for name in sorted(counts)
+            if number < counts[name]]
     total, findings, began = len(todo), [], time.monotonic()
     todo.reverse()
     told = 0.0
     while todo or any(worker.doing for worker in crew):
-        for place, worker in enumerate(crew):
+        for worker in crew:
             if worker.doing is None and worker.costs and todo:
                 worker.doing, worker.since = todo.pop(), time.monotonic()
                 worker.pipe.send(worker.doing)

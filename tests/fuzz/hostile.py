@@ -9,8 +9,8 @@ NAMES = (
     "../../etc/passwd", "/etc/passwd", "..", ".", "~", "a/b", "a\\b", "con", "-", "--help", "-x",
     "=1+1", "@SUM(A1)", "+1", "<script>alert(1)</script>", "</script>", "<b>&amp;", "{x}", "{", "%s", "${HOME}", "`ls`",
     "nan", "NaN", "inf", "None", "null", "true", "-1", "1e999", "0x10", "1_000", "007", "all", "item", "label", "split",
-    ":", "|", "+", ",", ";", "has:", "which:|", "which:=", "area:", "object:", "a:b:c", "'", '"', '""', "a,b", "a;b", "a|b",
-    "(", "dog(", "dog()", ")", "dog(shelf", "x" * 5000, "é" * 300, "\U0001f4a9", "train", "test", "cat", "dog",
+    ":", "|", "+", ",", ";", "has:", "which:|", "which:=", "area:", "object:", "a:b:c", "'", '"', '""', "a,b", "a;b",
+    "a|b", "(", "dog(", "dog()", ")", "dog(shelf", "x" * 5000, "é" * 300, "\U0001f4a9", "train", "test", "cat", "dog",
 )
 """Text that is valid Unicode."""
 
@@ -26,12 +26,14 @@ DEEP = 100_000
 RAW = (
     DIGITS, "-" + DIGITS, "1" + "0" * 400, "1e999", "-1e999", "NaN", "Infinity", "1e-400", "0." + "3" * 5000,
     "[" * DEEP + "]" * DEEP, '{"a":' * DEEP + "1" + "}" * DEEP, "[" * DEEP, "[" * 300 + "]" * 300, '"\\ud800"',
-    '{"a":' * 300 + "1" + "}" * 300, '["]",' * 300 + "1" + "]" * 300, "01", "+1", "'x'", "[1,]", "\x00", '{"a":1,"a":2}',
+    '{"a":' * 300 + "1" + "}" * 300, '["]",' * 300 + "1" + "]" * 300, "01", "+1", "'x'", "[1,]", "\x00",
+    '{"a":1,"a":2}',
 )
 """Spellings of a value in JSON that no encoder writes."""
 
-NUMBERS = (0, -1, 1, 2, 7, 255, 256, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -(2**63), -(2**63) - 1,
-           10**30, 10**400, 0.5, -0.5, 1.5, -0.0, 1e-300, 1e300, float("nan"), float("inf"), float("-inf"))
+NUMBERS = (0, -1, 1, 2, 7, 255, 256, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -(2**63),
+           -(2**63) - 1, 10**30, 10**400, 0.5, -0.5, 1.5, -0.0, 1e-300, 1e300, float("nan"), float("inf"),
+           float("-inf"))
 
 
 def name(rng: Generator) -> str:
@@ -45,5 +47,6 @@ def value(rng: Generator) -> object:
         return name(rng)
     if kind < 6:
         return NUMBERS[rng.integers(len(NUMBERS))]
-    plain: tuple[object, ...] = (None, True, False, [], {}, [[]], [None], {"": None}, [1, "a", None, [2]], {"a": {"b": [1]}})
+    plain: tuple[object, ...] = (None, True, False, [], {}, [[]], [None], {"": None}, [1, "a", None, [2]],
+                                 {"a": {"b": [1]}})
     return plain[rng.integers(len(plain))]

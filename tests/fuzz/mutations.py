@@ -288,8 +288,8 @@ def npy(data: bytes, rng: Generator) -> bytes:
         lambda: np.asfortranarray(old), lambda: old[..., None], lambda: old.reshape(-1), lambda: old[:0],
         lambda: old.astype(np.float64), lambda: old.astype(np.str_), lambda: old.astype(bool), lambda: np.array(1),
         lambda: old.astype(np.complex64), lambda: np.zeros(3, [("a", "i4")]), lambda: -old.astype(np.int64) - 1,
-        lambda: old.astype(np.float64) * np.nan, lambda: np.array(["2020"], "M8[D]"), lambda: np.concatenate([old, old]),
-        lambda: old[:1], lambda: old.astype(">i4"), lambda: old.astype("S3")]
+        lambda: old.astype(np.float64) * np.nan, lambda: np.array(["2020"], "M8[D]"),
+        lambda: np.concatenate([old, old]), lambda: old[:1], lambda: old.astype(">i4"), lambda: old.astype("S3")]
     sink = io.BytesIO()
     try:
         with np.errstate(all="ignore"):

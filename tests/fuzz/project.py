@@ -116,8 +116,8 @@ def _judged(place: Path) -> Iterator[Command]:
     Predictions(one.items, one.split, predicted, one.names["label"]).save(place / "n.csv")
     one = others["boxes"]
     Answers.of(one.items, one.split, {"boxes": [box / 1024 for box in found], "scores": sure}).save(place / "x.parquet")
-    (place / "x.json").write_text(json.dumps([
-        {"image_id": item, "bbox": [1.0, 2.0, 30.0, 40.0], "score": 0.5, "category_id": 1} for item in one.items.tolist()]))
+    result = {"bbox": [1.0, 2.0, 30.0, 40.0], "score": 0.5, "category_id": 1}
+    (place / "x.json").write_text(json.dumps([{"image_id": item, **result} for item in one.items.tolist()]))
     one = others["tokens"]
     Answers.of(one.items, one.split, {"tokens": [row[:-1] for row in said]}).save(place / "t.csv")
     for name, file in (("number", "n.csv"), ("boxes", "x.parquet"), ("tokens", "t.csv")):
@@ -170,9 +170,9 @@ def _trained(place: Path) -> Iterator[Command]:
     quick = ("--collection", "toy", "--device", "cpu", "--set", "steps=2", "--set", "batch_size=4", "--quiet")
     yield Command("train columns", ("train", "b", "--method", "erm", "--model", "linear", "--features", "columns",
                                     "--out", "out/runs", *quick), cost=10, keeps=True)
-    yield Command("train found", ("train", "b", "--method", "erm", "--model", "linear", "--features", "columns", "--out",
-                                  "runs", "--collection", "toy", "--device", "cpu", "--set", "steps=4", "--set",
-                                  "batch_size=8", "--set", "eval_every=2"), cost=4, keeps=True)
+    yield Command("train found", ("train", "b", "--method", "erm", "--model", "linear", "--features", "columns",
+                                  "--out", "runs", "--collection", "toy", "--device", "cpu", "--set", "steps=4",
+                                  "--set", "batch_size=8", "--set", "eval_every=2"), cost=4, keeps=True)
     yield Command("train weights", ("train", "b", "--method", "erm", "--model", "small-cnn", "--weights",
                                     "weights.safetensors", "--out", "out/runs", *quick), cost=20, keeps=True)
     yield Command("train features", ("train", "b", "--method", "erm", "--model", "linear", "--features",
@@ -183,13 +183,15 @@ def _trained(place: Path) -> Iterator[Command]:
     yield Command("fetch", ("fetch", f"file://{place.resolve()}/store", "--out", "out/runs"), cost=2)
     (place / "study.toml").write_text(
         'benchmarks = ["b"]\nseeds = 2\n[run]\nmodel = "linear"\nfeatures = "columns"\nlr = [1e-3, 1e-2]\n'
-        'steps = 2\n[methods.erm]\n[methods.irm]\npenalty = [1.0, 10.0]\n[methods.group_dro]\nstep_size = {uniform = [0, 1]}\n')
+        'steps = 2\n[methods.erm]\n[methods.irm]\npenalty = [1.0, 10.0]\n'
+        '[methods.group_dro]\nstep_size = {uniform = [0, 1]}\n')
     yield Command("study", call=lambda: Study.load("study.toml").jobs("out/runs"), cost=2)
 
 
 def _others(place: Path) -> Iterator[Command]:
     """Hierarchies, people's answers, encoders of texts."""
-    edges = [("root", "animal"), ("root", "thing"), ("animal", "cat"), ("animal", "dog"), ("thing", "cup"), ("thing", "sofa")]
+    edges = [("root", "animal"), ("root", "thing"), ("animal", "cat"), ("animal", "dog"), ("thing", "cup"),
+             ("thing", "sofa")]
     tree = place / "tree"
     tree.mkdir()
     (tree / "h.csv").write_text("child,parent,name\n" + "".join(f"{b},{a},the {b}\n" for a, b in edges))

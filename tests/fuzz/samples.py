@@ -91,7 +91,7 @@ def _factors(raw: Path) -> Iterator[Command]:
              "smallnorb": ["raw/norb"], "camelyon17": ["raw/camelyon17.csv"],
              "iwildcam": ["raw/iwildcam.csv", "raw/categories.csv"]}
     for kind in KINDS:
-        yield reader(f"factors {kind}", *files[kind], "--kind", kind, refuses=kind == "mpi3d")  # all of MPI3D is a million
+        yield reader(f"factors {kind}", *files[kind], "--kind", kind, refuses=kind == "mpi3d")  # it is a million
 
 
 def _gqa(raw: Path) -> Iterator[Command]:
@@ -114,8 +114,8 @@ def _imagenet(raw: Path) -> Iterator[Command]:
 
 
 def _metashift(raw: Path) -> Iterator[Command]:
-    write_pickle(raw / "subsets.pkl", {f"{cls}({word})": {str(k), str(k + 1), "7"} for k, cls in enumerate(("cat", "dog"))
-                                       for word in ("black", "wet", "light brown")})
+    write_pickle(raw / "subsets.pkl", {f"{cls}({word})": {str(k), str(k + 1), "7"}
+                                       for k, cls in enumerate(("cat", "dog")) for word in ("black", "wet", "brown")})
     yield reader("metashift", "raw/subsets.pkl")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from shiftbench.annotation.answers import is_answers, read_answers
 from shiftbench.annotation.human import HUMAN, METRIC, METRICS
 from shiftbench.annotation.key import find_key
+from shiftbench.errors import printable
 from shiftbench.reporting.tables import percent
 from shiftbench.reporting.terminal import scores_table
 from shiftbench.scores import ALL, Scores
@@ -54,9 +55,9 @@ def study_table(scores: Scores, level: float = LEVEL) -> "Table":
         kappa = row["metric"] == "fleiss_kappa"
         shown = [f"{row[name]:.2f}" if kappa else percent(row[name]) for name in ("value", "low", "high")]
         ends = "" if math.isnan(row["low"]) else f"{shown[1]}{' to ' if row['low'] < 0 else '–'}{shown[2]}"
-        drawn.add_row(Text(row["method"] if row["method"] != before else ""), row["split"],
-                      row["metric"].replace("_", " "), f"{row['n']:,}", Text(shown[0], "bold"), Text(ends, "dim"),
-                      Text(plain, "dim"))
+        drawn.add_row(Text(printable(row["method"]) if row["method"] != before else ""), Text(printable(row["split"])),
+                      Text(printable(row["metric"]).replace("_", " ")), f"{row['n']:,}", Text(shown[0], "bold"),
+                      Text(ends, "dim"), Text(plain, "dim"))
         before = row["method"]
     return drawn
 
@@ -75,8 +76,8 @@ def pairs_table(scores: Scores) -> "Table":
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Pairwise accuracy, per cent", title_justify="left")
     drawn.add_column("pair")
     for method, split in columns:
-        drawn.add_column(Text(f"{method}\n{split}"), justify="right")
+        drawn.add_column(Text(f"{printable(method)}\n{printable(split)}"), justify="right")
     for pair in pairs:
-        drawn.add_row(Text(pair), *(percent(found[pair, *column]) if (pair, *column) in found else Text("–", "dim")
-                                    for column in columns))
+        values = [percent(found[pair, *column]) if (pair, *column) in found else "–" for column in columns]
+        drawn.add_row(Text(printable(pair)), *values)
     return drawn

@@ -1,5 +1,6 @@
 """The command line: one file per verb, the same words as in Python."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -31,7 +32,7 @@ from shiftbench.cli.show import show
 from shiftbench.cli.study import study
 from shiftbench.cli.sweep import sweep
 from shiftbench.cli.train import train
-from shiftbench.errors import ShiftBenchError
+from shiftbench.errors import ShiftBenchError, printable
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown",
@@ -54,11 +55,27 @@ for verb in (demo, show, graph, hierarchy, build, setting, check, embed, train, 
 
 
 def main() -> None:
-    """Run a command. What the user can mend is one line on standard error and exit code 1."""
+    """Run a command. What the user can correct is one line on standard error and exit code 1."""
     try:
+        for word in sys.argv[1:]:
+            if not _is_text(word):
+                raise ShiftBenchError(f"'{word}' is not UTF-8 text. Rename the file, or give it through a link with "
+                                      "another name.")
         app()
     except ShiftBenchError as problem:
         sys.stderr.write(f"shiftbench: {problem}\n")
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as problem:  # a name that is too long, a folder without permission
+        file = printable(os.fsdecode(problem.filename or "a file"))[:300]
+        sys.stderr.write(f"shiftbench: {file}: {printable(problem.strerror or problem)}.\n")
+        sys.exit(1)
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

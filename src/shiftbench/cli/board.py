@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json, print_table
+from shiftbench.cli.output import Json, Quiet, print_json, print_table, say
 
 NOTHING: dict[str, Any] = {"value": math.nan, "std": math.nan, "tied": False, "group": "", "n": 0}
 """Of a submission that has no such number."""
@@ -45,12 +44,12 @@ def board(
     for one in made.listed:
         cell = one.cell("test", made.metric) or NOTHING
         entry = one.verified.entry
-        rows.append([one.rank or "–", "algorithms" if entry.algorithm else "beyond", escape(entry.method),
+        rows.append([one.rank or "–", "algorithms" if entry.algorithm else "beyond", entry.method,
                      cell["value"], cell["std"], "≈" if cell["tied"] and one.rank else "",
-                     *([escape(cell["group"]), cell["n"]] if worst else []),
-                     len(one.verified.predictions), escape(" ".join(one.verified.reasons))])
+                     *([cell["group"], cell["n"]] if worst else []),
+                     len(one.verified.predictions), " ".join(one.verified.reasons)])
     named = made.benchmark.name + (f" to {made.folds[-1].name}, mean over folds" if made.folds else "")
     print_table(f"{named}: {made.metric} on test",
                 ["rank", "table", "method", "mean", "std", "", *(["group", "n"] if worst else []),
                  "folds" if made.folds else "seeds", "why it does not count"], rows)
-    console().print(f"wrote {out / 'index.html'}", markup=False)
+    say(f"wrote {out / 'index.html'}")

@@ -8,7 +8,7 @@ import typer
 from shiftbench import verbs
 from shiftbench.benchmark import Benchmark
 from shiftbench.checks import VERBS, fit, uses
-from shiftbench.cli.output import Json, console, print_json, print_table
+from shiftbench.cli.output import Json, print_json, print_table, say
 from shiftbench.collection import MARKER as COLLECTION
 
 
@@ -38,7 +38,7 @@ def check(
         print_table("", ["", "finding", "where", "detail"],
                     [("unfit" if finding.unfit else "note", *finding[1:4]) for finding in findings])
     if not json:
-        console().print(f"{benchmark}: {'fit' if fit(findings) else 'unfit'}", markup=False)
+        say(f"{benchmark}: {'fit' if fit(findings) else 'unfit'}")
         if reasons:
             print_table("", ["for", "", "with"], [
                 (purpose, f"no: {reason}" if reason else "yes", ", ".join(VERBS[purpose]))

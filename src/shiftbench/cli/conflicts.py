@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json, print_table, progress
+from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress, say
 
 
 def conflicts(
@@ -43,10 +43,10 @@ def conflicts(
         print_json(facts)
     elif not quiet:
         cells = facts["cells"]
-        console().print(f"{benchmark}: of {cells['all']:,} pairs {cells['helping']:,} help, {cells['conflicting']:,} "
-                        f"conflict, {cells['undecided']:,} are undecided. The strongest conflicts:", markup=False)
+        say(f"{benchmark}: of {cells['all']:,} pairs {cells['helping']:,} help, {cells['conflicting']:,} "
+            f"conflict, {cells['undecided']:,} are undecided. The strongest conflicts:")
         print_table("",
                     ["training on", "hurts", "", "effect", "low", "high"],
                     [list(cell.values()) for cell in facts["conflicts"]])
-        console().print(f"little contribution: {', '.join(found.little) or 'none'}", markup=False)
-        console().print(f"heatmap, matrix and settings in {out}", markup=False)
+        say(f"little contribution: {', '.join(found.little) or 'none'}")
+        say(f"heatmap, matrix and settings in {out}")

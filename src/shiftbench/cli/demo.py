@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shiftbench.cli.output import Quiet, console, progress
+from shiftbench.cli.output import Quiet, console, progress, say
 
 
 def demo(
@@ -31,6 +31,6 @@ def demo(
         chosen = shown_scores(shown.scores, benchmarks)
         for table in (*distance_tables(chosen, benchmarks), *share_tables(chosen, benchmarks)):
             console().print(as_table(table))
-        console().print("Of two learning rates the one with the higher accuracy on id_val, per seed. Every other rule: "
-                        f"shiftbench select {out / 'scores.parquet'}", markup=False)
-        console().print(f"\nlook at {shown.page}", markup=False)
+        say("Of two learning rates the one with the higher accuracy on id_val, per seed. Every other rule: "
+            f"shiftbench select {out / 'scores.parquet'}")
+        say("", f"look at {shown.page}")

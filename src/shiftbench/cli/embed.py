@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json, progress
+from shiftbench.cli.output import Json, Quiet, print_json, progress, say
 
 
 def embed(
@@ -26,4 +26,4 @@ def embed(
     if json:
         print_json({"features": str(folder), "model": model, "size": size})
     elif not quiet:
-        console().print(f"features in {folder}; train on them with --model linear --features {model}@{size}")
+        say(f"features in {folder}; train on them with --model linear --features {model}@{size}")

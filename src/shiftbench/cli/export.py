@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Quiet, console
+from shiftbench.cli.output import Quiet, say
 
 
 def export(
@@ -23,4 +23,4 @@ def export(
     """
     verbs.export(benchmark, out, to=to, copy=copy, collection=collection)
     if not quiet:
-        console().print(f"wrote {out}")
+        say(f"wrote {out}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json
+from shiftbench.cli.output import Json, Quiet, print_json, say
 
 
 def fetch(
@@ -23,4 +23,4 @@ def fetch(
     if json:
         print_json({"out": str(out), "runs": done})
     elif not quiet:
-        console().print(f"{out}: {len(done):,} finished runs", markup=False)
+        say(f"{out}: {len(done):,} finished runs")

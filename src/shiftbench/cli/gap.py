@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json, print_table
+from shiftbench.cli.output import Json, Quiet, print_json, print_table, say
 from shiftbench.groupings import in_words, untitled
 
 
@@ -42,9 +41,9 @@ def gap(
         print_table("", ["benchmark", "setting", "method", "runs", "metric", "items", "in", "out", "gap",
                          f"{level:.0%} interval"], rows)
         if any(row["metric"].startswith("worst") for row in listed):
-            console().print("Of a worst group, items are those of the worst out of distribution.", markup=False)
+            say("Of a worst group, items are those of the worst out of distribution.")
 
 
 def _named(metric: str) -> str:
     """A metric as it is called; one over a grouping in words, which are shorter."""
-    return escape(in_words(metric) if untitled(metric)[1] else metric)
+    return in_words(metric) if untitled(metric)[1] else metric

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, console, print_json, print_table
+from shiftbench.cli.output import Json, print_json, print_table, say
 from shiftbench.errors import ShiftBenchError
 from shiftbench.hierarchies.cuts import facts
 from shiftbench.hierarchies.hierarchy import Hierarchy
@@ -66,21 +66,20 @@ def show_hierarchy(hierarchy: Hierarchy) -> None:
     known = facts(hierarchy)
     roots, several = len(known["roots"]), len(known["several_parents"])
     shape = f"{several:,} nodes with several parents" if several else "a tree" if roots == 1 else f"{roots} trees"
-    console().print(f"{known['name']}  {known['nodes']:,} nodes, {known['leaves']:,} leaves, {shape}", style="bold",
-                    markup=False)
+    say(f"{known['name']}  {known['nodes']:,} nodes, {known['leaves']:,} leaves, {shape}", style="bold")
     if known["missing"]:
-        console().print(f"{len(known['missing']):,} classes have no node: {', '.join(known['missing'][:5])} …"
-                        if len(known["missing"]) > 5 else f"no node for: {', '.join(known['missing'])}", markup=False)
+        say(f"{len(known['missing']):,} classes have no node: {', '.join(known['missing'][:5])} …"
+            if len(known["missing"]) > 5 else f"no node for: {', '.join(known['missing'])}")
     if not known["tree"]:
         listed = [f"{node} {hierarchy.title(node)}" if hierarchy.title(node) != node else node
                   for node in known["several_parents"][:5]]
-        console().print(f"several parents: {', '.join(listed)}"
-                        f"{' …' if len(known['several_parents']) > 5 else ''}", markup=False)
+        say(f"several parents: {', '.join(listed)}"
+            f"{' …' if len(known['several_parents']) > 5 else ''}")
     print_table("", ["level", "nodes", "leaves", "superclasses", "smallest", "median", "largest", "balance"],
                 [[f"{value:g}" if key == "median" else value for key, value in row.items()] for row in known["levels"]])
     if known["proposed_level"] is not None:
-        console().print(f"\nThe most balanced superclasses are at level {known['proposed_level']}: "
-                        f"--level {known['proposed_level']}", markup=False)
+        say("", f"The most balanced superclasses are at level {known['proposed_level']}: "
+            f"--level {known['proposed_level']}")
 
 
 def _show_superclasses(found: Superclasses) -> None:
@@ -93,4 +92,4 @@ def _show_superclasses(found: Superclasses) -> None:
     print_table(f"{len(found)} superclasses, {len(found.subclasses):,} subclasses",
                 ["id", "superclass", *(["source", "target"] if split else ["subclasses"])], rows)
     for note in found.notes:
-        console().print(note, markup=False)
+        say(note)

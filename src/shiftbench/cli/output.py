@@ -1,7 +1,12 @@
-"""What a command prints: tables on a terminal, JSON when asked, progress bars where a person is watching."""
+"""What a command prints: tables on a terminal, JSON when asked, progress bars where a person is watching.
+
+The one way to the terminal. Names come from data, and data may hold anything: nothing of it is read as markup or emoji,
+and what a terminal would take for an order is spelled out.
+"""
 
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +15,7 @@ from threading import Event, Thread
 from typing import Annotated, Any, Protocol
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,7 +24,11 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
+
+from shiftbench.errors import printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no table.")]
@@ -40,26 +49,59 @@ class Ended(Protocol):
     def seconds(self) -> float: ...
 
 
+class _Plain(Console):
+    """A console that takes text as it stands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=False, **settings)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for part in super().render(renderable, options):
+            text = part.text
+            clean = text if part.control or text.isprintable() else "\n".join(map(printable, text.split("\n")))
+            yield part if clean == text else Segment(clean, part.style, part.control)
+
 
 def console() -> Console:
-    """Standard output; wide enough for a table when it is not a terminal."""
-    return Console(width=None if sys.stdout.isatty() else 140, highlight=False, soft_wrap=False)
+    """Standard output, for tables that another part has drawn; wide enough for one when it is not a terminal."""
+    return _Plain(width=None if sys.stdout.isatty() else 140)
+
+
+def say(*lines: object, style: str = "") -> None:
+    """Print lines of text as long as they are; a line break inside one is spelled out."""
+    for line in lines:
+        console().print(printable(line), style=style or None, soft_wrap=True)
+
+
+def say_titled(name: object, rest: object) -> None:
+    """Print a line whose first words, a name, are bold."""
+    console().print(Text(printable(name), "bold").append(f"  {printable(rest)}", "not bold"), soft_wrap=True)
+
+
+def note(message: object) -> None:
+    """A line on standard error about what to know."""
+    sys.stderr.write(f"note: {printable(message)}\n")
 
 
 def print_json(value: Any) -> None:
-    """JSON that every parser takes: NaN and infinity become null."""
-    sys.stdout.write(json.dumps(_finite(value), indent=1, ensure_ascii=False) + "\n")
+    """JSON that every parser takes: NaN and infinity become null. What a terminal may obey is written as an escape."""
+    text = json.dumps(_finite(value), indent=1, ensure_ascii=False)
+    sys.stdout.write(_RISKY.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+_RISKY = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON may hold as it is and a terminal or a UTF-8 encoder stumbles over."""
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table whose number columns are aligned to the right."""
+    """A table whose number columns are aligned to the right; a title may begin with a line break."""
     listed = [[_cell(value) for value in row] for row in rows]
     kinds = [all(_is_number(row[place]) for row in listed) and bool(listed) for place in range(len(columns))]
     if title:
-        console().print(title, style="bold", markup=False)
+        say(*([""] if title.startswith("\n") else []), title.lstrip("\n"), style="bold")
     table = Table(header_style="bold", box=None, pad_edge=False)
     for name, number in zip(columns, kinds, strict=True):
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
+        table.add_column(printable(name), justify="right" if number else "left", overflow="fold")
     for row in listed:
         table.add_row(*row)
     console().print(table)
@@ -71,8 +113,8 @@ def progress(what: str, quiet: bool = False) -> Iterator[Advance]:
     if quiet or not sys.stderr.isatty():
         yield _lines(what, math.inf if quiet else EVERY)
         return
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-                   console=Console(stderr=True), transient=True)
+    bar = Progress(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+                   TimeRemainingColumn(), console=_Plain(stderr=True), transient=True)
     with bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -122,8 +164,8 @@ def sweep_progress(quiet: bool = False) -> Iterator[Callable[[Ended, int], None]
     if quiet:
         yield tally.add
     elif sys.stderr.isatty():
-        bar = Progress(BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
-                       console=Console(stderr=True), transient=True)
+        bar = Progress(BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(),
+                       console=_Plain(stderr=True), transient=True)
         with bar:
             task = bar.add_task("starting", total=None)
 
@@ -168,7 +210,7 @@ def how_long(seconds: float) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return "–" if math.isnan(value) else f"{value:.3f}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(value)
 
 
 def _is_number(text: str) -> bool:

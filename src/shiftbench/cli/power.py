@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftbench.cli.output import Json, console, print_json, print_table
+from shiftbench.cli.output import Json, print_json, print_table, say
 from shiftbench.errors import ShiftBenchError
 
 
@@ -44,7 +44,7 @@ def power(
         if json:
             print_json({"difference": difference, "power": power, **known, "items_per_group": needed})
             return
-        console().print(f"To see {difference:g} points with probability {power:g}, at an accuracy of {accuracy:g}:")
+        say(f"To see {difference:g} points with probability {power:g}, at an accuracy of {accuracy:g}:")
         print_table("", ["models are given", "items per group"],
                     [("the same items", needed["paired"]), ("different items, each", needed["unpaired"])])
         return

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json, progress
+from shiftbench.cli.output import Json, Quiet, print_json, progress, say
 
 
 def pretrain(
@@ -36,4 +36,4 @@ def pretrain(
     if json:
         print_json({"weights": str(file), "model": model, "label": label})
     elif not quiet:
-        console().print(f"weights in {file}; start from them with --method pretrained --model {model} --weights {file}")
+        say(f"weights in {file}; start from them with --method pretrained --model {model} --weights {file}")

@@ -1,6 +1,5 @@
 """shiftbench read FORMAT SOURCE... --out COLLECTION"""
 
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, print_json, progress
+from shiftbench.cli.output import Json, Quiet, note, print_json, progress
 from shiftbench.cli.show import show_collection
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
@@ -223,9 +222,9 @@ def _from_files(
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
         collection = verbs.read(form, *sources, out=out, **given)
-    told = [str(note.message) for note in notes]
-    for note in told:
-        sys.stderr.write(f"note: {note}\n")
+    told = [str(one.message) for one in notes]
+    for message in told:
+        note(message)
     finish(collection, out, json, quiet, told)
 
 

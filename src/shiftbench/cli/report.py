@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Quiet, console
+from shiftbench.cli.output import Quiet, say
 
 
 def report(
@@ -26,4 +26,4 @@ def report(
     pair = [name.strip() for name in compare.split(",")] if compare else []
     verbs.report(source, out, benchmarks=benchmark or (), rule=rule, title=title, compare=pair)
     if not quiet:
-        console().print(f"wrote {out}")
+        say(f"wrote {out}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json, print_table, progress
+from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress, say
 
 
 def retrain(
@@ -32,4 +32,4 @@ def retrain(
     elif not quiet:
         print_table("", ["run", "learning rate", "accuracy on val"],
                     [[run, f"{one.lr:g}", one.accuracy] for run, one in found.items()])
-        console().print(f"{len(found)} last layers retrained; `shiftbench report {runs}` shows them.")
+        say(f"{len(found)} last layers retrained; `shiftbench report {runs}` shows them.")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json
+from shiftbench.cli.output import Json, Quiet, console, print_json, say
 
 
 def score(
@@ -54,4 +54,4 @@ def score(
         for table in tables(scores, level):
             console().print(table)
         for note in answer_notes(files, study):
-            console().print(note, markup=False)
+            say(note)

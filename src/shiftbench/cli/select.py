@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench.benchmark import Benchmark
-from shiftbench.cli.output import Json, Quiet, console, print_json
+from shiftbench.cli.output import Json, Quiet, console, print_json, say
 from shiftbench.errors import ShiftBenchError
 from shiftbench.scores import Scores
 
@@ -50,8 +50,7 @@ def select(
         console().print(choices_table(found.choices) if rule else selection_table(scores, made, target=target))
         for one in dict.fromkeys((one.rule, one.why, one.method) for one in found.refused):
             places = [other.benchmark for other in found.refused if (other.rule, other.why, other.method) == one]
-            console().print(f"{one[0]} chose nothing on {', '.join(places)}{': ' + one[2] if one[2] else ''}: {one[1]}",
-                            markup=False)
+            say(f"{one[0]} chose nothing on {', '.join(places)}{': ' + one[2] if one[2] else ''}: {one[1]}")
 
 
 def _read(source: Path, folders: list[Path]) -> tuple[Scores, list[Benchmark]]:

@@ -6,13 +6,12 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.markup import escape
 
 from shiftbench.arrays import encode
 from shiftbench.benchmark import MARKER as BENCHMARK
 from shiftbench.benchmark import Benchmark
 from shiftbench.cli.hierarchy import show_hierarchy
-from shiftbench.cli.output import Json, console, print_json, print_table
+from shiftbench.cli.output import Json, print_json, print_table, say, say_titled
 from shiftbench.collection import MARKER as COLLECTION
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
@@ -72,8 +71,8 @@ def _values(values: Any) -> dict[str, Any]:
 
 def show_collection(collection: Collection) -> None:
     facts = collection_facts(collection)
-    console().print(f"[bold]{escape(facts['name'])}[/]  {facts['items']:,} items, images {facts['images']}, "
-                    f"{facts['texts']:,} texts, {facts['boxes']:,} boxes, {facts['parents']:,} names in the hierarchy")
+    say_titled(facts["name"], f"{facts['items']:,} items, images {facts['images']}, {facts['texts']:,} texts, "
+               f"{facts['boxes']:,} boxes, {facts['parents']:,} names in the hierarchy")
     rows: list[tuple[str, str, int, str]] = []
     for name, values in facts["factors"].items():
         own = collection.factors[name]
@@ -85,25 +84,24 @@ def show_collection(collection: Collection) -> None:
 
 
 def _most(values: dict[str, Any]) -> str:
-    shown = [escape(f"{name} {n:,.6g}" if isinstance(n, float) else f"{name} {n:,}")
-             for name, n in list(values.items())[:8]]
+    shown = [f"{name} {n:,.6g}" if isinstance(n, float) else f"{name} {n:,}" for name, n in list(values.items())[:8]]
     return ", ".join(shown) + (" …" if len(values) > 8 else "")
 
 
 def show_benchmark(benchmark: Benchmark) -> None:
     card = benchmark.card
     params = ", ".join(f"{key} = {value}" for key, value in card.get("params", {}).items() if value not in ("", [], {}))
-    console().print(f"[bold]{escape(benchmark.name)}[/]  {card.get('shift')}({escape(params)})\n"
-                    f"seed {card.get('seed')}, {len(benchmark):,} rows, digest {benchmark.digest[:16]}", markup=True)
+    say_titled(benchmark.name, f"{card.get('shift')}({params})")
+    say(f"seed {card.get('seed')}, {len(benchmark):,} rows, digest {benchmark.digest[:16]}")
     if card.get("distance") is not None:
         each = ", ".join(f"{name} {value:.3f}" for name, value in (card.get("subsets") or {}).items())
-        console().print(f"distance {card['distance']:.3f}" + (f" ({each})" if each else ""), markup=False)
+        say(f"distance {card['distance']:.3f}" + (f" ({each})" if each else ""))
     counts, splits = benchmark.counts(), benchmark.splits
     groups = [name for name in benchmark.names["group"] if any(name in part for part in counts.values())]
     print_table("", ["group", *splits],
                 [[name, *(counts[split].get(name, 0) for split in splits)] for name in groups[:40]])
     if len(groups) > 40:
-        console().print(f"… and {len(groups) - 40} more groups")
+        say(f"… and {len(groups) - 40} more groups")
     if card.get("explanation"):
         print_table("\nwhat differs most", ["tag", "kind", "train", "test", "lift"],
                     [[part[key] for key in ("tag", "kind", "train", "test", "lift")] for part in card["explanation"]])
@@ -115,12 +113,12 @@ def show_benchmark(benchmark: Benchmark) -> None:
             [row["name"], *(", ".join(one["name"] for one in row[side]) or "the same" for side in ("source", "target"))]
             for row in card["superclasses"]])
     for note in card.get("notes", []):
-        console().print(note, markup=False)
+        say(note)
 
 
 def show_runs(folder: Path, runs: Mapping[str, str]) -> None:
     """How many runs are in each state, the failed ones with their reasons, then the others, done ones last."""
-    console().print(f"[bold]{escape(str(folder))}[/]  {summary(runs.values())}")
+    say_titled(folder, summary(runs.values()))
     failed = [run for run, state in runs.items() if state == "failed"]
     others = sorted((run for run in runs if runs[run] != "failed"), key=lambda run: STATES.index(runs[run]))
     for listed, most, columns in ((failed, 20, ("run", "benchmark", "method", "seed", "reason")),
@@ -128,9 +126,8 @@ def show_runs(folder: Path, runs: Mapping[str, str]) -> None:
         if listed:
             rows = [describe(folder / run, runs[run])._asdict() for run in listed[:most]]
             print_table("\nfailed" if listed is failed else "", columns,
-                        [[escape(value) if isinstance(value := row[column], str) else value for column in columns]
-                         for row in rows])
+                        [[row[column] for column in columns] for row in rows])
         if len(listed) > most:
-            console().print(f"… and {len(listed) - most:,} more; --json lists all")
+            say(f"… and {len(listed) - most:,} more; --json lists all")
     if failed:
-        console().print("\nTo try the failed ones again, start the sweep with --retry-failed.")
+        say("", "To try the failed ones again, start the sweep with --retry-failed.")

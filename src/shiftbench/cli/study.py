@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json, progress
+from shiftbench.cli.output import Json, Quiet, print_json, progress, say
 
 
 def study(
@@ -43,7 +43,7 @@ def study(
                     "notes": list(key.notes)})
     elif not quiet:
         for note in key.notes:
-            console().print(note, markup=False)
-        console().print(f"study {key.id}: {len(key.tasks)} tasks on {len(key.pairs)} pairs of superclasses\n"
-                        f"hand out  {out / 'page'}  (open index.html; index.html#2/6 is the second of six parts)\n"
-                        f"keep      {out / 'key.json'}", markup=False, soft_wrap=True)
+            say(note)
+        say(f"study {key.id}: {len(key.tasks)} tasks on {len(key.pairs)} pairs of superclasses",
+            f"hand out  {out / 'page'}  (open index.html; index.html#2/6 is the second of six parts)",
+            f"keep      {out / 'key.json'}")

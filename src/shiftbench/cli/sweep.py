@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, how_long, print_json, print_table, progress, sweep_progress
+from shiftbench.cli.output import Json, Quiet, how_long, print_json, print_table, progress, say, sweep_progress
+from shiftbench.errors import printable
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.estimate import Estimate
@@ -78,20 +79,19 @@ def sweep(
             ends = verbs.sweep(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
                                logs=logs or [], checkpoint_seconds=checkpoint_seconds, progress=advance)
     except KeyboardInterrupt as stop:  # typer would end without a word
-        sys.stderr.write(f"shiftbench: {str(stop) or 'Stopped. Start the same again to go on.'}\n")
+        sys.stderr.write(f"shiftbench: {printable(stop) or 'Stopped. Start the same again to go on.'}\n")
         raise typer.Exit(130) from None
     told = summary(ends)
     if json:
         print_json({"out": str(out), **told})
     elif not quiet:
-        console().print(f"{out}: {told['done']:,} of {told['runs']:,} runs done, {told['failed']:,} failed",
-                        markup=False)
+        say(f"{out}: {told['done']:,} of {told['runs']:,} runs done, {told['failed']:,} failed")
         if told["reasons"]:
             print_table("", ["failed", "why", "for example"],
                         [[one["runs"], one["reason"], one["example"]] for one in told["reasons"]])
-            console().print("try them again with --retry-failed")
+            say("try them again with --retry-failed")
         else:
-            console().print(f"next: shiftbench report {out} --out report.html", markup=False)
+            say(f"next: shiftbench report {out} --out report.html")
     if told["failed"]:
         raise typer.Exit(1)
 
@@ -109,11 +109,11 @@ def summary(ends: "Sequence[Outcome]") -> dict[str, Any]:
 
 def _teller(silent: bool) -> "Say":
     """Words about what is being made, on standard error."""
-    def say(words: str) -> None:
+    def tell(words: str) -> None:
         if not silent:
-            sys.stderr.write(f"{words} …\n")
+            sys.stderr.write(f"{printable(words)} …\n")
 
-    return say
+    return tell
 
 
 def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, retry_failed: bool, json: bool,
@@ -138,7 +138,7 @@ def _print(found: "Estimate", study: Path, quiet: bool) -> None:
     from shiftbench.sweeps.status import summary as standing
 
     if not quiet:
-        console().print(f"{study}: {standing(count_all(found).elements())}", markup=False, style="bold")
+        say(f"{study}: {standing(count_all(found).elements())}", style="bold")
         _print_counts(found)
         if found.rows:
             columns = ["method", "model", "inputs", "batch", "runs", "at once", "ms a step", "s a run", "one worker"]
@@ -148,13 +148,13 @@ def _print(found: "Estimate", study: Path, quiet: bool) -> None:
                  row.seconds / row.runs if row.cost else math.nan, row.problem or how_long(row.seconds)]
                 for row in found.rows])
     left = sum(row.runs for row in found.rows)
-    console().print(f"\n{left:,} runs left, about {how_long(found.seconds)} with {found.workers} "
-                    f"{'worker' if found.workers == 1 else 'workers'} on {found.device}" if left else
-                    "nothing is left to do", markup=False, style="bold")
+    say(*([""] if left else []), f"{left:,} runs left, about {how_long(found.seconds)} with {found.workers} "
+        f"{'worker' if found.workers == 1 else 'workers'} on {found.device}" if left else
+        "nothing is left to do", style="bold")
     if left and not quiet:
         if found.embedding:
-            console().print(f"of this {how_long(found.embedding)} to compute features that are not cached yet")
-        console().print(f"assumed: {'; '.join(found.assumed)}.", markup=False)
+            say(f"of this {how_long(found.embedding)} to compute features that are not cached yet")
+        say(f"assumed: {'; '.join(found.assumed)}.")
 
 
 def count_all(found: "Estimate") -> Counter[str]:
@@ -182,7 +182,7 @@ def _left(count: Counter[str]) -> str:
 def _print_some(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     print_table(title, columns, rows[:MOST])
     if len(rows) > MOST:
-        console().print(f"… and {len(rows) - MOST:,} more lines; --json has all")
+        say(f"… and {len(rows) - MOST:,} more lines; --json has all")
 
 
 def _as_json(found: "Estimate") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json, progress
+from shiftbench.cli.output import Json, Quiet, print_json, progress, say
 
 
 def train(
@@ -47,4 +47,4 @@ def train(
     if json:
         print_json({"run": str(folder)})
     elif not quiet:
-        console().print(f"done: {folder}")
+        say(f"done: {folder}")

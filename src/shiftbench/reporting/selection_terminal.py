@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shiftbench.benchmark import Benchmark
+from shiftbench.errors import printable
 from shiftbench.groupings import in_words
 from shiftbench.reporting.selection import HEADS
 from shiftbench.reporting.tables import methods_in, percent
@@ -37,7 +38,7 @@ def selection_table(
     head = HEADS.get(target) or in_words(target)
     if instead:
         head = " or ".join(in_words(name) for name in instead) + " × 100"
-    head = head[:1].upper() + head[1:]
+    head = printable(head[:1].upper() + head[1:])
     drawn = Table(title=Text(f"{head} on test{'' if instead else ', %'}, by rule of choice"), title_justify="left",
                   title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left",
                   caption="↓ regret: points behind the oracle   ! used target labels   ? used labels from after the "
@@ -55,7 +56,7 @@ def selection_table(
         methods = methods_in(mean.method for mean in part)
         for method in methods:
             own = {mean.rule: mean for mean in part if mean.method == method}
-            drawn.add_row(Text(name if method == methods[0] else ""), Text(method),
+            drawn.add_row(Text(printable(name) if method == methods[0] else ""), Text(printable(method)),
                           str(max(mean.among for mean in own.values())),
                           *(_short(own.get(rule), len(places)) for rule in used), end_section=method == methods[-1])
     return drawn
@@ -74,9 +75,10 @@ def choices_table(choices: Iterable[Choice]) -> "Table":
         left = name in ("benchmark", "method", "run", "worst group")
         drawn.add_column(name, justify="left" if left else "right")
     for one in listed:
-        drawn.add_row(Text(one.benchmark), Text(one.method), str(one.seed), Text(one.run), str(one.among),
-                      f"{one.criterion:.4f}", percent(one.test),
-                      *((Text(one.group), Text(f"{one.n:,}")) if worst else ()), percent(one.regret))
+        names = (one.benchmark, one.method, one.run, one.group)
+        benchmark, method, run, group = (Text(printable(name)) for name in names)
+        drawn.add_row(benchmark, method, str(one.seed), run, str(one.among), f"{one.criterion:.4f}", percent(one.test),
+                      *((group, Text(f"{one.n:,}")) if worst else ()), percent(one.regret))
     return drawn
 
 
@@ -88,5 +90,5 @@ def _short(mean: Mean | None, places: int) -> "Text":
     regret = f"↓{percent(mean.regret)}" if mean.among > 1 and mean.rule != "oracle" else ""
     if not mean.benchmark and mean.benchmarks < places:  # other benchmarks, so not to be compared: see `_table`
         return Text(f"{regret} on {mean.benchmarks}" if regret else "–", "dim")
-    whose = f"\n{mean.whose}" if mean.whose else ""
+    whose = f"\n{printable(mean.whose)}" if mean.whose else ""
     return Text(percent(mean.test)).append((f" {regret}" if regret else "") + whose, "dim")

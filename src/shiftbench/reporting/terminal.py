@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from shiftbench.errors import printable
 from shiftbench.groupings import in_words, untitled
 from shiftbench.reporting.tables import percent
 from shiftbench.scores import ALL, Scores
@@ -27,15 +28,15 @@ def as_table(table: dict[str, Any]) -> "Table":
     from rich.text import Text
 
     blocks = list(dict.fromkeys(column["block"] for column in table["columns"]))
-    drawn = Table(title=Text(f"{table['title']}: {' and '.join(block.lower() for block in blocks)} on test, %"),
-                  title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
-                  caption="* best   ≈ not distinguishable from the best", caption_justify="left")
+    title = f"{table['title']}: {' and '.join(block.lower() for block in blocks)} on test, %"
+    drawn = Table(title=Text(printable(title)), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+                  pad_edge=False, caption="* best   ≈ not distinguishable from the best", caption_justify="left")
     drawn.add_column("method")
     for column in table["columns"]:
-        short = column["block"].split()[0].lower()
-        drawn.add_column(Text(column["head"] if len(blocks) == 1 else f"{short}\n{column['head']}"), justify="right")
+        short, head = column["block"].split()[0].lower(), printable(column["head"])
+        drawn.add_column(Text(head if len(blocks) == 1 else f"{short}\n{head}"), justify="right")
     for row in table["rows"]:
-        drawn.add_row(Text(row["method"]), *(_cell(cell) for cell in row["cells"]))
+        drawn.add_row(Text(printable(row["method"])), *(_cell(cell) for cell in row["cells"]))
     return drawn
 
 
@@ -65,8 +66,8 @@ def scores_table(scores: Scores) -> "Table":
                  for place, (word, old) in enumerate(zip(head, before, strict=True))]
         strong = (untitled(row["metric"])[0] == "worst_group_accuracy"
                   or (row["metric"] == "accuracy" and row["group"] == ALL))
-        drawn.add_row(*(Text(word) for word in shown), Text(in_words(row["metric"])),
-                      Text("" if row["group"] == ALL else row["group"]), f"{row['n']:,}",
+        drawn.add_row(*(Text(printable(word)) for word in shown), Text(printable(in_words(row["metric"]))),
+                      Text("" if row["group"] == ALL else printable(row["group"])), f"{row['n']:,}",
                       Text(_number(row, "value"), "bold" if strong else ""), _interval(row),
                       end_section=row["split"] == GAP)
         before = head
