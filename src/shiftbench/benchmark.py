@@ -13,7 +13,7 @@ import pyarrow as pa
 from shiftbench.arrays import Ints, Strs, Values, digest, encode, positions, to_strings, to_values
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_marker, read_table, write_json, write_table, writing_folder
+from shiftbench.files import read_folder, read_marker, read_table, write_json, write_table, writing_folder
 from shiftbench.rng import checked_seed
 from shiftbench.target import Target
 
@@ -178,7 +178,10 @@ class Benchmark:
     @staticmethod
     def load(folder: Path | str) -> "Benchmark":
         """Read a folder that `save` wrote and check its rows against their digest."""
-        place = Path(folder)
+        return read_folder(Path(folder), MARKER, Benchmark._read)
+
+    @staticmethod
+    def _read(place: Path) -> "Benchmark":
         facts = read_marker(place, MARKER, "benchmark", FORMAT, SHAPE)
         if not set(CODED) <= set(facts["names"]):
             raise ShiftBenchError(f"{place / MARKER}: 'names' must have {', '.join(CODED)}. Build the benchmark again.")

@@ -11,7 +11,17 @@ import pyarrow as pa
 
 from shiftbench.arrays import Floats, Ints, Strs, Values, digest, positions, to_strings, to_values
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import inside, read_marker, read_table, write_json, write_table, writing_folder
+from shiftbench.files import (
+    check_digests,
+    file_digests,
+    inside,
+    read_folder,
+    read_marker,
+    read_table,
+    write_json,
+    write_table,
+    writing_folder,
+)
 from shiftbench.tags import Tags as Tags
 from shiftbench.tags import Texts as Texts
 
@@ -190,7 +200,8 @@ class Collection:
             write_json(place / MARKER, {
                 "format": "shiftbench collection", "version": FORMAT, "name": self.name, "items": len(self),
                 "factors": list(self.factors), "tags": [list(tags.names), list(tags.kinds)], "pixels": kept,
-                "root": str(self.root) if self.root else None, "digest": self.digest})
+                "root": str(self.root) if self.root else None, "digest": self.digest,
+                "files": file_digests(place, [file.name for file in place.glob("*.parquet")])})
         return Path(folder)
 
     def _named(self, rows: Ints) -> pa.Array:
@@ -199,9 +210,17 @@ class Collection:
 
     @staticmethod
     def load(folder: Path | str) -> "Collection":
-        """Read a folder that `save` wrote; images stay on disk, memory-mapped."""
-        place = Path(folder)
+        """Read a folder that `save` wrote and check its tables against their digests.
+
+        Images stay on disk, memory-mapped; they have no digest.
+        """
+        return read_folder(Path(folder), MARKER, Collection._read)
+
+    @staticmethod
+    def _read(place: Path) -> "Collection":
         facts = read_marker(place, MARKER, "collection", FORMAT, SHAPE)
+        if "files" in facts:  # older collections have none
+            check_digests(place, MARKER, facts["files"], "collection")
         files = ["pixels"] if facts["pixels"] == "files" else []
         table = read_table(place / "items.parquet", ["item", *files, *(f"factor:{name}" for name in facts["factors"])])
         items = to_strings(table["item"])
