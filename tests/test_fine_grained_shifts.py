@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbench.benchmark import Benchmark
-from shiftbench.checks import check
+from shiftbench.checks import check, fit
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.shifts import LowData, Noise, Recipe, Size, Spurious, Subpopulation, Under, Unseen, build
@@ -108,6 +108,66 @@ def test_unseen_is_low_data_without_items(seed):
     for split in ("train", "id_val", "id_test"):
         assert not chosen(unseen, split) & blue
     assert chosen(unseen, "test") & blue
+
+
+def cameras(each: int = 40) -> Collection:
+    """The grid, with a toy per item: toys 0 to 5 were published for training, 6 to 9 for test."""
+    made = grid(each)
+    toy_of = np.random.default_rng(1).integers(0, 10, len(made))
+    return replace(made, factors={**made.factors, "toy": toy_of, "source": np.where(toy_of < 6, "training", "testing")})
+
+
+TOYS = cameras()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("draw", [0, 3])
+@given(n=st.integers(1, 20), n_ood=st.integers(0, 30), seed=seeds)
+@quick
+def test_items_kept_for_test_are_never_trained_on(kind, draw, n, n_ood, seed):
+    """With test_where, test and val have items of the test toys alone, and all other splits none of them."""
+    shift = replace(KINDS[kind](n), test_where={"source": ("testing",)}, n_ood=n_ood)
+    made = (replace(shift, draw=draw) if kind != "unseen" else shift).build(TOYS, seed)
+    toys = TOYS.factor("toy")[TOYS.index(made.items)]
+    after = np.isin(made.split, ("test", "val"))
+    assert set(toys[after].tolist()) <= {6, 7, 8, 9}
+    assert set(toys[~after].tolist()) <= {0, 1, 2, 3, 4, 5}
+    assert len(set(made.items.tolist())) == len(made)
+    assert len(chosen(made, part="few")) == (0 if kind == "unseen" else n)
+    assert any("for test alone (source = testing)" in note for note in made.card["notes"])
+    if kind != "at random":
+        counts = list(made.counts()["test"].values())
+        assert max(counts) == min(counts)
+
+
+@pytest.mark.parametrize(("where", "message"), [
+    ({"source": ("testin",)}, "Did you mean 'testing'"),
+    ({"source": ("testing", "training")}, "360 of 360 items"),
+    ({"source": ("testing",), "toy": ("1",)}, "0 of 360 items"),
+])
+def test_items_kept_for_test_must_be_some(where, message):
+    """A word that no item has, all items and no items are refused."""
+    with pytest.raises(ShiftBenchError, match=message):
+        replace(LOW, test_where=where).build(TOYS)
+
+
+def test_no_toy_of_smallnorb_is_trained_and_tested_on():
+    """All 24,300 images of the published training toys and as many of the test toys: every suite keeps them apart."""
+    info = np.stack(np.meshgrid(*map(np.arange, (5, 10, 6, 18, 9)), indexing="ij"), axis=-1).reshape(-1, 5)
+    toys = np.asarray([4, 6, 7, 8, 9])
+    names = np.asarray(["animal", "human", "airplane", "truck", "car"])
+    whole = Collection("smallnorb", np.arange(len(info)).astype(np.str_), {
+        "category": names[info[:, 0]], "instance": info[:, 1], "lighting": info[:, 2], "azimuth": 20 * info[:, 3],
+        "source": np.where(np.isin(info[:, 1], toys), "training", "testing")})
+    for kind in ("spurious", "low_data", "unseen", "noise", "size"):
+        members = list(suite(f"fine_grained/smallnorb/{kind}"))
+        for key, shift in dict([members[0], members[-1]]).items():
+            made = shift.build(whole, 1)
+            toy = 10 * info[whole.index(made.items), 0] + info[whole.index(made.items), 1]
+            assert not set(toy[made.rows("test")]) & set(toy[made.split != "test"]), key
+            assert len(made.rows("test")) == 2000
+            assert len(made.rows("train")) > 900, key
+            assert fit(check(made)), key
 
 
 @given(n=st.integers(1, 40), drawn=st.floats(0.01, 1), seed=seeds)

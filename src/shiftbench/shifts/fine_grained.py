@@ -11,6 +11,7 @@ from shiftbench.shifts.base import Shift
 from shiftbench.shifts.conditions import Condition, Noise, Size, Under
 from shiftbench.shifts.given import Given
 from shiftbench.shifts.low_data import LowData, Unseen
+from shiftbench.shifts.parts import Where
 from shiftbench.shifts.spurious import Spurious
 
 COUNTS = (1, 5, 10, 50, 100, 500, 1000, 5000, 10_000)
@@ -50,12 +51,14 @@ class Setup:
 
 def setup(
     label: str, factor: str, low: tuple[str, ...], pairs: Mapping[str, str | tuple[str, ...]] | None = None,
-    sizes: int = 10_000, counts: tuple[int, ...] = COUNTS, totals: tuple[int, ...] = TOTALS, ratio: float = 0.001,
+    counts: tuple[int, ...] = COUNTS, totals: tuple[int, ...] = TOTALS, ratio: float = 0.001, n_test: int = 10_000,
+    n_val: int = 10_000, test_where: Where | None = None,
 ) -> Setup:
-    """A row of Table 2 whose three shifts are on one factor; `sizes` are those of test and validation (0: by share)."""
-    return Setup(Spurious(label, factor, pairs=pairs or {}, n_test=sizes, n_val=sizes),
-                 LowData(label, factor, low, n_test=sizes, n_val=sizes),
-                 Unseen(label, factor, low, n_test=sizes, n_val=sizes), counts, totals, ratio)
+    """A row of Table 2 whose three shifts are on one factor; sizes of 0 are by share."""
+    where = test_where or {}
+    return Setup(Spurious(label, factor, pairs=pairs or {}, n_test=n_test, n_val=n_val, test_where=where),
+                 LowData(label, factor, low, n_test=n_test, n_val=n_val, test_where=where),
+                 Unseen(label, factor, low, n_test=n_test, n_val=n_val, test_where=where), counts, totals, ratio)
 
 
 # The k-th label goes with the k-th value in the order of the published files, which is not that of the names.
@@ -64,7 +67,9 @@ OBJECTS = {"cone": "white", "cube": "green", "cylinder": "red", "hexagonal": "bl
            "sphere": "olive"}
 ROOMS = {"cube": "#1", "cylinder": "#2", "sphere": "#3", "capsule": "#4"}
 TOYS = {"animal": "#1", "human": "#2", "airplane": "#3", "truck": "#4", "car": "#5"}
-NORB = setup("category", "azimuth", ("#5..",), TOYS, sizes=2000, counts=COUNTS[:7], totals=TOTALS[:2])
+NORB = setup("category", "azimuth", ("#5..",), TOYS, counts=COUNTS[:7], totals=TOTALS[:2], n_test=2000, n_val=0,
+             test_where={"source": ("testing",)})
+"""Half of the toys are for test, as published: no toy of test is seen in training."""
 HELD_OUT = {"split": ("val", "test")}  # the locations that are out of distribution in WILDS
 CAMERAS = LowData("animal", "location", low_where=HELD_OUT, balanced=False, n_test=10_000, n_val=10_000)
 
@@ -83,7 +88,7 @@ SETUPS = {
     "iwildcam": Setup(
         Spurious("animal", "location", pairing="commonest", balanced=False, n_test=10_000), CAMERAS,
         Given("animal", "split", domain="location")),
-    "sprites": setup("shape", "colour", ("blue",), SPRITES, 0, (1, 10, 100, 1000), (100, 300, 1000), 0.01),
+    "sprites": setup("shape", "colour", ("blue",), SPRITES, (1, 10, 100, 1000), (100, 300, 1000), 0.01, 0, 0),
 }
 
 FINE_GRAINED = {f"fine_grained/{name}/{kind}": make for name, one in SETUPS.items()

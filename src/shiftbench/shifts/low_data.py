@@ -1,6 +1,5 @@
 """Low-data drift and unseen data shift: few or no training items of some values of a factor, all of the others."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,9 +10,7 @@ from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.registry import register
 from shiftbench.shifts.base import SHIFTS
-from shiftbench.shifts.parts import Names, Regions, pick, two_parts
-
-Where = Mapping[str, tuple[str, ...]]
+from shiftbench.shifts.parts import Names, Regions, Where, pick, two_parts
 
 
 @register(SHIFTS, "low_data")
@@ -39,6 +36,7 @@ class LowData:
     n_test: int = 0  # 0: a fifth of the smallest cell from each
     n_val: int = 0  # id_val and id_test each; 0: a tenth of training
     n_ood: int = 0  # val, drawn as test is
+    test_where: Where = field(default_factory=dict)  # items for test and val alone, {source = ["testing"]}
     draw: int = 0  # another takes other N items, and moves nothing else
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
@@ -66,6 +64,7 @@ class Unseen:
     n_test: int = 0  # 0: a fifth of the smallest cell from each
     n_val: int = 0  # id_val and id_test each; 0: a tenth of training
     n_ood: int = 0  # val, drawn as test is
+    test_where: Where = field(default_factory=dict)  # items for test and val alone, {source = ["testing"]}
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         regions = _apart(collection, self.factor, "unseen", self.unseen, self.unseen_where)

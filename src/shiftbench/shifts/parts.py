@@ -1,7 +1,7 @@
 """A training set in two parts, all items of some cells and N of others; a test that is uniform over the cells."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from shiftbench.shifts.deal import deal, quota, spread
 from shiftbench.shifts.mixture import share
 
 Names = tuple[str, ...]
+Where = Mapping[str, tuple[str, ...]]
+"""Factors and values: which items are meant, {"source": ("testing",)}."""
 Regions = Callable[[Names, Names, Ints], tuple[Bools, Bools]]
 """Label names, factor values, items per cell -> which cells are trained on whole, and from which the N items come."""
 PLACE = re.compile(r"#([1-9]\d*)(\.\.([1-9]\d*)?)?")
@@ -32,7 +34,8 @@ def two_parts(shift: Any, collection: Collection, seed: int, n_few: int, drawn: 
 
     A larger N adds items and takes none away, and leaves the test as it is. `id_val` and `id_test` follow the training
     items' own shares. A shift with `balanced = False` draws test and the N items at random instead, for collections
-    with empty cells. A shift with `draw` ≥ 1 takes N other items, and moves nothing else: see `_redrawn`.
+    with empty cells. A shift with `draw` ≥ 1 takes N other items, and moves nothing else: see `_redrawn`. Items that
+    `test_where` of the shift names are for test and val alone, and all others for training: smallNORB's test toys.
     """
     share("drawn", drawn)
     draw = getattr(shift, "draw", 0)
@@ -41,23 +44,26 @@ def two_parts(shift: Any, collection: Collection, seed: int, n_few: int, drawn: 
                               f"draw = {draw}, but draws are counted from 0.")
     rows, y, y_names, a, a_names, dropped = _chosen(shift, collection)
     cell = y * len(a_names) + a
-    counts = np.bincount(cell, minlength=len(y_names) * len(a_names))
+    apart = _kept_for_test(collection, rows, shift.test_where)
+    tested, trained = (apart, ~apart) if apart.any() else (np.ones_like(apart), np.ones_like(apart))
+    counts = np.bincount(cell[trained], minlength=len(y_names) * len(a_names))
     whole, some = (region.ravel() for region in regions(y_names, a_names, counts.reshape(len(y_names), -1)))
     if shift.balanced:
         stratum, names = cell, tuple(f"{one}, {other}" for one in y_names for other in a_names)
     else:
         stratum, names = (2 * some + whole)[cell], ("neither part", "main part", "few", "both parts")
         whole, some = np.asarray([False, True, False, True]), np.asarray([False, False, True, True])
-    available = np.bincount(stratum, minlength=len(names))
-    law = np.full(len(names), 1 / len(names)) if shift.balanced else available / len(rows)
-    n_test = shift.n_test or (len(names) * (int(available.min()) // 5) if shift.balanced else len(rows) // 5)
+    available = np.bincount(stratum[tested], minlength=len(names))
+    law = np.full(len(names), 1 / len(names)) if shift.balanced else available / available.sum()
+    n_test = shift.n_test or _default_test(available, shift.balanced, shift.n_ood, alone=bool(apart.any()))
     if shift.balanced and n_test < len(names):
         raise ShiftBenchError(
             f"A test uniform over {len(names)} cells takes {len(names)} items and more, but group "
             f"'{names[int(available.argmin())]}' has {available.min()} items. Raise n_test, keep fewer classes or "
             "values, or draw the test at random with balanced = false.")
     wanted = {"test": quota(n_test, law), "val": quota(shift.n_ood, law)}
-    left = np.maximum(available - wanted["test"] - wanted["val"], 0)
+    left = np.bincount(stratum[trained], minlength=len(names))
+    left = left if apart.any() else np.maximum(left - wanted["test"] - wanted["val"], 0)
     few = _few(n_few, np.where(some, left, 0), shift.balanced, seed)
     left = left - few
     training = np.where(whole, left, 0) + few
@@ -68,10 +74,10 @@ def two_parts(shift: Any, collection: Collection, seed: int, n_few: int, drawn: 
     wanted |= {"few": few, "id_test": inside, "id_val": inside, "train": np.where(whole, left - 2 * inside, 0)}
     if wanted["train"].min() < 0:
         raise ShiftBenchError(f"n_val = {shift.n_val}: id_val and id_test take more than training has. Lower n_val.")
-    picked, split = deal(rows, stratum, wanted, seed, names)
+    picked, split = _dealt(rows, stratum, apart, wanted, seed, names)
     if draw:
         held = np.isin(split, ("few", "train"), invert=True)
-        free = np.isin(rows, picked[held], invert=True)
+        free = np.isin(rows, picked[held], invert=True) & trained
         again, part = _redrawn(rows[free], stratum[free], n_few, whole, some, shift.balanced, seed, draw, names)
         picked, split = np.concatenate([picked[held], again]), np.concatenate([split[held], part])
     kind = np.zeros(len(collection), np.int64)
@@ -79,12 +85,53 @@ def two_parts(shift: Any, collection: Collection, seed: int, n_few: int, drawn: 
     part = np.where(split == "few", "few", np.where(split == "train", "main", ""))
     split = np.where(split == "few", "train", split)
     notes = [f"{dropped} items carry the tags of two of the classes and were dropped.",
-             f"Training has {int((part == 'main').sum())} items of the main part and {n_few} more."]
+             f"Training has {int((part == 'main').sum())} items of the main part and {n_few} more.",
+             *([f"{int(apart.sum())} items are for test alone ({_written(shift.test_where)})."] if apart.any() else [])]
     return Benchmark.of(
         collection, shift, seed, picked, split, label=collection.factor(shift.label)[picked],
         domain=collection.factor(shift.factor)[picked],
         card=card(collection, picked, split, notes, **({"draw": draw} if draw else {})),
         extra={"part": part, "weight": _weights(part, whole[kind[picked]], drawn)})
+
+
+def _kept_for_test(collection: Collection, rows: Ints, where: Where) -> Bools:
+    """Which rows are for test alone: those with one of the listed values in every listed column."""
+    kept = np.full(len(rows), bool(where))
+    for column, words in where.items():
+        own = collection.factor(column).astype(np.str_)
+        for word in words:
+            if word not in own:
+                raise unknown("value", word, np.unique(own).tolist(), f"test_where: factor '{column}'")
+        kept &= np.isin(own[rows], words)
+    if where and kept.all() | ~kept.any():
+        raise ShiftBenchError(f"test_where: {int(kept.sum())} of {len(rows)} items have {_written(where)}; test and "
+                              "training both need some.")
+    return kept
+
+
+def _written(where: Where) -> str:
+    """A choice of items in words: source = testing."""
+    return ", ".join(f"{column} = {' or '.join(words)}" for column, words in where.items())
+
+
+def _default_test(available: Ints, balanced: bool, n_ood: int, alone: bool) -> int:
+    """How many items test takes where nobody said: a fifth of what there is, or all that are for test and val alone."""
+    if not balanced:
+        return max(int(available.sum()) - n_ood, 0) if alone else int(available.sum()) // 5
+    each = max(int(available.min()) - -(-n_ood // len(available)), 0) if alone else int(available.min()) // 5
+    return len(available) * each
+
+
+def _dealt(
+    rows: Ints, stratum: Ints, apart: Bools, wanted: Mapping[str, Ints], seed: int, names: Names
+) -> tuple[Ints, Strs]:
+    """Deal all splits from all rows. Where some rows are for test alone, test and val come from these."""
+    if not apart.any():
+        return deal(rows, stratum, wanted, seed, names)
+    after = {split: wanted[split] for split in ("test", "val")}
+    before = {split: counts for split, counts in wanted.items() if split not in after}
+    parts = [deal(rows[pool], stratum[pool], own, seed, names) for pool, own in ((apart, after), (~apart, before))]
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 def pick(words: Sequence[str], names: Names, factor: str) -> Ints:

@@ -11,7 +11,7 @@ from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.registry import register
 from shiftbench.shifts.base import SHIFTS
-from shiftbench.shifts.parts import Names, pick, two_parts
+from shiftbench.shifts.parts import Names, Where, pick, two_parts
 
 PAIRINGS = ("order", "commonest")
 
@@ -42,6 +42,7 @@ class Spurious:
     n_test: int = 0  # 0: a fifth of the smallest cell from each
     n_val: int = 0  # id_val and id_test each; 0: a tenth of training
     n_ood: int = 0  # val, drawn as test is
+    test_where: Where = field(default_factory=dict)  # items for test and val alone, {source = ["testing"]}
     draw: int = 0  # another takes other N items, and moves nothing else
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
