@@ -303,6 +303,9 @@ def test_iwildcam_is_what_the_table_says(tmp_path: Path) -> None:
     read, named = factors(path, kind="iwildcam"), factors(path, names, kind="iwildcam", images=tmp_path)
     assert np.array_equal(read.factors["animal"], [row["y"] for row in rows])
     assert named.factors["animal"].tolist() == [f"animal {row['y']}" for row in rows]
+    same = table(tmp_path / "same.csv", [{"y": y, "name": "fox" if y > 1 else f"animal {y}"} for y in range(4)])
+    assert sorted(set(factors(path, same, kind="iwildcam").factors["animal"].tolist())) == [
+        "animal 0", "animal 1", "fox (y = 2)", "fox (y = 3)"]
     assert read.factors["split"].tolist() == [row["split"] for row in rows]
     assert np.array_equal(read.factors["location"], [row["location_remapped"] for row in rows])
     assert np.array_equal(read.factors["hour"], np.arange(8))

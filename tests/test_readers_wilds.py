@@ -21,6 +21,7 @@ from shiftbench.groupings import columns_in
 from shiftbench.readers import READERS
 from shiftbench.readers.wilds import DATASETS
 from shiftbench.readers.wilds_images import fmow, rxrx1
+from shiftbench.readers.wilds_metadata import animals
 from shiftbench.readers.wilds_poverty import HELD_OUT, mixed_to_test, split
 from shiftbench.readers.wilds_texts import IDENTITIES, OTHER_MARKS, PY150, TOKENS, tokens
 from shiftbench.readers.wilds_wheat import SESSIONS, corners
@@ -281,6 +282,33 @@ def test_iwildcam(tmp_path: Path) -> None:
     assert (one.path(4), one.root) == (place.resolve() / "train/f4.jpg", place.resolve())
     (place / "categories.csv").unlink()
     assert read(tmp_path, "iwildcam").factors["label"].tolist() == [0, 1, 2] * 2
+
+
+def test_iwildcam_has_as_many_classes_as_numbers(tmp_path: Path) -> None:
+    """Two numbers that share a name stay two classes, in a sample too; unused categories may share a number."""
+    place = place_of(tmp_path, "iwildcam")
+    table(place / "categories.csv", ["y", "category_id", "name"], [
+        [2, 9, "fox"], [0, 4, "empty"], [1, 7, "fox"], [99999, 1, "cow"], [99999, 2, "hen"]])
+    one = read(tmp_path, "iwildcam")
+    assert one.factors["label"].tolist() == ["empty", "fox (y = 1)", "fox (y = 2)"] * 2
+    made = dict(suite("wilds", "iwildcam"))["iwildcam"].build(one)
+    assert len(made.names["label"]) == 3
+    alone = animals(place / "categories.csv", place / "metadata.csv", np.asarray([0, 2, 2]))
+    assert alone.tolist() == ["empty", "fox (y = 2)", "fox (y = 2)"]
+    table(place / "categories.csv", ["y", "name"], [[0, "a"], [1, "b"], [2, "c"], [2, "d"]])
+    with pytest.raises(ShiftBenchError, match="names the same y twice"):
+        read(tmp_path, "iwildcam")
+
+
+@pytest.mark.parametrize("name", ["iwildcam", "camelyon17", "rxrx1", "civilcomments", "fmow", "amazon"])
+def test_a_label_is_a_number_of_wilds_and_no_two_are_merged(tmp_path: Path, name: str) -> None:
+    """Between labels and WILDS' numbers goes a one-to-one map, in the collection and in its benchmark."""
+    place_of(tmp_path, name)
+    one = read(tmp_path, name)
+    pairs = set(zip(one.factors["label"].tolist(), one.factors["y"].tolist(), strict=True))
+    assert len(pairs) == len({label for label, _ in pairs}) == len({y for _, y in pairs})
+    made = dict(suite("wilds", name))[name].build(one)
+    assert len(set(zip(made.label.tolist(), made.extra["y"].tolist(), strict=True))) == len(set(made.label.tolist()))
 
 
 def test_camelyon17(tmp_path: Path) -> None:

@@ -76,10 +76,17 @@ def iwildcam(sources: Sequence[Path], name: str, images: Path | str | None = Non
 
 
 def animals(path: Path, metadata: Path, y: Ints) -> Strs:
-    """The name of each animal of `metadata`, from categories.csv."""
+    """The name of each animal of `metadata`, from categories.csv.
+
+    A class is a number y, its name is for people: where two y share one, the number is part of it, `fox (y = 17)`.
+    """
     table = read_table(path, ("y", "name"), text=("name",))
     filled(path, table, ("y", "name"))
     number, word = whole(path, table, "y"), to_strings(table["name"])
+    shared = np.isin(word, [name for name, owners in _owners(number, word).items() if len(owners) > 1])
+    word = np.where(shared, np.char.add(np.char.add(np.char.add(word, " (y = "), number.astype(np.str_)), ")"), word)
+    used = np.isin(number, y)
+    number, word = number[used], word[used]
     if len(np.unique(number)) != len(number):
         raise ShiftBenchError(f"{path}: names the same y twice. Give categories.csv as published.")
     order = np.argsort(number)
@@ -88,6 +95,14 @@ def animals(path: Path, metadata: Path, y: Ints) -> Strs:
         raise ShiftBenchError(f"{path}: has no name for y = {y[row]}, which {metadata} has in row {row}.")
     names: Strs = word[order][place]
     return names
+
+
+def _owners(number: Ints, word: Strs) -> dict[str, set[int]]:
+    """The classes that each name stands for."""
+    owners: dict[str, set[int]] = {}
+    for y, name in zip(number.tolist(), word.tolist(), strict=True):
+        owners.setdefault(name, set()).add(y)
+    return owners
 
 
 def _times(path: Path, table: pa.Table) -> dict[str, Values]:
