@@ -8,7 +8,7 @@ import pytest
 
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.training import embed
+from shiftbench.training.embed import embed
 
 module = sys.modules["shiftbench.training.embed"]  # the function of the same name hides it
 

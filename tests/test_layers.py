@@ -10,14 +10,15 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 
 ORDER = (
-    "errors", "arrays", "rng", "staging", "files", "registry", "tags", "collection", "readers", "worlds", "metagraph",
+    "errors", "later", "arrays", "rng", "staging", "files", "registry", "tags", "collection", "readers", "worlds",
+    "metagraph",
     "hierarchies", "sentences", "criteria", "target", "benchmark", "groupings", "shifts", "checks", "predictions",
     "answers", "scores", "metrics", "stats", "scoring", "pixels", "models", "methods", "training", "conflict",
     "selection", "sweeps", "reporting", "annotation", "boards", "exports", "compat", "verbs", "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 
-TORCH = ("pixels", "models", "methods", "training", "conflict", "compat")
+TORCH = ("later", "pixels", "models", "methods", "training", "conflict", "compat")
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

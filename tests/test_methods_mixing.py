@@ -14,7 +14,7 @@ from shiftbench.methods import Batch, Task
 from shiftbench.methods.mixup import mixed_loss, partner, symmetric_beta
 from shiftbench.methods.sagnet import ByPlace, recontented, restyled, style
 from shiftbench.models import build
-from shiftbench.models.base import image_models
+from shiftbench.models.catalogue import image_models
 from shiftbench.rng import uniform
 from tests import toys
 from tests.toys import (

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.models import MODELS, build
-from shiftbench.models.base import image_models
+from shiftbench.models.catalogue import image_models
 from shiftbench.models.efficientnet_lite import EfficientNetLite0
 from shiftbench.models.weights import read_weights, weights_digest
 from shiftbench.training.embed import fused

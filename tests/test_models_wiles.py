@@ -10,8 +10,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.models import MODELS, BetaVAE, Decoder, Encoder, build
-from shiftbench.models.base import image_models
+from shiftbench.models.autoencoder import BetaVAE, Decoder, Encoder
+from shiftbench.models.base import MODELS, build
+from shiftbench.models.catalogue import image_models
 from shiftbench.models.dropout import LEVELS, Dropout
 from shiftbench.models.vit import HEADS, INNER, WIDTH, patch_of
 

@@ -8,8 +8,7 @@ import torch
 
 from shiftbench.methods.base import Stage
 from shiftbench.predictions import Predictions
-from shiftbench.training import train
-from shiftbench.training.folder import train_pack
+from shiftbench.training.folder import train, train_pack
 from shiftbench.training.lane import Lane
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.stacked import Stacked

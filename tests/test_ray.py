@@ -23,7 +23,7 @@ from shiftbench.sweeps.storage import Store, fetch, is_url, url_of
 from shiftbench.sweeps.stored import do_stored
 from shiftbench.sweeps.work import Job, do
 from shiftbench.sweeps.worker import Terms
-from shiftbench.training import embed
+from shiftbench.training.embed import embed
 from tests.toys import toy_rows
 
 SETTINGS = {"model": "mlp", "features": "efficientnet-lite0@32", "batch_size": 16, "eval_every": 50}

@@ -20,11 +20,10 @@ from shiftbench.methods import ERM, METHODS
 from shiftbench.methods.base import Stage
 from shiftbench.models import build
 from shiftbench.predictions import Predictions
-from shiftbench.training import train
 from shiftbench.training.checkpoint import peek, save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
-from shiftbench.training.folder import is_done, load_run
+from shiftbench.training.folder import is_done, load_run, train
 from shiftbench.training.judging import measure
 from tests.toys import CPU, HEADS, learn, toy_features, toy_rows, toy_run
 
@@ -93,7 +92,8 @@ def test_a_killed_process_loses_nothing(tmp_path):
 import json, sys, time
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
-from shiftbench.training import Run, train
+from shiftbench.training.folder import train
+from shiftbench.training.run import Run
 from shiftbench.training.loop import set_threads
 set_threads(1)
 train(Benchmark.load({str(tmp_path / "benchmark")!r}), Collection.load({str(tmp_path / "collection")!r}),

@@ -1,19 +1,23 @@
 """What a method is, what it is told about the task, and what a batch holds."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
-import torch
-from torch import Tensor, nn
-
+from shiftbench.later import nn, torch
 from shiftbench.methods.losses import LOSSES
 from shiftbench.methods.space import Space, listed
-from shiftbench.models.base import Net
 from shiftbench.registry import find
 from shiftbench.target import NO_LABEL
 
-METHODS: dict[str, type["Method"]] = {}
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.base import Net
+
+METHODS: dict[str, type[Method]] = {}
 
 OUTPUTS = ("class", "number", "tasks", "tokens")
 """The kinds of target whose loss is one of the outputs."""
@@ -23,6 +27,11 @@ BATCHES = ("plain", "domain", "group")
 
 NEEDS = {"": "any model", "features": "features that learn", "images": "images", "maps": "images and maps of features"}
 """What a method may ask of a model. Those of the first two kinds run on cached features too."""
+
+
+def no_twin() -> Net:
+    """Of a task without a model."""
+    raise NotImplementedError("this task was made without a model, so there is no second net")
 
 
 class Task(NamedTuple):
@@ -40,7 +49,7 @@ class Task(NamedTuple):
     label_counts: Tensor
     group_counts: Tensor
     steps: int = 1
-    twin: Callable[[], Net] = Net
+    twin: Callable[[], Net] = no_twin
 
 
 class Batch(NamedTuple):
@@ -89,7 +98,7 @@ class Trained(Protocol):
 class Stage(NamedTuple):
     """What `fit` asks for: train this method, and all in which that differs from the run's plain training."""
 
-    method: "Method"
+    method: Method
     weights: Tensor | None = None  # of each training item's loss
     share: float = 1.0  # of the run's steps
     start: Trained | None = None  # begin with its weights; None: from the run's own start
@@ -210,7 +219,7 @@ def one_hot(codes: Tensor, n: int) -> Tensor:
     return codes[:, None] == torch.arange(n, device=codes.device)
 
 
-Number: TypeAlias = float | Tensor
+Number: TypeAlias = "float | Tensor"
 """A hyperparameter, or one per run where many runs are trained at once."""
 
 
@@ -221,18 +230,18 @@ def after(step: int | Tensor, start: Number, value: Number, before: Number) -> N
 
 
 def at_most(value: Number, most: float) -> Number:
-    return value.clamp(max=most) if isinstance(value, Tensor) else min(value, most)
+    return value.clamp(max=most) if isinstance(value, torch.Tensor) else min(value, most)
 
 
 def at_least(value: Number, least: float) -> Number:
-    return value.clamp(min=least) if isinstance(value, Tensor) else max(value, least)
+    return value.clamp(min=least) if isinstance(value, torch.Tensor) else max(value, least)
 
 
 def memory(**values: Tensor | int) -> nn.Module:
     """A state without parameters: tensors become buffers, which are saved and moved; numbers are plain attributes."""
     state = nn.Module()
     for name, value in values.items():
-        if isinstance(value, Tensor):
+        if isinstance(value, torch.Tensor):
             state.register_buffer(name, value)
         else:
             setattr(state, name, value)

@@ -1,24 +1,27 @@
 """The beta-VAE: a code of images learnt without labels, and a classifier on the code that cannot change it."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import F, nn, torch
 from shiftbench.methods.base import METHODS, Batch, Method, Stage, Task, Trained
 from shiftbench.methods.erm import ERM
 from shiftbench.methods.space import Choice, Power, Space
-from shiftbench.models.autoencoder import SIDE, Decoder, resized
-from shiftbench.models.autoencoder import BetaVAE as Model
-from shiftbench.models.base import Net
+from shiftbench.models.catalogue import CATALOGUE
 from shiftbench.registry import register
 
-VALUES = 3 * SIDE**2
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.autoencoder import BetaVAE as Model
+    from shiftbench.models.base import Net
+
+VALUES = 3 * CATALOGUE["beta-vae"].side**2
 """I, the numbers of an image."""
 
 @register(METHODS, "beta_vae")
@@ -62,7 +65,7 @@ class BetaVAE(ERM):
                                       f"{'above' if name == 'first' else 'of at least'} 0.")
 
     def net(self, net: Net) -> Net:
-        return cast(Model, net).with_latent(self.latent)
+        return cast("Model", net).with_latent(self.latent)
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
         code = yield Stage(_Code(self.beta, self.latent), share=self.first, trains=("features.encoder.",),
@@ -84,13 +87,15 @@ class _Code(Method):
         return self.latent
 
     def state(self, task: Task) -> nn.Module:
+        from shiftbench.models.autoencoder import Decoder
+
         state = nn.Module()
         state.decoder = Decoder(self.latent)
         return state
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         assert batch.u is not None
-        found = parts(cast(Model, net).features.encoder, state.decoder, batch.x, batch.u)
+        found = parts(cast("Model", net).features.encoder, state.decoder, batch.x, batch.u)
         lost = self.beta / self.latent * found.divergence - found.likelihood / VALUES
         return (lost if batch.weight is None else lost * batch.weight).mean()
 
@@ -104,6 +109,8 @@ class Parts(NamedTuple):
 
 def parts(encoder: nn.Module, decoder: nn.Module, x: Tensor, u: Tensor) -> Parts:
     """Both in 32 bits whatever the run's precision: they are sums of thousands. `u` are uniforms, items × L."""
+    from shiftbench.models.autoencoder import resized
+
     mean, log_variance = (part.float() for part in encoder(x))
     z = mean + (log_variance / 2).exp() * normal(u)
     logits, pixels = decoder(z).float(), (resized(x).float() + 1) / 2  # this model's images come in [-1, 1]

@@ -1,17 +1,22 @@
 """Batch norms that adapt: after training, each domain is normalised with some of its own statistics."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import torch
 from shiftbench.methods.base import METHODS
 from shiftbench.methods.erm import ERM
-from shiftbench.models.base import Net, image_models
+from shiftbench.models.catalogue import image_models
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "bn_adapt")
@@ -52,12 +57,12 @@ class BNAdapt(ERM):
                                   f"{', '.join(with_norms())}.")
         return net
 
-    @torch.no_grad()
     def adapted(self, net: Net, inputs: Tensor) -> Net:
         net.eval()
         hooks = [norm.register_forward_pre_hook(blend(self.ratio)) for norm in net.norms()]
         try:
-            net(inputs)
+            with torch.no_grad():
+                net(inputs)
         finally:
             for hook in hooks:
                 hook.remove()
@@ -78,5 +83,7 @@ def blend(ratio: float) -> Callable[[Any, tuple[Tensor, ...]], None]:
 
 def with_norms() -> list[str]:
     """Names of the models on images that have batch norms. On torch's device without memory: a net is cheap there."""
+    from shiftbench.models.base import MODELS
+
     with torch.device("meta"):
-        return sorted(name for name, cls in image_models().items() if cls(2, cls.side).norms())
+        return sorted(name for name, model in image_models().items() if MODELS[name](2, model.side).norms())

@@ -1,16 +1,19 @@
 """Conditional domain-adversarial training: features from which, given the label, the domain cannot be told."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
+from shiftbench.later import F, nn, torch
 from shiftbench.methods.base import METHODS, Batch, Task, per_item
 from shiftbench.methods.dann import DANN, reverse
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "cdann")

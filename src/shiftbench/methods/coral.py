@@ -1,15 +1,19 @@
 """Correlation alignment: features of all domains get the same mean and covariance."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor, nn
-
+from shiftbench.later import torch
 from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Task, memory, one_hot, per_item, vectors
 from shiftbench.methods.space import Power, Space
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "coral")

@@ -1,15 +1,19 @@
 """Robust optimisation over items: the mean loss of the worst share of them."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from __future__ import annotations
 
-from torch import Tensor, nn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, per_item
 from shiftbench.methods.space import Power, Space
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "cvar_dro")

@@ -1,16 +1,20 @@
 """Domain-adversarial training: features from which the domain cannot be told."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch.nn.functional as F
-from torch import Tensor, nn
-
+from shiftbench.later import F, nn
 from shiftbench.methods.base import METHODS, Batch, Method, Number, Task, per_item
 from shiftbench.methods.space import Choice, Power, Space
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "dann")

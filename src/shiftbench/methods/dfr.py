@@ -1,18 +1,22 @@
 """Deep feature reweighting: features by ERM, and a last layer from held-out items that weigh alike by group."""
 
+from __future__ import annotations
+
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods.base import METHODS, Batch, Method, Stage, Task, Trained, memory, per_item
 from shiftbench.methods.erm import ERM
 from shiftbench.methods.reweight import balance
 from shiftbench.methods.space import Power, Space
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "dfr")

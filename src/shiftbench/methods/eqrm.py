@@ -1,17 +1,21 @@
 """Empirical quantile risk minimisation: a risk that most domains stay below."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import torch
 from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Number, Task, after, means_by, memory, per_item
 from shiftbench.methods.space import Power, Space, Uniform
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "eqrm")

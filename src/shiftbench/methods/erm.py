@@ -1,13 +1,17 @@
 """Empirical risk minimisation: the baseline every other method is measured against."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from __future__ import annotations
 
-from torch import Tensor, nn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, risks
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "erm")

@@ -1,16 +1,19 @@
 """Focal loss: items that are already right with confidence count less."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
+from shiftbench.later import F, torch
 from shiftbench.methods.base import METHODS, Batch, Method
 from shiftbench.methods.space import Power, Space
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "focal")

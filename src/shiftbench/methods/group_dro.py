@@ -1,16 +1,20 @@
 """Group distributionally robust optimisation."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import unknown
+from shiftbench.later import torch
 from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Task, means_by, memory, one_hot, risks
 from shiftbench.methods.space import Power, Space
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "group_dro")

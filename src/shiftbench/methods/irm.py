@@ -1,9 +1,9 @@
 """Invariant risk minimisation."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from __future__ import annotations
 
-from torch import Tensor, nn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.methods.base import (
     METHODS,
@@ -21,8 +21,12 @@ from shiftbench.methods.base import (
 )
 from shiftbench.methods.losses import LOSSES
 from shiftbench.methods.space import Power, Space
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "irm")

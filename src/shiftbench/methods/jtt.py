@@ -1,12 +1,13 @@
 """Just train twice: what a first model gets wrong counts more for the second."""
 
+from __future__ import annotations
+
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import torch
 from shiftbench.methods.base import METHODS, Stage, Trained
 from shiftbench.methods.erm import ERM
 from shiftbench.methods.space import Power, Space

@@ -1,17 +1,20 @@
 """Learning from failure: what is hard for a net that falls for the shortcut counts more for its twin."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import F, nn, torch
 from shiftbench.methods.base import METHODS, Batch, Method, Number, Task
 from shiftbench.methods.space import Space, Uniform
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "lff")

@@ -1,17 +1,21 @@
 """LISA: MixUp that leaves alone what should not change."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import torch
 from shiftbench.methods.base import METHODS, Batch, Method
 from shiftbench.methods.mixup import draws_of, mixed_loss, partner, symmetric_beta
 from shiftbench.methods.space import Power, Space, Uniform
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "lisa")

@@ -1,13 +1,15 @@
 """The loss of an item by what is predicted, and how it grows with the outputs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
+from shiftbench.later import F, torch
 from shiftbench.target import NO_LABEL
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Loss(NamedTuple):

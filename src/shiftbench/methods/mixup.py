@@ -1,18 +1,22 @@
 """Domain MixUp: between two items of different domains the prediction goes from one label to the other."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import torch
 from shiftbench.methods.base import METHODS, Batch, Method, Number, per_item
 from shiftbench.methods.space import Power, Space
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "mixup")

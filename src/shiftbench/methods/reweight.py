@@ -1,15 +1,19 @@
 """Reweighting: items of a small group, label or domain count more."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import unknown
+from shiftbench.later import torch
 from shiftbench.methods.base import METHODS, Batch, Method, Task, memory, per_item
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 KINDS = ("group", "label", "domain")
 

@@ -1,22 +1,20 @@
 """SagNet: a net that reads the content of an image, not its style."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
+from shiftbench.later import F, nn, torch
 from shiftbench.methods.base import METHODS, Batch, Method, Task, per_item
 from shiftbench.methods.mixup import draws_of, partner
 from shiftbench.methods.space import Power, Space
-from shiftbench.models.base import MODELS, Net
 from shiftbench.registry import register
 
-HIDDEN = (64, 64, 64)
-"""Units of the hidden layers of both predictors: Wiles et al., appendix F.4."""
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "sagnet")
@@ -58,11 +56,12 @@ class SagNet(Method):
         return 3
 
     def net(self, net: Net) -> Net:
-        return _kind(net.name)(net)
+        from shiftbench.models.by_place import by_place
+
+        return by_place(net)
 
     def state(self, task: Task) -> nn.Module:
-        twin = task.twin()  # for a second predictor: its maps are let go
-        assert isinstance(twin, ByPlace)
+        twin: Any = task.twin()  # for a second predictor: its maps are let go
         state = nn.Module()
         state.style = nn.Sequential(twin.features.predictor, twin.head)
         return state
@@ -77,57 +76,6 @@ class SagNet(Method):
         fixed = {name: weight.detach() for name, weight in state.style.named_parameters()}
         guess = torch.func.functional_call(state.style, fixed, (swapped,))
         return content + style - self.penalty * F.log_softmax(guess.float(), dim=1).mean()
-
-
-class ByPlace(Net):
-    """A net with maps whose features are those of hidden layers at each place, averaged over places."""
-
-    features: "_Features"
-
-    def __init__(self, body: Net) -> None:
-        super().__init__()
-        n_classes, width = body.head.out_features, body.width
-        del body.head
-        self.features = _Features(body, width)
-        self.head = nn.Linear(HIDDEN[-1], n_classes)
-
-    def maps(self, x: Tensor) -> Tensor:
-        return self.features.body.maps(x)
-
-    def pool(self, maps: Tensor) -> Tensor:
-        features: Tensor = self.features.predictor(maps)
-        return features
-
-
-@cache
-def _kind(model: str) -> type[ByPlace]:
-    """ByPlace with all that the class of the body says about its inputs: there is one scale of pixels per class."""
-    body = MODELS[model]
-    said = ("takes", "has_maps", "sized", "mean", "std", "side", "name")
-    return type(f"ByPlace{body.__name__}", (ByPlace,), {key: getattr(body, key) for key in said})
-
-
-class _Features(nn.Module):
-    def __init__(self, body: Net, width: int) -> None:
-        super().__init__()
-        self.body = body
-        sizes = (width, *HIDDEN)
-        layers = [layer for below, above in pairwise(sizes) for layer in (nn.Linear(below, above), nn.ReLU())]
-        self.predictor = nn.Sequential(_Places(), *layers, _Mean())
-
-    def forward(self, x: Tensor) -> Tensor:
-        features: Tensor = self.predictor(self.body.maps(x))
-        return features
-
-
-class _Places(nn.Module):
-    def forward(self, maps: Tensor) -> Tensor:
-        return maps.flatten(2).mT  # items × places × channels
-
-
-class _Mean(nn.Module):
-    def forward(self, places: Tensor) -> Tensor:
-        return places.mean(dim=1)
 
 
 def style(maps: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,21 +1,23 @@
 """Learned augmentation: train on images that a generator has translated to a domain drawn at random."""
 
+from __future__ import annotations
+
 from collections.abc import Generator as Generating
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.func import functional_call
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import F, nn, torch
 from shiftbench.methods.base import METHODS, Batch, Method, Number, Stage, Task, Trained
 from shiftbench.methods.erm import ERM
 from shiftbench.methods.space import Choice, Power, Space
-from shiftbench.models.base import Net
-from shiftbench.models.translator import Discriminator, Generator
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.base import Net
+    from shiftbench.models.translator import Generator
 
 
 @register(METHODS, "stargan")
@@ -83,6 +85,8 @@ class _Translation(Method):
         if task.n_domains < 2:
             raise ShiftBenchError("stargan: all training items are of one domain, so there is nothing to translate to. "
                                   "Choose a benchmark with several training domains, or another method.")
+        from shiftbench.models.translator import Discriminator, Generator
+
         state = nn.Module()
         state.generator = Generator(task.n_domains, self.width)
         state.discriminator = Discriminator(task.n_domains, self.width)
@@ -100,7 +104,7 @@ class _Translation(Method):
 def convincing(discriminator: nn.Module, translated: Tensor, wanted: Tensor, adversarial: Number) -> Tensor:
     """G's part: its images look real and are of the wanted domain. D's weights are given as constants."""
     fixed = {name: parameter.detach() for name, parameter in discriminator.named_parameters()}
-    real, domain = functional_call(discriminator, fixed, translated)
+    real, domain = torch.func.functional_call(discriminator, fixed, translated)
     return F.cross_entropy(domain, wanted) + adversarial * ((real.float() - 1) ** 2).mean()
 
 

@@ -1,17 +1,21 @@
 """Stochastic weight averaging: the middle of the place that training wanders about in."""
 
+from __future__ import annotations
+
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import torch
 from shiftbench.methods.base import METHODS, Batch, Number, Stage, Task, Trained, after, memory
 from shiftbench.methods.erm import ERM
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "swa")

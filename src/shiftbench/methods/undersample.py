@@ -1,17 +1,20 @@
 """Undersampling: items of a rare group are drawn more often."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from shiftbench.errors import unknown
+from shiftbench.later import torch
 from shiftbench.methods.base import METHODS, Codes
 from shiftbench.methods.erm import ERM
 from shiftbench.methods.reweight import KINDS
 from shiftbench.methods.space import Space, Uniform
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @register(METHODS, "undersample")

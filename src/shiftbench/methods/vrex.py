@@ -1,9 +1,9 @@
 """Risk extrapolation: all domains get the same risk."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from __future__ import annotations
 
-from torch import Tensor, nn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.methods.base import (
     METHODS,
@@ -19,8 +19,12 @@ from shiftbench.methods.base import (
     per_item,
 )
 from shiftbench.methods.space import Power, Space
-from shiftbench.models.base import Net
 from shiftbench.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from shiftbench.models.base import Net
 
 
 @register(METHODS, "vrex")

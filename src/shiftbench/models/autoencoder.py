@@ -4,11 +4,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import MODELS, Net
+from shiftbench.models.base import Net, model
+from shiftbench.models.catalogue import CATALOGUE
 from shiftbench.models.pixel_mlp import HIDDEN, hidden_layers
-from shiftbench.registry import register
 
-SIDE, LATENT = 64, 10
+SIDE, LATENT = CATALOGUE["beta-vae"].side, 10
 
 STACK = ((3, 16, 5, 1), (16, 32, 4, 2), (32, 64, 3, 1), (64, 128, 3, 2), (128, 256, 4, 1), (256, 512, 4, 2),
          (512, 512, 4, 1))
@@ -61,7 +61,7 @@ class Decoder(nn.Module):
         return self.convs(self.code(code)[:, :, None, None])
 
 
-@register(MODELS, "beta-vae")
+@model("beta-vae")
 class BetaVAE(Net):
     """features(x) = MLP(μ(x)): the mean code of an encoder, and the four hidden layers of appendix F.1 on it.
 

@@ -1,8 +1,12 @@
 """What a model is: a net with `features` and `head`, so that methods can look in between."""
 
-from collections.abc import Sequence
+import shiftbench.pixels.needs_torch  # noqa: F401
+
+# isort: split
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,39 +14,32 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.models.catalogue import CATALOGUE, Model, image_models
 from shiftbench.models.weights import load_into, read_weights
 from shiftbench.registry import find
 from shiftbench.rng import child
 
-MODELS: dict[str, type["Net"]] = {}
+PLAIN = Model()
 
 
 class Net(nn.Module):
     """logits = head(z), z = features(x), with z of width `width`.
 
-    `takes` says what x is: "features" (cached, N × D), "images" (N × 3 × H × W, normalised with `mean` and `std`, which
-    are on the 0..255 scale; of more `channels` as they are), "tokens" (N × L whole numbers, 0 is padding; of a
-    `per_place` net what is negative) or "graphs" (N × lines × 10 whole numbers, -1 is padding; see `models/gin.py`).
-    `side` is the image size the published weights were trained at, or the number of tokens that are read. A `sized` net
-    has weights for images of one side only: its constructor's `n_inputs`, where 0 stands for `side`.
-
-    A net is `recordable` where a step on it can be recorded on a GPU and replayed: the same shapes and no look at the
-    data. One that is `per_place` has features and outputs for every token, N × L × width. One with its `own_loss` is
-    given the target while it learns, `losses(x, target)`, and answers with `found(x)`: a detector. One with a `source`
-    takes its weights from a folder or a name, which its constructor is given.
+    What x is, and all else that is known before a net is built, is told by `Model`; a class has those facts as
+    attributes, from the catalogue. Images are normalised with `mean` and `std`, which are on the 0..255 scale.
     """
 
-    takes: ClassVar[str] = "images"
-    has_maps: ClassVar[bool] = False
-    sized: ClassVar[bool] = False
-    recordable: ClassVar[bool] = True
-    per_place: ClassVar[bool] = False
-    own_loss: ClassVar[bool] = False
-    source: ClassVar[bool] = False
-    channels: ClassVar[int] = 3
+    takes: ClassVar[str] = PLAIN.takes
+    side: ClassVar[int] = PLAIN.side
+    has_maps: ClassVar[bool] = PLAIN.has_maps
+    sized: ClassVar[bool] = PLAIN.sized
+    recordable: ClassVar[bool] = PLAIN.recordable
+    per_place: ClassVar[bool] = PLAIN.per_place
+    own_loss: ClassVar[bool] = PLAIN.own_loss
+    source: ClassVar[bool] = PLAIN.source
+    channels: ClassVar[int] = PLAIN.channels
     mean: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
     std: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
-    side: ClassVar[int] = 64
     name: ClassVar[str]
 
     features: nn.Module
@@ -81,7 +78,7 @@ class Net(nn.Module):
         return [part for part in self.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
 
     def _without_maps(self) -> ShiftBenchError:
-        have = sorted(name for name, net in MODELS.items() if net.has_maps)
+        have = sorted(name for name, model in CATALOGUE.items() if model.has_maps)
         return ShiftBenchError(f"Model '{self.name}' has no feature maps: its features belong to no place of an image. "
                                f"Models that have: {', '.join(have)}.")
 
@@ -103,10 +100,42 @@ class Net(nn.Module):
                               "Use weights=none, or weights=FILE with a checkpoint of your own.")
 
 
-def image_models() -> dict[str, type[Net]]:
-    """The models that take images of three channels and give outputs: all but detectors and those of more channels."""
-    return {name: net for name, net in sorted(MODELS.items())
-            if net.takes == "images" and net.channels == 3 and not net.own_loss}
+N = TypeVar("N", bound=type[Net])
+_CLASSES: dict[str, type[Net]] = {}
+
+
+def model(name: str) -> Callable[[N], N]:
+    """Make a class the net of the catalogue's model of that name; it gets the facts about the model as attributes."""
+
+    def enter(cls: N) -> N:
+        cls.name = name
+        for key, value in CATALOGUE[name]._asdict().items():
+            if key != "home":
+                setattr(cls, key, value)
+        _CLASSES[name] = cls
+        return cls
+
+    return enter
+
+
+class Nets(Mapping[str, type[Net]]):
+    """Model -> class of its net, whose module is imported when it is asked for: an MLP needs no torchvision."""
+
+    def __getitem__(self, name: str) -> type[Net]:
+        import_module(CATALOGUE[name].home)
+        return _CLASSES[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(CATALOGUE)
+
+    def __len__(self) -> int:
+        return len(CATALOGUE)
+
+    def __contains__(self, name: object) -> bool:
+        return name in CATALOGUE
+
+
+MODELS = Nets()
 
 
 def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", seed: int = 0) -> Net:

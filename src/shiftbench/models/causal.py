@@ -1,16 +1,14 @@
 """A small model of code that starts from nothing: it says at every place which token comes next."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import MODELS, Net
+from shiftbench.models.base import Net, model
 from shiftbench.models.text_blocks import WIDTH, Blocks, embedding
-from shiftbench.registry import register
 
 
 class NextToken(Net):
@@ -20,10 +18,6 @@ class NextToken(Net):
     too, of no meaning; no token sees it, since it comes after all of them.
     """
 
-    takes: ClassVar[str] = "tokens"
-    per_place: ClassVar[bool] = True
-    side: ClassVar[int] = 256
-
     @classmethod
     def tokens(cls, texts: Sequence[str], length: int, weights: str) -> npt.NDArray[np.int32]:
         raise ShiftBenchError(f"Model '{cls.name}' predicts the next token of a benchmark that comes with its tokens, "
@@ -31,7 +25,7 @@ class NextToken(Net):
                               "text-transformer or transformers.")
 
 
-@register(MODELS, "code-transformer")
+@model("code-transformer")
 class CodeTransformer(NextToken):
     """Token vectors, two pre-norm blocks of causal attention and MLP, and a norm: the blocks of text-transformer.
 

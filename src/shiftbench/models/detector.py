@@ -10,11 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import MODELS, Net
+from shiftbench.models.base import Net, model
 from shiftbench.models.detector_regions import regions
 from shiftbench.models.published import Published
 from shiftbench.models.resnet import ResNet50
-from shiftbench.registry import register
 
 STEP = 32
 """Images are padded to a multiple of this, right and below, as torchvision does: then maps divide them evenly."""
@@ -33,8 +32,6 @@ class _Detector(Net):
     says how much an image looks like one large thing. Boxes do not tell their kind, so that to learn there must be one.
     """
 
-    own_loss: ClassVar[bool] = True
-    recordable: ClassVar[bool] = False
     anchors: ClassVar[tuple[tuple[int, ...], ...]]  # sides in pixels, for each map
     n_sampled: ClassVar[tuple[int, int]] = (256, 512)  # anchors and proposals of an image that are learnt from
     n_proposals: ClassVar[tuple[int, int]] = (2000, 1000)  # in training and after
@@ -127,7 +124,7 @@ class _Head(nn.Linear):
         return torch.cat([self.ground(z), self(z)], dim=1).float(), self.moves(z).float()
 
 
-@register(MODELS, "faster-rcnn")
+@model("faster-rcnn")
 class FasterRCNN(_Detector, Published):
     """ResNet-50 with a feature pyramid, the detector of WILDS' GlobalWheat; 41.30 million parameters.
 
@@ -136,7 +133,6 @@ class FasterRCNN(_Detector, Published):
     layers (conv1, layer1) stay as the file has them; without a file all layers learn.
     """
 
-    side: ClassVar[int] = 1024
     anchors: ClassVar[tuple[tuple[int, ...], ...]] = ((32,), (64,), (128,), (256,), (512,))
 
     def _body(self) -> tuple[nn.Module, int]:
@@ -182,7 +178,7 @@ THEIRS = {"backbone.": "features.body.", "roi_heads.box_head.": "features.hidden
           "roi_heads.box_predictor.cls_score.": "head.scores.", "roi_heads.box_predictor.bbox_pred.": "head.moves."}
 
 
-@register(MODELS, "faster-rcnn-small")
+@model("faster-rcnn-small")
 class FasterRCNNSmall(_Detector):
     """Four convolutions down to one map of a quarter of the side, for images of 64 to 128 px with things of 6 to 48 px;
     0.23 million parameters, trained from nothing on a CPU."""

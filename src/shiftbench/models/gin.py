@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import MODELS, Net
+from shiftbench.models.base import Net, model
 from shiftbench.models.dropout import Dropout
-from shiftbench.registry import register
 
 ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """How many values OGB's features of an atom have: element, chirality, degree, charge, hydrogens, radical electrons,
@@ -111,8 +110,6 @@ class Molecules(nn.Module):
 
 
 class _Graphs(Net):
-    takes: ClassVar[str] = "graphs"
-    recordable: ClassVar[bool] = False  # how many atoms and edges a batch has is seen from the data
     layers: ClassVar[int]
     units: ClassVar[int]
     rate: ClassVar[float]
@@ -123,7 +120,7 @@ class _Graphs(Net):
         self.head = nn.Linear(self.units, n_classes)
 
 
-@register(MODELS, "gin-virtual")
+@model("gin-virtual")
 class GINVirtual(_Graphs):
     """GIN (Xu et al., 2019) with a virtual node (Gilmer et al., 2017), as OGB and WILDS train it: five layers, 300
     features, dropout 0.5, embeddings from Glorot's uniform start; 3.37 million parameters with 128 tasks.
@@ -139,7 +136,7 @@ class GINVirtual(_Graphs):
     rate: ClassVar[float] = 0.5
 
 
-@register(MODELS, "gin-small")
+@model("gin-small")
 class GINSmall(_Graphs):
     """The same with two layers, 32 features and no dropout, for small machines; 20 thousand parameters."""
 

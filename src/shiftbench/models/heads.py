@@ -1,20 +1,16 @@
 """Models on cached features: a linear layer, and one hidden layer below it."""
 
-from typing import ClassVar
 
 from torch import nn
 
-from shiftbench.models.base import MODELS, Net
-from shiftbench.registry import register
+from shiftbench.models.base import Net, model
 
 HIDDEN = 64
 
 
-@register(MODELS, "linear")
+@model("linear")
 class Linear(Net):
     """logits = W x + b. Its features are the cached ones, so a method that aligns features has nothing to move here."""
-
-    takes: ClassVar[str] = "features"
 
     def __init__(self, n_classes: int, n_inputs: int) -> None:
         super().__init__()
@@ -22,11 +18,9 @@ class Linear(Net):
         self.head = nn.Linear(n_inputs, n_classes)
 
 
-@register(MODELS, "mlp")
+@model("mlp")
 class MLP(Net):
     """logits = W relu(V x + c) + b with 64 hidden units: the smallest net whose features can be aligned."""
-
-    takes: ClassVar[str] = "features"
 
     def __init__(self, n_classes: int, n_inputs: int) -> None:
         super().__init__()

@@ -1,24 +1,19 @@
 """Satellite images of eight channels: the ResNet of WILDS' PovertyMap."""
 
-from typing import ClassVar
 
 from torch import nn
 
-from shiftbench.models.base import MODELS
+from shiftbench.models.base import model
 from shiftbench.models.resnet import Residual
-from shiftbench.registry import register
 
 
-@register(MODELS, "resnet18-ms")
+@model("resnet18-ms")
 class ResNet18MS(Residual):
     """ResNet-18 whose first convolution sees eight channels: 512 features, 11.19 million parameters; from nothing.
 
     Images come as float32 on the scale of their files (PovertyMap's have mean 0 and deviation 1 per channel), so `mean`
     and `std` are not used. A file with torchvision's names fits where its first convolution has eight channels.
     """
-
-    channels: ClassVar[int] = 8
-    side: ClassVar[int] = 224
 
     def body(self) -> nn.Module:
         from torchvision.models import resnet18

@@ -1,11 +1,9 @@
 """A multilayer perceptron on pixels, and the hidden layers that it shares with the head of the β-VAE."""
 
-from typing import ClassVar
 
 from torch import Tensor, nn
 
-from shiftbench.models.base import MODELS, Net, expect
-from shiftbench.registry import register
+from shiftbench.models.base import Net, expect, model
 
 LAYERS, HIDDEN = 4, 256
 
@@ -18,15 +16,13 @@ def hidden_layers(n_inputs: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-@register(MODELS, "pixel-mlp")
+@model("pixel-mlp")
 class PixelMLP(Net):
     """The flattened image through four hidden layers of 256 units: 3.34 million parameters at 64 px.
 
     The paper says "a 4 layer MLP with 256 hidden units"; its Table 3 counts as many parameters as four hidden layers
     and the last one have.
     """
-
-    sized: ClassVar[bool] = True
 
     def __init__(self, n_classes: int, n_inputs: int = 0) -> None:
         super().__init__()

@@ -15,7 +15,6 @@ class Published(Net):
 
     mean: ClassVar[tuple[float, float, float]] = (123.675, 116.28, 103.53)
     std: ClassVar[tuple[float, float, float]] = (58.395, 57.12, 57.375)
-    side: ClassVar[int] = 224
 
     @classmethod
     def imagenet(cls) -> Path:

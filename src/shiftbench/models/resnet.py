@@ -1,18 +1,14 @@
 """ResNets from torchvision: those of MetaShift's tables (18), of Wiles et al. (18, 50, 101), of BREEDS (18, 34, 50)."""
 
-from typing import ClassVar
 
 from torch import Tensor, nn
 
-from shiftbench.models.base import MODELS, Net
+from shiftbench.models.base import Net, model
 from shiftbench.models.published import Published
-from shiftbench.registry import register
 
 
 class Residual(Net):
     """A ResNet of torchvision up to the mean over places, and a fresh linear head."""
-
-    has_maps: ClassVar[bool] = True
 
     def __init__(self, n_classes: int, n_inputs: int = 0) -> None:
         super().__init__()
@@ -46,21 +42,21 @@ class _ResNet(Residual, Published):
     """With torchvision's scale of pixels and its weights."""
 
 
-@register(MODELS, "resnet18")
+@model("resnet18")
 class ResNet18(_ResNet):
     """512 features; 11.18 million parameters."""
 
 
-@register(MODELS, "resnet34")
+@model("resnet34")
 class ResNet34(_ResNet):
     """512 features; 21.29 million parameters."""
 
 
-@register(MODELS, "resnet50")
+@model("resnet50")
 class ResNet50(_ResNet):
     """2048 features; 23.51 million parameters."""
 
 
-@register(MODELS, "resnet101")
+@model("resnet101")
 class ResNet101(_ResNet):
     """2048 features; 42.51 million parameters."""

@@ -1,20 +1,16 @@
 """A small convolutional net for images of 32 to 96 pixels, trained from nothing in minutes on a CPU."""
 
-from typing import ClassVar
 
 from torch import Tensor, nn
 
-from shiftbench.models.base import MODELS, Net
-from shiftbench.registry import register
+from shiftbench.models.base import Net, model
 
 WIDTHS = (32, 64, 128, 128)
 
 
-@register(MODELS, "small-cnn")
+@model("small-cnn")
 class SmallCNN(Net):
     """Four 3 × 3 convolutions with batch norm, each halving the image, then the mean over places: 128 features."""
-
-    has_maps: ClassVar[bool] = True
 
     def __init__(self, n_classes: int, n_inputs: int = 0) -> None:
         super().__init__()

@@ -1,16 +1,14 @@
 """Models of text that start from nothing: a bag of words and word pairs, and a small transformer."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from shiftbench.models.base import MODELS, Net
+from shiftbench.models.base import Net, model
 from shiftbench.models.hashed_words import BUCKETS, hashed_words
 from shiftbench.models.text_blocks import WIDTH, Blocks, embedding
-from shiftbench.registry import register
 
 BAG_WIDTH, PAIRS = 32, 1 << 16
 FIRST, SECOND = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64
@@ -20,15 +18,12 @@ FIRST, SECOND = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64
 class _Words(Net):
     """A net on hashed words: its texts need no vocabulary."""
 
-    takes: ClassVar[str] = "tokens"
-    side: ClassVar[int] = 256
-
     @classmethod
     def tokens(cls, texts: Sequence[str], length: int, weights: str) -> npt.NDArray[np.int32]:
         return hashed_words(texts, length)
 
 
-@register(MODELS, "text-bag")
+@model("text-bag")
 class TextBag(_Words):
     """Vectors of words and of neighbouring pairs, averaged, after fastText (Joulin et al., 2017).
 
@@ -66,7 +61,7 @@ def pairs(x: Tensor) -> Tensor:
     return ((x[:, :-1] * FIRST + x[:, 1:]) * SECOND >> 40) & (PAIRS - 1)
 
 
-@register(MODELS, "text-transformer")
+@model("text-transformer")
 class TextTransformer(_Words):
     """Word vectors, two pre-norm blocks of attention and MLP, a norm, and the mean over the words.
 

@@ -10,10 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import MODELS
+from shiftbench.models.base import model
 from shiftbench.models.dropout import Dropout
 from shiftbench.models.published import Published
-from shiftbench.registry import register
 
 
 class _Convs(Published):
@@ -51,7 +50,7 @@ class _Convs(Published):
 WHERE = {"features": "convs", "classifier": "hidden"}
 
 
-@register(MODELS, "alexnet")
+@model("alexnet")
 class AlexNet(_Convs):
     """4096 features (Krizhevsky, 2014); 57.09 million parameters with 20 classes. Images of at least 63 px.
 
@@ -64,7 +63,7 @@ class AlexNet(_Convs):
         return _Layered(self, convs, 6, hidden)
 
 
-@register(MODELS, "vgg11")
+@model("vgg11")
 class VGG11(_Convs):
     """4096 features (Simonyan & Zisserman, 2015), no batch norm; 128.85 million parameters with 20 classes. Images of
     at least 32 px. As in alexnet, features belong to no place; the maps are averaged to 7 × 7."""
@@ -75,12 +74,11 @@ class VGG11(_Convs):
         return _Layered(self, convs, 7, hidden)
 
 
-@register(MODELS, "densenet121")
+@model("densenet121")
 class DenseNet121(_Convs):
     """1024 features (Huang et al., 2017); 6.97 million parameters with 20 classes. Images of at least 29 px."""
 
     least: ClassVar[int] = 29
-    has_maps: ClassVar[bool] = True
 
     def _body(self, convs: nn.Module, hidden: list[nn.Module]) -> nn.Module:
         return _Dense(self, convs)

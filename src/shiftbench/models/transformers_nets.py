@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +13,19 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import MODELS, Net
+from shiftbench.models.base import Net, model
 from shiftbench.models.causal import NextToken
 from shiftbench.models.dropout import Dropout
 from shiftbench.models.text import seen
 from shiftbench.models.text_blocks import repeatable
 from shiftbench.models.weights import SUFFIXES
-from shiftbench.registry import register
 
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 AT_ONCE = 4096
 """Texts cut into word pieces together: their lists are larger than the table they become."""
 
 
-@register(MODELS, "transformers")
+@model("transformers")
 class Transformers(Net):
     """A net of the package transformers for whole texts, from `weights`: a folder, or a name on the Hugging Face hub.
 
@@ -38,11 +37,6 @@ class Transformers(Net):
     Dropout is ours where the net has it as a layer, so that a run that was stopped goes on as if it had not been; on
     attention weights there is none. The package's code looks at the data, so no step is recorded.
     """
-
-    takes: ClassVar[str] = "tokens"
-    side: ClassVar[int] = 256
-    source: ClassVar[bool] = True
-    recordable: ClassVar[bool] = False
 
     def __init__(self, n_classes: int, n_inputs: int = 0, source: str = "") -> None:
         super().__init__()
@@ -77,7 +71,7 @@ class _Reader(nn.Module):
             return self.model(input_ids=ids, attention_mask=seen(real).long()).logits
 
 
-@register(MODELS, "transformers-lm")
+@model("transformers-lm")
 class TransformersLM(NextToken):
     """A causal net of the package transformers (GPT-2, CodeGPT), from `weights`: a folder, or a name on the hub.
 
@@ -85,9 +79,6 @@ class TransformersLM(NextToken):
     the head starts as the net's own, which mostly is its table of token vectors, and learns by itself from there (WILDS
     keeps the two one). Dropout as in model transformers.
     """
-
-    source: ClassVar[bool] = True
-    recordable: ClassVar[bool] = False
 
     def __init__(self, n_classes: int, n_inputs: int = 0, source: str = "") -> None:
         super().__init__()

@@ -1,15 +1,13 @@
 """A vision transformer with the sizes of Wiles et al., appendix F.1."""
 
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import MODELS, Net, expect
+from shiftbench.models.base import Net, expect, model
 from shiftbench.models.dropout import Dropout
-from shiftbench.registry import register
 
 WIDTH, INNER, HEADS, LAYERS, RATE = 256, 512, 8, 8, 0.1
 PATCHES, TOKENS = (16, 12, 8, 4), 64
@@ -29,7 +27,7 @@ def patch_of(side: int) -> int:
     return next((patch for patch in PATCHES if side % patch == 0 and (side // patch)**2 >= TOKENS), PATCHES[-1])
 
 
-@register(MODELS, "vit")
+@model("vit")
 class ViT(Net):
     """Patches, a learnt position each, eight pre-norm blocks of attention and MLP, a norm, and the mean over patches.
 
@@ -40,9 +38,6 @@ class ViT(Net):
     4.30 million parameters at 64 px. The paper's Table 3 counts 85.66 million, which is not the net of its appendix but
     ViT-B/16 (width 768, MLP width 3072, 12 layers, patch 16, a class token) on images of 64 px, to the digit.
     """
-
-    sized: ClassVar[bool] = True
-    has_maps: ClassVar[bool] = True
 
     def __init__(self, n_classes: int, n_inputs: int = 0) -> None:
         super().__init__()

@@ -1,18 +1,18 @@
 """Augmentation of a whole batch at once, on the device the batch is on; every draw is a number that is handed in."""
 
-import shiftbench.pixels.needs_torch  # noqa: F401
+from __future__ import annotations
 
-# isort: split
 import math
 from functools import lru_cache
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.later import F, torch
 from shiftbench.pixels import interventions, policies
 from shiftbench.pixels.policies import RANDOM_OPS
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ONLY = {f"only-{op}": (op, "identity") for op in RANDOM_OPS}
 

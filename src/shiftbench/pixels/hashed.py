@@ -5,13 +5,15 @@ two draws and of the pixel's number, in whole numbers, so that every device give
 be replayed.
 """
 
-import shiftbench.pixels.needs_torch  # noqa: F401
+from __future__ import annotations
 
-# isort: split
 import math
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from shiftbench.later import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DRAWS = 2
 """Numbers from [0, 1) that make a seed: 24 bits each, all that 32-bit floats have."""

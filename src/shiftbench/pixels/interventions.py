@@ -3,17 +3,17 @@
 Float N × 3 × H × W on the 0..255 scale to the same, every image by itself, all from the uniform numbers handed in.
 """
 
-import shiftbench.pixels.needs_torch  # noqa: F401
+from __future__ import annotations
 
-# isort: split
 import math
 from functools import cache
+from typing import TYPE_CHECKING
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
+from shiftbench.later import F, torch
 from shiftbench.pixels import hashed
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DEVIATION = 0.2
 """Of the noise, on the [0, 1] scale (Table 14b)."""

@@ -1,15 +1,16 @@
 """The operations of AutoAugment and its heirs on a batch in which every image has its own operation and strength."""
 
-import shiftbench.pixels.needs_torch  # noqa: F401
+from __future__ import annotations
 
-# isort: split
 import math
 from collections.abc import Callable, Collection
 from functools import cache, partial
+from typing import TYPE_CHECKING, TypeAlias
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from shiftbench.later import F, torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 OPS = ("identity", "shear-x", "shear-y", "translate-x", "translate-y", "rotate", "brightness", "contrast", "posterize",
        "solarize", "solarize-add", "invert", "autocontrast", "equalize", "color", "sharpness", "cutout")
@@ -23,7 +24,7 @@ GEOMETRY = OPS[1:6]
 TABLES = OPS[6:14]
 GREY = 128
 
-Change = tuple[Tensor, Callable[..., Tensor]]
+Change: TypeAlias = "tuple[Tensor, Callable[..., Tensor]]"
 """Which images it concerns, and what becomes of them."""
 
 

@@ -4,15 +4,16 @@ Strengths are read as (base, slope, signed): base + slope · level, with a rando
 and released code differ on what a level means; our reading stands with each of the three.
 """
 
-import shiftbench.pixels.needs_torch  # noqa: F401
+from __future__ import annotations
 
-# isort: split
 from functools import cache
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from shiftbench.later import torch
 from shiftbench.pixels.ops import CODE, GEOMETRY, OPS, apply
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROUNDS, LEVEL = 3, 5
 """RandAugment's N and M (of 10) in Wiles et al., appendix F.2."""

@@ -101,7 +101,7 @@ def _assumed(rows: Sequence[Row], busy: int, guessed: int, small: Iterable[str])
 
 def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
     """Packs by shape, the largest first: it is the one that is tried."""
-    from shiftbench.models import MODELS
+    from shiftbench.models.catalogue import CATALOGUE
 
     made: dict[str, tuple[int, dict[str, int]]] = {}
     found: dict[Shape, list[tuple[int, Sequence[Job]]]] = {}
@@ -116,7 +116,7 @@ def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
         items = max(run.batch_size * min(pools[run.batch_kind], run.domains_per_batch or pools[run.batch_kind])
                     for run in runs)
         shape = Shape(_one({run.method for run in runs}), _one({run.model for run in runs}),
-                      _one({run.features or f"{MODELS[run.model].takes} {run.size or ''}".strip() for run in runs}),
+                      _one({run.features or f"{CATALOGUE[run.model].takes} {run.size or ''}".strip() for run in runs}),
                       _one({run.precision for run in runs}), _one({run.batch_kind for run in runs}),
                       _ceiling(items), _ceiling(len(pack)), _ceiling(rows))
         found.setdefault(shape, []).append((items * len(pack), pack))

@@ -12,7 +12,6 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.sweeps.work import Job
-from shiftbench.training import embed
 from shiftbench.training.run import COLUMNS, SENTENCES, split_features
 
 
@@ -46,6 +45,8 @@ def embed_missing(
     """Compute and cache what is missing. Where that fails nothing is lost: the runs that need it fail by themselves."""
     for want in wanted(jobs):
         if len(want.missing):
+            from shiftbench.training.embed import embed
+
             backbone, size = split_features(want.features)
             with suppress(ShiftBenchError):
                 embed(Collection.load(want.collection), want.missing, backbone, size, folder=want.collection,

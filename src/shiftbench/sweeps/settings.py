@@ -10,9 +10,9 @@ from typing import Any, get_type_hints
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import Choice, Drawn, Grid, Law, Power, Uniform, law
-from shiftbench.models import MODELS
+from shiftbench.models.catalogue import CATALOGUE
 from shiftbench.rng import child
-from shiftbench.training import Run
+from shiftbench.training.run import Run
 
 ELSEWHERE = {"seed": "seeds = [0, 1] at the top", "benchmark": "benchmarks = [\"FOLDER\"] at the top",
              "method": "a table [methods.NAME]", "params": "each one in the table [methods.NAME]"}
@@ -98,7 +98,7 @@ def _whole(method: str, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """All fields of the Run, but those that a study adds: benchmark and seed."""
     own = {part.name for part in fields(METHODS[method])}
     of_run = {key: value for key, value in given.items() if key not in own}
-    model = MODELS.get(of_run["model"]) if isinstance(of_run["model"], str) else None
+    model = CATALOGUE.get(of_run["model"]) if isinstance(of_run["model"], str) else None
     if model and model.takes == "features":
         of_run.setdefault("features", FEATURES)
     try:

@@ -17,7 +17,7 @@ from shiftbench.sweeps.crew import Worker
 from shiftbench.sweeps.features import Wanted
 from shiftbench.sweeps.work import Job
 from shiftbench.sweeps.worker import Terms
-from shiftbench.training import embed
+from shiftbench.training.embed import embed
 from shiftbench.training.log import lines
 from shiftbench.training.run import split_features
 

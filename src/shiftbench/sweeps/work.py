@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
-from shiftbench.training import Run
-from shiftbench.training.folder import Outcome, train_pack
+from shiftbench.training.run import Outcome, Run
 
 __all__ = ["Job", "Outcome", "do"]
 
@@ -29,6 +28,8 @@ def do(
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Outcome]:
     """Do the runs of a pack in this process; all are on one benchmark. One that fails is recorded, the others go on."""
+    from shiftbench.training.folder import train_pack
+
     first = pack[0]
     return train_pack(
         Benchmark.load(first.benchmark), Collection.load(first.collection), [job.run for job in pack], out,

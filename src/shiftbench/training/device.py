@@ -1,22 +1,29 @@
 """Which device computes, and how its results are made to repeat."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import torch
 from shiftbench.rng import child
+
+
+def check_device(name: str) -> None:
+    """Refuse what is no device's name. Whether this machine has the device is torch's to say, later."""
+    kind, _, number = name.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (number and not number.isdecimal()):
+        raise ShiftBenchError(f"No device named '{name}'. Known devices: auto, cpu, cuda, cuda:N.")
 
 
 def choose_device(name: str = "auto") -> torch.device:
     """`auto` is the GPU where there is one; `cpu`, `cuda` and `cuda:1` are taken by name."""
+    check_device(name)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise ShiftBenchError(f"No device named '{name}'. Known devices: auto, cpu, cuda, cuda:N.")
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise ShiftBenchError(f"Device '{name}' is not here: torch sees {torch.cuda.device_count()} GPUs. "
                               "Use device=auto or device=cpu.")

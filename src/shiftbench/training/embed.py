@@ -18,7 +18,8 @@ from shiftbench.arrays import Ints, digest
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import check_writable, kept_rows, write_json, write_rows
-from shiftbench.models.base import MODELS, Net, build, image_models
+from shiftbench.models.base import Net, build
+from shiftbench.models.catalogue import CATALOGUE, image_models
 from shiftbench.models.weights import weights_digest
 from shiftbench.pixels.augment import augment
 from shiftbench.pixels.decode import images
@@ -55,7 +56,7 @@ def embed(
     """
     rows = np.asarray(rows, np.int64)
     if backbone not in image_models():
-        takes = find(MODELS, "model", backbone).takes
+        takes = find(CATALOGUE, "model", backbone).takes
         raise ShiftBenchError(f"Model '{backbone}' takes {takes}, but features are made of images of three channels. "
                               f"Backbones: {', '.join(image_models())}.")
     net = build(backbone, 1, size, weights=weights)

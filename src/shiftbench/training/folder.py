@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,16 +30,7 @@ from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device
 from shiftbench.training.embed import Report
 from shiftbench.training.loop import Fitting, learn
-from shiftbench.training.run import Run
-
-
-class Outcome(NamedTuple):
-    """How a run ended: `done`, `failed` with a reason, or `busy` where another process is doing it."""
-
-    run: str
-    state: str
-    reason: str = ""
-    seconds: float = 0.0
+from shiftbench.training.run import Outcome, Run
 
 
 def train(

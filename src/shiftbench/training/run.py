@@ -4,13 +4,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.methods import METHODS, Method
 from shiftbench.methods.base import BATCHES, NEEDS
-from shiftbench.models import MODELS
-from shiftbench.models.base import image_models
+from shiftbench.models.catalogue import CATALOGUE, image_models
 from shiftbench.pixels.augment import joined, parts_of
 from shiftbench.registry import find, make
 from shiftbench.training.schedule import SCHEDULES
@@ -81,7 +80,7 @@ class Run:
             if not 0 <= value < float("inf") or (name == "lr" and value == 0):
                 raise ShiftBenchError(f"run: '{name}' is {value}, but must be a finite number "
                                       f"{'above' if name == 'lr' else 'of at least'} 0.")
-        takes = find(MODELS, "model", self.model).takes
+        takes = find(CATALOGUE, "model", self.model).takes
         if takes == "features" and not self.features:
             raise ShiftBenchError(f"run: model '{self.model}' works on cached features. Name them, for example "
                                   "features=efficientnet-lite0@128, or choose a model that takes images.")
@@ -116,7 +115,7 @@ class Run:
                                       f"contradicts it. Leave {key} out, or choose method erm.")
 
     def _check_needs(self) -> None:
-        needs, model = METHODS[self.method].needs, MODELS[self.model]
+        needs, model = METHODS[self.method].needs, CATALOGUE[self.model]
         if needs == "features" and self.model == "linear":
             raise ShiftBenchError(f"run: method '{self.method}' moves features, but model 'linear' has none: "
                                   "it would be ERM. Choose mlp, or a model that takes images.")
@@ -147,6 +146,15 @@ class Run:
     def of(settings: Mapping[str, Any], where: str = "run") -> "Run":
         """From settings of a file or a command line: every key is checked, every value cast to its field's type."""
         return make(Run, settings, where)
+
+
+class Outcome(NamedTuple):
+    """How a run ended: `done`, `failed` with a reason, or `busy` where another process is doing it."""
+
+    run: str
+    state: str
+    reason: str = ""
+    seconds: float = 0.0
 
 
 def default_model(method: str) -> str:

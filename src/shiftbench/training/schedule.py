@@ -1,9 +1,11 @@
 """How the learning rate goes during a stage: a factor of every step, a pure function of where the step is."""
 
+from __future__ import annotations
+
 import numpy as np
-import torch
 
 from shiftbench.arrays import Floats
+from shiftbench.later import torch
 
 SCHEDULES = ("constant", "thirds", "cosine", "linear")
 """`thirds`: a tenth after a third of the steps and again after two (BREEDS). `cosine`: (1 + cos(pi t / T)) / 2.
