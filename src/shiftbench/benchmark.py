@@ -21,7 +21,8 @@ MARKER = "benchmark.json"
 FORMAT = 1
 SHAPE = {"name": str, "digest": str, "names": {str: [str]}, "extra": [str], "card": {str: object}}
 
-SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train")
+TARGET_TRAIN = "target_train"
+SPLITS = ("train", "id_val", "val", "id_test", "test", TARGET_TRAIN)
 """`id_val` and `id_test` are drawn as `train` is; `val` and `test` are drawn after the shift, and so is `target_train`:
 items to adapt to the target with, which no run trains on unless its method says so."""
 

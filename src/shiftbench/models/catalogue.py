@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+from shiftbench.errors import ShiftBenchError
+from shiftbench.registry import find
+
 
 class Model(NamedTuple):
     """The facts about a model. Its net is a class in module `home`, where `@model(NAME)` gives it these as attributes.
@@ -68,3 +71,12 @@ def image_models() -> dict[str, Model]:
     """The models that take images of three channels and give outputs: all but detectors and those of more channels."""
     return {name: model for name, model in sorted(CATALOGUE.items())
             if model.takes == "images" and model.channels == 3 and not model.own_loss}
+
+
+def backbone(name: str) -> Model:
+    """The model of that name, which must be able to make features of images."""
+    model = find(CATALOGUE, "model", name)
+    if name not in image_models():
+        raise ShiftBenchError(f"Model '{name}' takes {model.takes}, but features are made of images of three channels. "
+                              f"Backbones: {', '.join(image_models())}.")
+    return model

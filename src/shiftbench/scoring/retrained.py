@@ -5,20 +5,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from shiftbench.arrays import Bools
-from shiftbench.benchmark import Benchmark
+from shiftbench.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.predictions import TARGET_RT, Predictions
 from shiftbench.scores import Scores
 from shiftbench.scoring.judge import means, score
 from shiftbench.scoring.listing import Finished
 
 METRIC = "target_rt_accuracy"
-LEARNS = "target_train"
 
 
 def score_retrained(benchmark: Benchmark, runs: Sequence[Finished], replicates: int, level: float) -> Scores:
     """`target_rt_accuracy` on test, of all items and of every group, for the runs that `retrain` has been at."""
     parts = []
-    for run in runs if LEARNS in benchmark.splits else ():
+    for run in runs if TARGET_TRAIN in benchmark.splits else ():
         if (run.folder / TARGET_RT).is_file():
             found = score(benchmark, Predictions.load(run.folder / TARGET_RT, benchmark), run=run.folder.name,
                           method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
@@ -32,7 +31,7 @@ def mean_retrained(
 ) -> Scores:
     """Means over the runs of each method, those that `retrain` has been at, each read as its own benchmark says."""
     there = {label: [(own, run.folder / TARGET_RT) for own, run in runs if (run.folder / TARGET_RT).is_file()]
-             for label, runs in methods.items()} if LEARNS in benchmark.splits else {}
+             for label, runs in methods.items()} if TARGET_TRAIN in benchmark.splits else {}
     read = {label: [Predictions.load(file, own) for own, file in files] for label, files in there.items() if files}
     return _renamed(means(benchmark, read, replicates=replicates, level=level)) if read else Scores.join([])
 

@@ -19,11 +19,10 @@ from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import check_writable, kept_rows, write_json, write_rows
 from shiftbench.models.base import Net, build
-from shiftbench.models.catalogue import CATALOGUE, image_models
+from shiftbench.models.catalogue import backbone as check_backbone
 from shiftbench.models.weights import weights_digest
 from shiftbench.pixels.augment import augment
 from shiftbench.pixels.decode import images
-from shiftbench.registry import find
 from shiftbench.staging import making_folder
 from shiftbench.training.device import choose_device
 
@@ -55,10 +54,7 @@ def embed(
     features are on disk, so a killed process leaves nothing wrong behind and the next one goes on.
     """
     rows = np.asarray(rows, np.int64)
-    if backbone not in image_models():
-        takes = find(CATALOGUE, "model", backbone).takes
-        raise ShiftBenchError(f"Model '{backbone}' takes {takes}, but features are made of images of three channels. "
-                              f"Backbones: {', '.join(image_models())}.")
+    check_backbone(backbone)
     net = build(backbone, 1, size, weights=weights)
     if folder is None:
         distinct, place = np.unique(rows, return_inverse=True)

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shiftbench.files import writing
-from shiftbench.training.checkpoint import Point
+
+if TYPE_CHECKING:
+    from shiftbench.training.checkpoint import Point
 
 
 class Log:
@@ -19,7 +21,7 @@ class Log:
             with self.path.open("a", encoding="utf-8") as handle:
                 handle.write(json.dumps(line) + "\n")
 
-    def cut(self, point: Point) -> None:
+    def cut(self, point: "Point") -> None:
         """Drop what a killed process wrote after the checkpoint: those evaluations come again."""
         if self.path is None or not self.path.exists():
             return

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from shiftbench.benchmark import Benchmark
+from shiftbench.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_json, write_json
@@ -28,7 +28,7 @@ from shiftbench.training.run import Run
 RATES = (0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 8.0, 10.0, 11.0, 12.0)
 """Learning rates of BREEDS, A.7.1; also its 40,000 steps and batches of 128."""
 STEPS, BATCH = 40_000, 128
-LEARNS, CHOOSES, TESTS = "target_train", "val", "test"
+LEARNS, CHOOSES, TESTS = TARGET_TRAIN, "val", "test"
 FACTS = "target_rt.json"
 
 

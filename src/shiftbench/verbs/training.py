@@ -1,13 +1,15 @@
-"""From a benchmark to runs. torch is loaded inside these verbs alone."""
+"""From a benchmark to runs. torch is loaded inside these verbs alone, after what they were asked for is checked."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shiftbench.benchmark import Benchmark
+from shiftbench.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.later import load_torch
 from shiftbench.registry import find
 from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_folder_of
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from shiftbench.sweeps.study import Study
     from shiftbench.sweeps.work import Outcome
     from shiftbench.training.retrain import Retrained
+    from shiftbench.training.run import Run
 
 
 def embed(
@@ -23,12 +26,17 @@ def embed(
     collection: Place | None = None, progress: Advance | None = None,
 ) -> Path:
     """Cache the features of every item of a benchmark, once; training a head then takes a second."""
-    from shiftbench.training.embed import embed as embed_items
+    from shiftbench.models.catalogue import backbone
 
+    backbone(model)
     made = benchmark_of(benchmark)
     folder = collection_folder_of(benchmark, collection)
     images = Collection.load(folder)
-    embed_items(images, images.index(made.items), backbone=model, size=size, folder=folder, progress=progress)
+    rows = images.index(made.items)
+    load_torch()
+    from shiftbench.training.embed import embed as embed_items
+
+    embed_items(images, rows, backbone=model, size=size, folder=folder, progress=progress)
     return folder / "features"
 
 
@@ -40,18 +48,29 @@ def train(
 
     `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, …
     """
-    from shiftbench.models import MODELS
+    from shiftbench.training.device import check_device
+
+    check_device(device)
+    run = run_of(method, params or {}, settings)
+    made = Benchmark.load(benchmark)
+    folder = collection_folder_of(benchmark, collection)
+    images = Collection.load(folder)
+    load_torch()
     from shiftbench.training.folder import train as train_run
+
+    return train_run(made, images, replace(run, benchmark=made.digest), Path(out), device=device,
+                     benchmark_path=Path(benchmark), collection_path=folder, progress=progress)
+
+
+def run_of(method: str, params: Mapping[str, Any], settings: Mapping[str, Any]) -> "Run":
+    """A run that is checked but has no benchmark yet; a head works on a backbone's features unless told otherwise."""
+    from shiftbench.models.catalogue import CATALOGUE
     from shiftbench.training.run import Run, default_model
 
-    made = Benchmark.load(benchmark)
     settings = {"model": default_model(method), **settings}
-    if find(MODELS, "model", settings["model"]).takes == "features":
+    if find(CATALOGUE, "model", settings["model"]).takes == "features":
         settings.setdefault("features", "efficientnet-lite0")
-    run = Run.of({"benchmark": made.digest, "method": method, "params": params or {}, **settings}, "train")
-    folder = collection_folder_of(benchmark, collection)
-    return train_run(made, Collection.load(folder), run, Path(out), device=device, benchmark_path=Path(benchmark),
-                     collection_path=folder, progress=progress)
+    return Run.of({"benchmark": "", "method": method, "params": params, **settings}, "train")
 
 
 def pretrain(
@@ -68,7 +87,10 @@ def pretrain(
     from shiftbench.shifts.iid import IID
     from shiftbench.shifts.recipe import Recipe
     from shiftbench.shifts.recipe import build as build_recipe
+    from shiftbench.training.device import check_device
 
+    check_device(device)
+    run_of("erm", {}, {**settings, "model": model, "seed": seed})
     build_recipe(Recipe(Path(collection), IID(label), seed), Path(out) / "benchmark")
     run = train(Path(out) / "benchmark", "erm", Path(out) / "runs", model=model, seed=seed, device=device,
                 progress=progress, **settings)
@@ -83,14 +105,18 @@ def retrain(
 ) -> "dict[str, Retrained]":
     """Train the last layer of every finished run on the target (BREEDS' target-RT); by run. What is done stays done."""
     from shiftbench.scoring import runs_in
-    from shiftbench.training.retrain import LEARNS, RATES
+    from shiftbench.training.device import check_device
+
+    check_device(device)
+    listed = [run for run in runs_in(runs)[0] if TARGET_TRAIN in Benchmark.load(run.benchmark_folder).splits]
+    if not listed:
+        raise ShiftBenchError(f"{runs}: no finished run is on a benchmark with split '{TARGET_TRAIN}'. Benchmarks of "
+                              "shift 'breeds' have it.")
+    load_torch()
+    from shiftbench.training.retrain import RATES
     from shiftbench.training.retrain import retrain as retrain_run
 
     found: dict[str, Retrained] = {}
-    listed = [run for run in runs_in(runs)[0] if LEARNS in Benchmark.load(run.benchmark_folder).splits]
-    if not listed:
-        raise ShiftBenchError(f"{runs}: no finished run is on a benchmark with split '{LEARNS}'. Benchmarks of shift "
-                              "'breeds' have it.")
     for number, run in enumerate(listed):
         folder = collection_folder_of(run.benchmark_folder, collection)
         found[run.folder.name] = retrain_run(run.folder, Benchmark.load(run.benchmark_folder), Collection.load(folder),
@@ -115,13 +141,16 @@ def sweep(
     from shiftbench.sweeps.mirror import Mirror
     from shiftbench.sweeps.plan import plan
     from shiftbench.sweeps.study import Study
+    from shiftbench.training.device import check_device
 
     run_packs = find(ENGINES, "engine", engine)
+    check_device(device)
     wanted = study if isinstance(study, Study) else Study.load(study, changes)
     check_place(out, engine, logs, wanted.leave_one_domain_out)
     jobs = wanted.jobs(out)
     report = None if progress is None else lambda end: progress(end, len(jobs))
     with Mirror(out, logs, [job.run.id for job in jobs]):
+        load_torch()
         embed_missing(jobs, device)
         return run_packs(plan(jobs, device, workers or os.cpu_count() or 1), out, workers=workers, device=device,
                          report=report, retry_failed=retry_failed, checkpoint_seconds=checkpoint_seconds)
@@ -147,13 +176,18 @@ def conflicts(
     `settings` are those of `shiftbench.conflict.Settings`: model, features, steps, repeats, makeup, seed, …
     """
     from shiftbench.conflict import Settings
-    from shiftbench.conflict import conflicts as measure
     from shiftbench.registry import make
+    from shiftbench.training.device import check_device
 
+    check_device(device)
     wanted = make(Settings, settings, "conflicts")
-    folder = collection_folder_of(benchmark, collection)
-    found = measure(benchmark_of(benchmark), Collection.load(folder), wanted, device=device, cache=folder,
-                    progress=progress)
+    wanted.run("", 0)  # which checks the rest
+    made, folder = benchmark_of(benchmark), collection_folder_of(benchmark, collection)
+    images = Collection.load(folder)
+    load_torch()
+    from shiftbench.conflict.measure import conflicts as measure
+
+    found = measure(made, images, wanted, device=device, cache=folder, progress=progress)
     if out is not None:
         found.save(out)
     return found
