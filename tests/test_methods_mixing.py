@@ -12,8 +12,9 @@ from scipy import stats
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods import Batch, Task
 from shiftbench.methods.mixup import mixed_loss, partner, symmetric_beta
-from shiftbench.methods.sagnet import ByPlace, recontented, restyled, style
+from shiftbench.methods.sagnet import recontented, restyled, style
 from shiftbench.models import build
+from shiftbench.models.by_place import ByPlace
 from shiftbench.models.catalogue import image_models
 from shiftbench.rng import uniform
 from tests import toys

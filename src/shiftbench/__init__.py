@@ -9,16 +9,14 @@ Names are loaded when they are first used, so that the import is quick and needs
 from importlib import import_module
 from typing import Any
 
+from shiftbench.verbs import HOME as VERBS
+
 __version__ = "0.1.0"
 
 _HOME = {
-    **dict.fromkeys(("read", "graph", "ladder", "build", "suite", "check", "embed", "train", "pretrain"), "verbs"),
-    **dict.fromkeys(("sweep", "retrain", "fetch", "score", "select", "power", "conflicts", "report"), "verbs"),
-    "study": "verbs", "setting": "verbs", "gap": "verbs", "hardest": "verbs", "export": "verbs", "board": "verbs",
-    "demo": "demonstration",
+    **{verb: f"verbs.{module}" for verb, module in VERBS.items()}, "demo": "demonstration",
     "Collection": "collection", "Tags": "collection", "Texts": "collection",
     "Benchmark": "benchmark", "Predictions": "predictions", "Scores": "scores", "ShiftBenchError": "errors",
-    **dict.fromkeys(("hierarchy", "superclasses"), "verbs"),
     **dict.fromkeys(("Breeds", "Given", "Subset", "Correlation", "Subpopulation", "Recipe", "SHIFTS"), "shifts"),
     **dict.fromkeys(("IID", "Spurious", "LowData", "Unseen", "Noise", "Size", "Under", "CONDITIONS"), "shifts"),
     "METHODS": "methods", "Study": "sweeps.study",

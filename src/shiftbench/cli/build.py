@@ -6,9 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench import verbs
-from shiftbench.benchmark import Benchmark
 from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress
-from shiftbench.cli.show import show_benchmark
 from shiftbench.errors import ShiftBenchError
 
 
@@ -35,6 +33,7 @@ def build(
 
     shiftbench build fine_grained/dsprites/low_data --draws 5 --collection collections/dsprites --out benchmarks
     """
+    from shiftbench.cli.contents import show_benchmark
     from shiftbench.shifts.recipe import parse_changes
     from shiftbench.shifts.suites import SUITES
 
@@ -63,6 +62,8 @@ def _suite(name: str, changes: dict[str, Any], out: Path, only: str, draws: int,
     with progress(f"building {name}", quiet or json) as advance:
         folders = verbs.suite(name, collection, out, seed=seed, only=only, draws=draws, changes=changes,
                               progress=advance)
+    from shiftbench.benchmark import Benchmark
+
     made = [Benchmark.load(folder) for folder in folders]
     if json:
         print_json([{"benchmark": str(folder), "digest": one.digest, "rows": len(one), "card": one.card}

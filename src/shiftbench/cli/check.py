@@ -6,10 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.benchmark import Benchmark
-from shiftbench.checks import VERBS, fit, uses
 from shiftbench.cli.output import Json, print_json, print_table, say
-from shiftbench.collection import MARKER as COLLECTION
 
 
 def check(
@@ -26,6 +23,10 @@ def check(
 
     shiftbench check benchmarks/cat-dog --allow "missing class"
     """
+    from shiftbench.benchmark import Benchmark
+    from shiftbench.checks import VERBS, fit, uses
+    from shiftbench.collection import MARKER as COLLECTION
+
     accepted = set(allow or [])
     findings = [finding._replace(unfit=finding.unfit and finding.what not in accepted)
                 for finding in verbs.check(benchmark, collection)]

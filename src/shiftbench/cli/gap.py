@@ -7,7 +7,6 @@ import typer
 
 from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, print_json, print_table, say
-from shiftbench.groupings import in_words, untitled
 
 
 def gap(
@@ -46,4 +45,6 @@ def gap(
 
 def _named(metric: str) -> str:
     """A metric as it is called; one over a grouping in words, which are shorter."""
+    from shiftbench.groupings import in_words, untitled
+
     return in_words(metric) if untitled(metric)[1] else metric

@@ -1,14 +1,16 @@
 """shiftbench graph COLLECTION --class cat"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shiftbench import verbs
 from shiftbench.cli.output import Json, print_json, print_table
-from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+
+if TYPE_CHECKING:
+    from shiftbench.collection import Collection
 
 
 def graph(
@@ -37,6 +39,7 @@ def graph(
 
     shiftbench graph collections/scenes --all --json
     """
+    from shiftbench.collection import Collection
     from shiftbench.metagraph.ontology import within
 
     if every:
@@ -53,7 +56,7 @@ def graph(
         raise typer.BadParameter("Name a class with --class, or say --all.")
 
 
-def _one(made: Any, collection: Collection, origin: str | None, out: Path | None, json: bool) -> None:
+def _one(made: Any, collection: "Collection", origin: str | None, out: Path | None, json: bool) -> None:
     """One class: a table, JSON, and a picture where asked."""
     from shiftbench.files import write_json
     from shiftbench.metagraph.draw import draw_html, draw_png
@@ -80,7 +83,7 @@ def _one(made: Any, collection: Collection, origin: str | None, out: Path | None
 
 
 def _overview(
-    collection: Collection | Path, threshold: float, min_size: int, kinds: tuple[str, ...], engine: str, json: bool
+    collection: "Collection | Path", threshold: float, min_size: int, kinds: tuple[str, ...], engine: str, json: bool
 ) -> None:
     """All classes: the paper's summary and a line for each class."""
     from shiftbench.metagraph.catalogue import Terms

@@ -1,16 +1,17 @@
 """shiftbench hierarchy FILES|COLLECTION [--level L | --task living17]"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shiftbench import verbs
 from shiftbench.cli.output import Json, print_json, print_table, say
 from shiftbench.errors import ShiftBenchError
-from shiftbench.hierarchies.cuts import facts
-from shiftbench.hierarchies.hierarchy import Hierarchy
-from shiftbench.hierarchies.superclasses import Superclasses
+
+if TYPE_CHECKING:
+    from shiftbench.hierarchies.hierarchy import Hierarchy
+    from shiftbench.hierarchies.superclasses import Superclasses
 
 
 def hierarchy(
@@ -42,6 +43,8 @@ def hierarchy(
 
     shiftbench hierarchy --task entity13
     """
+    from shiftbench.hierarchies.cuts import facts
+
     made = None if source is None else verbs.hierarchy(source, edits=edits, classes=classes, tree=tree)
     if made is not None and level is None and not task:
         for given, name in ((split, "--split"), (subclasses, "--subclasses"), (compat, "--compat"), (root, "--root"),
@@ -61,8 +64,10 @@ def hierarchy(
     print_json(found.to_json()) if json else _show_superclasses(found)
 
 
-def show_hierarchy(hierarchy: Hierarchy) -> None:
+def show_hierarchy(hierarchy: "Hierarchy") -> None:
     """Levels, sizes, leaves, nodes with several parents, and the level to cut at."""
+    from shiftbench.hierarchies.cuts import facts
+
     known = facts(hierarchy)
     roots, several = len(known["roots"]), len(known["several_parents"])
     shape = f"{several:,} nodes with several parents" if several else "a tree" if roots == 1 else f"{roots} trees"
@@ -82,7 +87,7 @@ def show_hierarchy(hierarchy: Hierarchy) -> None:
             f"--level {known['proposed_level']}")
 
 
-def _show_superclasses(found: Superclasses) -> None:
+def _show_superclasses(found: "Superclasses") -> None:
     def words(side: tuple[str, ...]) -> str:
         return ", ".join(found.title(node) for node in side[:20]) + (" …" if len(side) > 20 else "")
 

@@ -3,15 +3,16 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, note, print_json, progress
-from shiftbench.cli.show import show_collection
-from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+
+if TYPE_CHECKING:
+    from shiftbench.collection import Collection
 
 read = typer.Typer(no_args_is_help=True, help="Make a collection: read annotations, or draw a built-in world.")
 
@@ -228,9 +229,11 @@ def _from_files(
     finish(collection, out, json, quiet, told)
 
 
-def finish(collection: Collection, out: Path, json: bool, quiet: bool, notes: Sequence[str] = ()) -> None:
+def finish(collection: "Collection", out: Path, json: bool, quiet: bool, notes: Sequence[str] = ()) -> None:
     """Say what was read."""
     if json:
         print_json({"collection": str(out), "items": len(collection), "digest": collection.digest, "notes": notes})
     elif not quiet:
+        from shiftbench.cli.contents import show_collection
+
         show_collection(collection)

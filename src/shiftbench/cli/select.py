@@ -1,14 +1,16 @@
 """shiftbench select SCORES|RUNS [--rule NAME]"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shiftbench.benchmark import Benchmark
 from shiftbench.cli.output import Json, Quiet, console, print_json, say
 from shiftbench.errors import ShiftBenchError
-from shiftbench.scores import Scores
+
+if TYPE_CHECKING:
+    from shiftbench.benchmark import Benchmark
+    from shiftbench.scores import Scores
 
 
 def select(
@@ -53,8 +55,10 @@ def select(
             say(f"{one[0]} chose nothing on {', '.join(places)}{': ' + one[2] if one[2] else ''}: {one[1]}")
 
 
-def _read(source: Path, folders: list[Path]) -> tuple[Scores, list[Benchmark]]:
+def _read(source: Path, folders: list[Path]) -> "tuple[Scores, list[Benchmark]]":
     """The scores, and the benchmarks that are at hand."""
+    from shiftbench.benchmark import Benchmark
+    from shiftbench.scores import Scores
     from shiftbench.scoring import benchmarks_of, score_runs
 
     if not source.is_dir():

@@ -1,15 +1,16 @@
 """shiftbench setting BENCHMARK --to NAME --out BENCHMARK"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shiftbench import verbs
-from shiftbench.benchmark import Benchmark
 from shiftbench.cli.output import Json, Quiet, print_json, print_table
-from shiftbench.cli.show import show_benchmark
 from shiftbench.errors import ShiftBenchError
+
+if TYPE_CHECKING:
+    from shiftbench.benchmark import Benchmark
 
 
 def setting(
@@ -32,6 +33,9 @@ def setting(
 
     shiftbench setting benchmarks/cat-dog --to mixed-to-test --out benchmarks/cat-dog-mixed
     """
+    from shiftbench.benchmark import Benchmark
+    from shiftbench.cli.contents import show_benchmark
+
     if not to:
         _list(Benchmark.load(benchmark), unseen, json, quiet)
         return
@@ -44,7 +48,7 @@ def setting(
         show_benchmark(made)
 
 
-def _list(benchmark: Benchmark, unseen: bool, json: bool, quiet: bool) -> None:
+def _list(benchmark: "Benchmark", unseen: bool, json: bool, quiet: bool) -> None:
     from shiftbench.shifts.legality import kind_of, legal
 
     kind, found = kind_of(benchmark), legal(benchmark, unseen=unseen)

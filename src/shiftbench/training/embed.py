@@ -16,7 +16,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from shiftbench.arrays import Ints, digest
 from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
 from shiftbench.files import check_writable, kept_rows, write_json, write_rows
 from shiftbench.models.base import Net, build
 from shiftbench.models.catalogue import backbone as check_backbone

@@ -6,14 +6,34 @@
     sb.train("benchmarks/cat-dog", method="group_dro", out="runs", seed=1)
     sb.report("runs", out="report.html")
 
-Stages are imported inside the functions, so that the package loads quickly and only training loads torch.
+A verb is loaded when it is first used, and its stages inside it: the package loads quickly, and only training loads
+torch.
 """
 
-from shiftbench.verbs.comparing import gap, setting
-from shiftbench.verbs.judging import board, hardest, power, report, score, select, study
-from shiftbench.verbs.making import build, check, export, graph, hierarchy, ladder, read, suite, superclasses
-from shiftbench.verbs.training import conflicts, embed, fetch, pretrain, retrain, sweep, train
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["board", "build", "check", "conflicts", "embed", "export", "fetch", "gap", "graph", "hardest", "hierarchy",
-           "ladder", "power", "pretrain", "read", "report", "retrain", "score", "select", "setting", "study", "suite",
-           "superclasses", "sweep", "train"]
+if TYPE_CHECKING:
+    from shiftbench.verbs.comparing import gap, setting
+    from shiftbench.verbs.judging import board, hardest, power, report, score, select, study
+    from shiftbench.verbs.making import build, check, export, graph, hierarchy, ladder, read, suite, superclasses
+    from shiftbench.verbs.training import conflicts, embed, fetch, pretrain, retrain, sweep, train
+
+HOME = {
+    **dict.fromkeys(("gap", "setting"), "comparing"),
+    **dict.fromkeys(("board", "hardest", "power", "report", "score", "select", "study"), "judging"),
+    **dict.fromkeys(("build", "check", "export", "graph", "hierarchy", "ladder", "read", "suite", "superclasses"),
+                    "making"),
+    **dict.fromkeys(("conflicts", "embed", "fetch", "pretrain", "retrain", "sweep", "train"), "training"),
+}
+"""Verb -> its module."""
+
+__all__ = ["HOME", "board", "build", "check", "conflicts", "embed", "export", "fetch", "gap", "graph", "hardest",
+           "hierarchy", "ladder", "power", "pretrain", "read", "report", "retrain", "score", "select", "setting",
+           "study", "suite", "superclasses", "sweep", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOME:
+        raise AttributeError(f"module 'shiftbench.verbs' has no attribute '{name}'")
+    return getattr(import_module(f"shiftbench.verbs.{HOME[name]}"), name)
