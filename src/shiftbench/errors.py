@@ -43,8 +43,25 @@ def unknown(kind: str, name: object, known: Iterable[object], where: str = "") -
     near = get_close_matches(str(name)[:100], names, n=1, cutoff=0.5)
     guess = f" Did you mean '{near[0]}'?" if near else ""
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    many = f"{kind}es" if kind.endswith("s") else f"{kind}s"
-    if kind.endswith("y") and kind[-2:-1] not in "aeou":
-        many = f"{kind[:-1]}ies"
+    many = plural(kind)
     choice = f" Known {many}: {shown}." if names else f" There are no {many}."
     return ShiftBenchError(f"{where + ': ' if where else ''}No {kind} named '{name}'.{guess}{choice}")
+
+
+def plural(kind: str) -> str:
+    """More than one of a kind; of several words the first is the thing: kinds of target. Features are many already.
+
+    >>> [plural(kind) for kind in ("class", "key", "hierarchy", "features", "kind of target", "way to paint")]
+    ['classes', 'keys', 'hierarchies', 'features', 'kinds of target', 'ways to paint']
+    """
+    for link in (" of ", " to "):
+        head, found, rest = kind.partition(link)
+        if found:
+            return plural(head) + link + rest
+    if kind == "criterion":
+        return "criteria"
+    if kind.endswith(("ss", "x", "ch", "sh")):
+        return f"{kind}es"
+    if kind.endswith("s"):
+        return kind
+    return f"{kind[:-1]}ies" if kind.endswith("y") and kind[-2:-1] not in "aeou" else f"{kind}s"

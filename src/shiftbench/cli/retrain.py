@@ -7,6 +7,7 @@ import typer
 
 from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress, say
+from shiftbench.errors import ShiftBenchError
 
 
 def retrain(
@@ -24,7 +25,7 @@ def retrain(
 
     shiftbench retrain runs --steps 4000
     """
-    chosen = [float(part) for part in rates.split(",")] if rates else None
+    chosen = _rates(rates) if rates else None
     with progress("retraining", quiet or json) as advance:
         found = verbs.retrain(runs, steps=steps, rates=chosen, collection=collection, device=device, progress=advance)
     if json:
@@ -33,3 +34,13 @@ def retrain(
         print_table("", ["run", "learning rate", "accuracy on val"],
                     [[run, f"{one.lr:g}", one.accuracy] for run, one in found.items()])
         say(f"{len(found)} last layers retrained; `shiftbench report {runs}` shows them.")
+
+
+def _rates(text: str) -> list[float]:
+    try:
+        rates = [float(part) for part in text.split(",")]
+    except ValueError:
+        rates = []
+    if not rates or not all(0 < rate < float("inf") for rate in rates):
+        raise ShiftBenchError(f"--rates '{text}': write learning rates above 0 with commas between: --rates 0.1,0.5,1.")
+    return rates

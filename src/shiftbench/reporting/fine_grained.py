@@ -1,7 +1,4 @@
-"""A study in the manner of Wiles et al. (2022): which scores of a table belong to it, as one array.
-
-The nineteen methods are named here once more, by hand, since a report needs no torch.
-"""
+"""A study in the manner of Wiles et al. (2022): which scores of a table belong to it, as one array."""
 
 import json
 import math
@@ -13,32 +10,33 @@ import numpy as np
 
 from shiftbench.arrays import Bools, Floats
 from shiftbench.benchmark import Benchmark
+from shiftbench.methods import METHODS
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import MEAN
 
-NINETEEN: Mapping[str, tuple[str, str]] = {
-    "resnet18": ("architecture", "ResNet18"),
-    "resnet50": ("architecture", "ResNet50"),
-    "resnet101": ("architecture", "ResNet101"),
-    "vit": ("architecture", "ViT"),
-    "mlp": ("architecture", "MLP"),
-    "imagenet_augment": ("heuristic augmentation", "ImageNet augmentation"),
-    "augmix": ("heuristic augmentation", "AugMix without JSD"),
-    "randaugment": ("heuristic augmentation", "RandAugment"),
-    "autoaugment": ("heuristic augmentation", "AutoAugment"),
-    "stargan": ("learned augmentation", "CycleGAN"),
-    "irm": ("domain generalization", "IRM"),
-    "coral": ("domain generalization", "DeepCORAL"),
-    "mixup": ("domain generalization", "domain MixUp"),
-    "dann": ("domain generalization", "DANN"),
-    "sagnet": ("domain generalization", "SagNet"),
-    "jtt": ("adaptive", "JTT"),
-    "bn_adapt": ("adaptive", "BN-Adapt"),
-    "beta_vae": ("representation learning", "β-VAE"),
-    "pretrained": ("representation learning", "pretraining on ImageNet"),
+NINETEEN: Mapping[str, str] = {
+    "resnet18": "ResNet18",
+    "resnet50": "ResNet50",
+    "resnet101": "ResNet101",
+    "vit": "ViT",
+    "mlp": "MLP",
+    "imagenet_augment": "ImageNet augmentation",
+    "augmix": "AugMix without JSD",
+    "randaugment": "RandAugment",
+    "autoaugment": "AutoAugment",
+    "stargan": "CycleGAN",
+    "irm": "IRM",
+    "coral": "DeepCORAL",
+    "mixup": "domain MixUp",
+    "dann": "DANN",
+    "sagnet": "SagNet",
+    "jtt": "JTT",
+    "bn_adapt": "BN-Adapt",
+    "beta_vae": "β-VAE",
+    "pretrained": "pretraining on ImageNet",
 }
-"""Method -> its family and its name in the paper, in the paper's order."""
-FAMILIES = tuple(dict.fromkeys(family for family, _ in NINETEEN.values()))
+"""Method -> its name in the paper, in the paper's order."""
+FAMILIES = tuple(dict.fromkeys(METHODS[method].family for method in NINETEEN))
 BASELINES = ("resnet18", "erm")
 """What a change is measured against: the first of them that the table has."""
 FEWEST = 4
@@ -108,7 +106,7 @@ def family_of(method: str) -> str:
     >>> family_of("dann"), family_of("erm")
     ('domain generalization', 'architecture')
     """
-    return NINETEEN[method][0] if method in NINETEEN else FAMILIES[0]
+    return METHODS[method].family if method in NINETEEN else FAMILIES[0]
 
 
 def place(benchmark: Benchmark) -> Place | None:

@@ -195,7 +195,7 @@ def _signed(value: float, digits: int | None = None) -> str:
 
 def _full(method: str) -> str:
     """A method with its name in the paper, where that is another word."""
-    paper = NINETEEN.get(method, ("", method))[1]
+    paper = NINETEEN.get(method, method)
     return method if paper.lower().replace("-", "_") == method else f"{method} (in the paper: {paper})"
 
 
