@@ -78,9 +78,23 @@ def digest(columns: Mapping[str, npt.ArrayLike]) -> str:
     return total.hexdigest()
 
 
+WASTE = 1 << 26
+"""Bytes that a column of fixed width may take before its width is compared with what its words need."""
+
+
 def to_strings(column: pa.ChunkedArray) -> Strs:
-    """An arrow column as a numpy array of strings."""
-    return np.asarray(column.cast(pa.string()).to_pylist(), dtype=np.str_) if len(column) else np.zeros(0, np.str_)
+    """An arrow column as a numpy array of strings.
+
+    numpy gives every string of an array the width of the longest, four bytes a letter. Where that would take far more
+    than the words themselves, as in a column of names with one long text in it, the array holds Python's strings.
+    """
+    if not len(column):
+        return np.zeros(0, np.str_)
+    words = column.cast(pa.string())
+    fixed = 4 * len(words) * (pc.max(pc.utf8_length(words)).as_py() or 0)
+    if fixed > WASTE and fixed > 64 * words.nbytes:
+        return np.asarray(words.to_pylist(), np.object_)
+    return np.asarray(words.to_pylist(), dtype=np.str_)
 
 
 def to_values(column: pa.ChunkedArray) -> Values:

@@ -27,6 +27,7 @@ from shiftbench.tags import Texts as Texts
 
 MARKER = "collection.json"
 FORMAT = 1
+LONGEST_ID = 4096
 SHAPE = {"name": str, "factors": [str], "tags": [[str]], "pixels": str, "root": str | None, "digest": str}
 
 
@@ -55,6 +56,9 @@ class Collection:
 
     def __post_init__(self) -> None:
         items = np.asarray(self.items)
+        if items.dtype.kind == "O" and max(map(len, map(str, items.tolist())), default=0) > LONGEST_ID:
+            raise ShiftBenchError(f"Collection '{self.name}': an id has more than {LONGEST_ID} letters. An id is a "
+                                  "short name; is this column a text?")
         if items.dtype.kind != "U":
             items = items.astype(np.str_)
         object.__setattr__(self, "items", items)
@@ -111,7 +115,12 @@ class Collection:
         A name from the class hierarchy stands for every tag below it: `has:vehicle`.
         """
         if name in self.factors:
-            return self.factors[name]
+            values = self.factors[name]
+            if values.dtype.kind == "O":  # see `to_strings`
+                raise ShiftBenchError(f"Factor '{name}' of collection '{self.name}' holds long texts, of up to "
+                                      f"{max(map(len, values.tolist()))} letters, not values. Read it as the text of "
+                                      "the items, or name another factor.")
+            return values
         question, _, tag = name.partition(":")
         if question == "has" and tag:
             answer = np.full(len(self), "no", dtype="U3")
