@@ -1,7 +1,9 @@
 """Predictions: one row of class scores per item, from our training or from any other model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,10 @@ TRAINED = ("train", "training")
 HELD_OUT = ("id_val", "val", "id_test", "test")
 CHOICES = ("prediction", "label")
 LISTS = ("scores", "logits", "probabilities", "probs")
+BLOCK = 4096
+"""Rows of scores that are put together at a time: as many as a processor's cache holds."""
+Reals = npt.NDArray[np.float32]
+Scored = TypeVar("Scored", Reals, Floats)
 TARGET_RT = "target_rt.parquet"
 """In a run's folder: predictions of test by its last layer trained anew on the target."""
 
@@ -91,16 +97,16 @@ class Predictions:
         chosen = next((name for name in CHOICES if name in names), None)
         numbers = benchmark.target.kind != "class"
         if all(columns) and numbers:
-            scores = np.stack([_numbers(table[name], name, where) for name in columns], axis=1)
+            scores = _table(table, columns, where)
         elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
             scores = _numbers(table[CHOICES[0]], CHOICES[0], where)[:, None]
         elif all(columns):
-            scores = _log(np.stack([_numbers(table[name], name, where) for name in columns], axis=1), columns[0])
+            scores = _log(_table(table, columns, where), columns[0])
         elif listed is not None:
             scores = _lists(table[listed], listed, len(classes), where)
             scores = scores if numbers else _log(scores, listed)
         elif chosen is not None and not numbers:
-            scores = np.full((len(items), len(classes)), -np.inf)
+            scores = np.full((len(items), len(classes)), -np.inf, np.float32)
             scores[np.arange(len(items)), _codes(table[chosen], classes, where)] = 0.0
         else:
             missing = ", ".join(name for name, column in zip(classes, columns, strict=True) if not column)
@@ -109,7 +115,7 @@ class Predictions:
                 raise ShiftBenchError(f"{where}: needs {one} (missing: {missing}). Its columns: {', '.join(names)}.")
             raise ShiftBenchError(f"{where}: needs a column 'prediction', or a column of scores for every class "
                                   f"(missing: {missing}). Its columns: {', '.join(names)}.")
-        return Predictions(items, benchmark.split[rows], scores.astype(np.float32), classes)
+        return Predictions(items, benchmark.split[rows], scores.astype(np.float32, copy=False), classes)
 
     @property
     def predicted(self) -> Ints:
@@ -158,7 +164,7 @@ def refuse_trained(items: Strs, said: Strs, split: Strs, where: str) -> None:
 
 def _numbers(column: pa.ChunkedArray, name: str, where: str) -> Floats:
     try:
-        values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        values: Floats = (column if pa.types.is_float32(column.type) else column.cast(pa.float64())).to_numpy()
     except pa.ArrowInvalid as problem:
         raise ShiftBenchError(f"{where}: column '{name}' must hold numbers ({problem}).") from problem
     wrong = np.isnan(values) | np.isposinf(values)  # minus infinity is the logarithm of 0 and means never
@@ -166,6 +172,19 @@ def _numbers(column: pa.ChunkedArray, name: str, where: str) -> Floats:
         row = int(np.flatnonzero(wrong)[0])
         raise ShiftBenchError(f"{where}: column '{name}' has no number in row {row + 1}. Give a score for every item.")
     return values
+
+
+def _table(table: pa.Table, columns: Sequence[str], where: str) -> Reals:
+    """Columns of scores as one table, items × classes, a block of rows at a time.
+
+    Filled column by column the table would be walked through once per class. A score of 64 bits is rounded to the 32
+    that `Predictions` keeps.
+    """
+    values = [_numbers(table[name], name, where) for name in columns]
+    scores = np.empty((len(table), len(columns)), np.float32)
+    for start in range(0, len(table), BLOCK):
+        scores[start:start + BLOCK] = np.stack([column[start:start + BLOCK] for column in values], axis=1)
+    return scores
 
 
 def _forms(name: str) -> list[str]:
@@ -186,13 +205,13 @@ def _lists(column: pa.ChunkedArray, name: str, n_classes: int, where: str) -> Fl
     return _numbers(pa.chunked_array([column.combine_chunks().flatten()]), name, where).reshape(-1, n_classes)
 
 
-def _log(scores: Floats, name: str) -> Floats:
+def _log(scores: Scored, name: str) -> Scored:
     """Probabilities become log-probabilities; logits stay."""
-    sure = ((scores >= 0) & (scores <= 1)).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-3)
+    sure = scores.min(initial=0) >= 0 and scores.max(initial=0) <= 1 and np.allclose(scores.sum(axis=1), 1, atol=1e-3)
     if not sure and not name.startswith("prob"):
         return scores
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(scores), np.float64)
+        return np.log(scores)
 
 
 def _codes(column: pa.ChunkedArray, classes: tuple[str, ...], where: str) -> Ints:

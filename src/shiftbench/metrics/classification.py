@@ -15,6 +15,8 @@ from shiftbench.metrics.tally import tally
 
 Metric = Callable[..., float]
 Table = npt.NDArray[np.floating]
+BLOCK = 1 << 18
+"""Scores that are looked at in one go: 2 MB of 64 bits stay in a processor's cache."""
 
 
 def accuracy(label: Ints, scores: Table, weight: Floats | None = None) -> float:
@@ -43,8 +45,17 @@ def nll(label: Ints, scores: Table, weight: Floats | None = None) -> float:
 
 
 def losses(label: Ints, scores: Table) -> Floats:
-    """−log p(label) of every item, p = softmax(scores)."""
-    return np.asarray(-_log_softmax(scores)[np.arange(len(label)), label])
+    """−log p(label) of every item, p = softmax(scores).
+
+    A block of items at a time: the whole table in 64 bits, several times over, would be most of the memory of a score.
+    """
+    each = np.empty(len(label))
+    rows = max(1, BLOCK // max(1, scores.shape[1]))
+    for start in range(0, len(label), rows):
+        part = slice(start, start + rows)
+        logs = _log_softmax(scores[part])
+        each[part] = -logs[np.arange(len(logs)), label[part]]
+    return each
 
 
 def has_probabilities(scores: Table) -> bool:
@@ -53,7 +64,9 @@ def has_probabilities(scores: Table) -> bool:
     A model that gives only its choice rules every other class out; its log-loss would be infinite at the first mistake
     and says nothing.
     """
-    return int(np.isfinite(scores).sum()) > len(scores)
+    rows = max(1, BLOCK // max(1, scores.shape[1]))
+    return any(int(np.isfinite(part).sum()) > len(part)
+               for part in (scores[start:start + rows] for start in range(0, len(scores), rows)))
 
 
 def auc(label: Ints, scores: Table, weight: Floats | None = None) -> float:

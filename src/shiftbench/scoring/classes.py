@@ -71,7 +71,9 @@ def measure_classes(
     ]
     loss_items = None
     if all(has_probabilities(table) for table in tables):
-        loss_items = np.stack([losses(label, table[split.order]) for table in tables])
+        as_predicted = np.empty_like(label)
+        as_predicted[split.order] = label  # a table of many classes is not copied to sort its rows
+        loss_items = np.stack([losses(as_predicted, table)[split.order] for table in tables])
         most = worst_loss(loss_items, start, owner, level)
         measured += [Measured("nll", [ALL], n, loss(loss_items, owner, level)),
                      Measured("nll", split.groups, split.size, loss(loss_items, owner, level, start)),
