@@ -5,11 +5,13 @@ from typing import Any
 
 from shiftbench.collection import Collection
 from shiftbench.files import writing
-from shiftbench.metagraph.graph import MetaGraph
+from shiftbench.metagraph.graph import MetaGraph, heaviest
 from shiftbench.metagraph.page import page
 from shiftbench.metagraph.picture import Panel, Picture, picture
 
 DPI = 150
+DRAWN = 300
+"""Subsets that are drawn: the largest. More discs than that hide each other, and laying them out takes minutes."""
 
 
 def draw_png(graph: MetaGraph, path: Path | str, seed: int = 0) -> Path:
@@ -18,6 +20,8 @@ def draw_png(graph: MetaGraph, path: Path | str, seed: int = 0) -> Path:
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
 
+    count, subsets, edges = int(graph.communities.max()) + 1, len(graph), graph.edges
+    graph = heaviest(graph, DRAWN)
     drawn = picture(graph, seed)
     figure = Figure(figsize=(2 * drawn.width / 100 + 0.3, drawn.height / 100 + 1.0), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
@@ -33,10 +37,10 @@ def draw_png(graph: MetaGraph, path: Path | str, seed: int = 0) -> Path:
             alpha=[max(0.08, faint) * (1.0 if inside else 0.6) for inside in same], zorder=1))
     for axes, panel in ((left, drawn.graph), (right, drawn.embedding)):
         _nodes(axes, panel, graph, drawn)
-    count = int(graph.communities.max()) + 1
-    figure.suptitle(f"{graph.cls}: {len(graph)} subsets in {count} communit{'y' if count == 1 else 'ies'}, "
-                    f"{graph.edges} edges of overlap ≥ {graph.threshold:g}", fontsize=15, x=0.01, ha="left", y=0.965)
-    left.set_title("meta-graph", fontsize=11, color="#5f6368", loc="left")
+    figure.suptitle(f"{graph.cls}: {subsets} subsets in {count} communit{'y' if count == 1 else 'ies'}, "
+                    f"{edges} edges of overlap ≥ {graph.threshold:g}", fontsize=15, x=0.01, ha="left", y=0.965)
+    left.set_title("meta-graph" if subsets == len(graph) else f"meta-graph, its {len(graph)} largest subsets",
+                   fontsize=11, color="#5f6368", loc="left")
     right.set_title("embedding, main directions: the farther apart, the larger the shift", fontsize=11, loc="left",
                     color="#5f6368")
     right.set_xlabel(f"main direction ({drawn.explained[0]:.0%} of the variance)", fontsize=9, color="#5f6368")
@@ -48,7 +52,8 @@ def draw_png(graph: MetaGraph, path: Path | str, seed: int = 0) -> Path:
 
 def draw_html(graph: MetaGraph, path: Path | str, collection: Collection | None = None, seed: int = 0) -> Path:
     """Write one HTML file that needs nothing else: hover over a node for its facts and, with images, sample items."""
-    text = page(graph, picture(graph, seed, width=760, height=680), collection, seed)
+    shown = heaviest(graph, DRAWN)
+    text = page(graph, shown, picture(shown, seed, width=760, height=680), collection, seed)
     with writing(path) as hidden:
         hidden.write_text(text, encoding="utf-8")
     return Path(path)

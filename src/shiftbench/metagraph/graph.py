@@ -1,7 +1,7 @@
 """The meta-graph of a class: its subsets as nodes, their overlaps as edges, and how far apart they lie."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,16 @@ def nodes(graph: MetaGraph, context: str) -> list[int]:
         missing = unknown("context", context, graph.names, where=f"Meta-graph of '{graph.cls}'")
         raise ShiftBenchError(f"{missing} A context with fewer than min_size items is not in the graph.")
     return found
+
+
+def heaviest(graph: MetaGraph, n: int) -> MetaGraph:
+    """The graph of its n largest subsets; they keep their communities and where they lie."""
+    if len(graph) <= n:
+        return graph
+    kept = np.sort(np.argsort(-graph.sizes, kind="stable")[:n])
+    return replace(graph, names=tuple(graph.names[node] for node in kept.tolist()), sizes=graph.sizes[kept],
+                   weights=graph.weights[np.ix_(kept, kept)], communities=graph.communities[kept],
+                   embedding=graph.embedding[kept])
 
 
 def to_json(graph: MetaGraph, origin: str | None = None) -> dict[str, Any]:

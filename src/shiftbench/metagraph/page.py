@@ -16,6 +16,8 @@ from shiftbench.metagraph.subsets import subset, written
 from shiftbench.rng import child
 
 SAMPLES = 8
+PAGE = 500
+"""Subsets in one list of those that are not drawn."""
 THUMB = 72  # pixels
 
 TEMPLATE = """<!doctype html>
@@ -39,6 +41,9 @@ TEMPLATE = """<!doctype html>
   #card small { color: #5f6368; display: block; }
 </style></head><body>
 <h1>{{ graph.cls }}: {{ graph.names|length }} subsets</h1>
+{%- if rest %}
+<p>The {{ shown }} largest are drawn; the other {{ rest|length }} are listed below.</p>
+{%- endif %}
 <p>Each disc is the subset of {{ graph.cls }} items in one context; its area grows with its size. Lines join subsets
 that share items: overlap ≥ {{ graph.threshold }}, {{ graph.edges }} edges, wider where the overlap is larger. Colours
 are communities. Point at a disc.</p>
@@ -48,6 +53,10 @@ are communities. Point at a disc.</p>
 {{ percent(picture.explained[1]) }} of the variance): the farther apart, the larger the shift</figcaption>
 {{ svg(picture.embedding, false) }}</figure>
 </main>
+{%- for page in pages %}
+<details><summary>Subsets {{ page.first }} to {{ page.last }} by size: {{ page.most }} to {{ page.fewest }} items</summary>
+<p>{% for name, size in page.rows %}{{ name }} ({{ size }}){{ ", " if not loop.last }}{% endfor %}</p></details>
+{%- endfor %}
 <div id="card"></div>
 <script type="application/json" id="facts">{{ facts }}</script>
 <script>
@@ -92,8 +101,13 @@ PLATE = """<svg viewBox="0 0 {{ width }} {{ height }}" role="img">
 </svg>"""
 
 
-def page(graph: MetaGraph, picture: Picture, collection: Collection | None = None, seed: int = 0) -> str:
-    """The page as text; with a collection that has images, up to eight items of each subset show on hover."""
+def page(
+    whole: MetaGraph, graph: MetaGraph, picture: Picture, collection: Collection | None = None, seed: int = 0
+) -> str:
+    """The page as text: `graph` is drawn, what `whole` has beyond it is listed.
+
+    With a collection that has images, up to eight items of each subset show on hover.
+    """
     from jinja2 import Environment
     from markupsafe import Markup
 
@@ -105,10 +119,21 @@ def page(graph: MetaGraph, picture: Picture, collection: Collection | None = Non
             lines=_lines(graph, panel, picture) if with_edges else [])
         return Markup(drawn)  # noqa: S704 - rendered with autoescape just above
 
+    drawn = set(graph.names)
+    rest = [(name, int(size)) for name, size in zip(whole.names, whole.sizes, strict=True) if name not in drawn]
+    rest.sort(key=lambda row: -row[1])
     facts = json.dumps(_facts(graph, collection, seed), ensure_ascii=False).replace("<", "\\u003c")
     return environment.from_string(TEMPLATE).render(
-        graph=graph, picture=picture, svg=svg, percent=lambda share: f"{share:.0%}",
+        graph=whole, shown=len(graph), rest=rest, pages=_pages(rest, len(graph)), picture=picture, svg=svg, percent=lambda share: f"{share:.0%}",
         facts=Markup(facts))  # noqa: S704 - JSON in a script element, where only "<" could end it
+
+
+def _pages(rest: list[tuple[str, int]], before: int) -> list[dict[str, Any]]:
+    """What is not drawn, from the largest, some hundreds to a page."""
+    starts = range(0, len(rest), PAGE)
+    parts = [(start, rest[start:start + PAGE]) for start in starts]
+    return [{"first": before + start + 1, "last": before + start + len(rows), "rows": rows, "most": rows[0][1],
+             "fewest": rows[-1][1]} for start, rows in parts]
 
 
 def _nodes(graph: MetaGraph, panel: Panel, picture: Picture) -> list[dict[str, Any]]:
