@@ -54,7 +54,8 @@ are communities. Point at a disc.</p>
 {{ svg(picture.embedding, false) }}</figure>
 </main>
 {%- for page in pages %}
-<details><summary>Subsets {{ page.first }} to {{ page.last }} by size: {{ page.most }} to {{ page.fewest }} items</summary>
+<details>
+<summary>Subsets {{ page.first }} to {{ page.last }} by size: {{ page.most }} to {{ page.fewest }} items</summary>
 <p>{% for name, size in page.rows %}{{ name }} ({{ size }}){{ ", " if not loop.last }}{% endfor %}</p></details>
 {%- endfor %}
 <div id="card"></div>
@@ -124,7 +125,8 @@ def page(
     rest.sort(key=lambda row: -row[1])
     facts = json.dumps(_facts(graph, collection, seed), ensure_ascii=False).replace("<", "\\u003c")
     return environment.from_string(TEMPLATE).render(
-        graph=whole, shown=len(graph), rest=rest, pages=_pages(rest, len(graph)), picture=picture, svg=svg, percent=lambda share: f"{share:.0%}",
+        graph=whole, shown=len(graph), rest=rest, pages=_pages(rest, len(graph)), picture=picture, svg=svg,
+        percent=lambda share: f"{share:.0%}",
         facts=Markup(facts))  # noqa: S704 - JSON in a script element, where only "<" could end it
 
 
