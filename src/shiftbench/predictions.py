@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +23,7 @@ CHOICES = ("prediction", "label")
 LISTS = ("scores", "logits", "probabilities", "probs")
 BLOCK = 4096
 """Rows of scores that are put together at a time: as many as a processor's cache holds."""
-Reals = npt.NDArray[np.float32]
-Scored = TypeVar("Scored", Reals, Floats)
+Reals = npt.NDArray[np.floating]
 TARGET_RT = "target_rt.parquet"
 """In a run's folder: predictions of test by its last layer trained anew on the target."""
 
@@ -97,7 +95,7 @@ class Predictions:
         chosen = next((name for name in CHOICES if name in names), None)
         numbers = benchmark.target.kind != "class"
         if all(columns) and numbers:
-            scores = _table(table, columns, where)
+            scores: Reals = _table(table, columns, where)
         elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
             scores = _numbers(table[CHOICES[0]], CHOICES[0], where)[:, None]
         elif all(columns):
@@ -205,13 +203,13 @@ def _lists(column: pa.ChunkedArray, name: str, n_classes: int, where: str) -> Fl
     return _numbers(pa.chunked_array([column.combine_chunks().flatten()]), name, where).reshape(-1, n_classes)
 
 
-def _log(scores: Scored, name: str) -> Scored:
+def _log(scores: Reals, name: str) -> Reals:
     """Probabilities become log-probabilities; logits stay."""
     sure = scores.min(initial=0) >= 0 and scores.max(initial=0) <= 1 and np.allclose(scores.sum(axis=1), 1, atol=1e-3)
     if not sure and not name.startswith("prob"):
         return scores
     with np.errstate(divide="ignore"):
-        return np.log(scores)
+        return np.asarray(np.log(scores))
 
 
 def _codes(column: pa.ChunkedArray, classes: tuple[str, ...], where: str) -> Ints:
