@@ -10,8 +10,10 @@ from shiftbench.errors import ShiftBenchError
 from shiftbench.files import inside, read_toml
 
 MARKER = "submission.toml"
-CHOSEN = ("id_val", "val", "test")
-"""Splits that may have chosen the model; the last is against the rules, but an entry that says so is listed."""
+ELSEWHERE = "elsewhere"
+"""The model was chosen on data outside the benchmark: where the benchmark has nothing to train on, all are."""
+CHOSEN = ("id_val", "val", "test", ELSEWHERE)
+"""What may have chosen the model; test is against the rules, but an entry that says so is listed."""
 MOST_SAID = 64 * 1024
 """Bytes of `submission.toml`."""
 LONGEST = 400
@@ -27,7 +29,7 @@ class Entry:
     authors: tuple[str, ...] = ()
     paper: str = ""  # a link
     code: str = ""  # a link
-    selected_on: str = ""  # the split that chose the model: id_val, val or test
+    selected_on: str = ""  # what chose the model: id_val, val or test, or data elsewhere
     external_data: str | None = None  # what else the model saw; "" where it declares none, None where it is silent
     model: str = ""  # the architecture, where it is not the benchmark's default
     parameters: int | None = None

@@ -15,6 +15,9 @@ from shiftbench.shifts.asked import asked
 from shiftbench.shifts.base import SHIFTS, card
 from shiftbench.target import Target
 
+ABSENT = "split"
+"""The factor that may be absent: its items are then all for test."""
+
 
 @register(SHIFTS, "given")
 @dataclass(frozen=True)
@@ -22,10 +25,13 @@ class Given:
     """Take the split from a factor of the collection, as its makers meant it. Nothing is drawn.
 
         split(i) = rename(c_i),   label(i) = y_i,   domain(i) = d_i
+
+    Data without a split are for evaluation alone: where the collection has no factor `split`, and no other is named,
+    or with split = "", every item is test, and the card says so.
     """
 
     label: str = "label"  # factor to predict; with a target of numbers or tasks a pattern (y*), of boxes their tag
-    split: str = "split"  # factor that names the split of each item
+    split: str = ABSENT  # factor that names the split of each item; without one, all items are test
     domain: str = ""  # factor that moves between train and test; without one, the split is the domain
     groups: tuple[str, ...] = ()  # factors whose cells with the label are the groups; default: the domain
     rename: Mapping[str, str] = field(default_factory=dict)  # the data's word -> ours, e.g. {"valid": "val"}
@@ -36,7 +42,8 @@ class Given:
     headline: str = ""  # the metric that ranks methods; empty: what the kind of target has
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
-        words = collection.factor(self.split).astype(np.str_)
+        whole = self.split in ("", ABSENT) and self.split not in collection.factors
+        words = np.full(len(collection), "test") if whole else collection.factor(self.split).astype(np.str_)
         rows = np.flatnonzero(~np.isin(words, self.ignore))
         split = words[rows]
         for old, new in self.rename.items():
@@ -64,7 +71,8 @@ class Given:
             columns = [_said(name, collection.factor(name)[rows]) for name in self.groups]
             columns = [label, *columns] if target is None else columns
             group = np.asarray([", ".join(cell) for cell in zip(*columns, strict=True)], np.str_)
-        told = {**card(collection, rows, split), **({"groupings": list(self.score_by)} if self.score_by else {}),
+        notes = ["The data have no split: every item is test."] if whole else []
+        told = {**card(collection, rows, split, notes), **({"groupings": list(self.score_by)} if self.score_by else {}),
                 **({"headline": self.headline} if self.headline else {})}
         return Benchmark.of(collection, self, seed, rows, split, label=label, domain=domain, group=group,
                             card=told, extra=extra, target=target)
