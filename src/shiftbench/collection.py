@@ -22,6 +22,7 @@ from shiftbench.files import (
     write_table,
     writing_folder,
 )
+from shiftbench.questions import FORMS, base_of, resolve
 from shiftbench.tags import Tags as Tags
 from shiftbench.tags import Texts as Texts
 
@@ -106,14 +107,24 @@ class Collection:
         })
 
     def factor(self, name: str) -> Values:
-        """One value per item: a column, or a question about tags.
+        """One value per item: a column, or a question about tags or about another factor.
 
         `has:sofa`     yes or no
         `area:sofa`    the share of the image that sofas cover, 0 where there is none
         `which:A|B`    A or B, whichever tag the item carries; `none` or `several` where it is not just one of them;
                        a choice may have a name and several tags: `which:home=sofa+bed|street=car+bus`
         A name from the class hierarchy stands for every tag below it: `has:vehicle`.
+
+        `bins:age:30,60`, `quantiles:age:4`                           numbers as bins
+        `year:taken`, `month:taken`, `season:taken`, `hour:taken`     of a factor that holds dates; see `questions`
         """
+        values = resolve(name, self._known)
+        if values is None:
+            raise unknown("factor", base_of(name), [*self.factors, *FORMS.values()])
+        return values
+
+    def _known(self, name: str) -> Values | None:
+        """A column, or the answer to a question about tags; None where the name is neither."""
         if name in self.factors:
             values = self.factors[name]
             if values.dtype.kind == "O":  # see `to_strings`
@@ -133,7 +144,7 @@ class Collection:
             return share
         if question == "which" and tag:
             return self._which(tag.split("|"))
-        raise unknown("factor", name, [*self.factors, "has:TAG", "area:TAG", "which:TAG|TAG"])
+        return None
 
     def _which(self, choices: Sequence[str]) -> Strs:
         times, chosen = np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)

@@ -5,12 +5,13 @@
     male+female+LGBTQ,label   a group per yes/no column, of its yes alone, here × label; an item may be in several
     each:male,label           the same of a single yes/no column
     region!Other              a group per value but this one, whose items are in none
+    bins:age:30,60,label      a column may be a question about another, or about tags: `year:taken`, `has:sofa`
 
 A cell without items is no group, so that it is neither a zero nor the worst.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from shiftbench.arrays import Bools, Ints, Values, encode
 from shiftbench.benchmark import CODED, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.questions import FORMS, NUMBER, base_of, resolve
 
 YES, NO = ("1", "yes", "true"), ("0", "no", "false")
 EACH = "each:"
@@ -108,17 +110,19 @@ def grouping(
     """
     own = {name: Coded(getattr(benchmark, name), benchmark.names[name]) for name in CODED}
     factors = {} if collection is None else collection.factors
-    known = (*own, *benchmark.extra, *factors)
+    known = {*own, *benchmark.extra, *factors}
     columns: dict[str, Values | Coded] = {}
     for name in columns_in(said, known):
-        if name not in known:
-            raise unknown("column", name, known, f"Grouping '{said}' of benchmark '{benchmark.name}'")
-        if name in own:
-            columns[name] = own[name]
-        elif name in benchmark.extra:
-            columns[name] = benchmark.extra[name]
-        elif collection is not None:
-            columns[name] = factors[name][collection.index(benchmark.items)]
+        base = base_of(name, known)
+        if base in own:
+            columns[base] = own[base]
+        elif base in benchmark.extra:
+            columns[base] = benchmark.extra[base]
+        elif collection is not None and (base in factors or base.partition(":")[0] in FORMS):
+            # The whole question: quantiles are those of the collection, whichever of its items are in the benchmark.
+            columns[name] = collection.factor(name)[collection.index(benchmark.items)]
+        else:
+            raise unknown("column", base, known, f"Grouping '{said}' of benchmark '{benchmark.name}'")
     return group_by(columns, said, strict=strict)
 
 
@@ -127,6 +131,8 @@ def columns_in(said: str, known: Iterable[str] = ()) -> tuple[str, ...]:
 
     >>> columns_in("male+female,label"), columns_in("region!Other"), columns_in("a+b", ["a+b"])
     (('male', 'female', 'label'), ('region',), ('a+b',))
+    >>> columns_in("bins:age:30,60,label"), columns_in("which:home=sofa+bed|car,label")
+    (('bins:age:30,60', 'label'), ('which:home=sofa+bed|car', 'label'))
     """
     return tuple(name for part in _parts(said, known) for name in part.columns)
 
@@ -136,11 +142,20 @@ def group_by(columns: Mapping[str, Values | Coded], said: str, *, strict: bool =
 
     A value that is left out, but that no row has, is an error where `strict`: it may be a slip.
     """
-    named = columns_in(said, columns)
-    for name in named:
-        if name not in columns:
-            raise unknown("column", name, columns, f"Grouping '{said}'")
-    choices = [_choices(part, columns, said, strict) for part in _parts(said, columns)]
+
+    def look(name: str) -> Values | None:
+        column = columns.get(name)
+        return np.asarray(column.names, np.str_)[column.codes] if isinstance(column, Coded) else column
+
+    whole = dict(columns)
+    for name in columns_in(said, columns):
+        values = whole.get(name)
+        if values is None:
+            values = resolve(name, look)
+        if values is None:
+            raise unknown("column", base_of(name, columns), columns, f"Grouping '{said}'")
+        whole[name] = values
+    choices = [_choices(part, whole, said, strict) for part in _parts(said, columns)]
     names: list[str] = []
     rows, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for taken in product(*choices):
@@ -187,11 +202,12 @@ def spaced(said: str, behind: str = "") -> str:
 def _parts(said: str, known: Iterable[str]) -> list[_Part]:
     names = set(known)
     parts = []
-    for piece in [said.strip()] if said.strip() in names else [word.strip() for word in said.split(",")]:
+    for piece in [said.strip()] if said.strip() in names else _pieces(said, names):
         column, *left = [piece] if piece in names else [word.strip() for word in piece.split("!")]
         listed = column not in names and column.startswith(EACH)
         column = column.removeprefix(EACH) if listed else column
-        each = (column,) if column in names else tuple(word.strip() for word in column.split("+"))
+        single = column in names or column.startswith("which:")  # which:home=sofa+bed|… joins tags, not columns
+        each = (column,) if single else tuple(word.strip() for word in column.split("+"))
         listed = listed or len(each) > 1
         if not all(each) or not all(left) or (left and listed):
             raise ShiftBenchError(f"Grouping '{said}' cannot be read at '{piece}'. Say columns, as in region or "
@@ -202,6 +218,19 @@ def _parts(said: str, known: Iterable[str]) -> list[_Part]:
         if every.count(name) > 1:
             raise ShiftBenchError(f"Grouping '{said}' names the column '{name}' twice. Name it once.")
     return parts
+
+
+def _pieces(said: str, names: Container[str]) -> list[str]:
+    """What stands between commas, where those between the edges of bins:age:30,60 do not part."""
+    pieces: list[str] = []
+    for word in said.split(","):
+        edge = word.partition("!")[0].strip()
+        within = bool(pieces) and pieces[-1].startswith("bins:") and "!" not in pieces[-1]
+        if within and NUMBER.fullmatch(edge) and edge not in names:
+            pieces[-1] += f",{word.strip()}"
+        else:
+            pieces.append(word.strip())
+    return pieces
 
 
 def _choices(
@@ -234,8 +263,8 @@ def _coded(column: Values | Coded, name: str, said: str) -> Coded:
     known = np.flatnonzero(~np.isnan(column))
     if (column[known] % 1).any():
         raise ShiftBenchError(f"Grouping '{said}': column '{name}' holds fractions such as "
-                              f"{column[known][column[known] % 1 != 0][0]:g}, which make no groups. Cut it into a "
-                              "column of words or whole numbers first.")
+                              f"{column[known][column[known] % 1 != 0][0]:g}, which make no groups. Say bins of "
+                              f"it: bins:{name}:EDGE,EDGE or quantiles:{name}:4.")
     codes = np.full(len(column), -1)
     codes[known], names = encode(column[known].astype(np.int64))
     return Coded(codes, names)

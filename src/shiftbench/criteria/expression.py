@@ -2,7 +2,7 @@
 
     place != y                      two factors
     location not in 1..245          a range of whole numbers, both ends in it
-    year >= 2013
+    year >= 2013                    also year:taken >= 2013, and taken >= 2013-06 where `taken` holds dates
     max_nll >= -log(0.15)
     subclass in [beagle, pug]
     has:sofa                        a yes or no by itself
@@ -20,6 +20,7 @@ import numpy as np
 from shiftbench.arrays import Bools, Values
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.questions import DATE, dates, numbers
 
 SYMBOLS = {"!=": np.not_equal, "==": np.equal, ">=": np.greater_equal, "<=": np.less_equal, ">": np.greater,
            "<": np.less}
@@ -74,13 +75,31 @@ def _compared(collection: Collection, column: Values, name: str, op: str, value:
     if other is not None and column.dtype.kind in NUMBERS and other.dtype.kind in NUMBERS:
         return _apply(op, column.astype(np.float64), other.astype(np.float64))
     if op not in ("==", "!="):
-        raise ShiftBenchError(f"'{name} {op} {value}': {op} compares numbers. Use == or != for words, and factors of "
-                              "numbers on both sides.")
+        if not quoted and other is None:
+            return _ordered(column, name, op, value, number)
+        raise ShiftBenchError(f"'{name} {op} {value}': {op} compares numbers or dates. Use == or != for words, and "
+                              "factors of numbers on both sides.")
     if other is not None:
         return _apply(op, column.astype(np.str_), other.astype(np.str_))
     word, words = value[1:-1] if quoted else value, column.astype(np.str_)
     _among(word, words, name)
     return _apply(op, words, word)
+
+
+def _ordered(column: Values, name: str, op: str, value: str, number: float | None) -> Bools:
+    """Words that are numbers or dates; an item without one is not hard. A date is compared as exactly as it is said:
+    `taken <= 2013` has all of 2013."""
+    try:
+        if re.match(DATE, value):
+            text = dates(column, name).text
+            return np.asarray(text != "", np.bool_) & _apply(op, text.astype(f"U{len(value)}"), value)
+        if number is not None:
+            x = numbers(column, name)
+            return ~np.isnan(x) & _apply(op, x, number)
+    except ShiftBenchError as problem:
+        raise ShiftBenchError(f"'{name} {op} {value}': {op} compares numbers or dates. {problem}") from problem
+    raise ShiftBenchError(f"'{name} {op} {value}': {op} compares numbers or dates, and '{value}' is neither. Use == or "
+                          "!= for words.")
 
 
 def _apply(op: str, one: Values, other: Any) -> Bools:

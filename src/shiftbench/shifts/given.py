@@ -10,6 +10,7 @@ from shiftbench.benchmark import CODED, SPLITS, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.groupings import columns_in
+from shiftbench.questions import FORMS
 from shiftbench.registry import register
 from shiftbench.shifts.asked import asked
 from shiftbench.shifts.base import SHIFTS, card
@@ -54,11 +55,12 @@ class Given:
         if not len(rows):
             raise ShiftBenchError(f"Factor '{self.split}' leaves no items. Check `ignore`.")
         named = (*self.keep, *(name for said in self.score_by for name in columns_in(said, collection.factors)))
+        questions = {name for name in named if name not in collection.factors and name.partition(":")[0] in FORMS}
         for name in named:
-            if name not in collection.factors and name not in CODED:
+            if name not in {*collection.factors, *CODED, *questions}:
                 raise unknown("factor", name, {*collection.factors, *CODED}, "keep and score_by of shift 'given'")
         extra = {name: collection.factor(name)[rows] for name in named
-                 if name in collection.factors and name != self.label}
+                 if name in {*collection.factors, *questions} and name != self.label}
         target: Target | None = None
         if self.target == "class":
             label = collection.factor(self.label)[rows].astype(np.str_)

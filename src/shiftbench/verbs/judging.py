@@ -85,9 +85,10 @@ def collection_for(
 ) -> Collection | None:
     """The collection, where it is given or a grouping has a column that the benchmark's rows do not have."""
     from shiftbench.groupings import columns_in
+    from shiftbench.questions import base_of
 
     own = {*CODED, *made.extra}
-    if given is None and all(name in own for said in by for name in columns_in(said, own)):
+    if given is None and all(base_of(name, own) in own for said in by for name in columns_in(said, own)):
         return None
     return collection_of(benchmark, given, needed=False)
 
