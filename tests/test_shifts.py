@@ -21,10 +21,12 @@ from shiftbench.shifts import (
     Context,
     Correlation,
     Given,
+    LeaveOneDomainOut,
     LowData,
     Spurious,
     Subpopulation,
     Subset,
+    Temporal,
     Unseen,
 )
 from shiftbench.shifts.deal import deal, largest, quota, spread
@@ -41,6 +43,8 @@ EXAMPLES = {
     "spurious": Spurious("class", "place", n_uncorrelated=20),
     "low_data": LowData("class", "place", ("outdoors",)),
     "unseen": Unseen("class", "place", ("outdoors",)),
+    "leave_one_domain_out": LeaveOneDomainOut("class", "place", "outdoors"),
+    "temporal": Temporal("class", "taken", test_from=2019),
     "iid": IID("class", held=0.2),
     "given": Given("class", "part", domain="place", rename={"tr": "train", "te": "test"}, ignore=("x",)),
     "subset": Subset(("cat(sofa + bed)", "dog(bench + boat)"), ("cat(shelf)", "dog(shelf)"), moves="dog", min_size=5),
@@ -51,7 +55,9 @@ EXAMPLES = {
 
 def with_part(collection):
     part = np.asarray(["tr", "te", "x"])[np.arange(len(collection)) % 3]
-    return type(collection)(collection.name, collection.items, {**collection.factors, "part": part}, collection.tags)
+    taken = np.datetime_as_string(np.datetime64("2018-01-01") + 7 * np.arange(len(collection)) % 1000)
+    return type(collection)(collection.name, collection.items,
+                            {**collection.factors, "part": part, "taken": taken}, collection.tags)
 
 
 @given(st.integers(0, 500), st.lists(st.floats(0.001, 1), min_size=1, max_size=8))

@@ -19,6 +19,7 @@ _HOME = {
     "Benchmark": "benchmark", "Predictions": "predictions", "Scores": "scores", "ShiftBenchError": "errors",
     **dict.fromkeys(("Breeds", "Given", "Subset", "Correlation", "Subpopulation", "Recipe", "SHIFTS"), "shifts"),
     **dict.fromkeys(("IID", "Spurious", "LowData", "Unseen", "Noise", "Size", "Under", "CONDITIONS"), "shifts"),
+    **dict.fromkeys(("Context", "LeaveOneDomainOut", "Temporal"), "shifts"),
     "METHODS": "methods", "Study": "sweeps.study",
 }
 """Where each public name lives."""

@@ -7,6 +7,7 @@ against the fields: an unknown key or a value of the wrong type is an error that
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from datetime import date
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -75,6 +76,8 @@ def _cast(value: Any, hint: Any, key: str, where: str) -> Any:
     elif hint in (str, bool):
         if isinstance(value, hint):
             return value
+        if hint is str and isinstance(value, date):  # TOML has dates; ours are ISO text
+            return value.isoformat()
     elif origin is tuple:
         if isinstance(value, list | tuple):
             return tuple(_cast(part, get_args(hint)[0], key, where) for part in value)

@@ -25,6 +25,8 @@ def build(
 ) -> None:
     """Make a benchmark: apply a shift to a collection. Or make all benchmarks of a paper's table.
 
+    A recipe may stand for several benchmarks (leave_one_domain_out: one per domain); each gets a folder below --out.
+
     shiftbench build examples/cat_dog_shelf.toml --out benchmarks/cat-dog
 
     shiftbench build metashift/table1 --collection collections/vg --out benchmarks/table1
@@ -34,17 +36,19 @@ def build(
     shiftbench build fine_grained/dsprites/low_data --draws 5 --collection collections/dsprites --out benchmarks
     """
     from shiftbench.cli.contents import show_benchmark
-    from shiftbench.shifts.recipe import parse_changes
+    from shiftbench.shifts.recipe import Recipe, parse_changes, several
     from shiftbench.shifts.suites import SUITES
 
     given = {"collection": str(collection) if collection else None, "seed": seed}
     replaced = parse_changes(changes or []) | {key: value for key, value in given.items() if value is not None}
-    if str(recipe) in SUITES:
+    if str(recipe) in SUITES or (not draws and several(Recipe.load(recipe, replaced).shift)):
         _suite(str(recipe), replaced, out, only, draws, json, quiet)
         return
     if draws:
         raise ShiftBenchError(f"--draws is for a suite, and '{recipe}' is none. For a recipe of shift low_data or "
                               "spurious: --set draw=1.")
+    if only:
+        raise ShiftBenchError(f"--only is for a suite, and '{recipe}' is one benchmark. Leave it out.")
     benchmark = verbs.build(recipe, out, replaced)
     if json:
         print_json({"benchmark": str(out), "digest": benchmark.digest, "rows": len(benchmark), "card": benchmark.card})
@@ -53,11 +57,11 @@ def build(
 
 
 def _suite(name: str, changes: dict[str, Any], out: Path, only: str, draws: int, json: bool, quiet: bool) -> None:
-    """All benchmarks of a paper's table, each in a folder below `out`."""
-    collection, seed = changes.pop("collection", None), changes.pop("seed", 0)
-    if not isinstance(collection, str):
+    """All benchmarks of a paper's table, or of a recipe that stands for several, each in a folder below `out`."""
+    collection, seed = changes.pop("collection", None), changes.pop("seed", None)
+    if collection is None and not Path(name).is_file():
         raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder with --collection.")
-    if type(seed) is not int:
+    if type(seed) is not int and seed is not None:
         raise ShiftBenchError(f"Suite '{name}': 'seed' is {seed!r}, but it must be a whole number of at least 0.")
     with progress(f"building {name}", quiet or json) as advance:
         folders = verbs.suite(name, collection, out, seed=seed, only=only, draws=draws, changes=changes,

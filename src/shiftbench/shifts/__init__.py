@@ -11,6 +11,7 @@ from shiftbench.shifts.context import Context as Context
 from shiftbench.shifts.correlation import Correlation as Correlation
 from shiftbench.shifts.given import Given as Given
 from shiftbench.shifts.iid import IID as IID
+from shiftbench.shifts.leave_one_domain_out import LeaveOneDomainOut as LeaveOneDomainOut
 from shiftbench.shifts.low_data import LowData as LowData
 from shiftbench.shifts.low_data import Unseen as Unseen
 from shiftbench.shifts.recipe import Recipe as Recipe
@@ -18,3 +19,4 @@ from shiftbench.shifts.recipe import build as build
 from shiftbench.shifts.spurious import Spurious as Spurious
 from shiftbench.shifts.subpopulation import Subpopulation as Subpopulation
 from shiftbench.shifts.subset import Subset as Subset
+from shiftbench.shifts.temporal import Temporal as Temporal

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints, Values
+from shiftbench.arrays import Floats, Ints, Strs, Values
 from shiftbench.benchmark import CODED
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
@@ -38,6 +38,16 @@ def asked(collection: Collection, rows: Ints, kind: str, label: str) -> tuple[st
         return "next token", Target(kind, (TOKENS, TOKEN_KINDS), int(code.max(initial=0)) + 1), {
             TOKENS: tokens_text(code), TOKEN_KINDS: kinds_text(sort, (code >= 0).sum(axis=1))}
     raise unknown("kind of target", kind, KINDS)
+
+
+def truth_of(
+    collection: Collection, rows: Ints, kind: str, label: str
+) -> tuple[Strs, Target | None, Mapping[str, Values]]:
+    """The label of some rows, and where the target is no class the target and its columns."""
+    if kind == "class":
+        return collection.factor(label)[rows].astype(np.str_), None, {}
+    word, target, truth = asked(collection, rows, kind, label)
+    return np.full(len(rows), word), target, truth
 
 
 def _numbers(collection: Collection, name: str, rows: Ints, kind: str) -> Floats:

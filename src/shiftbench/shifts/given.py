@@ -12,9 +12,8 @@ from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.groupings import columns_in
 from shiftbench.questions import FORMS
 from shiftbench.registry import register
-from shiftbench.shifts.asked import asked
+from shiftbench.shifts.asked import truth_of
 from shiftbench.shifts.base import SHIFTS, card
-from shiftbench.target import Target
 
 ABSENT = "split"
 """The factor that may be absent: its items are then all for test."""
@@ -61,12 +60,8 @@ class Given:
                 raise unknown("factor", name, {*collection.factors, *CODED}, "keep and score_by of shift 'given'")
         extra = {name: collection.factor(name)[rows] for name in named
                  if name in {*collection.factors, *questions} and name != self.label}
-        target: Target | None = None
-        if self.target == "class":
-            label = collection.factor(self.label)[rows].astype(np.str_)
-        else:
-            word, target, truth = asked(collection, rows, self.target, self.label)
-            label, extra = np.full(len(rows), word), {**extra, **truth}
+        label, target, truth = truth_of(collection, rows, self.target, self.label)
+        extra |= truth
         domain = collection.factor(self.domain)[rows].astype(np.str_) if self.domain else split
         group = None
         if self.groups:

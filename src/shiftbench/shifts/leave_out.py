@@ -39,7 +39,7 @@ def leave_out(benchmark: Benchmark) -> list[Benchmark]:
     notes = [f"Domain '{benchmark.names['domain'][code]}' is not left out: training would lose "
              f"{' and '.join(f'“{name}”' for name in names)}." for code, names in lost.items() if names]
     taken: set[str] = set()
-    return [_without(benchmark, code, _word(benchmark.names["domain"][code], taken), notes)
+    return [_without(benchmark, code, folder_word(benchmark.names["domain"][code], taken), notes)
             for code, names in lost.items() if not names]
 
 
@@ -74,8 +74,8 @@ def _without(benchmark: Benchmark, domain: int, word: str, notes: list[str]) -> 
                      json.loads(json.dumps({**facts, "counts": made.counts()})), made.extra)
 
 
-def _word(domain: str, taken: set[str]) -> str:
-    """A domain as part of a folder's name, unlike all others: `sofa / bench` becomes `sofa-bench`."""
+def folder_word(domain: str, taken: set[str]) -> str:
+    """Any words as part of a folder's name, unlike all others: `sofa / bench` becomes `sofa-bench`."""
     plain = re.sub(r"[^\w.+-]+", "-", domain)[:60].strip("-.") or "domain"
     word, number = plain, 2
     while word.lower() in taken:

@@ -131,6 +131,18 @@ def changed(shift: Shift, changes: Mapping[str, Any], where: str) -> Shift:
     return _made(str(getattr(inner, "name", "")), _fields(inner), tables, changes, where)
 
 
+def several(shift: Shift) -> bool:
+    """Whether a shift stands for one benchmark per domain, of which `each` has the names."""
+    return bool(getattr(shift.shift if isinstance(shift, Under) else shift, "several", False))
+
+
+def each(shift: Shift, collection: Collection) -> dict[str, Shift]:
+    """The shifts that one stands for, by the names of their folders; conditions are applied to each."""
+    inner = shift.shift if isinstance(shift, Under) else shift
+    named: dict[str, Shift] = inner.each(collection)  # type: ignore[attr-defined]
+    return {name: Under(one, shift.conditions) if isinstance(shift, Under) else one for name, one in named.items()}
+
+
 def _fields(thing: Any) -> dict[str, Any]:
     return {field.name: getattr(thing, field.name) for field in fields(thing)}
 

@@ -108,11 +108,7 @@ def suite(name: str, only: str = "", changes: Mapping[str, Any] | None = None) -
     `changes` are settings that replace those of each of them, named as in a recipe. One that a shift does not have, or
     by which the members of the suite differ, so that two of them would become the same, is refused.
     """
-    shifts = find(SUITES, "suite", name)()
-    chosen = {key: shift for key, shift in shifts.items() if key == only or (
-        only not in shifts and key.startswith(only))}
-    if not chosen:
-        raise ShiftBenchError(f"Suite '{name}' has no benchmark that begins with '{only}'. It has {', '.join(shifts)}.")
+    chosen = only_of(find(SUITES, "suite", name)(), only, name)
     if not changes:
         yield from chosen.items()
         return
@@ -123,6 +119,15 @@ def suite(name: str, only: str = "", changes: Mapping[str, Any] | None = None) -
             raise ShiftBenchError(f"Suite '{name}': with {said} its benchmarks '{first}' and '{second}' are the same, "
                                   "for this is what they differ by. Choose one with --only, or change something else.")
     yield from made.items()
+
+
+def only_of(shifts: Suite, only: str, name: str) -> Suite:
+    """The shift named `only`, else those whose name begins so."""
+    chosen = {key: shift for key, shift in shifts.items() if key == only or (
+        only not in shifts and key.startswith(only))}
+    if not chosen:
+        raise ShiftBenchError(f"Suite '{name}' has no benchmark that begins with '{only}'. It has {', '.join(shifts)}.")
+    return chosen
 
 
 def _which(*classes: str) -> str:

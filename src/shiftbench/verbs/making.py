@@ -1,6 +1,6 @@
 """From annotations to a benchmark: collections, what is in them, and the shifts built on them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shiftbench.hierarchies.hierarchy import Hierarchy
     from shiftbench.hierarchies.superclasses import Superclasses
     from shiftbench.metagraph.graph import MetaGraph
+    from shiftbench.shifts.draws import Member
     from shiftbench.shifts.ladder import Rung
 
 
@@ -102,31 +103,65 @@ def build(recipe: Place, out: Place | None = None, changes: Mapping[str, Any] | 
 
 
 def suite(
-    name: str, collection: Collection | Place, out: Place, *, seed: int = 0, only: str = "", draws: int = 0,
-    changes: Mapping[str, Any] | None = None, progress: Advance | None = None,
+    name: Place, collection: Collection | Place | None, out: Place, *, seed: int | None = None, only: str = "",
+    draws: int = 0, changes: Mapping[str, Any] | None = None, progress: Advance | None = None,
 ) -> list[Path]:
     """Build the benchmarks of a paper's table on a collection: suite("metashift/table1", "collections/vg", "out").
 
+    Or those of a recipe that stands for several, as `leave_one_domain_out` without `test` does for one per domain; its
+    collection and seed are the recipe's unless given.
     `changes` replace settings of every benchmark, as in `build`. With `draws`, each that has low-data items is built so
     many times with other such items, `low-10.0`, `low-10.1`, …
     ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
     """
     from shiftbench.shifts.draws import members
+    from shiftbench.shifts.suites import SUITES
     from shiftbench.shifts.suites import suite as shifts_of
 
-    wanted = members(shifts_of(name, only, changes), range(draws), checked_seed(seed))
+    if str(name) not in SUITES and Path(name).is_file():
+        return _each(Path(name), collection, out, seed, only, changes, progress)
+    if collection is None:
+        raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder.")
+    wanted = members(shifts_of(str(name), only, changes), range(draws), checked_seed(seed or 0))
     if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
             Path(collection) / "train").is_dir():
         raw, collection = collection, Path(out) / "collection"
         read("imagenet", raw, out=collection)
     images, path = loaded(collection), None if isinstance(collection, Collection) else Path(collection)
+    hint = " Name the benchmark of your data set with --only." if not only and len(wanted) > 1 else ""
+    return _saved(wanted, images, path, out, f"suite '{name}'", hint, progress)
+
+
+def _each(
+    recipe: Path, collection: Collection | Place | None, out: Place, seed: int | None, only: str,
+    changes: Mapping[str, Any] | None, progress: Advance | None,
+) -> list[Path]:
+    """The benchmarks that one recipe stands for."""
+    from shiftbench.shifts.draws import members
+    from shiftbench.shifts.recipe import Recipe, each, several
+    from shiftbench.shifts.suites import only_of
+
+    own = {"collection": str(collection)} if isinstance(collection, Path | str) else {}
+    plan = Recipe.load(recipe, {**(changes or {}), **own, **({} if seed is None else {"seed": seed})})
+    images = collection if isinstance(collection, Collection) else loaded(plan.collection)
+    if not several(plan.shift):
+        raise ShiftBenchError(f"{recipe}: stands for one benchmark. Build it with `build`.")
+    wanted = members(only_of(each(plan.shift, images), only, str(recipe)).items(), (), plan.seed)
+    path = None if isinstance(collection, Collection) else plan.collection
+    return _saved(wanted, images, path, out, f"recipe '{recipe}'", "", progress)
+
+
+def _saved(
+    wanted: "Sequence[Member]", images: Collection, path: Path | None, out: Place, source: str, hint: str,
+    progress: Advance | None,
+) -> list[Path]:
+    """Build each benchmark and save it below `out`."""
     folders = []
     for number, one in enumerate(wanted):
         try:
             folders.append(one.save(images, out, path))
         except ShiftBenchError as problem:
-            hint = " Name the benchmark of your data set with --only." if not only and len(wanted) > 1 else ""
-            raise ShiftBenchError(f"Benchmark '{one.name}' of suite '{name}' cannot be built on collection "
+            raise ShiftBenchError(f"Benchmark '{one.name}' of {source} cannot be built on collection "
                                   f"'{images.name}': {problem}{hint}") from problem
         if progress:
             progress(number + 1, len(wanted))
