@@ -44,9 +44,10 @@ def test_evaluation_data_are_fit_for_scoring(project, shell):
 
 def test_evaluation_data_are_scored_and_reported(project, shell):
     """`score` gives groups and intervals, `report` a page of them."""
-    code = shell("score", "b", "a.csv", "b.csv", "--out", "s.parquet", "--json")[0]
+    code = shell("score", "b", "a.csv", "b.csv", "--by", "city", "--out", "s.parquet", "--json")[0]
     assert code == 0
     scores = sb.Scores.load("s.parquet")
+    assert set(scores.where(metric="accuracy[city]")["group"]) == {"city = Kiel", "city = Ulm"}
     assert set(scores["split"]) == {"test"}
     assert set(scores.where(metric="accuracy")["group"]) == {"all", "cat, Kiel", "cat, Ulm", "dog, Kiel", "dog, Ulm"}
     assert shell("report", "s.parquet", "--benchmark", "b", "--out", "r.html")[0] == 0

@@ -43,12 +43,14 @@ def scans(path: Path, rows: int = 12, change: dict[str, object] | None = None, a
 
 
 def test_columns_become_what_they_are_named_for(tmp_path: Path) -> None:
-    """Label, domain and split take our names, features a mark, all others stay; leading zeros stay too."""
+    """Label, domain and split take our names beside their own, features a mark; leading zeros stay."""
     path = scans(tmp_path / "scans.csv")
     one = read(path, **ROLES, features=["age", "dose"], text="note")
     assert one.name == "scans"
     assert one.items.tolist()[:2] == ["0000", "0001"]
-    assert set(one.factors) == {"label", "domain", "split", "feature:age", "feature:dose", "file"}
+    assert set(one.factors) == {"label", "domain", "split", "tumor", "hospital", "part", "feature:age", "feature:dose",
+                                "file"}
+    assert one.factors["hospital"].tolist() == one.factors["domain"].tolist()
     assert one.factors["domain"].tolist()[:4] == ["00", "01", "02", "00"]
     assert one.texts.text.tolist() == [f"note {n}" for n in range(12)]
     names, matrix = features(Collection.load(one.save(tmp_path / "c")))
@@ -109,7 +111,8 @@ def test_what_is_wrong_is_said(tmp_path: Path, change: dict, options: dict, mess
 
 @pytest.mark.parametrize(("content", "message"), [
     ("", "is empty"), ("scan,tumor\n", "has no rows"), ("scan,scan\n1,2\n", "more than one column 'scan'"),
-    ("scan,tumor\n1\n", "not a readable CSV table"), ("scan,tumor,split\n1,a,x\n", "has a column 'split' that is not"),
+    ("scan,tumor\n1\n", "not a readable CSV table"),
+    ("scan,tumor,label,label_column\n1,a,x,y\n", "has columns 'label' and 'label_column'"),
     ("scan,tumor,feature:z\n1,a,2\n", "begins with 'feature:'"),
 ])
 def test_tables_that_are_none(tmp_path: Path, content: str, message: str) -> None:
@@ -119,6 +122,53 @@ def test_tables_that_are_none(tmp_path: Path, content: str, message: str) -> Non
         read(tmp_path / "t.csv", id="scan", label="tumor")
     with pytest.raises(ShiftBenchError, match="no such file"):
         read(tmp_path / "u.csv", id="scan", label="tumor")
+
+
+def test_a_file_name_may_be_the_id_and_a_domain_the_split(tmp_path: Path) -> None:
+    """One column for two roles, where that means something; the label is never an input."""
+    path = scans(tmp_path / "scans.csv")
+    for n in range(12):
+        (tmp_path / f"{n}.png").touch()
+    one = read(path, id="file", image="file", label="tumor", domain="part", split="part")
+    assert one.pixels.tolist() == one.items.tolist() == [f"{n}.png" for n in range(12)]
+    assert one.factors["domain"].tolist() == one.factors["split"].tolist() == one.factors["part"].tolist()
+    two = read(path, id="scan", label="tumor", domain="age", features="age, dose")
+    assert features(two)[0] == ("age", "dose")
+    assert two.factors["age"].tolist() == two.factors["domain"].tolist() == [str(40 + n) for n in range(12)]
+    with pytest.raises(ShiftBenchError, match=r"'age' is given for features and for features"):
+        read(path, id="scan", label="tumor", features=["age", "age"])
+    with pytest.raises(ShiftBenchError, match=r"'tumor' is given for label and for domain.*id\+image"):
+        read(path, id="scan", label="tumor", domain="tumor")
+
+
+def test_a_spare_column_with_our_word_is_kept_and_told(tmp_path: Path) -> None:
+    """A column `split` that nobody named is a factor, under another name where the split is another column."""
+    path = tmp_path / "t.csv"
+    path.write_text("scan,y,label,split,part\n1,a,u,x,train\n2,b,v,y,test\n")
+    with pytest.warns(UserWarning, match="'split' is not named with --split; it is kept as the factor 'split', which"):
+        one = read(path, id="scan", label="label")
+    assert one.factors["split"].tolist() == ["x", "y"]
+    with pytest.warns(UserWarning, match="kept as the factor 'split_column'."):
+        two = read(path, id="scan", label="y", split="part")
+    assert {name: values.tolist() for name, values in two.factors.items()} == {
+        "label": ["a", "b"], "y": ["a", "b"], "split": ["train", "test"], "part": ["train", "test"],
+        "label_column": ["u", "v"], "split_column": ["x", "y"]}
+    with pytest.warns(UserWarning, match="'split' is not named"):
+        moved = read(path, id="scan", label="y", domain="label")
+    assert moved.factors["domain"].tolist() == ["u", "v"]
+    assert moved.factors["label"].tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(("name", "mark"), [("x.txt", " "), ("x.dat", ";"), ("x", ","), ("x.csv", "|")])
+def test_text_files_of_any_name_are_text(tmp_path: Path, name: str, mark: str) -> None:
+    """What is no parquet file is read as text, whatever its name; without --between the message says what to say."""
+    (tmp_path / name).write_text(f"scan{mark}tumor\n1{mark}a\n2{mark}b\n")
+    assert read(tmp_path / name, id="scan", label="tumor", between=mark).factors["label"].tolist() == ["a", "b"]
+    if mark != ",":
+        with pytest.raises(ShiftBenchError, match="Say so with --between"):
+            read(tmp_path / name, id="scan", label="tumor")
+    pq.write_table(pa.table({"scan": ["1"], "tumor": ["a"]}), tmp_path / "y.data")
+    assert len(read(tmp_path / "y.data", id="scan", label="tumor")) == 1
 
 
 def test_parquet_of_every_type(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ against the fields: an unknown key or a value of the wrong type is an error that
 """
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from datetime import date
 from functools import cache
@@ -30,6 +30,18 @@ def register(table: dict[str, Any], name: str) -> Callable[[T], T]:
         return thing
 
     return enter
+
+
+def listed(words: str | Iterable[str], between: str = "") -> tuple[str, ...]:
+    """Words where a list is meant: a string is one word, or several with `between` between them, never its letters.
+
+    >>> listed("west"), listed("age, debt", ","), listed(["a", "b"]), listed("")
+    (('west',), ('age', 'debt'), ('a', 'b'), ())
+    """
+    if not isinstance(words, str):
+        return tuple(words)
+    parts = words.split(between) if between else [words]
+    return tuple(part.strip() for part in parts if part.strip())
 
 
 def find(table: Mapping[str, T], kind: str, name: str) -> T:

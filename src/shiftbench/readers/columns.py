@@ -19,13 +19,13 @@ def read_columns(
     path: Path | str, columns: Sequence[str] = (), text: Sequence[str] = (), every: bool = True,
     between: str | None = None
 ) -> pa.Table:
-    """A CSV file whose quoted values may hold line breaks, or a parquet file; it must have `columns`.
+    """A text file of columns (CSV) whose quoted values may hold line breaks, or a parquet file, with `columns` in it.
 
     Columns named in `text` stay text, so that the id 000123 does not become the number 123. Without `every`, only
     `columns` are kept in memory. `between` is what stands between two values: by default a comma, in a .tsv file a tab.
     """
     file = Path(path)
-    if file.suffix not in (".csv", ".tsv") or not file.is_file():
+    if not file.is_file() or _is_parquet(file):
         table = read_table(file)
     else:
         from pyarrow import csv
@@ -53,12 +53,18 @@ def read_columns(
     no_doubles(file, table)
     for name in columns:
         if name not in table.column_names:
-            other = next((mark for mark in ";\t|" if mark in table.column_names[0]), None)
+            other = next((mark for mark in ";\t| " if mark in table.column_names[0]), None)
             if table.num_columns == 1 and other is not None:
                 raise ShiftBenchError(f"{file}: has one column, '{table.column_names[0]}'. Are its values separated by "
                                       f"{other!r}? Say so with --between.")
             raise unknown("column", name, table.column_names, str(file))
     return table
+
+
+def _is_parquet(file: Path) -> bool:
+    """Whether a file is parquet, by its name or its first bytes; everything else is text."""
+    with file.open("rb") as handle:
+        return file.suffix in (".parquet", ".pq") or handle.read(4) == b"PAR1"
 
 
 def filled(path: Path, table: pa.Table, columns: Sequence[str], blank: bool = False) -> None:

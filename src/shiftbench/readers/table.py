@@ -1,5 +1,6 @@
 """A table of your own: one row per item, a column for the label, one for the domain, one for the split."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,9 +13,13 @@ from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.readers.columns import decimal, filled, read_columns
 from shiftbench.readers.images import below, folder
+from shiftbench.registry import listed
 from shiftbench.tags import Texts
 
 SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train")
+FACTORS = ("label", "domain", "split")
+SHARED = (("id", "image"), ("id", "text"), ("domain", "split"), ("domain", "features"))
+"""Roles that one column may have: a file name tells items apart, a year moves and is learnt from."""
 FEATURE = "feature:"
 """What the factor of a feature column begins with: by it a collection tells which of its factors are inputs."""
 
@@ -29,15 +34,16 @@ def table(
     image: str | None = None,
     images: Path | str | None = None,
     text: str | None = None,
-    features: Sequence[str] = (),
+    features: str | Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
     between: str | None = None,
     name: str | None = None,
 ) -> Collection:
     """Read a CSV or parquet file with one row per item.
 
-    The columns named for `label`, `domain` and `split` become the factors of those names, a column in `features` the
-    factor `feature:NAME` (numbers), and every other column a factor under its own name. `image` holds file names below
+    The columns named for `label`, `domain` and `split` become the factors of those names and keep their own, a column
+    in `features` becomes the factor `feature:NAME` (numbers), and every other column is a factor under its own name.
+    A file name may be the id as well (`SHARED` lists which roles one column may have). `image` holds file names below
     `images` (by default the folder of the table), `text` the text of each item. `rename` says which of our splits a
     word of the table means, {"valid": "val"}, and `between` what stands between two values, a comma or `;`.
     Id, label, domain, split, image and features have no gaps; in other columns a gap is NaN among numbers and an empty
@@ -46,13 +52,10 @@ def table(
     path = Path(source)
     roles = {"id": id, "label": label, "domain": domain, "split": split, "image": image, "text": text}
     used = {role: column for role, column in roles.items() if column is not None}
-    _no_doubles(path, used, features)
+    features = listed(features, ",")
+    _one_purpose(path, used, features)
     words = [column for role, column in used.items() if role != "label"]
     rows = read_columns(path, (*used.values(), *features), text=words, between=between)
-    for role in ("label", "domain", "split"):
-        if role in rows.column_names and role not in (used.get(role), *features):
-            raise ShiftBenchError(f"{path}: has a column '{role}' that is not its {role}; two factors would have one "
-                                  f"name. Give it with --{role}, or give it another name.")
     filled(path, rows, [*(column for role, column in used.items() if role != "text"), *features], blank=True)
     items = _words(path, rows, id)
     _unique(path, id, items)
@@ -62,13 +65,7 @@ def table(
     if split is not None:
         factors["split"] = _splits(path, split, _words(path, rows, split), rename or {})
     factors |= {FEATURE + column: _finite(path, column, decimal(path, rows, column)) for column in features}
-    taken = {*used.values(), *features}
-    for column in rows.column_names:
-        if column.startswith(FEATURE):
-            raise ShiftBenchError(f"{path}: column '{column}' begins with '{FEATURE}', which marks the columns that "
-                                  "--features names. Give it another name.")
-        if column not in taken:  # a table that pandas wrote has its row numbers in a column without a name
-            factors[column or "unnamed"] = _values(path, rows, column)
+    factors |= {name: _values(path, rows, column) for name, column in _own_names(path, rows, used, features).items()}
     root = folder(images if images is not None else path.parent) if image is not None else None
     return Collection(
         name=name or path.stem,
@@ -87,13 +84,38 @@ def features(collection: Collection) -> tuple[tuple[str, ...], Floats]:
         values, axis=1) if values else np.zeros((len(collection), 0))
 
 
-def _no_doubles(path: Path, used: Mapping[str, str], features: Sequence[str]) -> None:
+def _one_purpose(path: Path, used: Mapping[str, str], features: tuple[str, ...]) -> None:
     roles: dict[str, str] = {}
     for role, column in [*used.items(), *(("features", column) for column in features)]:
-        if column in roles:
-            raise ShiftBenchError(f"{path}: column '{column}' is given for {roles[column]} and for {role}. Each has "
-                                  "one purpose.")
-        roles[column] = role
+        other = roles.setdefault(column, role)
+        if (other, role) not in ((role, role), *SHARED) or features.count(column) > 1:
+            raise ShiftBenchError(f"{path}: column '{column}' is given for {other} and for {role}. Name another column "
+                                  f"for one of them; {' and '.join(map('+'.join, SHARED))} may share one.")
+
+
+def _own_names(path: Path, rows: pa.Table, used: Mapping[str, str], features: tuple[str, ...]) -> dict[str, str]:
+    """Factors under the names that columns have themselves: those without a role, and label, domain and split.
+
+    A column that is called `split` and is not the one named with --split must not take its place, and is not dropped.
+    """
+    shown = {used[role] for role in FACTORS if role in used} - set(FACTORS)
+    hidden = {*features, *used.values()} - shown
+    names: dict[str, str] = {}
+    for column in rows.column_names:
+        if column.startswith(FEATURE):
+            raise ShiftBenchError(f"{path}: column '{column}' begins with '{FEATURE}', which marks the columns that "
+                                  "--features names. Give it another name.")
+        if column in FACTORS and column not in hidden:
+            name = f"{column}_column" if column in used else column
+            if name != column and name in rows.column_names:
+                raise ShiftBenchError(f"{path}: has columns '{column}' and '{name}', and --{column} names another. "
+                                      "Rename one of them.")
+            warnings.warn(f"{path}: column '{column}' is not named with --{column}; it is kept as the factor '{name}'"
+                          + ("." if column in used else f", which shifts take for the {column}."), stacklevel=3)
+            names[name] = column
+        elif column not in hidden:
+            names[column or "unnamed"] = column  # pandas writes row numbers into a column without a name
+    return names
 
 
 def _unique(path: Path, column: str, items: Strs) -> None:
