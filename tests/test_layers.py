@@ -10,11 +10,11 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 
 ORDER = (
-    "errors", "later", "arrays", "rng", "staging", "files", "registry", "tags", "questions", "collection", "readers",
-    "worlds", "metagraph",
-    "hierarchies", "sentences", "criteria", "target", "benchmark", "groupings", "shifts", "checks", "predictions",
-    "answers", "scores", "metrics", "stats", "scoring", "pixels", "models", "methods", "training", "conflict",
-    "selection", "sweeps", "reporting", "annotation", "boards", "exports", "compat", "verbs", "demonstration", "cli",
+    "errors", "later", "arrays", "rng", "staging", "parsing", "tables", "files", "registry", "tags", "questions",
+    "collection", "readers", "worlds", "metagraph", "hierarchies", "sentences", "criteria", "target", "benchmark",
+    "groupings", "shifts", "checks", "predictions", "answers", "scores", "metrics", "stats", "scoring", "pixels",
+    "models", "methods", "training", "conflict", "selection", "sweeps", "reporting", "annotation", "boards", "exports",
+    "compat", "verbs", "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 

@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +11,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.parsing import parse_json, parse_toml
 from shiftbench.staging import writing as writing
 from shiftbench.staging import writing_folder as writing_folder
+from shiftbench.tables import first_line
+from shiftbench.tables import no_doubles as no_doubles
+from shiftbench.tables import read_table as read_table
+from shiftbench.tables import write_table as write_table
 
 T = TypeVar("T")
 
@@ -48,62 +50,12 @@ def write_json(path: Path | str, value: Any) -> None:
 
 def read_json(path: Path | str) -> Any:
     """The content of a JSON file, or an error that names the file and the place."""
-    try:
-        return json.loads(_text(Path(path)))
-    except json.JSONDecodeError as problem:
-        raise ShiftBenchError(f"{path}: not valid JSON, line {problem.lineno}: {problem.msg}.") from problem
+    return parse_json(read_text(path), str(path))
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:
     """The content of a TOML file, or an error that names the file and the place."""
-    try:
-        return tomllib.loads(_text(Path(path)))
-    except tomllib.TOMLDecodeError as problem:
-        raise ShiftBenchError(f"{path}: not valid TOML: {problem}.") from problem
-
-
-def write_table(path: Path | str, table: pa.Table) -> None:
-    """Write a parquet file, or a CSV file where the name ends so."""
-    with writing(path) as hidden:
-        if Path(path).suffix == ".csv":
-            from pyarrow import csv
-
-            csv.write_csv(table, hidden)
-        else:
-            pq.write_table(table, hidden, compression="zstd")
-
-
-def no_doubles(file: Path, table: pa.Table) -> None:
-    """Two columns of one name: which of them is meant nobody can tell."""
-    double = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
-    if double is not None:
-        raise ShiftBenchError(f"{file}: has more than one column '{double}'. Give each column a name of its own.")
-
-
-def read_table(path: Path | str, columns: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
-    """Read a parquet or CSV file and check that it has `columns`.
-
-    Columns named in `text` stay text in a CSV file, so that the id 000123 does not become the number 123.
-    """
-    file = Path(path)
-    if not file.is_file():
-        raise ShiftBenchError(f"{file}: no such file." if not file.exists() else f"{file} is a folder, not a table.")
-    try:
-        if file.suffix == ".csv":
-            from pyarrow import csv
-
-            as_text = csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string()))
-            table = csv.read_csv(file, convert_options=as_text)
-        else:
-            table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as problem:
-        kind = "CSV" if file.suffix == ".csv" else "parquet"
-        raise ShiftBenchError(f"{file}: not a readable {kind} table ({str(problem).splitlines()[0]}).") from problem
-    no_doubles(file, table)
-    for name in columns:
-        if name not in table.column_names:
-            raise ShiftBenchError(f"{file}: has no column '{name}'. Its columns: {', '.join(table.column_names)}.")
-    return table
+    return parse_toml(read_text(path), str(path))
 
 
 def read_marker(folder: Path, marker: str, what: str, version: int, shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,13 +143,16 @@ def kept_rows(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
     """A table of a cache, mapped for reading: `write_rows` writes it. What cannot be read says whose fault that is."""
     folder = path.parent
     try:
-        table = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (FileNotFoundError, ValueError, EOFError) as problem:
-        raise ShiftBenchError(f"{folder}: {path.name} is damaged ({problem}). Delete this folder; what it keeps is "
-                              "computed again.") from problem
+        table = np.lib.format.open_memmap(path, "r")
+    except FileNotFoundError as problem:
+        raise ShiftBenchError(f"{folder}: has no {path.name}. Delete this folder; what it keeps is computed "
+                              "again.") from problem
     except OSError as problem:
         raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror}). Ask its owner for the right to read "
                               "it.") from problem
+    except Exception as problem:  # see `read_array`
+        raise ShiftBenchError(f"{folder}: {path.name} is damaged ({first_line(problem)}). Delete this folder; what it "
+                              "keeps is computed again.") from problem
     if table.shape != shape or table.dtype != dtype:
         raise ShiftBenchError(f"{path}: has {table.dtype} of shape {table.shape}, not {shape}. Delete the folder "
                               f"{folder}; what it keeps is computed again.")
@@ -242,12 +197,27 @@ def inside(root: Path | str, relative: str) -> Path:
     return full
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path | str) -> str:
+    """The text of a file, which must be UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError as problem:
         raise ShiftBenchError(f"{path}: no such file.") from problem
     except IsADirectoryError as problem:
         raise ShiftBenchError(f"{path} is a folder; a file is needed.") from problem
     except (OSError, UnicodeDecodeError) as problem:
         raise ShiftBenchError(f"{path}: cannot be read as text ({problem}).") from problem
+
+
+def read_array(path: Path | str) -> npt.NDArray[Any]:
+    """An array of numpy's format, mapped for reading. Nothing is unpickled, and no more is read than the file holds.
+
+    numpy's parser of headers raises whatever Python's own parser does, from SyntaxError to MemoryError.
+    """
+    try:
+        return np.lib.format.open_memmap(path, "r")
+    except OSError as problem:
+        raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror or first_line(problem)}).") from problem
+    except Exception as problem:
+        raise ShiftBenchError(f"{path}: not an array in numpy's format, or a damaged one ({first_line(problem)}). Copy "
+                              "or make it again; files of Python objects are never opened.") from problem

@@ -1,0 +1,147 @@
+"""Tables that somebody may have changed: a column is asked for by name and type, and what is not so is said.
+
+A file of ours and one of a stranger are read alike. Parquet checks neither the names of its columns nor its texts, and
+CSV has no types at all: whatever reads a column goes through `words`, `whole`, `decimal` or `values`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from shiftbench.arrays import Floats, Ints, Strs, Values, to_strings
+from shiftbench.errors import ShiftBenchError
+from shiftbench.staging import writing
+
+MOST_COLUMNS = 100_000
+"""Columns of a table that is read: pyarrow keeps some kilobytes for each, and gives up at a million."""
+FAULTS = (pa.ArrowException, ValueError, TypeError, OverflowError)
+"""What pyarrow raises at columns of the wrong type and at damaged ones."""
+
+
+def write_table(path: Path | str, table: pa.Table) -> None:
+    """Write a parquet file, or a CSV file where the name ends so."""
+    with writing(path) as hidden:
+        if Path(path).suffix == ".csv":
+            from pyarrow import csv
+
+            csv.write_csv(table, hidden)
+        else:
+            pq.write_table(table, hidden, compression="zstd")
+
+
+def read_table(path: Path | str, columns: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
+    """Read a parquet or CSV file and check that it has `columns`.
+
+    Columns named in `text` stay text in a CSV file, so that the id 000123 does not become the number 123.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ShiftBenchError(f"{file}: no such file." if not file.exists() else f"{file} is a folder, not a table.")
+    kind = "CSV" if file.suffix == ".csv" else "parquet"
+    try:
+        few_columns(file, "," if kind == "CSV" else "")
+        if kind == "CSV":
+            from pyarrow import csv
+
+            as_text = csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string()))
+            table = csv.read_csv(file, convert_options=as_text)
+        else:
+            table = pq.read_table(file)
+    except ShiftBenchError:
+        raise
+    except (OSError, *FAULTS) as problem:
+        raise ShiftBenchError(f"{file}: not a readable {kind} table ({first_line(problem)}).") from problem
+    no_doubles(file, table)
+    for name in columns:
+        if name not in table.column_names:
+            raise ShiftBenchError(f"{file}: has no column '{name}'. Its columns: {', '.join(table.column_names[:50])}.")
+    return table
+
+
+def few_columns(file: Path, between: str) -> None:
+    """Refuse a table of too many columns before it is read; `between` stands between the values of a CSV file."""
+    if between:
+        count, block = 1, b"x"
+        with file.open("rb") as handle:
+            while block and count <= MOST_COLUMNS:
+                block = handle.read(1 << 20)
+                head, end, _ = block.partition(b"\n")
+                count += head.count(between.encode())
+                if end:
+                    break
+    else:
+        count = pq.read_metadata(file).num_columns
+    if count > MOST_COLUMNS:
+        raise ShiftBenchError(f"{file}: has more than {MOST_COLUMNS:,} columns. Is it a table with a row per item?")
+
+
+def no_doubles(file: Path | str, table: pa.Table) -> None:
+    """The names of columns are text, and no two are the same: which of them is meant nobody could tell."""
+    try:
+        names = Counter(table.column_names)
+    except UnicodeDecodeError as problem:
+        raise ShiftBenchError(f"{file}: the name of a column is not UTF-8 text. Save the table as UTF-8.") from problem
+    name, times = names.most_common(1)[0] if names else ("", 0)
+    if times > 1:
+        raise ShiftBenchError(f"{file}: has more than one column '{name}'. Give each column a name of its own.")
+
+
+def words(where: Path | str, table: pa.Table, name: str) -> Strs:
+    """A column of text, or of numbers taken as text, with a value in every row."""
+    return to_strings(_cast(where, table, name, pa.string(), "text"))
+
+
+def whole(where: Path | str, table: pa.Table, name: str) -> Ints:
+    """A column of whole numbers, with one in every row; pandas writes 3.0 for 3 where it once had gaps."""
+    return np.asarray(_cast(where, table, name, pa.int64(), "whole numbers").to_numpy(), np.int64)
+
+
+def decimal(where: Path | str, table: pa.Table, name: str) -> Floats:
+    """A column of numbers, NaN where there is none."""
+    column = _cast(where, table, name, pa.float64(), "numbers", gaps=True)
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+
+
+def values(where: Path | str, table: pa.Table, name: str) -> Values:
+    """A column as it is: text where it holds text, else numbers, truths or dates."""
+    kind = table[name].type
+    if pa.types.is_dictionary(kind) or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)
+                                            or pa.types.is_boolean(kind) or pa.types.is_temporal(kind)):
+        return words(where, table, name)
+    if pa.types.is_floating(kind):
+        return np.asarray(table[name].to_numpy(), kind.to_pandas_dtype())
+    _no_gaps(where, table[name], name)
+    return np.asarray(table[name].to_numpy())
+
+
+def _cast(where: Path | str, table: pa.Table, name: str, kind: Any, wanted: str, gaps: bool = False) -> pa.ChunkedArray:
+    column = table[name]
+    inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    try:
+        if pa.types.is_nested(inner):
+            raise TypeError(f"it holds {inner}")
+        column = column.cast(kind)
+        column.validate(full=True)  # of text that parquet says is UTF-8
+    except FAULTS as problem:
+        raise ShiftBenchError(f"{where}: column '{name}' is not all {wanted} ({first_line(problem)}).") from problem
+    if not gaps:
+        _no_gaps(where, column, name)
+    return column
+
+
+def _no_gaps(where: Path | str, column: pa.ChunkedArray, name: str) -> None:
+    if column.null_count:
+        row = int(pc.index(pc.is_null(column), True).as_py())
+        raise ShiftBenchError(f"{where}: row {row} has nothing in column '{name}'. Fill it, or drop the row.")
+
+
+def first_line(problem: BaseException) -> str:
+    """What a library says of a problem, in a few words."""
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0][:200]
+
