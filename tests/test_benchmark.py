@@ -201,7 +201,7 @@ def test_a_split_that_is_wholly_absent_is_left_out(tmp_path):
 @pytest.mark.parametrize(("columns", "message"), [
     ({"prediction": "cow"}, "No class named 'cow'"),
     ({"cat": 0.1}, "missing: dog"),
-    ({"cat": "high", "dog": "low"}, "must hold numbers"),
+    ({"cat": "high", "dog": "low"}, "not all numbers"),
     ({"cat": np.nan, "dog": 0.0}, "no number in row 1"),
     ({"prediction": 7}, "No class named '7'"),
 ])

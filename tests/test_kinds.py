@@ -399,7 +399,7 @@ def test_a_benchmark_takes_its_kinds_from_the_lists(lists):
     (lambda table: table.rename_columns(["image", "logit"]), "has no column 'item'"),
     (lambda table: table.rename_columns(["item", "number"]), "needs a column 'prediction'"),
     (lambda table: table.set_column(0, "item", pa.array(map(str, range(9000, 9000 + len(table))))), "is on a list"),
-    (lambda table: table.set_column(1, "logit", pa.array(["a"] * len(table))), "must hold numbers"),
+    (lambda table: table.set_column(1, "logit", pa.array(["a"] * len(table))), "not all numbers"),
     (lambda table: table.set_column(1, "logit", pa.array([math.nan] * len(table))), "Give every image a finite"),
     (lambda table: table.set_column(1, "probability", pa.array([2.0] * len(table))), "a number from 0 to 1"),
     (lambda table: table.append_column("truth", pa.array(["maybe"] * len(table))), "maybe"),

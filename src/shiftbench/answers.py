@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shiftbench.arrays import Ints, Strs, Values, positions, to_strings
+from shiftbench.arrays import Ints, Strs, Values, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_json, read_table, write_table, writing
 from shiftbench.predictions import IDS, SPLIT, Predictions, match_items, refuse_trained
+from shiftbench.tables import FAULTS, long_texts, strings
 from shiftbench.target import BOXES, TOKENS
 
 SCORES = "scores"
@@ -144,10 +145,10 @@ class Answers:
         if id_column is None or form is None:
             raise ShiftBenchError(f"{where}: needs a column 'item', and 'boxes' and 'scores' or 'tokens'. Its columns: "
                                   f"{', '.join(table.column_names)}.")
-        items = to_strings(table[id_column])
+        items = strings(where, table, id_column)
         rows = match_items(items, benchmark, where)
         if SPLIT in table.column_names and not ignore_splits:
-            refuse_trained(items, to_strings(table[SPLIT]), benchmark.split[rows], where)
+            refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
         values = {name: _lists(table[name], name, where) for name in form}
         try:
             made = Answers(items, benchmark.split[rows], values)
@@ -223,7 +224,7 @@ def _lists(column: pa.ChunkedArray, name: str, where: str) -> Lists:
     """A column of lists, of lists of four, or of text."""
     fault = ShiftBenchError(f"{where}: column '{name}' must hold a list of numbers per item, but holds {column.type}.")
     if pa.types.is_string(column.type):
-        texts = [(text or "").replace(";", " ").split() for text in column.to_pylist()]
+        texts = [text.replace(";", " ").split() for text in long_texts(where, pa.table({name: column}), name, gap="")]
         column = pa.chunked_array([texts], pa.list_(pa.string()))
     for row in np.flatnonzero(pc.is_null(column).to_numpy())[:1]:
         raise ShiftBenchError(f"{where}: column '{name}' has no list in row {row + 1}. Where there is nothing, "
@@ -235,7 +236,7 @@ def _lists(column: pa.ChunkedArray, name: str, where: str) -> Lists:
                 raise fault
             lengths, inner = 4 * lengths, pc.list_flatten(inner)
         flat = inner.cast(pa.from_numpy_dtype(TYPES[name])).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as problem:
+    except FAULTS as problem:
         raise fault from problem
     if inner.null_count:
         raise fault

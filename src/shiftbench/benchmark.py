@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.arrays import Ints, Strs, Values, digest, encode, positions, to_strings, to_values
+from shiftbench.arrays import Ints, Strs, Values, digest, encode, positions
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_folder, read_marker, read_table, write_json, write_table, writing_folder
 from shiftbench.rng import checked_seed
+from shiftbench.tables import strings, values_of
 from shiftbench.target import Target
 
 MARKER = "benchmark.json"
@@ -186,13 +187,15 @@ class Benchmark:
         facts = read_marker(place, MARKER, "benchmark", FORMAT, SHAPE)
         if not set(CODED) <= set(facts["names"]):
             raise ShiftBenchError(f"{place / MARKER}: 'names' must have {', '.join(CODED)}. Build the benchmark again.")
-        table = read_table(place / "rows.parquet", ["item", "split", *CODED, *facts["extra"]])
+        file = place / "rows.parquet"
+        table = read_table(file, ["item", "split", *CODED, *facts["extra"]])
         names = {column: tuple(facts["names"][column]) for column in CODED}
-        codes = {column: positions(to_strings(table[column]), np.asarray(names[column], np.str_)) for column in CODED}
+        codes = {column: positions(strings(file, table, column), np.asarray(names[column], np.str_))
+                 for column in CODED}
         made = Benchmark(
-            items=to_strings(table["item"]), split=to_strings(table["split"]), **codes, names=names,
+            items=strings(file, table, "item"), split=strings(file, table, "split"), **codes, names=names,
             card={**facts["card"], "name": facts["name"]},
-            extra={key: to_values(table[key]) for key in facts["extra"]},
+            extra={key: values_of(file, table, key) for key in facts["extra"]},
         )
         if made.digest != facts["digest"]:
             raise ShiftBenchError(f"{place}: rows.parquet does not match the digest in {MARKER}; the rows were changed "

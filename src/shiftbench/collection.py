@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.arrays import Floats, Ints, Strs, Values, digest, positions, to_strings, to_values
+from shiftbench.arrays import Floats, Ints, Strs, Values, digest, positions
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import (
     check_digests,
     file_digests,
     inside,
+    read_array,
     read_folder,
     read_marker,
     read_table,
@@ -23,6 +24,7 @@ from shiftbench.files import (
     writing_folder,
 )
 from shiftbench.questions import FORMS, base_of, resolve
+from shiftbench.tables import decimal, long_texts, strings, values_of, whole
 from shiftbench.tags import Tags as Tags
 from shiftbench.tags import Texts as Texts
 
@@ -243,7 +245,7 @@ class Collection:
             check_digests(place, MARKER, facts["files"], "collection")
         files = ["pixels"] if facts["pixels"] == "files" else []
         table = read_table(place / "items.parquet", ["item", *files, *(f"factor:{name}" for name in facts["factors"])])
-        items = to_strings(table["item"])
+        items = strings(place / "items.parquet", table, "item")
         if len(facts["tags"]) != 2 or len(facts["tags"][0]) != len(facts["tags"][1]):
             raise ShiftBenchError(f"{place / MARKER}: 'tags' must list names and kinds, as many of each.")
         names, kinds = facts["tags"]
@@ -252,30 +254,36 @@ class Collection:
         boxes = place / "boxes.parquet"
         box = read_table(boxes, ["row", "x", "y", "width", "height"]) if boxes.exists() else None
         texts = read_table(place / "texts.parquet", ["item", "text"])
+        pairs = read_table(place / "parents.parquet", ["child", "parent"])
+        both = [strings(place / "parents.parquet", pairs, side).tolist() for side in ("child", "parent")]
         parents: dict[str, tuple[str, ...]] = {}
-        for pair in read_table(place / "parents.parquet", ["child", "parent"]).to_pylist():
-            parents[pair["child"]] = (*parents.get(pair["child"], ()), pair["parent"])
+        for child, parent in zip(*both, strict=True):
+            parents[child] = (*parents.get(child, ()), parent)
         root = Path(facts["root"]) if facts.get("root") else None
         pixels: Values | None = None
         if facts["pixels"] == "array":
-            pixels = np.load(place / "pixels.npy", mmap_mode="r", allow_pickle=False)
+            pixels = read_array(place / "pixels.npy")
+            if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] != 3 or not all(pixels.shape[1:]):
+                raise ShiftBenchError(f"{place / 'pixels.npy'}: holds {pixels.dtype} of shape {pixels.shape}, but "
+                                      "images are uint8, items × height × width × 3. Make the collection again.")
         elif facts["pixels"] == "files":
-            pixels = to_strings(table["pixels"])
+            pixels = strings(place / "items.parquet", table, "pixels")
         return Collection(
             name=facts["name"],
             items=items,
-            factors={name: to_values(table[f"factor:{name}"]) for name in facts["factors"]},
+            factors={name: values_of(place / "items.parquet", table, f"factor:{name}") for name in facts["factors"]},
             tags=Tags(
-                item=positions(to_strings(long["item"]), items),
-                tag=positions(to_strings(long["tag"]), vocabulary),
-                area=long["area"].to_numpy().astype(np.float32),
+                item=positions(strings(place / "tags.parquet", long, "item"), items),
+                tag=positions(strings(place / "tags.parquet", long, "tag"), vocabulary),
+                area=decimal(place / "tags.parquet", long, "area").astype(np.float32),
                 names=tuple(names),
                 kinds=tuple(kinds),
-                box_row=np.zeros(0, np.int64) if box is None else box["row"].to_numpy(),
+                box_row=np.zeros(0, np.int64) if box is None else whole(boxes, box, "row"),
                 boxes=np.zeros((0, 4), np.float32) if box is None else np.stack(
-                    [box[side].to_numpy() for side in ("x", "y", "width", "height")], axis=1).astype(np.float32),
+                    [decimal(boxes, box, side) for side in ("x", "y", "width", "height")], axis=1).astype(np.float32),
             ),
-            texts=Texts(positions(to_strings(texts["item"]), items), np.asarray(texts["text"].to_pylist(), np.object_)),
+            texts=Texts(positions(strings(place / "texts.parquet", texts, "item"), items),
+                        long_texts(place / "texts.parquet", texts, "text")),
             parents=parents,
             pixels=pixels,
             root=root,

@@ -98,7 +98,7 @@ def _without_dates(value: Any) -> Any:
 
 
 def _too_deep(where: str) -> ShiftBenchError:
-    return ShiftBenchError(f"{where}: lists or tables are nested more than {DEEPEST} deep, which nothing of ours needs.")
+    return ShiftBenchError(f"{where}: nested more than {DEEPEST} deep. No file that we read needs that.")
 
 
 def _too_long(where: str) -> ShiftBenchError:

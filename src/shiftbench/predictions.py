@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shiftbench.arrays import Floats, Ints, Strs, positions, to_strings
+from shiftbench.arrays import Floats, Ints, Strs, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_table, write_table, writing
+from shiftbench.tables import decimal, strings
 
 IDS = ("item", "id", "item_id")
 SPLIT = "split"
@@ -85,10 +87,10 @@ class Predictions:
         id_column = next((name for name in IDS if name in names), None)
         if id_column is None:
             raise ShiftBenchError(f"{where}: has no column 'item'. Its columns: {', '.join(names)}.")
-        items = to_strings(table[id_column])
+        items = strings(where, table, id_column)
         rows = match_items(items, benchmark, where)
         if SPLIT in names and not ignore_splits:
-            refuse_trained(items, to_strings(table[SPLIT]), benchmark.split[rows], where)
+            refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
         classes = benchmark.names["label"]
         columns = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
         listed = next((name for name in LISTS if name in names), None)
@@ -97,15 +99,15 @@ class Predictions:
         if all(columns) and numbers:
             scores: Reals = _table(table, columns, where)
         elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
-            scores = _numbers(table[CHOICES[0]], CHOICES[0], where)[:, None]
+            scores = _numbers(table, CHOICES[0], where)[:, None]
         elif all(columns):
-            scores = _log(_table(table, columns, where), columns[0])
+            scores = _log(_table(table, columns, where), columns[0], where)
         elif listed is not None:
-            scores = _lists(table[listed], listed, len(classes), where)
-            scores = scores if numbers else _log(scores, listed)
+            scores = _lists(table, listed, len(classes), where)
+            scores = scores if numbers else _log(scores, listed, where)
         elif chosen is not None and not numbers:
             scores = np.full((len(items), len(classes)), -np.inf, np.float32)
-            scores[np.arange(len(items)), _codes(table[chosen], classes, where)] = 0.0
+            scores[np.arange(len(items)), _codes(strings(where, table, chosen), classes, where)] = 0.0
         else:
             missing = ", ".join(name for name, column in zip(classes, columns, strict=True) if not column)
             if numbers:
@@ -160,12 +162,10 @@ def refuse_trained(items: Strs, said: Strs, split: Strs, where: str) -> None:
             "(ignore_splits=True) if the column means something else.")
 
 
-def _numbers(column: pa.ChunkedArray, name: str, where: str) -> Floats:
-    try:
-        values: Floats = (column if pa.types.is_float32(column.type) else column.cast(pa.float64())).to_numpy()
-    except pa.ArrowInvalid as problem:
-        raise ShiftBenchError(f"{where}: column '{name}' must hold numbers ({problem}).") from problem
-    wrong = np.isnan(values) | np.isposinf(values)  # minus infinity is the logarithm of 0 and means never
+def _numbers(table: pa.Table, name: str, where: str) -> Floats:
+    values = table[name].to_numpy() if pa.types.is_float32(table[name].type) else decimal(where, table, name)
+    with np.errstate(over="ignore"):  # minus infinity is the logarithm of 0 and means never
+        wrong = np.isnan(values) | np.isposinf(values.astype(np.float32, copy=False))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise ShiftBenchError(f"{where}: column '{name}' has no number in row {row + 1}. Give a score for every item.")
@@ -178,7 +178,7 @@ def _table(table: pa.Table, columns: Sequence[str], where: str) -> Reals:
     Filled column by column the table would be walked through once per class. A score of 64 bits is rounded to the 32
     that `Predictions` keeps.
     """
-    values = [_numbers(table[name], name, where) for name in columns]
+    values = [_numbers(table, name, where) for name in columns]
     scores = np.empty((len(table), len(columns)), np.float32)
     for start in range(0, len(table), BLOCK):
         scores[start:start + BLOCK] = np.stack([column[start:start + BLOCK] for column in values], axis=1)
@@ -190,31 +190,35 @@ def _forms(name: str) -> list[str]:
     return [f"{kind}{mark}{name}" for kind in ("score", "logit", "prob") for mark in (":", "_")]
 
 
-def _lists(column: pa.ChunkedArray, name: str, n_classes: int, where: str) -> Floats:
+def _lists(table: pa.Table, name: str, n_classes: int, where: str) -> Floats:
     """A column with a list of scores per row."""
+    column = table[name]
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or
             pa.types.is_fixed_size_list(column.type)):
         raise ShiftBenchError(f"{where}: column '{name}' must hold a list of {n_classes} numbers per row, but holds "
                               f"{column.type}.")
-    for row, values in enumerate(column.to_pylist()):
-        if values is None or len(values) != n_classes:
-            raise ShiftBenchError(f"{where}: column '{name}' has {0 if values is None else len(values)} scores in row "
-                                  f"{row + 1}, but there are {n_classes} classes.")
-    return _numbers(pa.chunked_array([column.combine_chunks().flatten()]), name, where).reshape(-1, n_classes)
+    many = np.asarray(pc.fill_null(pc.list_value_length(column), 0).to_numpy(), np.int64)
+    for row in np.flatnonzero(many != n_classes)[:1]:
+        raise ShiftBenchError(f"{where}: column '{name}' has {many[row]} scores in row {row + 1}, but there are "
+                              f"{n_classes} classes.")
+    return _numbers(pa.table({name: pc.list_flatten(column)}), name, where).reshape(-1, n_classes)
 
 
-def _log(scores: Reals, name: str) -> Reals:
+def _log(scores: Reals, name: str, where: str) -> Reals:
     """Probabilities become log-probabilities; logits stay."""
     sure = scores.min(initial=0) >= 0 and scores.max(initial=0) <= 1 and np.allclose(scores.sum(axis=1), 1, atol=1e-3)
     if not sure and not name.startswith("prob"):
         return scores
+    if (scores < 0).any():
+        row = int(np.flatnonzero((scores < 0).any(axis=1))[0])
+        raise ShiftBenchError(f"{where}: a probability in row {row + 1} is {scores[row].min():g}. Give probabilities "
+                              "from 0 to 1, or name the columns logit:CLASS.")
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(scores))
 
 
-def _codes(column: pa.ChunkedArray, classes: tuple[str, ...], where: str) -> Ints:
+def _codes(words: Strs, classes: tuple[str, ...], where: str) -> Ints:
     """Class codes of a column of names or of codes. Names win where both would fit."""
-    words = to_strings(column)
     codes = positions(words, np.asarray(classes, np.str_))
     if (codes < 0).all() and np.isin(words, [str(code) for code in range(len(classes))]).all():
         return words.astype(np.int64)

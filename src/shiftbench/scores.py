@@ -1,6 +1,6 @@
 """Scores: the long table everything after training reads. One number per run, split, group and metric."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.arrays import Bools, Values, to_strings
+from shiftbench.arrays import Bools, Values
 from shiftbench.errors import unknown
 from shiftbench.files import read_table, write_table
+from shiftbench.tables import decimal, strings, whole
 
 COLUMNS: Mapping[str, type] = {
     "run": str, "benchmark": str, "method": str, "setting": str, "seed": int, "split": str, "group": str, "n": int,
@@ -78,6 +79,5 @@ class Scores:
         for name, value in OPTIONAL.items():
             if name not in table.column_names:
                 table = table.append_column(name, pa.array(np.full(len(table), value)))
-        return Scores({name: to_strings(table[name]) if kind is str
-                       else np.asarray(table[name].cast(pa.int64() if kind is int else pa.float64()).to_numpy())
-                       for name, kind in COLUMNS.items()})
+        read: dict[type, Callable[..., Values]] = {str: strings, int: whole, float: decimal}
+        return Scores({name: read[kind](path, table, name) for name, kind in COLUMNS.items()})

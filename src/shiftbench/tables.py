@@ -1,7 +1,7 @@
 """Tables that somebody may have changed: a column is asked for by name and type, and what is not so is said.
 
 A file of ours and one of a stranger are read alike. Parquet checks neither the names of its columns nor its texts, and
-CSV has no types at all: whatever reads a column goes through `words`, `whole`, `decimal` or `values`.
+CSV has no types at all: whatever reads a column goes through `strings`, `whole`, `decimal` or `values_of`.
 """
 
 from collections import Counter
@@ -92,9 +92,16 @@ def no_doubles(file: Path | str, table: pa.Table) -> None:
         raise ShiftBenchError(f"{file}: has more than one column '{name}'. Give each column a name of its own.")
 
 
-def words(where: Path | str, table: pa.Table, name: str) -> Strs:
-    """A column of text, or of numbers taken as text, with a value in every row."""
-    return to_strings(_cast(where, table, name, pa.string(), "text"))
+def strings(where: Path | str, table: pa.Table, name: str, gap: str | None = None) -> Strs:
+    """A column of text, or of numbers taken as text; `gap` stands where there is none, else every row must have one."""
+    column = _cast(where, table, name, pa.string(), "text", gaps=gap is not None)
+    return to_strings(column if gap is None else pc.fill_null(column, gap))
+
+
+def long_texts(where: Path | str, table: pa.Table, name: str, gap: str | None = None) -> Values:
+    """A column of text as Python's strings: one long text must not widen all the others."""
+    column = _cast(where, table, name, pa.string(), "text", gaps=gap is not None)
+    return np.asarray((column if gap is None else pc.fill_null(column, gap)).to_pylist(), np.object_)
 
 
 def whole(where: Path | str, table: pa.Table, name: str) -> Ints:
@@ -108,12 +115,12 @@ def decimal(where: Path | str, table: pa.Table, name: str) -> Floats:
     return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
 
 
-def values(where: Path | str, table: pa.Table, name: str) -> Values:
+def values_of(where: Path | str, table: pa.Table, name: str) -> Values:
     """A column as it is: text where it holds text, else numbers, truths or dates."""
     kind = table[name].type
     if pa.types.is_dictionary(kind) or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)
                                             or pa.types.is_boolean(kind) or pa.types.is_temporal(kind)):
-        return words(where, table, name)
+        return strings(where, table, name)
     if pa.types.is_floating(kind):
         return np.asarray(table[name].to_numpy(), kind.to_pandas_dtype())
     _no_gaps(where, table[name], name)

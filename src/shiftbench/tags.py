@@ -44,6 +44,13 @@ class Tags:
     box_row: Ints
     boxes: npt.NDArray[np.float32]
 
+    def __post_init__(self) -> None:
+        """Every code has a name, every box a row."""
+        for codes, many, what in ((self.tag, len(self.names), "tag"), (self.box_row, len(self.tag), "row of a box")):
+            if len(codes) and (codes.min() < 0 or codes.max() >= many):
+                raise ShiftBenchError(f"A {what} is outside 0..{many - 1}: the table of tags was changed, or it does "
+                                      "not belong to this vocabulary.")
+
     @staticmethod
     def of(
         item: npt.ArrayLike,

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from shiftbench.arrays import Ints
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.metagraph.incidence import runs_of
+from shiftbench.tables import FAULTS, first_line
 
 ROWS = 2**20  # rows of a batch
 
@@ -84,7 +85,7 @@ def _read(table: Any, source: Source, group: int) -> Iterator[Any]:
         for batch in table.iter_batches(source.rows, row_groups=[group], columns=["item", "tag"]):
             if len(batch):
                 yield batch
-    except (pa.ArrowException, OSError) as problem:
+    except (OSError, *FAULTS) as problem:
         raise _unreadable(source, problem) from problem
 
 
@@ -92,7 +93,7 @@ def opened(source: Source) -> Any:
     """The file, with its text columns read as codes: comparing numbers is several times faster than comparing texts."""
     try:
         names = pq.read_schema(source.path).names
-    except (pa.ArrowException, OSError) as problem:
+    except (OSError, *FAULTS) as problem:
         raise _unreadable(source, problem) from problem
     for name in ("item", "tag"):
         if name not in names:
@@ -110,4 +111,4 @@ def _last_item(table: Any, source: Source, group: int) -> Any:
 
 
 def _unreadable(source: Source, problem: Exception) -> ShiftBenchError:
-    return ShiftBenchError(f"{source.path}: not a readable parquet table ({str(problem).splitlines()[0]}).")
+    return ShiftBenchError(f"{source.path}: not a readable parquet table ({first_line(problem)}).")

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.arrays import Floats, Ints
+from shiftbench.arrays import Ints
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import no_doubles, read_table
+from shiftbench.tables import FAULTS, few_columns, first_line, no_doubles, read_table
 
 BLOCK = 1 << 26
 """Bytes that are read at once: from the first block it is told whether a column holds numbers or text."""
@@ -38,6 +38,7 @@ def read_columns(
         if not first:
             raise ShiftBenchError(f"{file}: is empty. The first line of a CSV file names its columns.")
         try:
+            few_columns(file, between)
             table = csv.read_csv(
                 file,
                 read_options=csv.ReadOptions(block_size=BLOCK),
@@ -48,8 +49,10 @@ def read_columns(
                     include_missing_columns=False))
         except KeyError:  # pyarrow's way to say that an included column is not there
             return read_columns(file, columns, text, True, between)  # names the column, or finds it after all
-        except (pa.ArrowException, OSError) as problem:
-            raise ShiftBenchError(f"{file}: not a readable CSV table ({str(problem).splitlines()[0]}).") from problem
+        except ShiftBenchError:
+            raise
+        except (OSError, *FAULTS) as problem:
+            raise ShiftBenchError(f"{file}: not a readable CSV table ({first_line(problem)}).") from problem
     no_doubles(file, table)
     for name in columns:
         if name not in table.column_names:
@@ -81,24 +84,6 @@ def filled(path: Path, table: pa.Table, columns: Sequence[str], blank: bool = Fa
             more = f", and {count - 1} more rows have none" if count > 1 else ""
             raise ShiftBenchError(f"{path}: row {row} has nothing in column '{column}'{more}. "
                                   "Fill them, or drop those rows.")
-
-
-def whole(path: Path, table: pa.Table, column: str) -> Ints:
-    """A column of whole numbers; pandas writes 3.0 for 3 where it once had gaps."""
-    try:
-        return np.asarray(table[column].cast(pa.int64()), np.int64)
-    except (pa.ArrowException, TypeError) as problem:
-        raise ShiftBenchError(f"{path}: column '{column}' is not all whole numbers "
-                              f"({str(problem).splitlines()[0]}).") from problem
-
-
-def decimal(path: Path, table: pa.Table, column: str) -> Floats:
-    """A column of numbers, NaN where there is none."""
-    try:
-        return np.asarray(table[column].cast(pa.float64()).to_numpy(), np.float64)
-    except pa.ArrowException as problem:
-        raise ShiftBenchError(f"{path}: column '{column}' is not all numbers "
-                              f"({str(problem).splitlines()[0]}).") from problem
 
 
 def within(path: Path, column: str, values: Ints, most: int, least: int = 0) -> None:

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from shiftbench.arrays import Floats, Strs, Values, to_strings
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.readers.columns import decimal, filled, read_columns
+from shiftbench.readers.columns import filled, read_columns
 from shiftbench.readers.images import below, folder
 from shiftbench.registry import listed
+from shiftbench.tables import FAULTS, decimal
 from shiftbench.tags import Texts
 
 SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train")
@@ -167,8 +168,10 @@ def _text(path: Path, rows: pa.Table, name: str) -> pa.ChunkedArray:
         raise ShiftBenchError(f"{path}: column '{name}' holds {kind}, but an item has one number or word of each. "
                               "Leave the column out.")
     try:
-        return pc.fill_null(rows[name].cast(pa.string()), "")
-    except pa.ArrowException as problem:
+        words = rows[name].cast(pa.string())
+        words.validate(full=True)
+        return pc.fill_null(words, "")
+    except FAULTS as problem:
         raise ShiftBenchError(f"{path}: column '{name}' holds {kind}, which cannot be read as words.") from problem
 
 

@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.arrays import Ints, to_strings
+from shiftbench.arrays import Ints
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_table
 from shiftbench.readers.images import below, folder
+from shiftbench.tables import strings, whole
 
 COLUMNS = ("img_id", "img_filename", "y", "split", "place", "place_filename")
 BIRDS = ("landbird", "waterbird")
@@ -38,7 +39,7 @@ def waterbirds(source: Path | str, name: str = "waterbirds", images: Path | str 
             raise ShiftBenchError(f"{path}: row {row} has nothing in column '{column}'.")
     y, place, split = (_codes(path, table, column, words) for column, words in (
         ("y", BIRDS), ("place", PLACES), ("split", SPLITS)))
-    ids, files = to_strings(table["img_id"]), to_strings(table["img_filename"])
+    ids, files = strings(path, table, "img_id"), strings(path, table, "img_filename")
     root = folder(images if images is not None else path.parent)
     assert root is not None
     names = below(root, files.tolist())
@@ -48,7 +49,7 @@ def waterbirds(source: Path | str, name: str = "waterbirds", images: Path | str 
         factors={"bird": np.asarray(BIRDS)[y], "background": np.asarray(PLACES)[place], "y": y, "place": place,
                  "split": np.asarray(SPLITS)[split],
                  "species": np.asarray([file.partition("/")[0] for file in files.tolist()], np.str_), "file": files,
-                 "place_file": to_strings(table["place_filename"])},
+                 "place_file": strings(path, table, "place_filename")},
         pixels=names,
         root=root,
     )
@@ -59,11 +60,7 @@ def waterbirds(source: Path | str, name: str = "waterbirds", images: Path | str 
 
 def _codes(path: Path, table: pa.Table, column: str, words: tuple[str, ...]) -> Ints:
     """A column of whole numbers from 0, one for each word."""
-    try:
-        values = np.asarray(table[column].cast(pa.int64()), np.int64)
-    except pa.ArrowException as problem:
-        raise ShiftBenchError(f"{path}: column '{column}' is not all whole numbers "
-                              f"({str(problem).splitlines()[0]}).") from problem
+    values = whole(path, table, column)
     for row in np.flatnonzero((values < 0) | (values >= len(words)))[:1]:
         allowed = ", ".join(f"{code} ({word})" for code, word in enumerate(words))
         raise ShiftBenchError(f"{path}: row {row} has {values[row]} in column '{column}'. Allowed: {allowed}.")

@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.arrays import Ints, Strs, Values, positions, to_strings
+from shiftbench.arrays import Ints, Strs, Values, positions
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.readers.columns import filled, read_columns, whole, within
+from shiftbench.readers.columns import filled, read_columns, within
 from shiftbench.readers.wilds_files import needed, pictures, shuffled
 from shiftbench.readers.wilds_metadata import animals
 from shiftbench.readers.wilds_metadata import camelyon17 as camelyon17_table
 from shiftbench.readers.wilds_metadata import iwildcam as iwildcam_table
+from shiftbench.tables import strings, whole
 
 RXRX1 = ("cell_type", "dataset", "experiment", "plate", "well", "site", "sirna_id")
 FMOW = ("split", "category", "timestamp", "country_code")
@@ -82,7 +83,8 @@ def rxrx1(place: Path, images: bool = True) -> Collection:
     (path,) = needed(place, "metadata.csv")
     table = read_columns(path, RXRX1, text=("cell_type", "dataset", "experiment", "well"), every=False)
     filled(path, table, RXRX1, blank=True)
-    kind, word, experiment, well = (to_strings(table[name]) for name in ("cell_type", "dataset", "experiment", "well"))
+    kind, word, experiment, well = (strings(path, table, name)
+                                    for name in ("cell_type", "dataset", "experiment", "well"))
     _allowed(path, "dataset", word, ("train", "val", "test"))
     plate, site, y = (whole(path, table, name) for name in ("plate", "site", "sirna_id"))
     within(path, "site", site, 2, 1)
@@ -116,12 +118,12 @@ def fmow(place: Path, images: bool = True) -> Collection:
     path, codes = needed(place, "rgb_metadata.csv", "country_code_mapping.csv")
     table = read_columns(path, FMOW, text=FMOW, every=False)
     filled(path, table, ("split", "category", "timestamp"), blank=True)
-    word = to_strings(table["split"])
+    word = strings(path, table, "split")
     _allowed(path, "split", word, ("train", "val", "test", "seq"))
     kept = np.flatnonzero(word != "seq")
-    every, years = word, _digits(path, to_strings(table["timestamp"]), 0, 4)
-    word, label, year = word[kept], to_strings(table["category"])[kept], years[kept]
-    country = to_strings(pc.fill_null(table["country_code"], ""))[kept]
+    every, years = word, _digits(path, strings(path, table, "timestamp"), 0, 4)
+    word, label, year = word[kept], strings(path, table, "category")[kept], years[kept]
+    country = strings(path, table, "country_code", gap="")[kept]
     first, last = LAST_YEARS
     before, between = year < first, (year >= first) & (year < last)
     split = np.select(
@@ -155,7 +157,7 @@ def _mixed(split: Strs, kept: Ints, word: Strs, year: Ints) -> Strs:
 def _regions(path: Path, country: Strs) -> Strs:
     """The region of each country code, `Other` where the file names none; of a code that comes twice, the last."""
     table = read_columns(path, ("alpha-3", "region"), text=("alpha-3", "region"), every=False)
-    code, region = (to_strings(pc.fill_null(table[name], "")) for name in ("alpha-3", "region"))
+    code, region = (strings(path, table, name, gap="") for name in ("alpha-3", "region"))
     code, last = np.unique(code[::-1], return_index=True)
     found = positions(country, code)
     names = region[::-1][last][found] if len(code) else np.zeros(len(country), "U5")

@@ -11,8 +11,9 @@ from shiftbench.arrays import Ints, Strs, Values, to_strings
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_table
-from shiftbench.readers.columns import filled, whole, within
+from shiftbench.readers.columns import filled, within
 from shiftbench.readers.images import below, folder
+from shiftbench.tables import strings, whole
 
 SPLITS = ("train", "val", "test", "id_val", "id_test")
 TUMOR = ("normal", "tumor")
@@ -30,7 +31,7 @@ def camelyon17(path: Path, name: str, images: Path | str | None = None) -> Colle
     """
     table = read_table(path, CAMELYON, text=("patient",))
     filled(path, table, CAMELYON)
-    patient = to_strings(table["patient"])
+    patient = strings(path, table, "patient")
     node, x, y, tumor, slide, center, split = (whole(path, table, column) for column in CAMELYON[1:])
     within(path, "tumor", tumor, 1)
     within(path, "split", split, 1)
@@ -60,7 +61,7 @@ def iwildcam(sources: Sequence[Path], name: str, images: Path | str | None = Non
     path = sources[0]
     table = read_table(path, IWILDCAM, text=("filename", "datetime"))
     filled(path, table, IWILDCAM)
-    files, split = to_strings(table["filename"]), to_strings(table["split"])
+    files, split = strings(path, table, "filename"), strings(path, table, "split")
     for row in np.flatnonzero(~np.isin(split, SPLITS))[:1]:
         raise ShiftBenchError(f"{path}: row {row} has the split '{split[row]}'. Allowed: {', '.join(SPLITS)}.")
     y, location, sequence = (whole(path, table, column) for column in ("y", "location_remapped", "sequence_remapped"))
@@ -82,7 +83,7 @@ def animals(path: Path, metadata: Path, y: Ints) -> Strs:
     """
     table = read_table(path, ("y", "name"), text=("name",))
     filled(path, table, ("y", "name"))
-    number, word = whole(path, table, "y"), to_strings(table["name"])
+    number, word = whole(path, table, "y"), strings(path, table, "name")
     shared = np.isin(word, [name for name, owners in _owners(number, word).items() if len(owners) > 1])
     word = np.where(shared, np.char.add(np.char.add(np.char.add(word, " (y = "), number.astype(np.str_)), ")"), word)
     used = np.isin(number, y)

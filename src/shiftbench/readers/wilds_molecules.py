@@ -10,7 +10,9 @@ import pyarrow as pa
 from shiftbench.arrays import Ints, Values
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.files import read_array
 from shiftbench.readers.wilds_files import needed
+from shiftbench.tables import FAULTS, first_line, long_texts, no_doubles
 from shiftbench.tags import Texts
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}
@@ -41,10 +43,9 @@ def molpcba(place: Path, images: bool = True) -> Collection:
                                   "nothing.")
         factors[f"y{number:03}"] = values.astype(np.float32)
     atoms, bonds = (_whole(path, total) for path in (atom_file, bond_file))
-    try:
-        scaffold = np.load(scaffold_file, allow_pickle=False).reshape(-1)
-    except (ValueError, OSError) as problem:
-        raise ShiftBenchError(f"{scaffold_file}: not a numpy file of whole numbers ({problem}).") from problem
+    scaffold = read_array(scaffold_file).reshape(-1)
+    if scaffold.dtype.kind not in "iu":
+        raise ShiftBenchError(f"{scaffold_file}: holds {scaffold.dtype}, but scaffolds are whole numbers.")
     if len(scaffold) != total:
         raise ShiftBenchError(f"{scaffold_file}: has {len(scaffold)} scaffolds for {total} molecules.")
     split = np.full(total, "unused", "U6")
@@ -132,17 +133,19 @@ def _rows(path: Path, header: bool = False, types: Mapping[str, pa.DataType] | N
 
     try:
         with pa.input_stream(str(path), compression="gzip") as stream:
-            return csv.read_csv(stream, read_options=csv.ReadOptions(autogenerate_column_names=not header),
+            table = csv.read_csv(stream, read_options=csv.ReadOptions(autogenerate_column_names=not header),
                                 convert_options=csv.ConvertOptions(column_types=types))
-    except (pa.ArrowException, OSError) as problem:
-        raise ShiftBenchError(f"{path}: not a CSV table in gzip ({str(problem).splitlines()[0]}).") from problem
+    except (OSError, *FAULTS) as problem:
+        raise ShiftBenchError(f"{path}: not a CSV table in gzip ({first_line(problem)}).") from problem
+    no_doubles(path, table)
+    return table
 
 
 def _floats(path: Path, column: pa.ChunkedArray) -> Values:
     try:
         return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
-    except pa.ArrowException as problem:
-        raise ShiftBenchError(f"{path}: has a value that is no number ({str(problem).splitlines()[0]}).") from problem
+    except FAULTS as problem:
+        raise ShiftBenchError(f"{path}: has a value that is no number ({first_line(problem)}).") from problem
 
 
 def _whole(path: Path, total: int | None = None) -> Ints:
@@ -161,4 +164,4 @@ def _smiles(path: Path, total: int) -> Texts:
     table = _rows(path, header=True)
     if "smiles" not in table.column_names or table.num_rows != total:
         raise ShiftBenchError(f"{path}: needs a column 'smiles' with one line for each of {total} molecules.")
-    return Texts(np.arange(total), np.asarray(table["smiles"].to_pylist(), np.object_))
+    return Texts(np.arange(total), long_texts(path, table, "smiles"))

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.arrays import Strs, Values, to_strings
+from shiftbench.arrays import Strs, Values
 from shiftbench.collection import Collection
 from shiftbench.errors import unknown
-from shiftbench.readers.columns import decimal, filled, read_columns, whole
+from shiftbench.readers.columns import filled, read_columns
 from shiftbench.readers.wilds_files import needed, pictures, shuffled
+from shiftbench.tables import decimal, strings, whole
 
 COLUMNS = ("wealthpooled", "country", "urban")
 HELD_OUT = {  # the test countries of each fold; the next fold's are its validation countries
@@ -31,7 +32,7 @@ def poverty(place: Path, images: bool = True) -> Collection:
     (path,) = needed(place, "dhs_metadata.csv")
     table = read_columns(path, COLUMNS, text=("country",))
     filled(path, table, COLUMNS, blank=True)
-    wealth, country = decimal(path, table, "wealthpooled"), to_strings(table["country"])
+    wealth, country = decimal(path, table, "wealthpooled"), strings(path, table, "country")
     known = tuple(name for group in HELD_OUT.values() for name in group)
     for row in np.flatnonzero(~np.isin(country, known))[:1]:
         raise unknown("country", str(country[row]), known, f"{path}: row {row}")

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from shiftbench.arrays import Ints, Values, positions, to_strings
+from shiftbench.arrays import Ints, Values, positions
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_json
-from shiftbench.readers.columns import decimal, filled, read_columns, whole, within
+from shiftbench.files import read_json, read_text
+from shiftbench.readers.columns import filled, read_columns, within
 from shiftbench.readers.wilds_files import needed
+from shiftbench.tables import decimal, long_texts, strings, whole
 from shiftbench.tags import Texts
 
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
@@ -34,7 +34,7 @@ def civilcomments(place: Path, images: bool = True) -> Collection:
     columns = ("toxicity", "comment_text", "split", *marks)
     table = read_columns(path, columns, text=("comment_text", "split"), every=False)
     filled(path, table, ("toxicity", "split"), blank=True)
-    split = to_strings(table["split"])
+    split = strings(path, table, "split")
     for row in np.flatnonzero(~np.isin(split, ("train", "val", "test")))[:1]:
         raise unknown("split", str(split[row]), ("train", "val", "test"), f"{path}: row {row}")
     y = (decimal(path, table, "toxicity") >= 0.5).astype(np.int64)
@@ -44,7 +44,7 @@ def civilcomments(place: Path, images: bool = True) -> Collection:
         name="civilcomments",
         items=np.arange(len(y)).astype(np.str_),
         factors={"label": np.where(y == 1, "toxic", "civil"), "y": y, **named, "split": split},
-        texts=_texts(table["comment_text"]))
+        texts=_texts(path, table, "comment_text"))
 
 
 def amazon(place: Path, images: bool = True) -> Collection:
@@ -68,10 +68,10 @@ def amazon(place: Path, images: bool = True) -> Collection:
     return Collection(
         name="amazon",
         items=rows.astype(np.str_),
-        factors={"label": stars, "y": stars - 1, "user": to_strings(table["reviewerID"]),
-                 "product": to_strings(pc.fill_null(table["asin"], "")), "category": to_strings(table["category"]),
+        factors={"label": stars, "y": stars - 1, "user": strings(path, table, "reviewerID"),
+                 "product": strings(path, table, "asin", gap=""), "category": strings(path, table, "category"),
                  "year": whole(path, table, "reviewYear"), "split": AMAZON_SPLITS[codes[rows]]},
-        texts=_texts(table["reviewText"]))
+        texts=_texts(path, table, "reviewText"))
 
 
 def py150(place: Path, images: bool = True) -> Collection:
@@ -85,14 +85,14 @@ def py150(place: Path, images: bool = True) -> Collection:
         f"processed/{part}_input{kind}.json" for part in PY150 for kind in ("", "_tok_type")))
     ids = place / folder / "repo_ids.csv"
     table = read_columns(ids, ("id", "repo_name"), text=("repo_name",))
-    repo_id, repo_name = whole(ids, table, "id"), to_strings(table["repo_name"])
+    repo_id, repo_name = whole(ids, table, "id"), strings(ids, table, "repo_name")
     items: list[str] = []
     repos: list[str] = []
     words: list[str] = []
     lines: list[str] = []
     for part, word in PY150.items():
-        with (place / folder / f"{part}.txt").open(encoding="utf-8") as listed:
-            files = [line.strip() for line in listed]  # a name may hold what str.splitlines takes for a line's end
+        listed = read_text(place / folder / f"{part}.txt").removesuffix("\n").split("\n")
+        files = [line.strip() for line in listed]  # a name may hold what str.splitlines takes for a line's end
         codes, kinds = (_numbers(place / f"processed/{part}_input{which}.json") for which in ("", "_tok_type"))
         if not len(codes) == len(kinds) == len(files):
             raise ShiftBenchError(f"{place}: of {part}, {len(codes)} items have tokens, {len(kinds)} have kinds and "
@@ -122,9 +122,9 @@ def tokens(collection: Collection) -> tuple[Ints, Ints]:
     return np.stack(code), np.stack(kind)
 
 
-def _texts(column: pa.ChunkedArray) -> Texts:
+def _texts(path: Path, table: pa.Table, column: str) -> Texts:
     """One text per item; an item whose text is empty has the empty one."""
-    return Texts(np.arange(len(column)), np.asarray(pc.fill_null(column, "").to_pylist(), np.object_))
+    return Texts(np.arange(len(table)), long_texts(path, table, column, gap=""))
 
 
 def _numbers(path: Path) -> list[list[int]]:

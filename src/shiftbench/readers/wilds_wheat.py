@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
-from shiftbench.arrays import Floats, Ints, Strs, Values, positions, to_strings
+from shiftbench.arrays import Floats, Ints, Strs, Values, positions
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.readers.columns import filled, read_columns, whole, within
+from shiftbench.readers.columns import filled, read_columns, within
 from shiftbench.readers.wilds_files import needed, pictures
+from shiftbench.tables import long_texts, strings, whole
 from shiftbench.tags import Tags
 
 SIDE = 1024  # pixels per side of every image
@@ -71,7 +71,7 @@ def _part(path: Path) -> tuple[Strs, Ints, Values]:
     filled(path, table, columns, blank=True)
     session = whole(path, table, "domain")
     within(path, "domain", session, len(SESSIONS) - 1)
-    return to_strings(table["image_name"]), session, np.asarray(table["BoxesString"].to_pylist(), np.object_)
+    return strings(path, table, "image_name"), session, long_texts(path, table, "BoxesString")
 
 
 def _boxes(place: Path, items: Strs, text: Values) -> tuple[Ints, Floats]:
@@ -93,7 +93,7 @@ def _fields(path: Path, session: Ints) -> dict[str, Values]:
     """Country, location and stage of growth of each session."""
     columns = ("name", "country", "location", "development_stage")
     table = read_columns(path, columns, text=columns, between=";")
-    names, *told = (to_strings(pc.fill_null(table[column], "")) for column in columns)
+    names, *told = (strings(path, table, column, gap="") for column in columns)
     used = np.unique(session)
     found = positions(np.asarray(SESSIONS, np.str_)[used], names)
     for at in used[found < 0].tolist()[:1]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.arrays import Bools, Floats, Strs, positions, to_strings
+from shiftbench.arrays import Bools, Strs, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.criteria.lists import CRITERIA, PHASES, HardIds, kinds_by_list, listed_tasks, read_lists
@@ -20,6 +20,7 @@ from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_table
 from shiftbench.predictions import CHOICES, IDS, Predictions, refuse_trained
 from shiftbench.scoring.kinds import COLUMN, EASY, SIDES
+from shiftbench.tables import decimal, strings
 
 SPLIT = {"valid": "id_val", "test": "test"}
 """The authors' word for a split -> ours."""
@@ -63,7 +64,7 @@ def challenges(
     column = next((word for word in IDS if word in table.column_names), None)
     if column is None:
         raise ShiftBenchError(f"{path}: has no column 'item'. Its columns: {', '.join(table.column_names)}.")
-    items = to_strings(table[column])
+    items = strings(path, table, column)
     for criterion in _criteria(folder, name):
         lists = {SPLIT[phase]: read_lists(folder, criterion, name, phase) for phase in PHASES}
         lists = {split: ids for split, ids in lists.items() if np.isin(items, np.concatenate(ids)).any()}
@@ -86,8 +87,8 @@ def _challenge(
                            + [_splits(path, table, items, others, list(lists))])
     carried, odd = kind == SIDES[0], 0
     if TRUTH in table.column_names:
-        said, place = _truth(path, to_strings(table[TRUTH]), task), positions(every, items)
-        truth = np.where(place >= 0, said[place], carried)
+        told, place = _truth(path, strings(path, table, TRUTH), task), positions(every, items)
+        truth = np.where(place >= 0, told[place], carried)
         odd, carried = int((truth != carried)[kind != EASY].sum()), truth
     else:
         split = np.where(kind == EASY, "train", split)  # of unknown label, so read but not scored
@@ -98,7 +99,8 @@ def _challenge(
         card={"name": _name(criterion, task), "shift": "context", "positive": task, "notes": notes,
               "criterion": {"name": f"published {criterion}"}})
     if "split" in table.column_names and not ignore_splits:
-        refuse_trained(items, to_strings(table["split"]), whole.split[positions(items, whole.items)], str(path))
+        said = strings(path, table, "split", gap="")
+        refuse_trained(items, said, whole.split[positions(items, whole.items)], str(path))
     loaded = _one_column(path, table, items, whole, task) or Predictions.load(path, whole, ignore_splits=True)
     keep = loaded.split != "train"
     return whole, Predictions(loaded.item[keep], loaded.split[keep], loaded.scores[keep], loaded.classes)
@@ -109,10 +111,7 @@ def _one_column(path: Path | str, table: pa.Table, items: Strs, whole: Benchmark
     name = next((word for word in ONE if word in table.column_names), None)
     if name is None:
         return None
-    try:
-        value: Floats = table[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowInvalid as problem:
-        raise ShiftBenchError(f"{path}: column '{name}' must hold numbers ({problem}).") from problem
+    value = decimal(path, table, name)
     wrong = np.isnan(value) | (((value < 0) | (value > 1)) if name == "probability" else np.isinf(value))
     if wrong.any():
         raise ShiftBenchError(f"{path}: column '{name}' has {value[wrong][0]} in row {int(np.argmax(wrong)) + 1}. Give "
@@ -132,7 +131,7 @@ def _one_column(path: Path | str, table: pa.Table, items: Strs, whole: Benchmark
 def _splits(path: Path | str, table: pa.Table, items: Strs, others: Strs, there: list[str]) -> Strs:
     """The split of images that are on no list: as the file says, else the only one there is."""
     if "split" in table.column_names:
-        words = to_strings(table["split"])[positions(others, items)]
+        words = strings(path, table, "split", gap="")[positions(others, items)]
         for word in np.unique(words).tolist():
             if word not in WORDS:
                 raise unknown("split", word, WORDS, str(path))

@@ -1,7 +1,6 @@
 """A recipe: which collection, which shift, under which conditions, which seed. TOML in, a benchmark out."""
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,6 +10,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.collection import FORMAT, MARKER, Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_marker, read_toml
+from shiftbench.parsing import parse_value
 from shiftbench.registry import find, make
 from shiftbench.shifts.base import SHIFTS, Shift
 from shiftbench.shifts.conditions import CONDITIONS, Under
@@ -107,10 +107,7 @@ def parse_changes(pairs: Sequence[str]) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise ShiftBenchError(f"'{pair}' is not a setting. Write --set key=value.")
-        try:
-            changes[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            changes[key.strip()] = value
+        changes[key.strip()] = parse_value(value, f"--set {key.strip()}")
     return changes
 
 
