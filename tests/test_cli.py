@@ -65,6 +65,21 @@ def test_graph_draws(shell, project):
     for ending in ("png", "html", "json"):
         assert shell("graph", "toy", "--class", "cat", "--out", f"g.{ending}")[0] == 0
         assert (project / f"g.{ending}").stat().st_size > 300
+    facts = json.loads(shell("graph", "toy", "--class", "cat", "--json")[1])
+    assert json.loads((project / "g.json").read_text()) == facts
+    assert {edge["source"] for edge in facts["edges"]} <= {part["name"] for part in facts["subsets"]}
+    assert len(facts["edges"]) > 0
+
+
+def test_graph_writes_what_it_prints(shell, project):
+    """--all and --ladder are written as JSON, and as nothing else."""
+    for words in (["--all"], ["--from", "cat(shelf)", "--ladder", "1", "--items", "5"]):
+        code, out, _ = shell("graph", "toy", *words, "--json", "--out", "all.json")
+        assert code == 0
+        assert json.loads((project / "all.json").read_text()) == json.loads(out)
+        code, _, err = shell("graph", "toy", *words, "--out", "all.png")
+        assert code == 1
+        assert "written as .json" in err
 
 
 def test_check_says_unfit_with_exit_code_1(shell, project):

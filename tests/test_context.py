@@ -272,6 +272,31 @@ def test_gist_sets_by_a_real_encoder():
     made = Context("car", "gist", tau=0.9).build(bare)
     assert made.names["domain"] == ("easy", "hard")
     assert made.card["criterion"]["tau"] == 0.9
+    for collection in (bare, full):
+        both = Context("car", "gist", tau=0.9, cue="road").build(collection)
+        assert both.names["domain"] == ("no road", "road")
+        assert np.array_equal(np.asarray(both.names["domain"])[both.domain] == "road",
+                              collection.factor("has:road")[collection.index(both.items)] == "yes")
+        assert np.array_equal(both.extra["kind"], made.extra["kind"])
+        assert both.card["environment"] == "road"
+        assert both.card["criterion"]["tau"] == 0.9
+        assert "alpha" not in both.card["criterion"]
+    with pytest.raises(ShiftBenchError, match="raod"):
+        Context("car", "gist", tau=0.9, cue="raod").build(full)
+
+
+@pytest.mark.parametrize(("shift", "message"), [
+    (Context("car", "ce", tau=0.5), "criterion 'ce' says what is hard"),
+    (Context("car", "place == street", tau=0.5), "says what is hard"),
+    (Context("car", "gist", tau=0.5, lists="nooch", split="part"), "the published lists say what is hard"),
+    (Context("car", "gist", tau=1.5), "a cosine, from -1 to 1"),
+    (Context("car", "gist", tau=float("nan")), "a cosine, from -1 to 1"),
+    (Context("car", "place == street", cue="road"), "domain = 'has:road'"),
+])
+def test_settings_without_effect_are_refused(shift, message):
+    """tau is for captions, and a cue for the two criteria that have cues."""
+    with pytest.raises(ShiftBenchError, match=message):
+        shift.build(photos(60, captions=True))
 
 
 def test_the_worlds_two_criteria_differ():

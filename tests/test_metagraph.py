@@ -161,7 +161,15 @@ def test_what_machines_read():
     assert facts["distances"]["dog(shelf)"] == 0
     assert facts["distances"]["dog(boat)"] == pytest.approx(distance(g, "boat", "shelf"), abs=1e-6)
     assert facts["communities"] == len({part["community"] for part in facts["subsets"]})
-    assert facts["edges"] == np.count_nonzero(g.weights) / 2
+    place = {part["name"]: node for node, part in enumerate(facts["subsets"])}
+    again = np.zeros_like(g.weights)
+    for edge in facts["edges"]:
+        assert set(edge) == {"source", "target", "overlap"}
+        again[place[edge["source"]], place[edge["target"]]] += edge["overlap"]
+    assert np.allclose(again + again.T, g.weights, atol=1e-6)
+    assert len(facts["edges"]) == g.edges > 0
+    overlaps = [edge["overlap"] for edge in facts["edges"]]
+    assert overlaps == sorted(overlaps, reverse=True)
     assert to_json(g)["distances"] == {}
 
 

@@ -28,7 +28,8 @@ def graph(
     rungs: Annotated[int, typer.Option("--ladder", help="Propose so many training sets, near to far of --from.")] = 0,
     items: Annotated[int, typer.Option(help="Items that each of them needs at least.")] = 100,
     engine: Annotated[str, typer.Option(help="Where --all counts: local or ray.")] = "local",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also draw it: FILE.png, .html or .json.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write it: FILE.png, .html, or .json with all "
+                                       "subsets and edges; of --all and --ladder .json.")] = None,
     json: Json = False,
 ) -> None:
     """The meta-graph of a class: its subsets, how they overlap, their communities and distances.
@@ -42,11 +43,13 @@ def graph(
     from shiftbench.collection import Collection
     from shiftbench.metagraph.ontology import within
 
+    if out is not None and (every or rungs) and out.suffix != ".json":
+        raise ShiftBenchError(f"{out}: --all and --ladder are written as .json. A picture is of one class: --class.")
     if every:
         source = within(Collection.load(collection)) if ontology else collection
-        _overview(source, threshold, min_size, tuple(kinds or ()), engine, json)
+        _overview(source, threshold, min_size, tuple(kinds or ()), engine, out, json)
     elif rungs:
-        _ladder(collection, origin, rungs, items, threshold, min_size, tuple(kinds or ("object",)), json)
+        _ladder(collection, origin, rungs, items, threshold, min_size, tuple(kinds or ("object",)), out, json)
     elif cls:
         loaded = within(Collection.load(collection)) if ontology else Collection.load(collection)
         made = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()),
@@ -75,7 +78,7 @@ def _one(made: Any, collection: "Collection", origin: str | None, out: Path | No
         print_json(facts)
         return
     far = facts.get("distances") or {}
-    print_table(f"{made.cls}: {len(facts['subsets'])} subsets, {facts['edges']} edges of overlap ≥ {made.threshold}, "
+    print_table(f"{made.cls}: {len(facts['subsets'])} subsets, {made.edges} edges of overlap ≥ {made.threshold}, "
                 f"{facts['communities']} communities",
                 ["subset", "items", "community", *(["distance"] if far else [])],
                 [[part["name"], part["size"], part["community"], *([far[part["name"]]] if far else [])]
@@ -83,13 +86,17 @@ def _one(made: Any, collection: "Collection", origin: str | None, out: Path | No
 
 
 def _overview(
-    collection: "Collection | Path", threshold: float, min_size: int, kinds: tuple[str, ...], engine: str, json: bool
+    collection: "Collection | Path", threshold: float, min_size: int, kinds: tuple[str, ...], engine: str,
+    out: Path | None, json: bool,
 ) -> None:
     """All classes: the paper's summary and a line for each class."""
+    from shiftbench.files import write_json
     from shiftbench.metagraph.catalogue import Terms
     from shiftbench.metagraph.overview import overview
 
     facts = overview(collection, Terms(kinds=kinds, min_size=min_size, threshold=threshold), engine=engine)
+    if out is not None:
+        write_json(out, facts)
     if json:
         print_json(facts)
         return
@@ -100,13 +107,18 @@ def _overview(
 
 def _ladder(
     collection: Path, origin: str | None, rungs: int, items: int, threshold: float, min_size: int,
-    kinds: tuple[str, ...], json: bool,
+    kinds: tuple[str, ...], out: Path | None, json: bool,
 ) -> None:
     """Training sets at growing distance from a test subset."""
+    from shiftbench.files import write_json
+
     if origin is None:
         raise typer.BadParameter("--ladder needs the test subset: --from 'dog(shelf)'.")
     found = verbs.ladder(collection, origin, rungs, items=items, threshold=threshold, min_size=min_size, kinds=kinds)
+    facts = {"test": origin, "rungs": [rung._asdict() for rung in found]}
+    if out is not None:
+        write_json(out, facts)
     if json:
-        print_json({"test": origin, "rungs": [rung._asdict() for rung in found]})
+        print_json(facts)
         return
     print_table(f"training sets for {origin}, from near to far", ["subset", "distance", "items"], found)

@@ -123,14 +123,17 @@ def heaviest(graph: MetaGraph, n: int) -> MetaGraph:
 
 
 def to_json(graph: MetaGraph, origin: str | None = None) -> dict[str, Any]:
-    """The graph for machines; with `origin`, the distance of every subset from that one."""
+    """The graph for machines: subsets, edges from the largest overlap on, and with `origin` distances from that subset."""
     names = [written(graph.cls, [name]) for name in graph.names]
+    one, other = np.nonzero(np.triu(graph.weights, 1))
+    order = np.argsort(-graph.weights[one, other], kind="stable")
     far = [] if origin is None else distances(graph, origin).round(6).tolist()
     return {
         "class": graph.cls,
         "subsets": [{"name": name, "size": int(size), "community": int(community)}
                     for name, size, community in zip(names, graph.sizes, graph.communities, strict=True)],
-        "edges": graph.edges,
+        "edges": [{"source": names[a], "target": names[b], "overlap": round(float(graph.weights[a, b]), 6)}
+                  for a, b in zip(one[order].tolist(), other[order].tolist(), strict=True)],
         "threshold": graph.threshold,
         "communities": int(graph.communities.max()) + 1,
         "distances": dict(zip(names, far, strict=False)),

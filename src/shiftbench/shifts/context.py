@@ -33,7 +33,9 @@ class Context:
     Criterion "ce": cues are {C : A(C, Y) > alpha} on the training items, A(C, Y) = E[Area(C) − Area(Y) | Y = 1]; a
     hard positive has Y = 1 and all its cues' areas < beta, a hard negative Y = 0 and some cue's area > beta. Criterion
     "gist": captions far from the mean caption of training positives though Y = 1, or near it though Y = 0; as many as
-    "ce" finds in each split, or by `tau`. Any other criterion is a question about factors: `year >= 2013`.
+    "ce" finds in each split, or by `tau`. With `tau` areas are not needed: a `cue` then only makes the domains, by
+    whether the item carries that tag; without a cue either, the domains are hard and easy where "ce" has no cue. Any
+    other criterion is a question about factors: `year >= 2013`.
 
     With "ce" and "gist" the label is a tag, and its values are the tag and `no TAG`; the domain is whether the
     strongest cue is there (area > 0), and the groups, the paper's environments, are label × domain. Column `kind` says
@@ -67,6 +69,15 @@ class Context:
         for name, value, allowed in (("train_on", self.train_on, TRAIN_ON), ("test_on", test_on, TEST_ON)):
             if value not in allowed:
                 raise unknown(name, value, allowed)
+        if self.tau is not None and (self.criterion != "gist" or self.lists):
+            who = "the published lists say" if self.lists else f"criterion '{self.criterion}' says"
+            raise ShiftBenchError(f"context: tau = {self.tau} parts captions, but {who} what is hard. Leave tau out, or "
+                                  "choose criterion 'gist'.")
+        if self.tau is not None and not -1 <= self.tau <= 1:
+            raise ShiftBenchError(f"context: tau = {self.tau}, but it must be a cosine, from -1 to 1.")
+        if question and self.cue:
+            raise ShiftBenchError(f"context: cue = '{self.cue}' makes the domains of criterion 'ce' and 'gist'; with a "
+                                  f"question leave it out, or name a factor: domain = 'has:{self.cue}'.")
         split = self._splits(collection, seed)
         if self.lists and (question or not self.split):
             raise ShiftBenchError("The published lists are for criterion 'ce' or 'gist' and the split they were made "

@@ -56,11 +56,12 @@ def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
         raise ShiftBenchError(f"Collection '{collection.name}' has no captions, so its items have no gist. Read a "
                               "captions file beside the others, or choose criterion 'ce'.")
     found: _Found | None = None
-    try:
-        found = _found(shift, collection, split)
-    except ShiftBenchError:
-        if shift.tau is None or shift.cue:  # the sizes of the CE sets are needed; with tau the domains alone
-            raise
+    if shift.tau is None or not shift.cue:  # with both, tau says what is hard and cue what the domains are
+        try:
+            found = _found(shift, collection, split)
+        except ShiftBenchError:
+            if shift.tau is None:  # the sizes of the CE sets are needed; with tau the domains alone
+                raise
     carried, train = found.carried if found else _tag(collection, shift.label), split == "train"
     gist = gists(*_vectors(shift, collection), len(collection))
     if not (carried & train & gist.known).any():
@@ -85,6 +86,8 @@ def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
         facts |= found.facts
         notes.insert(0, found.note)
     domain = found.domain if found else np.where(kind == "easy", "easy", "hard")
+    if shift.tau is not None and shift.cue:
+        domain, facts["environment"] = _two(shift.cue, _tag(collection, shift.cue)), shift.cue
     return Judged(_two(shift.label, carried), domain, kind, facts, notes)
 
 
