@@ -123,7 +123,7 @@ def heaviest(graph: MetaGraph, n: int) -> MetaGraph:
 
 
 def to_json(graph: MetaGraph, origin: str | None = None) -> dict[str, Any]:
-    """The graph for machines: subsets, edges from the largest overlap on, and with `origin` distances from that subset."""
+    """The graph for machines: subsets, edges from the largest overlap on, with `origin` the distances from it."""
     names = [written(graph.cls, [name]) for name in graph.names]
     one, other = np.nonzero(np.triu(graph.weights, 1))
     order = np.argsort(-graph.weights[one, other], kind="stable")

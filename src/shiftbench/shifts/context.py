@@ -71,8 +71,8 @@ class Context:
                 raise unknown(name, value, allowed)
         if self.tau is not None and (self.criterion != "gist" or self.lists):
             who = "the published lists say" if self.lists else f"criterion '{self.criterion}' says"
-            raise ShiftBenchError(f"context: tau = {self.tau} parts captions, but {who} what is hard. Leave tau out, or "
-                                  "choose criterion 'gist'.")
+            raise ShiftBenchError(f"context: tau = {self.tau} parts captions, but {who} what is hard. Leave tau out, "
+                                  "or choose criterion 'gist'.")
         if self.tau is not None and not -1 <= self.tau <= 1:
             raise ShiftBenchError(f"context: tau = {self.tau}, but it must be a cosine, from -1 to 1.")
         if question and self.cue:
