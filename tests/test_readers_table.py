@@ -228,7 +228,7 @@ def test_from_a_table_to_a_benchmark(tmp_path: Path) -> None:
     assert json.loads(run("check", tmp_path / "b", "--json"))["fit"]
     wrong = CliRunner().invoke(app, ["read", "table", str(path), "--id", "scan", "--label", "tumor", "--rename", "x",
                                      "--out", str(tmp_path / "d")])
-    assert "write the table's word" in str(wrong.exception)
+    assert "Write --rename valid=val" in str(wrong.exception)
 
 
 @pytest.mark.parametrize(("mark", "ending"), [(";", "csv"), ("|", "csv"), ("\t", "tsv"), ("\t", "csv"), (",", "csv")])

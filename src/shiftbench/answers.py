@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from shiftbench.arrays import Ints, Strs, Values, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import read_json, read_table, write_table, writing
-from shiftbench.predictions import IDS, SPLIT, Predictions, match_items, refuse_trained
+from shiftbench.files import read_json, write_table, writing
+from shiftbench.predictions import IDS, SPLIT, Predictions, match_items, prediction_table, refuse_trained
 from shiftbench.tables import FAULTS, long_texts, strings
 from shiftbench.target import BOXES, TOKENS
 
@@ -132,20 +132,22 @@ class Answers:
         return Path(path)
 
     @staticmethod
-    def load(path: Path | str, benchmark: Benchmark, *, ignore_splits: bool = False) -> "Answers":
+    def load(
+        path: Path | str, benchmark: Benchmark, *, ignore_splits: bool = False,
+        columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
+    ) -> "Answers":
         """Read a parquet or CSV file of answers and match it to a benchmark by item id, as `Predictions.load` does.
 
         The file has a column `item` (or `id`) and either `boxes` and `scores`, or `tokens`: a list per item. Boxes may
         be lists of four. In a CSV file lists are numbers with spaces between, boxes also with ";" between.
         """
         names = [name for form in FORMS for name in form]
-        table, where = read_table(path, text=(*IDS, SPLIT, *names)), str(path)
-        id_column = next((name for name in IDS if name in table.column_names), None)
-        form = next((form for form in FORMS if set(form) <= set(table.column_names)), None)
-        if id_column is None or form is None:
+        table, items = prediction_table(path, benchmark, (*IDS, SPLIT, *names), (IDS[0], SPLIT, *names), columns,
+                                        ignore_extra)
+        where, form = str(path), next((form for form in FORMS if set(form) <= set(table.column_names)), None)
+        if form is None:
             raise ShiftBenchError(f"{where}: needs a column 'item', and 'boxes' and 'scores' or 'tokens'. Its columns: "
                                   f"{', '.join(table.column_names)}.")
-        items = strings(where, table, id_column)
         rows = match_items(items, benchmark, where)
         if SPLIT in table.column_names and not ignore_splits:
             refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
@@ -193,16 +195,18 @@ class Answers:
 
 
 def read_predictions(
-    source: Predictions | Answers | Path | str, benchmark: Benchmark, *, ignore_splits: bool = False
+    source: Predictions | Answers | Path | str, benchmark: Benchmark, *, ignore_splits: bool = False,
+    columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
 ) -> Predictions | Answers:
     """Predictions as the benchmark asks for them: scores of classes, numbers or tasks, or lists.
 
     A file is refused where it says that an item was trained on and the benchmark holds it out; the scorer refuses
-    predictions in memory. With `ignore_splits` both have the benchmark's splits instead.
+    predictions in memory. With `ignore_splits` both have the benchmark's splits instead. `columns` and `ignore_extra`
+    are those of `Predictions.load`, for files.
     """
     if not isinstance(source, Predictions | Answers):
         kind = Answers if benchmark.target.kind in (BOXES, TOKENS) else Predictions
-        return kind.load(source, benchmark, ignore_splits=ignore_splits)
+        return kind.load(source, benchmark, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
     if not ignore_splits:
         return source
     rows = positions(source.item, benchmark.items)

@@ -1,6 +1,7 @@
 """Predictions: one row of class scores per item, from our training or from any other model."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ TRAINED = ("train", "training")
 """What a file of predictions calls items that its model was trained on."""
 HELD_OUT = ("id_val", "val", "id_test", "test")
 CHOICES = ("prediction", "label")
+CONFIDENCE = "confidence"
 LISTS = ("scores", "logits", "probabilities", "probs")
 BLOCK = 4096
 """Rows of scores that are put together at a time: as many as a processor's cache holds."""
@@ -69,47 +71,54 @@ class Predictions:
         return Path(path)
 
     @staticmethod
-    def load(path: Path | str, benchmark: Benchmark, *, ignore_splits: bool = False) -> "Predictions":
+    def load(
+        path: Path | str, benchmark: Benchmark, *, ignore_splits: bool = False,
+        columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
+    ) -> "Predictions":
         """Read a parquet or CSV file of predictions, ours or any other model's, and match it to a benchmark by item id.
 
         The file has a column `item` (or `id`) and one of:
         - `prediction` (or `label`): the predicted class, by name or by code, or the number, where one is asked for;
+          `confidence` beside it is the probability of that class, the rest of 1 is spread evenly over the others;
         - one column per class, named `cat`, `score:cat`, `logit:cat` or `prob:cat` (or with `_` for `:`);
         - one column `scores`, `logits` or `probabilities` that holds a list per row, in the order of the classes.
         Scores of classes whose rows all lie in [0, 1] and sum to 1 are taken as probabilities.
 
         Every id must be in the benchmark and stand once. A split is scored when all its items are there; a split that
         is there in part is an error, one that is wholly absent is left out. Where the file has a column `split` that
-        says `train` of an item that the benchmark holds out, it is refused unless `ignore_splits`.
+        says `train` of an item that the benchmark holds out, it is refused unless `ignore_splits`. `columns` says what
+        the file calls a column, {"item": "img", "prediction": "pred"}; with `ignore_extra` ids that are not in the
+        benchmark are counted in a warning and left out.
         """
-        table = read_table(path, text=(*IDS, *CHOICES, SPLIT))
+        roles = (IDS[0], SPLIT, CHOICES[0], CONFIDENCE, LISTS[0], *benchmark.names["label"])
+        table, items = prediction_table(path, benchmark, (*IDS, *CHOICES, SPLIT), roles, columns, ignore_extra)
         where, names = str(path), table.column_names
-        id_column = next((name for name in IDS if name in names), None)
-        if id_column is None:
-            raise ShiftBenchError(f"{where}: has no column 'item'. Its columns: {', '.join(names)}.")
-        items = strings(where, table, id_column)
         rows = match_items(items, benchmark, where)
         if SPLIT in names and not ignore_splits:
             refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
         classes = benchmark.names["label"]
-        columns = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
+        named = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
         listed = next((name for name in LISTS if name in names), None)
         chosen = next((name for name in CHOICES if name in names), None)
         numbers = benchmark.target.kind != "class"
-        if all(columns) and numbers:
-            scores: Reals = _table(table, columns, where)
+        if all(named) and numbers:
+            scores: Reals = _table(table, named, where)
         elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
             scores = _numbers(table, CHOICES[0], where)[:, None]
-        elif all(columns):
-            scores = _log(_table(table, columns, where), columns[0], where)
+        elif all(named):
+            scores = _log(_table(table, named, where), named[0], where)
         elif listed is not None:
             scores = _lists(table, listed, len(classes), where)
             scores = scores if numbers else _log(scores, listed, where)
         elif chosen is not None and not numbers:
-            scores = np.full((len(items), len(classes)), -np.inf, np.float32)
-            scores[np.arange(len(items)), _codes(strings(where, table, chosen), classes, where)] = 0.0
+            sure = _confidence(table, len(classes), where)
+            with np.errstate(divide="ignore"):
+                rest = np.log((1 - sure) / max(len(classes) - 1, 1)).astype(np.float32)
+                scores = np.repeat(rest[:, None], len(classes), axis=1)
+                code = _codes(strings(where, table, chosen), classes, where)
+                scores[np.arange(len(items)), code] = np.log(sure)
         else:
-            missing = ", ".join(name for name, column in zip(classes, columns, strict=True) if not column)
+            missing = ", ".join(name for name, column in zip(classes, named, strict=True) if not column)
             if numbers:
                 one = "a column 'prediction' of numbers" if len(classes) == 1 else "a column of numbers for each output"
                 raise ShiftBenchError(f"{where}: needs {one} (missing: {missing}). Its columns: {', '.join(names)}.")
@@ -123,13 +132,44 @@ class Predictions:
         return np.asarray(self.scores.argmax(axis=1), np.int64)
 
 
+def prediction_table(
+    path: Path | str, benchmark: Benchmark, text: Sequence[str], roles: Sequence[str],
+    columns: Mapping[str, str] | None, ignore_extra: bool,
+) -> tuple[pa.Table, Strs]:
+    """A file of predictions with its columns under our names, and its items; columns named in `text` stay text.
+
+    `columns` says what the file calls each of `roles`. A column that it calls so, and that is another, is left out.
+    """
+    theirs = dict(columns or {})
+    for role in theirs:
+        if role not in roles:
+            raise unknown("column of predictions", role, roles, str(path))
+    table = read_table(path, text=(*text, *(name for role, name in theirs.items() if role in text)))
+    for name in theirs.values():
+        if name not in table.column_names:
+            raise unknown("column", name, table.column_names, str(path))
+    kept = [name for name in table.column_names if name not in theirs and name not in theirs.values()]
+    table = pa.table({**{name: table[name] for name in kept}, **{role: table[name] for role, name in theirs.items()}})
+    id_column = next((name for name in IDS if name in table.column_names), None)
+    if id_column is None:
+        raise ShiftBenchError(f"{path}: has no column 'item'. Its columns: {', '.join(table.column_names)}. Say which "
+                              "it is: --column item=NAME.")
+    items = strings(str(path), table, id_column)
+    known = positions(items, benchmark.items) >= 0
+    if ignore_extra and known.any() and not known.all():
+        warnings.warn(f"{path}: {int((~known).sum()):,} of {len(known):,} ids are not in the benchmark, the first is "
+                      f"'{items[~known][0]}'; they are left out.", stacklevel=3)
+        table, items = table.filter(pa.array(known)), items[known]
+    return table, items
+
+
 def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
     """Rows of the benchmark by id; complains about unknown, double and missing ids."""
     rows = positions(items, benchmark.items)
     if (rows < 0).any():
         strange = items[rows < 0]
         raise ShiftBenchError(f"{where}: {len(strange)} ids are not in the benchmark, the first is '{strange[0]}'. "
-                              "Predict the items that rows.parquet lists.")
+                              "Predict the items that rows.parquet lists, or leave others out with --ignore-extra.")
     times = np.bincount(rows, minlength=len(benchmark))
     if (times > 1).any():
         double = benchmark.items[times > 1]
@@ -215,6 +255,29 @@ def _log(scores: Reals, name: str, where: str) -> Reals:
                               "from 0 to 1, or name the columns logit:CLASS.")
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(scores))
+
+
+def _confidence(table: pa.Table, n_classes: int, where: str) -> Floats:
+    """The probability of the predicted class; 1 where the file does not say, or says what cannot be one.
+
+    The likeliest of K classes has at least 1 / K. With two classes the rest is the other's; with more it is spread
+    evenly, which only the log-loss of wrong predictions rests on.
+    """
+    sure = np.ones(table.num_rows)
+    if CONFIDENCE not in table.column_names:
+        return sure
+    values = _numbers(table, CONFIDENCE, where).astype(np.float64)
+    for row in np.flatnonzero((values < 1 / n_classes - 1e-3) | (values > 1 + 1e-6))[:1]:
+        warnings.warn(f"{where}: column '{CONFIDENCE}' is not used: row {row + 1} has {values[row]:g}, but the "
+                      f"likeliest of {n_classes} classes has a probability from {1 / n_classes:.3g} to 1.",
+                      stacklevel=4)
+        return sure
+    if n_classes > 2:
+        warnings.warn(f"{where}: has the confidence of the predicted class alone; the rest of 1 is spread evenly over "
+                      f"the other {n_classes - 1} classes, on which the log-loss of wrong predictions rests.",
+                      stacklevel=4)
+    # A hair above 1 / K, so that the predicted class stays the likeliest.
+    return np.clip(values, min(1 / n_classes + 1e-6, 1), 1)
 
 
 def _codes(words: Strs, classes: tuple[str, ...], where: str) -> Ints:

@@ -9,6 +9,7 @@ import math
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -28,7 +29,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from shiftbench.errors import printable
+from shiftbench.errors import ShiftBenchError, printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no table.")]
@@ -81,6 +82,26 @@ def say_titled(name: object, rest: object) -> None:
 def note(message: object) -> None:
     """A line on standard error about what to know."""
     sys.stderr.write(f"note: {printable(message)}\n")
+
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """Warnings of what is done inside become notes on standard error; the list has them when it is done."""
+    told: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield told
+    told += dict.fromkeys(str(one.message) for one in caught)
+    for message in told:
+        note(message)
+
+
+def pairs(words: Sequence[str], option: str, example: str) -> dict[str, str]:
+    """What an option that may be repeated says of names: {"valid": "val"} of --rename valid=val."""
+    for word in words:
+        if not all(word.partition("=")):
+            raise ShiftBenchError(f"{option} '{word}' is not of the form NAME=NAME. Write {option} {example}.")
+    return dict(word.split("=", 1) for word in words)
 
 
 def print_json(value: Any) -> None:

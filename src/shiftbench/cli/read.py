@@ -1,6 +1,5 @@
 """shiftbench read FORMAT SOURCE... --out COLLECTION"""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, note, print_json, progress
-from shiftbench.errors import ShiftBenchError
+from shiftbench.cli.output import Json, Quiet, noted, pairs, print_json, progress
 
 if TYPE_CHECKING:
     from shiftbench.collection import Collection
@@ -205,13 +203,10 @@ def read_table(
 
     shiftbench read table scans.csv --id scan --label tumor --domain hospital --split part --out collections/scans
     """
-    for pair in rename or []:
-        if "=" not in pair:
-            raise ShiftBenchError(f"--rename '{pair}': write the table's word, =, and ours: --rename valid=val.")
     options = {"id": id, "label": label, "domain": domain, "split": split, "image": image, "images": images,
                "drop_missing": drop_missing, "text": text, "between": between, "name": name,
                "features": [part.strip() for part in features.split(",") if part.strip()],
-               "rename": dict(pair.split("=", 1) for pair in rename or [])}
+               "rename": pairs(rename or [], "--rename", "valid=val")}
     _from_files("table", [source], out, options, json, quiet)
 
 
@@ -220,13 +215,9 @@ def _from_files(
 ) -> None:
     """Read, say on standard error what was left out or is missing, and show what was read."""
     given = {key: value for key, value in options.items() if value is not None}
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always", UserWarning)
+    with noted() as notes:
         collection = verbs.read(form, *sources, out=out, **given)
-    told = [str(one.message) for one in notes]
-    for message in told:
-        note(message)
-    finish(collection, out, json, quiet, told)
+    finish(collection, out, json, quiet, notes)
 
 
 def finish(collection: "Collection", out: Path, json: bool, quiet: bool, notes: Sequence[str] = ()) -> None:

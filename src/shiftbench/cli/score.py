@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, console, print_json, say
+from shiftbench.cli.output import Json, Quiet, console, noted, pairs, print_json, say
 
 
 def score(
@@ -25,14 +25,20 @@ def score(
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now, for columns of --by.")] = None,
     ignore_splits: Annotated[bool, typer.Option("--ignore-splits", help="Score although the predictions call items "
                                                 "'train' that the benchmark holds out.")] = False,
+    column: Annotated[list[str] | None, typer.Option(help="What the file calls a column of ours: --column item=img "
+                                                     "--column prediction=pred; or confidence.")] = None,
+    ignore_extra: Annotated[bool, typer.Option("--ignore-extra", help="Leave out predictions of items that are not in "
+                                               "the benchmark, and say how many.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Score any model's predictions: average, per group and worst group, each with an interval.
 
-    A file has a column `item` and either `prediction` or one column of scores per class.
+    A file has a column `item` and either `prediction`, maybe with `confidence`, or one column of scores per class.
 
     shiftbench score benchmarks/cat-dog my_model.csv --json
+
+    shiftbench score benchmarks/mine other.csv --column item=img --column prediction=pred --ignore-extra
 
     shiftbench score benchmarks/fmow my_model.csv --by region!Other --by region,year
 
@@ -44,8 +50,10 @@ def score(
     from shiftbench.scoring import to_json
 
     files = predictions or []
-    scores = verbs.score(benchmark, *files, replicates=replicates, level=level, study=study, nooch=nooch, task=task,
-                         by=by or (), collection=collection, ignore_splits=ignore_splits)
+    with noted():
+        scores = verbs.score(benchmark, *files, replicates=replicates, level=level, study=study, nooch=nooch,
+                             task=task, by=by or (), collection=collection, ignore_splits=ignore_splits,
+                             columns=pairs(column or [], "--column", "item=img"), ignore_extra=ignore_extra)
     if out is not None:
         scores.save(out)
     if json:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def score(
     benchmark: Benchmark | Place, *predictions: Predictions | Answers | Place, study: Place | None = None,
     nooch: Place | None = None, task: str = "", by: Sequence[str] = (), collection: Collection | Place | None = None,
-    ignore_splits: bool = False, **options: Any,
+    ignore_splits: bool = False, columns: Mapping[str, str] | None = None, ignore_extra: bool = False, **options: Any,
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
 
@@ -30,7 +30,8 @@ def score(
     benchmark does not keep is looked for in its collection.
 
     Predictions whose `split` says `train` of items that the benchmark holds out are refused: the model has seen them.
-    `ignore_splits` scores them all the same.
+    `ignore_splits` scores them all the same. `columns` says what the files call our columns, {"item": "img",
+    "prediction": "pred"}; `ignore_extra` leaves out, and counts, predictions of items that the benchmark has not.
 
     Files that end in .json are annotators' answers to a study, whose key is in the folder `study`: their accuracy and
     agreement come with every model's accuracy on the same pairs of superclasses. `nooch` is the folder of NOOCh's
@@ -39,6 +40,9 @@ def score(
     from shiftbench.annotation import find_key, human_scores, is_answers, model_scores, read_answers
     from shiftbench.scoring import score as score_one
 
+    if nooch is not None and (columns or ignore_extra):
+        raise ShiftBenchError("--column and --ignore-extra are for a benchmark, not for NOOCh's lists: rename the "
+                              "columns to item and prediction.")
     if nooch is not None:
         return _score_on_lists(benchmark, predictions, nooch, task, ignore_splits,
                                {**options, **({"by": by} if by else {})})
@@ -53,7 +57,7 @@ def score(
         if not isinstance(given, Predictions | Answers) and is_answers(given):
             people.append(given)
             continue
-        loaded = read_predictions(given, made, ignore_splits=ignore_splits)
+        loaded = read_predictions(given, made, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
         parts.append(score_one(made, loaded, run=name, method=name, **options))
         if isinstance(loaded, Predictions):
             models.append((name, loaded))
