@@ -16,7 +16,7 @@ from tests.toys import CPU, HEADS, Data, fitted, toy_features, toy_rows, toy_run
 
 SETTINGS = [{}, {"seed": 1}, {"lr": 0.1}, {"lr": 0.1, "seed": 2}, {"weight_decay": 0.1}, {"steps": 25, "eval_every": 7},
             {"patience": 1, "lr": 0.3}, {"seed": 3, "select_on": "loss"}]
-NUMBERS = {"irm": [{"penalty": 0.5, "anneal": 3}, {"penalty": 20.0}], "group_dro": [{"step_size": 0.5}],
+NUMBERS = {"irm": [{"penalty": 0.5, "anneal": 0.3}, {"penalty": 20.0}], "group_dro": [{"step_size": 0.5}],
            "coral": [{"penalty": 0.1}, {"penalty": 5.0}], "cdann": [{"penalty": 0.3}, {"width": 16}]}
 
 

@@ -59,7 +59,7 @@ def test_a_run_survives_json_and_has_one_name():
     assert again == run
     assert again.id == run.id
     assert len(run.id) == 16
-    assert Run("ab" * 32, method="irm", params={"penalty": 10.0, "anneal": 500}, features=FEATURES, lr=1.0).id == run.id
+    assert Run("ab" * 32, method="irm", params={"penalty": 10.0, "anneal": 0.1}, features=FEATURES, lr=1.0).id == run.id
     for change in ({"seed": 1}, {"lr": 0.5}, {"params": {"penalty": 11.0}}, {"batches": "plain"}, {"benchmark": "cd"}):
         assert dataclasses.replace(run, **change).id != run.id
 

@@ -126,7 +126,7 @@ def test_the_papers_spaces():
     found = study({"irm": {}}, search="domainbed", draws=200).settings()
     assert {key: found[0][key] for key in ("lr", "weight_decay", "batch_size", "batches", "optimizer")} == {
         "lr": 5e-5, "weight_decay": 0.0, "batch_size": 32, "batches": "domain", "optimizer": "adam"}
-    assert found[0]["params"] == {"penalty": 100.0, "anneal": 500, "unbiased": True}
+    assert found[0]["params"] == {"penalty": 100.0, "anneal": 0.1, "unbiased": True}
     drawn = found[1:]
     for values, low, high in (([one["lr"] for one in drawn], 1e-5, 10**-3.5),
                               ([one["params"]["penalty"] for one in drawn], 0.1, 1e5),
@@ -135,7 +135,7 @@ def test_the_papers_spaces():
         assert high / 2 <= max(values) <= high
     assert {type(one["batch_size"]) for one in drawn} == {int}
     assert {one["batch_size"] for one in drawn} <= set(range(8, 46))
-    assert all(isinstance(one["params"]["anneal"], int) for one in drawn)
+    assert all(2e-4 <= one["params"]["anneal"] <= 1 for one in drawn)  # DomainBed's steps as a share of its 5,001
     grid = study({"erm": {}, "irm": {}}, search="wiles").settings()
     assert len(grid) == 3 + 3 * 4
     assert {one["batch_size"] for one in grid} == {128}
@@ -148,7 +148,7 @@ def test_a_draw_moves_no_other(seed, draws):
     """A further setting, method or draw leaves all that was drawn as it was; another seed changes it."""
     lr = {"power": [10, -5, -1]}
     bare = study({"irm": {"lr": lr}}, draws=draws, draw_seed=seed).settings()
-    more = study({"erm": {"lr": lr}, "irm": {"anneal": {"power": [10, 0, 4]}, "lr": lr}}, draws=draws + 3,
+    more = study({"erm": {"lr": lr}, "irm": {"anneal": {"power": [10, -2, 0]}, "lr": lr}}, draws=draws + 3,
                  draw_seed=seed).settings()
     longer = [one for one in more if one["method"] == "irm"]
     assert [one["lr"] for one in longer[:draws]] == [one["lr"] for one in bare]
@@ -255,12 +255,12 @@ def test_leaving_domains_out_adds_benchmarks_that_find_their_collection(place):
 def test_changes_replace_what_the_file_says(place):
     """Every way to name a setting; `methods` keeps some of them with their settings."""
     path = write(place, SMALL)
-    changes = parse_changes(["seeds=[4]", "lr=[0.1, 0.2]", "run.steps=9", "irm.penalty=3.0", "methods.irm.anneal=2"])
+    changes = parse_changes(["seeds=[4]", "lr=[0.1, 0.2]", "run.steps=9", "irm.penalty=3.0", "methods.irm.anneal=0.2"])
     found = Study.load(path, changes)
     assert found.seeds == (4,)
     assert {(one["lr"], one["steps"]) for one in found.settings()} == {(0.1, 9), (0.2, 9)}
     assert [one["params"] for one in found.settings() if one["method"] == "irm"] == [
-        {"penalty": 3.0, "anneal": 2, "unbiased": True}] * 2
+        {"penalty": 3.0, "anneal": 0.2, "unbiased": True}] * 2
     some = Study.load(path, parse_changes(["methods=['irm', 'coral']"])).settings()
     assert [(one["method"], one["params"]["penalty"]) for one in some] == [("irm", 1.0), ("irm", 10.0), ("coral", 1.0)]
     assert len(Study.load(path, {"preset": "metashift", "model": "small-cnn"}).settings()) == 3

@@ -49,7 +49,7 @@ def lines(folder: Path) -> list[dict]:
 @pytest.mark.parametrize("settings", [
     *({"method": name} for name in HEADS),
     {"optimizer": "sgd", "lr": 0.1, "weight_decay": 0.01}, {"optimizer": "adamw", "weight_decay": 0.1},
-    {"patience": 2, "lr": 0.3}, {"method": "irm", "params": {"anneal": 12, "penalty": 50.0}},
+    {"patience": 2, "lr": 0.3}, {"method": "irm", "params": {"anneal": 0.3, "penalty": 50.0}},
 ], ids=str)
 @pytest.mark.parametrize("step", [7, 20])
 def test_a_stopped_run_goes_on_exactly(settings, step, tmp_path):

@@ -70,7 +70,7 @@ lr = [1e-3, 3e-3]
 [methods.erm]
 
 [methods.irm]
-anneal = 60  # the full penalty starts after a third of the steps, not after DomainBed's 500
+anneal = 0.3  # share of the steps before the full penalty
 
 [methods.group_dro]
 

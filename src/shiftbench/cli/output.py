@@ -128,6 +128,15 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     console().print(table)
 
 
+def teller(silent: bool = False) -> Callable[[str], None]:
+    """A callable that says a line on standard error, above the bar where there is one."""
+    def say(line: str) -> None:
+        if not silent:
+            sys.stderr.write(f"{printable(line)}\n")
+
+    return say
+
+
 @contextmanager
 def progress(what: str, quiet: bool = False) -> Iterator[Advance]:
     """A callable (done, total): a bar on a terminal, else a line now and then, on standard error; none when quiet."""

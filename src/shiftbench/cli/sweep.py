@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, how_long, print_json, print_table, progress, say, sweep_progress
+from shiftbench.cli.output import Json, Quiet, how_long, print_json, print_table, progress, say, sweep_progress, teller
 from shiftbench.errors import printable
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def sweep(
         _dry_run(plan, study, out, workers, device, retry_failed, json, quiet)
         return
     try:
-        plan.prepare(out, say=_teller(quiet or json))
+        plan.prepare(out, say=_making(quiet or json))
         with sweep_progress(quiet or json) as advance:
             ends = verbs.sweep(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
                                logs=logs or [], checkpoint_seconds=checkpoint_seconds, progress=advance)
@@ -86,6 +86,8 @@ def sweep(
         print_json({"out": str(out), **told})
     elif not quiet:
         say(f"{out}: {told['done']:,} of {told['runs']:,} runs done, {told['failed']:,} failed")
+        for one in told["notes"]:
+            say(f"in {one['runs']:,} runs: {one['note']}")
         if told["reasons"]:
             print_table("", ["failed", "why", "for example"],
                         [[one["runs"], one["reason"], one["example"]] for one in told["reasons"]])
@@ -103,17 +105,16 @@ def summary(ends: "Sequence[Outcome]") -> dict[str, Any]:
         if end.state == "failed":
             reasons.setdefault(re.sub(r"\d[\d.e+-]*", "N", end.reason), []).append(end)
     listed = sorted(reasons.values(), key=len, reverse=True)
+    notes = Counter(note for end in ends for note in end.notes)
     return {"runs": len(ends), "done": sum(end.state == "done" for end in ends), "failed": sum(map(len, listed)),
-            "reasons": [{"reason": alike[0].reason, "runs": len(alike), "example": alike[0].run} for alike in listed]}
+            "reasons": [{"reason": alike[0].reason, "runs": len(alike), "example": alike[0].run} for alike in listed],
+            "notes": [{"note": note, "runs": runs} for note, runs in notes.most_common()]}
 
 
-def _teller(silent: bool) -> "Say":
-    """Words about what is being made, on standard error."""
-    def tell(words: str) -> None:
-        if not silent:
-            sys.stderr.write(f"{printable(words)} …\n")
-
-    return tell
+def _making(silent: bool) -> "Say":
+    """Words about what is being made."""
+    tell = teller(silent)
+    return lambda words: tell(f"{words} …")
 
 
 def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, retry_failed: bool, json: bool,
@@ -122,7 +123,7 @@ def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, r
     from shiftbench.sweeps.estimate import estimate
 
     with scratch() as folder:
-        plan.prepare(out, folder, _teller(quiet or json))
+        plan.prepare(out, folder, _making(quiet or json))
         with progress("warming up", quiet or json) as advance:
             found = estimate(plan.jobs(out, folder), out, workers=workers, device=device, retry_failed=retry_failed,
                              progress=advance)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, Quiet, print_json, progress, say
+from shiftbench.cli.output import Json, Quiet, print_json, progress, say, teller
 
 
 def train(
@@ -43,7 +43,7 @@ def train(
     params = {key: value for key, value in told.items() if key not in of_run}
     with progress(f"training {method}", quiet or json) as advance:
         folder = verbs.train(benchmark, method, out, collection=collection, device=device, params=params,
-                             progress=advance, **given)
+                             progress=advance, say=teller(quiet or json), **given)
     if json:
         print_json({"run": str(folder)})
     elif not quiet:

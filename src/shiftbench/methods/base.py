@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
@@ -10,7 +11,6 @@ from shiftbench.later import nn, torch
 from shiftbench.methods.losses import LOSSES
 from shiftbench.methods.space import Space, listed
 from shiftbench.registry import find
-from shiftbench.target import NO_LABEL
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,6 +27,10 @@ BATCHES = ("plain", "domain", "group")
 
 NEEDS = {"": "any model", "features": "features that learn", "images": "images", "maps": "images and maps of features"}
 """What a method may ask of a model. Those of the first two kinds run on cached features too."""
+
+
+ONE_DOMAIN = "all training items are of one domain"
+"""Why a setting of a method that compares domains may be idle."""
 
 
 def no_twin() -> Net:
@@ -106,6 +110,7 @@ class Stage(NamedTuple):
     split: str = "train"  # the items to learn from
     lr: float | None = None  # None: the run's
     select_on: str = ""  # which weights are kept; empty: as the run says
+    idle: Mapping[str, str] = {}  # settings that turned out to change nothing, each with the reason
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,8 @@ class Method:
     training as a row of stages: `learned = yield Stage(method)` for each, so that many runs can be trained at once.
     `net(net)` is what the run's model becomes before training, and `adapted(net, inputs)` what it becomes for the items
     of one domain afterwards: it may look at their inputs, at no label. `drawing(codes)` are the weights by which
-    training items are drawn, None for all alike.
+    training items are drawn, None for all alike. `idle(task)` names the settings that change nothing on this task, each
+    with the reason; the run's log and the terminal say so.
 
     A loss is computed for many runs at once, or recorded once and replayed on a GPU: in both cases `step` and the
     numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`. Nor
@@ -148,6 +154,9 @@ class Method:
 
     def drawing(self, codes: Codes) -> Tensor | None:
         return None
+
+    def idle(self, task: Task) -> dict[str, str]:
+        return {}
 
     def state(self, task: Task) -> nn.Module:
         return nn.Module()
@@ -194,14 +203,6 @@ def risks(net: Net, batch: Batch) -> Tensor:
     return losses if batch.weight is None else losses * batch.weight
 
 
-def vectors(features: Tensor, batch: Batch) -> Tensor:
-    """One vector per item: of features that belong to places, the mean over those that have a label."""
-    if features.ndim == 2:
-        return features
-    known = (batch.label != NO_LABEL).to(features.dtype)[:, :, None]
-    return (features * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
-
-
 def means_by(values: Tensor, codes: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Mean of the values per code, 0 where a code is absent, and how many items each code has.
 
@@ -227,6 +228,16 @@ def after(step: int | Tensor, start: Number, value: Number, before: Number) -> N
     """`value` from step `start` on, `before` until then."""
     late = (step >= start) * 1.0
     return late * value + (1.0 - late) * before
+
+
+def first_step(share: Number, steps: int) -> Number:
+    """The first step t with t >= share * steps. To a millionth, so that a share in 32 bits gives the same step.
+
+    >>> first_step(0.1, 300), float(first_step(torch.tensor(0.1), 300))
+    (30, 30.0)
+    """
+    begin = share * steps * (1 - 1e-6)
+    return torch.ceil(begin) if isinstance(begin, torch.Tensor) else math.ceil(begin)
 
 
 def at_most(value: Number, most: float) -> Number:

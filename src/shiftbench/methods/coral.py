@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Task, memory, one_hot, per_item, vectors
+from shiftbench.methods.base import METHODS, ONE_DOMAIN, OUTPUTS, Batch, Method, Task, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
 from shiftbench.registry import register
 
@@ -26,7 +26,8 @@ class CORAL(Method):
     mu_a and C_a (with 1/(n-1)) are the mean and covariance of the d features of domain a's rows in the batch.
 
     Our reading, where codes differ. This is DomainBed's and WILDS' penalty: with the term of means, which the paper
-    lacks, and without the paper's 1/4. A domain with fewer than two rows has no covariance and is left out (theirs
+    lacks, and without the paper's 1/4. Where features belong to places (tokens), every place of every item is a row, as
+    in WILDS, those without a label too. A domain with fewer than two rows has no covariance and is left out (theirs
     becomes NaN). Features without parameters below them (model `linear`) cannot be aligned; a run refuses that.
     """
 
@@ -38,6 +39,9 @@ class CORAL(Method):
     targets: ClassVar[tuple[str, ...]] = OUTPUTS
     space: ClassVar[Space] = {"penalty": Power(10, -1, 1)}
 
+    def idle(self, task: Task) -> dict[str, str]:
+        return {"penalty": ONE_DOMAIN} if task.n_domains < 2 else {}
+
     def state(self, task: Task) -> nn.Module:
         return memory(n_domains=task.n_domains)
 
@@ -45,27 +49,39 @@ class CORAL(Method):
         z = net.features(batch.x)
         risk = per_item(net.head(z), batch).mean()
         with torch.autocast(z.device.type, enabled=False):  # differences of covariances need their 32 bits
-            return risk + self.penalty * discrepancy(vectors(z, batch).float(), batch.domain, state.n_domains)
+            return risk + self.penalty * discrepancy(z.float(), batch.domain, state.n_domains)
 
 
 def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:
-    """The mean over pairs of domains, for all pairs at once and without forming a d × d matrix.
-
-    With rows centred by their domain and divided by sqrt(n - 1) as X_a, <C_a, C_b> = || X_a X_b^T ||_F^2, so every
-    pair's distance comes from one n × n Gram matrix, summed by blocks; n is mostly far below d.
-    """
-    if n_domains > len(z):  # domains by their first row in the batch: at most as many as rows, not thousands
+    """The mean over pairs of domains, for all pairs at once; z is items × d, or items × places × d."""
+    if n_domains > len(z):  # domains by their first item in the batch: at most as many as items, not thousands
         domain, n_domains = (domain[:, None] == domain).long().argmax(dim=1), len(z)
     member = one_hot(domain, n_domains).to(z.dtype)
-    count = member.sum(dim=0)
+    places, d = z.shape[1:-1].numel(), z.shape[-1]
+    count = member.sum(dim=0) * places
     usable = (count > 1).to(z.dtype)
-    mean = (member.T @ z) / count.clamp(min=1)[:, None]
-    centred = (z - member @ mean) / (member @ (count - 1).clamp(min=1).sqrt())[:, None]
-    covariance = member.T @ (centred @ centred.T) ** 2 @ member
-    d = z.shape[1]
-    apart = _squared_distances(mean @ mean.T) / d + _squared_distances(covariance) / d**2
+    mean = (member.T @ z.reshape(len(z), places, d).sum(dim=1)) / count.clamp(min=1)[:, None]
+    scale = (member @ (count - 1).clamp(min=1).sqrt())[:, None]
+    if z.ndim == 2:
+        inner = _inner_by_rows((z - member @ mean) / scale, member)
+    else:
+        inner = _inner_by_features((z - (member @ mean)[:, None]) / scale[:, None], member)
+    apart = _squared_distances(mean @ mean.T) / d + _squared_distances(inner) / d**2
     pairs = (usable[:, None] * usable[None, :]).triu(diagonal=1)
     return (apart * pairs).sum() / pairs.sum().clamp(min=1)
+
+
+def _inner_by_rows(x: Tensor, member: Tensor) -> Tensor:
+    """<C_a, C_b> of every two domains without forming a d × d matrix: with a domain's centred and scaled rows as X_a it
+    is || X_a X_b^T ||_F^2, sums over blocks of one n × n Gram matrix. n items are mostly far fewer than d."""
+    return member.T @ (x @ x.T) ** 2 @ member
+
+
+def _inner_by_features(x: Tensor, member: Tensor) -> Tensor:
+    """The same from the d × d matrices: rows are items × places, and those are mostly far more than d."""
+    own = (x.mT @ x).flatten(1)  # an item's part of its domain's covariance
+    covariance = member.T @ own
+    return covariance @ covariance.T
 
 
 def _squared_distances(inner: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.later import F, nn
-from shiftbench.methods.base import METHODS, Batch, Method, Number, Task, per_item
+from shiftbench.methods.base import METHODS, ONE_DOMAIN, Batch, Method, Number, Task, per_item
 from shiftbench.methods.space import Choice, Power, Space
 from shiftbench.registry import register
 
@@ -45,6 +45,9 @@ class DANN(Method):
     shapes: ClassVar[tuple[str, ...]] = ("width", "depth")
     space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True),
                               "depth": Choice((2, 3, 4))}
+
+    def idle(self, task: Task) -> dict[str, str]:
+        return dict.fromkeys(("penalty", "width", "depth"), ONE_DOMAIN) if task.n_domains < 2 else {}
 
     def state(self, task: Task) -> nn.Module:
         sizes = [task.n_features, *[self.width] * self.depth]

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Number, Task, after, means_by, memory, per_item
+from shiftbench.methods.base import (
+    METHODS,
+    ONE_DOMAIN,
+    OUTPUTS,
+    Batch,
+    Method,
+    Number,
+    Task,
+    after,
+    first_step,
+    means_by,
+    memory,
+    per_item,
+)
 from shiftbench.methods.space import Power, Space, Uniform
 from shiftbench.registry import register
 
@@ -49,6 +62,17 @@ class EQRM(Method):
             raise ShiftBenchError(f"eqrm: 'quantile' is {self.quantile}, but must be between 0 and 1; 0 and 1 "
                                   "themselves need smooth = false.")
 
+        if not 0 <= self.burn_in <= 1:
+            raise ShiftBenchError(f"eqrm: 'burn_in' is {self.burn_in:g}, but it is a share of the run's steps, from 0 "
+                                  "to 1.")
+
+    def idle(self, task: Task) -> dict[str, str]:
+        if task.n_domains < 2:
+            return dict.fromkeys(("quantile", "smooth"), ONE_DOMAIN)
+        if first_step(self.burn_in, task.steps) < task.steps:
+            return {}
+        return dict.fromkeys(("quantile", "smooth"), f"burn_in={self.burn_in:g} leaves none of {task.steps:,} steps")
+
     def state(self, task: Task) -> nn.Module:
         return memory(n_domains=task.n_domains, steps=task.steps)
 
@@ -56,7 +80,7 @@ class EQRM(Method):
         losses = per_item(net(batch.x), batch)
         risks, count = means_by(losses, batch.domain, state.n_domains)
         high = (kernel_quantile if self.smooth else plain_quantile)(risks, count > 0, self.quantile)
-        return torch.as_tensor(after(step, self.burn_in * state.steps, high, losses.mean()))
+        return torch.as_tensor(after(step, first_step(self.burn_in, state.steps), high, losses.mean()))
 
 
 def plain_quantile(risks: Tensor, present: Tensor, alpha: Number) -> Tensor:

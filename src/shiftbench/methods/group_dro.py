@@ -51,6 +51,13 @@ class GroupDRO(Method):
         if self.by not in ("group", "domain"):
             raise unknown("kind of group", self.by, ("group", "domain"), "group_dro: by")
 
+    def idle(self, task: Task) -> dict[str, str]:
+        n = task.n_groups if self.by == "group" else task.n_domains
+        if n < 2:
+            return dict.fromkeys(("step_size", "adjustment", "hard"), f"all training items are of one {self.by}")
+        chosen = self.hard and self.step_size != GroupDRO.step_size
+        return {"step_size": "hard=true puts all weight on the worst at once"} if chosen else {}
+
     def state(self, task: Task) -> nn.Module:
         counts = task.group_counts if self.by == "group" else task.label_counts.sum(dim=1)
         return memory(q=torch.full((len(counts),), 1 / len(counts)), rarity=counts.clamp(min=1).float().rsqrt())

@@ -5,20 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.methods.base import (
-    METHODS,
-    OUTPUTS,
-    Batch,
-    Method,
-    Task,
-    after,
-    at_least,
-    at_most,
-    means_by,
-    memory,
-    one_hot,
-    per_item,
-)
+from shiftbench.later import torch
+from shiftbench.methods.annealing import ANNEAL, annealed, check_anneal, idle_penalty
+from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Task, at_least, memory, one_hot, per_item
 from shiftbench.methods.losses import LOSSES
 from shiftbench.methods.space import Power, Space
 from shiftbench.registry import register
@@ -42,45 +31,71 @@ class IRM(Method):
 
     (for other targets see `methods/losses.py`).
 
-    Our reading, where codes differ. D_e is the product of the mean derivatives over the domain's even and odd rows, an
-    unbiased estimate that may be negative (the paper's appendix D, WILDS, DomainBed); `unbiased = false` squares the
-    mean over all rows (NOOCh). D_e is averaged over the batch's domains (the paper writes a sum, Wiles et al. take it);
-    a domain with fewer than two rows is left out (the others count it as 0). Until step `anneal` the weight is min(1,
-    lambda); the others hold 1, so that lambda = 0 is not ERM there. Above 1 the whole loss is divided by the weight, as
-    the paper's code and NOOCh's do; DomainBed and WILDS reset the optimizer instead.
+    Our reading, where codes differ. R is ERM's, the mean over the batch's items, so that lambda = 0 is ERM. Each domain
+    counts in it by its items: alike where a batch holds as many of each, which is the default. The paper, DomainBed and
+    WILDS average over domains first. D_e is the product of the mean derivatives over the domain's even and odd cells,
+    an unbiased estimate that may be negative (the paper's appendix D, WILDS, DomainBed); a cell is a label: an item's
+    class, or one of its labelled tasks or tokens, counted through the domain's items in their order as in WILDS.
+    `unbiased = false` squares the mean over all cells (NOOCh). D_e is averaged over the batch's domains (the paper
+    writes a sum, Wiles et al. take it); a domain with fewer than two cells is left out (the others count it as 0). In
+    the share `anneal` of the run's steps the weight is min(1, lambda); a tenth is DomainBed's 500 steps of 5,001. The
+    others hold 1, so that lambda = 0 is not ERM there. Above 1 the whole loss is divided by the weight, as the paper's
+    code and NOOCh's do; DomainBed and WILDS reset the optimizer instead.
     """
 
     penalty: float = 100.0  # lambda
-    anneal: int = 500  # steps before the weight becomes lambda
+    anneal: float = 0.1  # share of the run's steps before the weight becomes lambda
     unbiased: bool = True
 
     family: ClassVar[str] = "domain generalization"
     batches: ClassVar[str] = "domain"
     targets: ClassVar[tuple[str, ...]] = OUTPUTS
-    space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": Power(10, 0, 4, whole=True)}
+    space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": ANNEAL}
+
+    def __post_init__(self) -> None:
+        check_anneal(self.name, self.anneal)
+
+    def idle(self, task: Task) -> dict[str, str]:
+        return idle_penalty(self.penalty, self.anneal, task.steps)
 
     def state(self, task: Task) -> nn.Module:
-        return memory(n_domains=task.n_domains)
+        return memory(n_domains=task.n_domains, steps=task.steps)
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         logits = net(batch.x)
         risk = per_item(logits, batch).mean()
-        weight = after(step, self.anneal, self.penalty, at_most(self.penalty, 1.0))
+        weight = annealed(step, self.penalty, self.anneal, state.steps)
         return (risk + weight * invariance(logits, batch, state.n_domains, self.unbiased)) / at_least(weight, 1.0)
 
 
 def invariance(logits: Tensor, batch: Batch, n_domains: int, unbiased: bool = True) -> Tensor:
-    """mean_e D_e over the batch's domains that have two rows or more; 0 where none has."""
-    slope = LOSSES[batch.kind].slope(logits, batch.label)
+    """mean_e D_e over the batch's domains that have two cells or more; 0 where none has."""
+    loss = LOSSES[batch.kind]
+    slopes, known = loss.slopes(logits, batch.label), loss.known(batch.label)
     if batch.weight is not None:
-        slope = slope * batch.weight
-    member = one_hot(batch.domain, n_domains).long()
-    # An item's place among its domain's rows decides its half: even places one way, odd ones the other.
-    odd = (member.cumsum(dim=0) * member).sum(dim=1) % 2
+        slopes = slopes * batch.weight[:, None]
     if unbiased:
-        half, count = means_by(slope, batch.domain * 2 + odd, 2 * n_domains)
-        products, usable = half[0::2] * half[1::2], (count[0::2] > 0) & (count[1::2] > 0)
+        odd = _odd(known, batch.domain)
+        halves = [_means(slopes, known & part, batch.domain, n_domains) for part in (~odd, odd)]
+        (even_mean, even_count), (odd_mean, odd_count) = halves
+        products, usable = even_mean * odd_mean, (even_count > 0) & (odd_count > 0)
     else:
-        whole, count = means_by(slope, batch.domain, n_domains)
+        whole, count = _means(slopes, known, batch.domain, n_domains)
         products, usable = whole**2, count > 1
     return (products * usable).sum() / usable.sum().clamp(min=1)
+
+
+def _odd(known: Tensor, domain: Tensor) -> Tensor:
+    """Whether a cell has an odd place (1, 3, …) among the labelled cells of its domain, items × cells."""
+    same = domain[:, None] == domain
+    before = (same.tril(diagonal=-1) * known.sum(dim=1)).sum(dim=1)  # labelled cells of earlier items of the domain
+    return (before[:, None] + known.cumsum(dim=1) - 1) % 2 == 1
+
+
+def _means(values: Tensor, chosen: Tensor, domain: Tensor, n_domains: int) -> tuple[Tensor, Tensor]:
+    """Mean of the chosen cells of each domain, 0 where it has none, and how many it has. As in `means_by`, in a fixed
+    order and in 32 bits."""
+    with torch.autocast(values.device.type, enabled=False):
+        member = one_hot(domain, n_domains).float()
+        count = chosen.sum(dim=1).float() @ member
+        return ((values.float() * chosen).sum(dim=1) @ member) / count.clamp(min=1), count

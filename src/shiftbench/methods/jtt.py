@@ -44,4 +44,6 @@ class JTT(ERM):
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
         first = yield Stage(ERM(), share=self.first)
-        return (yield Stage(self, weights=torch.where(first.wrong("train"), self.upweight, 1.0)))
+        wrong = first.wrong("train")
+        idle = {} if wrong.any() else {"upweight": "the first model makes no error on the training items"}
+        return (yield Stage(self, weights=torch.where(wrong, self.upweight, 1.0), idle=idle))

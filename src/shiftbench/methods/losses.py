@@ -13,10 +13,16 @@ if TYPE_CHECKING:
 
 
 class Loss(NamedTuple):
-    """`per_item(f, y)` is the loss l(f, y) of each item, `slope(f, y)` is d/dw l(w f, y) at w = 1: IRM's."""
+    """`per_item(f, y)` is the loss l(f, y) of each item: the mean over its labelled cells.
+
+    A cell is what one label stands for: the item's class or its numbers, one of its tasks, one of its tokens.
+    `slopes(f, y)`, items × cells, is d/dw l(w f, y) at w = 1 of each cell, for IRM; `known(y)` says which cells have a
+    label.
+    """
 
     per_item: Callable[[Tensor, Tensor], Tensor]
-    slope: Callable[[Tensor, Tensor], Tensor]
+    slopes: Callable[[Tensor, Tensor], Tensor]
+    known: Callable[[Tensor], Tensor]
 
 
 def class_losses(outputs: Tensor, label: Tensor) -> Tensor:
@@ -26,7 +32,7 @@ def class_losses(outputs: Tensor, label: Tensor) -> Tensor:
 
 def class_slopes(outputs: Tensor, label: Tensor) -> Tensor:
     """With p = softmax(f): sum_c p_c f_c - f_y."""
-    return (outputs.softmax(dim=-1) * outputs).sum(dim=-1) - outputs.gather(-1, label[..., None]).squeeze(-1)
+    return (outputs.softmax(dim=-1) * outputs).sum(dim=-1, keepdim=True) - outputs.gather(-1, label[..., None])
 
 
 def number_losses(outputs: Tensor, target: Tensor) -> Tensor:
@@ -35,7 +41,7 @@ def number_losses(outputs: Tensor, target: Tensor) -> Tensor:
 
 
 def number_slopes(outputs: Tensor, target: Tensor) -> Tensor:
-    return (2 * (outputs - target) * outputs).mean(dim=1)
+    return (2 * (outputs - target) * outputs).mean(dim=1, keepdim=True)
 
 
 def task_losses(outputs: Tensor, target: Tensor) -> Tensor:
@@ -48,8 +54,8 @@ def task_losses(outputs: Tensor, target: Tensor) -> Tensor:
 
 
 def task_slopes(outputs: Tensor, target: Tensor) -> Tensor:
-    known, truth = _known(target)
-    return _mean((outputs.sigmoid() - truth) * outputs, known)
+    _, truth = _known(target)
+    return (outputs.sigmoid() - truth) * outputs
 
 
 def token_losses(outputs: Tensor, label: Tensor) -> Tensor:
@@ -59,7 +65,11 @@ def token_losses(outputs: Tensor, label: Tensor) -> Tensor:
 
 
 def token_slopes(outputs: Tensor, label: Tensor) -> Tensor:
-    return _mean(class_slopes(outputs, label.clamp(min=0)), label != NO_LABEL)
+    return class_slopes(outputs, label.clamp(min=0)).squeeze(-1)
+
+
+def one_cell(target: Tensor) -> Tensor:
+    return torch.ones((len(target), 1), dtype=torch.bool, device=target.device)
 
 
 def _known(target: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,9 +82,9 @@ def _mean(values: Tensor, known: Tensor) -> Tensor:
 
 
 LOSSES: Mapping[str, Loss] = {
-    "class": Loss(class_losses, class_slopes),
-    "number": Loss(number_losses, number_slopes),
-    "tasks": Loss(task_losses, task_slopes),
-    "tokens": Loss(token_losses, token_slopes),
+    "class": Loss(class_losses, class_slopes, one_cell),
+    "number": Loss(number_losses, number_slopes, one_cell),
+    "tasks": Loss(task_losses, task_slopes, lambda target: ~torch.isnan(target)),
+    "tokens": Loss(token_losses, token_slopes, lambda label: label != NO_LABEL),
 }
 """By the kind of target. A detector's loss is its own."""

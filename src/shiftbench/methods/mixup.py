@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, Batch, Method, Number, per_item
+from shiftbench.methods.base import METHODS, ONE_DOMAIN, Batch, Method, Number, Task, per_item
 from shiftbench.methods.space import Power, Space
 from shiftbench.registry import register
 
@@ -46,6 +46,9 @@ class MixUp(Method):
         if not self.alpha > 0:
             raise ShiftBenchError(f"mixup: 'alpha' is {self.alpha}, but a Beta law needs a number above 0; near 0 next "
                                   "to nothing is mixed.")
+
+    def idle(self, task: Task) -> dict[str, str]:
+        return {"alpha": ONE_DOMAIN} if task.n_domains < 2 else {}
 
     @property
     def draws(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, Batch, Method, Task, memory, one_hot, per_item
+from shiftbench.methods.base import METHODS, ONE_DOMAIN, Batch, Method, Task, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
 from shiftbench.registry import register
 
@@ -43,6 +43,9 @@ class MMD(Method):
     batches: ClassVar[str] = "domain"
     needs: ClassVar[str] = "features"
     space: ClassVar[Space] = {"penalty": Power(10, -1, 1)}
+
+    def idle(self, task: Task) -> dict[str, str]:
+        return {"penalty": ONE_DOMAIN} if task.n_domains < 2 else {}
 
     def state(self, task: Task) -> nn.Module:
         return memory(n_domains=task.n_domains)

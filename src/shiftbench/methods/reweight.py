@@ -42,10 +42,11 @@ class Reweight(Method):
         if self.by not in KINDS:
             raise unknown("kind of group", self.by, KINDS, "reweight: by")
 
+    def idle(self, task: Task) -> dict[str, str]:
+        return idle_exponent(task, self.by)
+
     def state(self, task: Task) -> nn.Module:
-        counts = {"group": task.group_counts, "label": task.label_counts.sum(dim=0),
-                  "domain": task.label_counts.sum(dim=1)}[self.by]
-        return memory(balance=balance(counts, self.exponent))
+        return memory(balance=balance(_counts(task, self.by), self.exponent))
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         codes = {"group": batch.group, "label": batch.label, "domain": batch.domain}[self.by]
@@ -58,6 +59,17 @@ class ReweightLabel(Reweight):
     """`reweight` by label: NOOCh's Reweight, beside its Reweight (Envs), which is `reweight` by group."""
 
     by: str = "label"
+
+
+def _counts(task: Task, by: str) -> Tensor:
+    return {"group": task.group_counts, "label": task.label_counts.sum(dim=0),
+            "domain": task.label_counts.sum(dim=1)}[by]
+
+
+def idle_exponent(task: Task, by: str) -> dict[str, str]:
+    """Groups of one size weigh alike, whatever the exponent is."""
+    sizes = _counts(task, by)
+    return {} if len(sizes[sizes > 0].unique()) > 1 else {"exponent": f"each {by} has as many training items"}
 
 
 def balance(counts: Tensor, exponent: float) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, Batch, Number, Stage, Task, Trained, after, memory
+from shiftbench.methods.base import METHODS, Batch, Number, Stage, Task, Trained, after, first_step, memory
 from shiftbench.methods.erm import ERM
 from shiftbench.registry import register
 
@@ -44,13 +44,18 @@ class SWA(ERM):
         if self.every < 1:
             raise ShiftBenchError(f"swa: 'every' is {self.every}, but weights can be taken every 1, 2, … steps.")
 
+    def idle(self, task: Task) -> dict[str, str]:
+        if task.steps - self.every >= first_step(self.start, task.steps):
+            return {}
+        return {"every": f"from start={self.start:g} on, only the last of {task.steps:,} steps is averaged"}
+
     def state(self, task: Task) -> nn.Module:
         parts = task.twin().named_parameters()
         return memory(n=torch.zeros(()), steps=task.steps,
                       **{slashed(name): torch.zeros_like(part.detach()) for name, part in parts})
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        due = after(step, self.start * state.steps, 1.0, 0.0) * ((state.steps - step) % self.every == 0)
+        due = after(step, first_step(self.start, state.steps), 1.0, 0.0) * ((state.steps - step) % self.every == 0)
         take(net, state, due)
         return super().loss(net, batch, state, step)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from shiftbench.errors import unknown
 from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, Codes
+from shiftbench.methods.base import METHODS, Codes, Task
 from shiftbench.methods.erm import ERM
-from shiftbench.methods.reweight import KINDS
+from shiftbench.methods.reweight import KINDS, idle_exponent
 from shiftbench.methods.space import Space, Uniform
 from shiftbench.registry import register
 
@@ -41,6 +41,9 @@ class Undersample(ERM):
     def __post_init__(self) -> None:
         if self.by not in KINDS:
             raise unknown("kind of group", self.by, KINDS, "undersample: by")
+
+    def idle(self, task: Task) -> dict[str, str]:
+        return idle_exponent(task, self.by)
 
     def drawing(self, codes: Codes) -> Tensor | None:
         if self.exponent == 0:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shiftbench.methods.annealing import ANNEAL, annealed, check_anneal, idle_penalty
 from shiftbench.methods.base import (
     METHODS,
+    ONE_DOMAIN,
     OUTPUTS,
     Batch,
     Method,
     Task,
-    after,
     at_least,
-    at_most,
     means_by,
     memory,
     per_item,
@@ -38,25 +38,31 @@ class VREx(Method):
 
     Our reading, where codes differ. R is the mean over the batch, which is the paper's sum over domains, divided by m,
     where batches hold as many items of each. The variance is the population's, 1/m, as in DomainBed, over the domains
-    that the batch has. Until step `anneal` the weight is min(1, beta) (DomainBed holds 1, so that beta = 0 is not ERM
-    there). Above 1 the whole loss is divided by the weight, as the paper's code does; DomainBed resets the optimizer
-    instead.
+    that the batch has. In the share `anneal` of the run's steps the weight is min(1, beta); a tenth is DomainBed's 500
+    steps of 5,001, which holds 1, so that beta = 0 is not ERM there. Above 1 the whole loss is divided by the weight,
+    as the paper's code does; DomainBed resets the optimizer instead.
     """
 
     penalty: float = 10.0  # beta
-    anneal: int = 500  # steps before the weight becomes beta
+    anneal: float = 0.1  # share of the run's steps before the weight becomes beta
 
     family: ClassVar[str] = "domain generalization"
     targets: ClassVar[tuple[str, ...]] = OUTPUTS
     batches: ClassVar[str] = "domain"
-    space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": Power(10, 0, 4, whole=True)}
+    space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": ANNEAL}
+
+    def __post_init__(self) -> None:
+        check_anneal(self.name, self.anneal)
+
+    def idle(self, task: Task) -> dict[str, str]:
+        return {"penalty": ONE_DOMAIN} if task.n_domains < 2 else idle_penalty(self.penalty, self.anneal, task.steps)
 
     def state(self, task: Task) -> nn.Module:
-        return memory(n_domains=task.n_domains)
+        return memory(n_domains=task.n_domains, steps=task.steps)
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         losses = per_item(net(batch.x), batch)
-        weight = after(step, self.anneal, self.penalty, at_most(self.penalty, 1.0))
+        weight = annealed(step, self.penalty, self.anneal, state.steps)
         return (losses.mean() + weight * spread(losses, batch.domain, state.n_domains)) / at_least(weight, 1.0)
 
 

@@ -40,7 +40,7 @@ class Study:
 
         [methods.irm]                         # its own settings, and those of the run: these win over [run]
         penalty = [1.0, 10.0]
-        anneal = {power = [10, 0, 4]}         # drawn, 10^U(0, 4); also {uniform = [a, b]} and {choice = [...]}
+        anneal = {power = [10, -2, -0.3]}     # drawn, 10^U(-2, -0.3); also {uniform = [a, b]} and {choice = [...]}
 
     Lists are taken each with each. Laws are drawn `draws` times, from a stream per method, draw and setting, the same
     for every benchmark and seed: a setting more moves no other, and runs pair across seeds. What the file gives stands

@@ -29,19 +29,20 @@ from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device
 from shiftbench.training.embed import Report
-from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.loop import Fitting, Say, learn
 from shiftbench.training.run import Outcome, Run
 
 
 def train(
     benchmark: Benchmark, collection: Collection, run: Run, out: Path | str, *, device: str = "auto",
     benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
-    progress: Report | None = None, checkpoint_seconds: float = 30.0,
+    progress: Report | None = None, checkpoint_seconds: float = 30.0, say: Say | None = None,
 ) -> Path:
     """Do a run and give its folder, `out`/ID. A finished run is found and not repeated; an unfinished one goes on.
 
     `collection_path` is the collection's folder, below which cached features lie; without it they are computed again.
-    `progress(done, total)` is called now and then. A killed process loses at most `checkpoint_seconds` of work.
+    `progress(done, total)` is called now and then, `say` with a line for each setting that has no effect. A killed
+    process loses at most `checkpoint_seconds` of work.
     """
     problems: list[Exception] = []
 
@@ -51,7 +52,7 @@ def train(
 
     (end,) = train_pack(benchmark, collection, [run], out, device=device, benchmark_path=benchmark_path,
                         collection_path=collection_path, progress=progress, checkpoint_seconds=checkpoint_seconds,
-                        failed=keep)
+                        failed=keep, say=say)
     if problems:
         raise problems[0]
     if end.state == "busy":
@@ -63,16 +64,17 @@ def train_pack(
     benchmark: Benchmark, collection: Collection, runs: Sequence[Run], out: Path | str, *, device: str = "auto",
     benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
     progress: Report | None = None, checkpoint_seconds: float = 30.0,
-    failed: Callable[[Path, Exception], str] | None = None,
+    failed: Callable[[Path, Exception], str] | None = None, say: Say | None = None,
 ) -> list[Outcome]:
     """Do several runs on one benchmark, at once where they can be. Each ends by itself: what breaks one is handed to
     `failed` (default: written to its failed.json), the others go on."""
     ends: dict[str, Outcome] = {}
     started = time.monotonic()
 
-    def end(run: Run, problem: Exception | None = None, state: str = "done") -> None:
+    def end(run: Run, problem: Exception | None = None, state: str = "done", notes: tuple[str, ...] = ()) -> None:
         reason = "" if problem is None else (failed or fail)(Path(out) / run.id, problem)
-        ends[run.id] = Outcome(run.id, state if problem is None else "failed", reason, time.monotonic() - started)
+        ends[run.id] = Outcome(run.id, state if problem is None else "failed", reason, time.monotonic() - started,
+                               notes)
 
     def close(one: Fitting) -> None:
         try:
@@ -80,7 +82,7 @@ def train_pack(
                 _finish(one)
         except Exception as problem:
             one.problem = problem
-        end(one.run, one.problem)
+        end(one.run, one.problem, notes=one.notes)
 
     with contextlib.ExitStack() as held:
         fittings = []
@@ -95,7 +97,7 @@ def train_pack(
                     end(run)
                 else:
                     data = load(benchmark, collection, run, choose_device(device), collection_path)
-                    fittings.append(Fitting(run, data, folder))
+                    fittings.append(Fitting(run, data, folder, say))
             except Exception as problem:
                 end(run, problem)
         learn(fittings, checkpoint_seconds=checkpoint_seconds, progress=progress, ended=close)

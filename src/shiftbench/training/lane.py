@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from shiftbench.arrays import Floats, Ints
 from shiftbench.errors import ShiftBenchError
-from shiftbench.methods.base import METHODS, Batch, Codes, Stage
+from shiftbench.methods.base import METHODS, Batch, Codes, Stage, Task
 from shiftbench.models.base import MODELS, Net, build
 from shiftbench.rng import child, uniform
 from shiftbench.training.attack import attacked
@@ -43,6 +43,7 @@ class Lane:
     batches: Batches
     weight: Tensor | None  # of each training item
     log: Log
+    notes: tuple[str, ...] = ()  # what the user should know about this stage
     problem: Exception | None = None
     started: float = 0.0
 
@@ -77,7 +78,7 @@ class Lane:
             module.training = not stage.trains or any(one.requires_grad for one in module.parameters())
         batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage), run.domains_per_batch)
         return Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
-                    started=time.monotonic() - point.seconds)
+                    notes_of(run, stage, task, number), started=time.monotonic() - point.seconds)
 
     @property
     def steps(self) -> int:
@@ -152,6 +153,8 @@ class Lane:
         data, point, split = self.data, self.point, self.chosen_on
         line: dict[str, object] = {"stage": point.stage, "step": point.step,
                                    "loss": point.loss_sum / max(1, point.loss_count)}
+        if self.notes and point.step == min(self.run.eval_every, self.steps):
+            line["notes"] = self.notes
         point.loss_sum, point.loss_count = 0.0, 0
         if split:
             found = judged(data, self.net, data.benchmark.rows(split), self.run.precision)
@@ -200,6 +203,15 @@ def _drawing(run: Run, data: Data, stage: Stage) -> Floats | None:
 
 BELOW_1 = np.nextafter(np.float32(1), np.float32(0))
 """The largest number of [0, 1) in 32 bits: rounding would make a few draws 1."""
+
+
+def notes_of(run: Run, stage: Stage, task: Task, number: int) -> tuple[str, ...]:
+    """A line for each setting that changes nothing in this stage: those of the run are said with the first."""
+    params = {**run.params, **vars(stage.method)}
+    method = {name: (params[name], why) for name, why in {**stage.method.idle(task), **stage.idle}.items()}
+    settings = {name: (getattr(run, name), why) for name, why in run.idle().items()} if number == 0 else {}
+    return tuple(f"{run.method}: {name}={value} has no effect: {why}."
+                 for name, (value, why) in {**settings, **method}.items())
 
 
 def steps_of(run: Run, stage: Stage) -> int:

@@ -22,6 +22,7 @@ from shiftbench.training.run import Run
 from shiftbench.training.stacked import Stacked, alike
 
 Report = Callable[[int, int], None]
+Say = Callable[[str], None]
 
 
 @dataclass(eq=False)
@@ -57,7 +58,9 @@ class Fitting:
     run: Run
     data: Data
     folder: Path | None = None
+    say: Say | None = None  # told what the user should know, in one line
     learned: Learned | None = None  # of the last stage
+    notes: tuple[str, ...] = ()  # what was said
     problem: Exception | None = None
     finished: bool = False
     _stages: int = 0
@@ -73,7 +76,12 @@ class Fitting:
                 return None
             number, self._stages = self._stages, self._stages + 1
             if self.folder is None or not self._stage_file(number).is_file():
-                return Lane.enter(self.run, self.data, stage, number, self.folder)
+                lane = Lane.enter(self.run, self.data, stage, number, self.folder)
+                self.notes += lane.notes
+                if self.say is not None:
+                    for note in lane.notes:
+                        self.say(note)
+                return lane
             lane = Lane.enter(self.run, self.data, stage, number, None)
             kept = read_weights(self._stage_file(number))
             for name, module in (("net/", lane.net), ("state/", lane.parts.state)):

@@ -125,6 +125,25 @@ class Run:
             raise ShiftBenchError(f"run: method '{self.method}' needs {NEEDS[needs]}, which model '{self.model}' does "
                                   f"not have. Models that do: {', '.join(fit)}.")
 
+    def idle(self) -> dict[str, str]:
+        """Settings other than the defaults that change nothing beside the others, each with the reason."""
+        found = {}
+        if self.optimizer != "sgd":
+            found["momentum"] = f"optimizer {self.optimizer} has moments of its own"
+        if not self.attack:
+            found["attack_steps"] = "there is no attack"
+        if self.batch_kind == "plain":
+            found["domains_per_batch"] = "plain batches are drawn from all items alike"
+        if self.select_on == "last":
+            found |= dict.fromkeys(("patience", "select_split"), "select_on=last keeps the last weights")
+        elif self.eval_every >= self.steps:
+            found |= dict.fromkeys(("select_on", "patience"), f"the only evaluation is after all {self.steps:,} steps")
+        if self.model not in image_models():
+            found["augment"] = f"model '{self.model}' takes no images of three channels"
+        if self.features:
+            found["size"] = f"features={self.features} are as they were computed"
+        return {name: why for name, why in found.items() if getattr(self, name) != getattr(Run, name)}
+
     def learner(self) -> Method:
         """The method with its hyperparameters."""
         return make(find(METHODS, "method", self.method), self.params, f"method {self.method}")
@@ -155,6 +174,7 @@ class Outcome(NamedTuple):
     state: str
     reason: str = ""
     seconds: float = 0.0
+    notes: tuple[str, ...] = ()  # settings that had no effect
 
 
 def default_model(method: str) -> str:

@@ -77,7 +77,7 @@ def _method(name: str, method: str) -> dict[str, Any]:
     if method == "group_dro":
         items, domains = told.robust
         return {"step_size": 0.01, "by": kind, "batches": kind, "batch_size": items, "domains_per_batch": domains}
-    own = {"penalty": told.coral} if method == "coral" else {"penalty": 1.0, "anneal": 500}
+    own = {"penalty": told.coral} if method == "coral" else {"penalty": 1.0, "anneal": 500 / told.steps}
     return {**own, "batches": kind, "batch_size": told.batch // told.domains, "domains_per_batch": told.domains}
 
 
@@ -86,8 +86,9 @@ WILDS_METHODS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     for name, methods in WILDS_RUNS.items()}
 """What a method changes of its data set's preset: its own hyperparameters, and how batches are made.
 
-CORAL's and IRM's penalties were tuned by the authors (§6.3); IRM's is 1 on all. Group DRO draws items there so that
-every domain comes equally often; here a batch has as many items of each, and about as many in all."""
+CORAL's and IRM's penalties were tuned by the authors (§6.3); IRM's is 1 on all, in full after 500 steps. Group DRO
+draws items there so that every domain comes equally often; here a batch has as many items of each, and about as many
+in all."""
 
 
 def wilds(dataset: str, method: str = "erm") -> dict[str, Any]:

@@ -42,11 +42,13 @@ def embed(
 
 def train(
     benchmark: Place, method: str, out: Place, *, collection: Place | None = None, device: str = "auto",
-    params: Mapping[str, Any] | None = None, progress: Advance | None = None, **settings: Any,
+    params: Mapping[str, Any] | None = None, progress: Advance | None = None,
+    say: Callable[[str], None] | None = None, **settings: Any,
 ) -> Path:
     """Train one method on one benchmark with one seed; gives the folder of the run. A finished run is not repeated.
 
-    `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, …
+    `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, … `say` is
+    called with a line for each setting that has no effect; the run's log has it too.
     """
     from shiftbench.training.device import check_device
 
@@ -59,7 +61,7 @@ def train(
     from shiftbench.training.folder import train as train_run
 
     return train_run(made, images, replace(run, benchmark=made.digest), Path(out), device=device,
-                     benchmark_path=Path(benchmark), collection_path=folder, progress=progress)
+                     benchmark_path=Path(benchmark), collection_path=folder, progress=progress, say=say)
 
 
 def run_of(method: str, params: Mapping[str, Any], settings: Mapping[str, Any]) -> "Run":
