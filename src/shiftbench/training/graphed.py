@@ -121,8 +121,7 @@ class _Track:
         before = dict(parts.state.named_buffers())
         with torch.autocast("cuda", torch.bfloat16, enabled=lane.run.precision == "bf16"):
             loss = lane.stage.method.loss(lane.net, lane.hardened(batch), parts.state, self.step)
-        gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+        for parameter, gradient in zip(self.parameters, gradients_of(loss, self.parameters), strict=True):
             parameter.grad = gradient
         if self.rate is not None:
             self.rate.copy_(self.rates.index_select(0, self.cursor).view(()))
@@ -131,6 +130,18 @@ class _Track:
         self.losses.index_copy_(0, self.cursor, loss.detach().float().view(1))
         self.cursor += 1
         self.step += 1
+
+
+def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """The gradient of each parameter, laid out in memory as the parameter is; None where the loss does not need it.
+
+    A fused optimizer walks raw memory and refuses, or misreads, another layout. Convolutions of channels-last images
+    hand out channels-last gradients, also of weights that are not: those of a second net in a method's state.
+    """
+    found = torch.autograd.grad(loss, list(parameters), allow_unused=True)
+    return [gradient if gradient is None or gradient.stride() == parameter.stride()
+            else torch.empty_like(parameter).copy_(gradient)
+            for parameter, gradient in zip(parameters, found, strict=True)]
 
 
 def _keep_place(state: torch.nn.Module, before: dict[str, Tensor]) -> None:
