@@ -11,7 +11,7 @@ import shiftbench as sb
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.shifts import LeaveOneDomainOut, Temporal
+from shiftbench.shifts import LeaveOneDomainOut, Temporal, Unseen
 from shiftbench.shifts.base import ambiguous
 from shiftbench.shifts.conditions import Noise, Under
 from shiftbench.shifts.recipe import each, several
@@ -143,6 +143,18 @@ def test_other_targets_shift_too(shift):
     made = shift.build(cities())
     assert made.target.kind == "number"
     assert {"train", "id_val", "id_test", "test"} <= set(made.splits)
+
+
+def test_unseen_says_how_many_items_it_leaves():
+    """The card of `unseen` counts what a uniform test leaves; leaving the domain out tests all of it."""
+    collection = cities()
+    there = len(unambiguous(collection) & {*collection.items[collection.factor("city") == "Berlin"].tolist()})
+    some = Unseen("class", "city", ("Berlin",)).build(collection)
+    used = int((values(collection, "city", some, "test") == "Berlin").sum())
+    assert 0 < used < there / 4
+    said = next(note for note in some.card["notes"] if "unseen value" in note)
+    assert f"{used} are tested: leave_one_domain_out tests all." in said
+    assert len(LeaveOneDomainOut("class", "city", "Berlin").build(collection).rows("test")) == there
 
 
 def test_lost_classes_are_on_the_card():

@@ -51,7 +51,9 @@ class Unseen:
 
         train = {i : a_i ∉ A_c},     p_test(y, a) = 1 / (|Y| |A|)
 
-    The paper wants two seen values or more (its equation 2), so that there is something to learn invariance from.
+    The paper wants two seen values or more (its equation 2), so that there is something to learn invariance from. A
+    test that is uniform over cells is as large as the smallest cell allows; the card says how many items of A_c it has.
+    `leave_one_domain_out` tests all of them.
     """
 
     label: str
@@ -70,6 +72,12 @@ class Unseen:
         regions = _apart(collection, self.factor, "unseen", self.unseen, self.unseen_where)
         made = two_parts(self, collection, seed, 0, 0.0, regions)
         seen = np.unique(made.domain[made.rows("train")])
+        apart = [name for code, name in enumerate(made.names["domain"]) if code not in seen]
+        kept = np.isin(collection.factor(self.label).astype(np.str_), made.names["label"])
+        there = int((np.isin(collection.factor(self.factor).astype(np.str_), apart) & kept).sum())
+        used = int((np.isin(made.split, ("test", "val")) & ~np.isin(made.domain, seen)).sum())
+        made.card["notes"].append(f"Of the {there} items with an unseen value, {used} are tested"
+                                  + (": leave_one_domain_out tests all." if used < there else "."))
         if len(seen) == 1:
             made.card["notes"].append(f"Training sees one value of '{self.factor}', '{made.names['domain'][seen[0]]}': "
                                       "nothing in it shows that the factor does not matter.")
