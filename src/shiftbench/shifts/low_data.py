@@ -76,8 +76,8 @@ class Unseen:
         kept = np.isin(collection.factor(self.label).astype(np.str_), made.names["label"])
         there = int((np.isin(collection.factor(self.factor).astype(np.str_), apart) & kept).sum())
         used = int((np.isin(made.split, ("test", "val")) & ~np.isin(made.domain, seen)).sum())
-        made.card["notes"].append(f"Of the {there} items with an unseen value, {used} are tested"
-                                  + (": leave_one_domain_out tests all." if used < there else "."))
+        made.card["notes"][-1] += f" Of the {there} items with an unseen value, {used} are tested" + (
+            ": leave_one_domain_out tests all." if used < there else ".")
         if len(seen) == 1:
             made.card["notes"].append(f"Training sees one value of '{self.factor}', '{made.names['domain'][seen[0]]}': "
                                       "nothing in it shows that the factor does not matter.")
