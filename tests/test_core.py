@@ -144,7 +144,7 @@ def test_make_checks_settings_against_the_fields():
         make(Sample, {"shar": 1}, "recipe.toml")
     with pytest.raises(ShiftBenchError, match="'share' is missing"):
         make(Sample, {}, "recipe.toml")
-    for settings in ({"share": "a"}, {"share": True}, {"share": 1, "names": "a"}, {"share": 1, "sizes": {"x": 0.5}}):
+    for settings in ({"share": "a"}, {"share": True}, {"share": 1, "names": 5}, {"share": 1, "sizes": {"x": 0.5}}):
         with pytest.raises(ShiftBenchError, match="must be of type"):
             make(Sample, settings, "recipe.toml")
 

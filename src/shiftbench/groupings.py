@@ -22,6 +22,7 @@ from shiftbench.benchmark import CODED, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.questions import FORMS, NUMBER, base_of, resolve
+from shiftbench.registry import listed
 
 YES, NO = ("1", "yes", "true"), ("0", "no", "false")
 EACH = "each:"
@@ -92,11 +93,11 @@ class _Part(NamedTuple):
 
 
 def groupings_of(
-    benchmark: Benchmark, by: Iterable[str] = (), collection: Collection | None = None
+    benchmark: Benchmark, by: str | Iterable[str] = (), collection: Collection | None = None
 ) -> tuple[Grouping, ...]:
     """The groupings that a benchmark's card asks for, then those that are said in `by`, each once."""
     own = [str(said) for said in benchmark.card.get(OWN) or ()]
-    more = [said for said in dict.fromkeys(by) if said not in own]
+    more = [said for said in dict.fromkeys(listed(by)) if said not in own]
     return (*(grouping(benchmark, said, collection, strict=False) for said in own),
             *(grouping(benchmark, said, collection) for said in more))
 

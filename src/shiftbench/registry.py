@@ -44,6 +44,26 @@ def listed(words: str | Iterable[str], between: str = "") -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+class Lists:
+    """Settings of which a list of words may be given as one word: Unseen(…, unseen="west") means ("west",).
+
+    A dataclass inherits it. Without it a string would be taken for the list of its letters.
+    """
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            value, hint = getattr(self, field.name), field.type
+            if _is_words(hint) and isinstance(value, str):
+                object.__setattr__(self, field.name, listed(value))
+            elif get_origin(hint) is Mapping and _is_words(get_args(hint)[1]) and isinstance(value, Mapping):
+                object.__setattr__(self, field.name, {name: listed(words) for name, words in value.items()})
+
+
+def _is_words(hint: Any) -> bool:
+    """Whether a field holds words: tuple[str, ...]."""
+    return get_origin(hint) is tuple and get_args(hint)[0] is str
+
+
 def find(table: Mapping[str, T], kind: str, name: str) -> T:
     """The entry of that name, or an error with the nearest known one."""
     if name not in table:
@@ -91,6 +111,8 @@ def _cast(value: Any, hint: Any, key: str, where: str) -> Any:
         if hint is str and isinstance(value, date):  # TOML has dates; ours are ISO text
             return value.isoformat()
     elif origin is tuple:
+        if isinstance(value, str) and _is_words(hint):
+            return listed(value)
         if isinstance(value, list | tuple):
             return tuple(_cast(part, get_args(hint)[0], key, where) for part in value)
     elif isinstance(origin, type) and issubclass(origin, Mapping):

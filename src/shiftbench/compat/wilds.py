@@ -16,6 +16,7 @@ from shiftbench.compat.subset import WILDSDataset, WILDSSubset
 from shiftbench.compat.wilds_eval import evaluate
 from shiftbench.compat.wilds_known import DATASETS
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.registry import listed
 from shiftbench.shifts.recipe import collection_folder
 
 __all__ = ["CombinatorialGrouper", "GroupSampler", "WILDSDataset", "WILDSSubset", "evaluate", "get_dataset",
@@ -34,8 +35,8 @@ def get_dataset(
     download: bool = False,
     split_scheme: str = "official",
     collection: Collection | Path | str | None = None,
-    groupby_fields: Sequence[str] = ("group",),
-    groupings: Sequence[str] | None = None,
+    groupby_fields: str | Sequence[str] = ("group",),
+    groupings: str | Sequence[str] | None = None,
     compat: str | None = None,
 ) -> WILDSDataset:
     """A benchmark as a WILDS data set: its folder, or the folder's name below `root_dir`.
@@ -46,6 +47,7 @@ def get_dataset(
     further ones, which may overlap, by default those of its card (docs/groups.md). `compat="wilds-2.0"` is the
     package's behaviour, defects included; one of WILDS' ten then has the package's own keys and numbers of classes.
     """
+    groupby_fields, groupings = listed(groupby_fields), None if groupings is None else listed(groupings)
     if unlabeled:
         raise ShiftBenchError("A benchmark has no unlabeled part. Its split 'target_train' has items to adapt with.")
     if split_scheme != "official":

@@ -91,9 +91,13 @@ def draft(name: str, tags: Tags, terms: Terms, order: Ints, sizes: Counts) -> Dr
     enough = kept.sum(axis=1) > terms.more_than
     if not enough.any():
         of_kind = f" of kind '{terms.class_kind}'" if terms.class_kind else ""
-        raise ShiftBenchError(f"No tag{of_kind} in '{name}' has more than {terms.more_than} "
-                              f"contexts with at least {terms.min_size} items each. Lower min_size, or name another "
-                              f"kind of class: {', '.join(sorted(set(tags.kinds)))}.")
+        if not tags.names:
+            raise ShiftBenchError(f"Collection '{name}' has no tags, and a meta-graph is made of tags. Read it from "
+                                  "annotations of what is in each image: coco, gqa or metashift.")
+        others = sorted(set(tags.kinds) - {terms.class_kind})
+        also = f", or name another kind of class: {', '.join(others)}" if others else ""
+        raise ShiftBenchError(f"No tag{of_kind} in '{name}' has more than {terms.more_than} contexts with at least "
+                              f"{terms.min_size} items each. Lower min_size{also}.")
     kept &= enough[:, None]
     rows = np.flatnonzero(enough)[np.argsort(classes[enough])]
     return Draft(order, plan(sizes, kept, terms.threshold), rows, sizes[rows, rows].astype(np.int64))

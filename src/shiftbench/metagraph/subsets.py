@@ -15,6 +15,7 @@ from shiftbench.arrays import Bools, Ints
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.metagraph.contexts import ATTRIBUTE, contexts_of, no_context, resolve, spell, vocabulary
+from shiftbench.registry import listed
 
 Codes = npt.NDArray[np.uint32]
 
@@ -98,7 +99,7 @@ def candidates(collection: Collection, cls: str, *, kinds: Sequence[str] = (), m
     tags' codes, so that reading the same annotations in another order gives the same candidates.
     """
     tags, words = collection.tags, vocabulary(collection.tags)
-    allowed = contexts_of(tags, words, cls, kinds)
+    allowed = contexts_of(tags, words, cls, listed(kinds, ","))
     items = collection.with_tag(cls)
     rank: Ints = np.full(len(collection), -1)
     rank[items] = np.arange(len(items))

@@ -17,7 +17,7 @@ from shiftbench.hierarchies.edits import edited
 from shiftbench.hierarchies.hierarchy import Hierarchy
 from shiftbench.hierarchies.superclasses import Superclasses, superclasses
 from shiftbench.hierarchies.tasks import named_task
-from shiftbench.registry import register
+from shiftbench.registry import Lists, register
 from shiftbench.shifts.base import SHIFTS, card
 from shiftbench.shifts.subclasses import Side, dealt, known_classes, subclass_of
 
@@ -26,7 +26,7 @@ GROUPS = ("subclass", "superclass")
 
 @register(SHIFTS, "breeds")
 @dataclass(frozen=True)
-class Breeds:
+class Breeds(Lists):
     """Train on some subclasses of every superclass, test on others (Santurkar et al., 2021, Algorithm 1).
 
         y(i) = the superclass above the class c(i) of item i

@@ -14,7 +14,7 @@ from shiftbench.criteria.hard import BETA
 from shiftbench.criteria.lists import read_splits
 from shiftbench.criteria.tasks import TASKS, WORLD_TASKS, slug
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.registry import register
+from shiftbench.registry import Lists, register
 from shiftbench.rng import uniform
 from shiftbench.shifts.base import SHIFTS, Shift, card
 from shiftbench.shifts.judged import by_areas, by_expression, by_gist, by_lists
@@ -25,7 +25,7 @@ TRAIN_ON, TEST_ON = ("all", "easy"), ("all", "hard")
 
 @register(SHIFTS, "context")
 @dataclass(frozen=True)
-class Context:
+class Context(Lists):
     """Is an object there, in its usual context or out of it (Madras & Zemel, 2021, §2 and §3)?
 
         φ(C) = 1 for hard items;   test = {i : φ_i = 1} or all items, told apart by `kind`;   train = all or {φ_i = 0}

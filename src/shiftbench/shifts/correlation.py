@@ -9,14 +9,14 @@ from shiftbench.arrays import Floats
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import unknown
-from shiftbench.registry import register
+from shiftbench.registry import Lists, register
 from shiftbench.shifts.base import SHIFTS
 from shiftbench.shifts.mixture import Names, mate, mixture, share
 
 
 @register(SHIFTS, "correlation")
 @dataclass(frozen=True)
-class Correlation:
+class Correlation(Lists):
     """A spurious correlation between the label y and one other factor a (after Wiles et al., 2022).
 
         p_train(y, a) = rho · 1[a = pair(y)] / |Y|  +  (1 − rho) / (|Y| |A|)

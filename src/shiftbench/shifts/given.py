@@ -11,7 +11,7 @@ from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.groupings import columns_in
 from shiftbench.questions import FORMS
-from shiftbench.registry import register
+from shiftbench.registry import Lists, register
 from shiftbench.shifts.asked import truth_of
 from shiftbench.shifts.base import SHIFTS, card
 
@@ -21,7 +21,7 @@ ABSENT = "split"
 
 @register(SHIFTS, "given")
 @dataclass(frozen=True)
-class Given:
+class Given(Lists):
     """Take the split from a factor of the collection, as its makers meant it. Nothing is drawn.
 
         split(i) = rename(c_i),   label(i) = y_i,   domain(i) = d_i

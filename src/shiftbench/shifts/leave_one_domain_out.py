@@ -9,7 +9,7 @@ from shiftbench.arrays import Ints, encode
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.registry import register
+from shiftbench.registry import Lists, register
 from shiftbench.shifts.base import SHIFTS
 from shiftbench.shifts.leave_out import folder_word
 from shiftbench.shifts.parts import Names, pick
@@ -20,7 +20,7 @@ Domains = str | tuple[str, ...]
 
 @register(SHIFTS, "leave_one_domain_out")
 @dataclass(frozen=True)
-class LeaveOneDomainOut:
+class LeaveOneDomainOut(Lists):
     """Test on the items of one domain, train on those of all others (DomainBed: Gulrajani & Lopez-Paz, 2021).
 
         test = {i : d_i ∈ E},     train ∪ id_val ∪ id_test = {i : d_i ∉ E ∪ V},     val = {i : d_i ∈ V}

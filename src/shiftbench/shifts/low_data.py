@@ -8,14 +8,14 @@ from shiftbench.arrays import Bools, Strs
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.registry import register
+from shiftbench.registry import Lists, register
 from shiftbench.shifts.base import SHIFTS
 from shiftbench.shifts.parts import Names, Regions, Where, pick, two_parts
 
 
 @register(SHIFTS, "low_data")
 @dataclass(frozen=True)
-class LowData:
+class LowData(Lists):
     """Shift 2 of Wiles et al. (2022, D.2): N items in all of the values A_c of factor a, all items of its other values.
 
         train = {i : a_i ∉ A_c}  ∪  N items of {i : a_i ∈ A_c},     p_test(y, a) = 1 / (|Y| |A|)
@@ -46,7 +46,7 @@ class LowData:
 
 @register(SHIFTS, "unseen")
 @dataclass(frozen=True)
-class Unseen:
+class Unseen(Lists):
     """Shift 3 of Wiles et al. (2022, D.2): no training item has one of the values A_c of factor a; `low_data` at N = 0.
 
         train = {i : a_i ∉ A_c},     p_test(y, a) = 1 / (|Y| |A|)

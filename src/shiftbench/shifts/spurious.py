@@ -9,7 +9,7 @@ from shiftbench.arrays import Bools, Ints
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.registry import register
+from shiftbench.registry import Lists, register
 from shiftbench.shifts.base import SHIFTS
 from shiftbench.shifts.parts import Names, Where, pick, two_parts
 
@@ -18,7 +18,7 @@ PAIRINGS = ("order", "commonest")
 
 @register(SHIFTS, "spurious")
 @dataclass(frozen=True)
-class Spurious:
+class Spurious(Lists):
     """Shift 1 of Wiles et al. (2022, D.2): label y and factor a go together in training, all but N items.
 
         train = {i : a_i ∈ pairs(y_i)}  ∪  N items of U,   test ~ U,   U(y, a) = 1 / (|Y| |A|),   N ≥ 1

@@ -8,14 +8,14 @@ import numpy as np
 from shiftbench.arrays import Floats
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
-from shiftbench.registry import register
+from shiftbench.registry import Lists, register
 from shiftbench.shifts.base import SHIFTS
 from shiftbench.shifts.mixture import Names, mate, mixture, share
 
 
 @register(SHIFTS, "subpopulation")
 @dataclass(frozen=True)
-class Subpopulation:
+class Subpopulation(Lists):
     """Train on a mixture in which minority groups have the share p, test on a balanced one (Liang & Zou, 2022, §4.2).
 
     For every class y one value m(y) of the factor is the majority's:

@@ -12,7 +12,7 @@ from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.metagraph.graph import MetaGraph, distance, meta_graph
 from shiftbench.metagraph.subsets import parse, subset, written
-from shiftbench.registry import register
+from shiftbench.registry import Lists, register
 from shiftbench.rng import uniform
 from shiftbench.shifts.base import SHIFTS, ambiguous, card
 from shiftbench.shifts.deal import deal, quota, remainder, spread
@@ -22,7 +22,7 @@ Contexts = Mapping[str, tuple[str, ...]]
 
 @register(SHIFTS, "subset")
 @dataclass(frozen=True)
-class Subset:
+class Subset(Lists):
     """Train on some subsets of each class, test on others (Liang & Zou, 2022, §4.1).
 
         test = ⋃ test subsets − ambiguous,   train = ⋃ train subsets − test − ambiguous

@@ -10,7 +10,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.questions import dates, moment
-from shiftbench.registry import register
+from shiftbench.registry import Lists, register
 from shiftbench.shifts.base import SHIFTS
 from shiftbench.shifts.sides import TEST, TRAIN, VAL, candidates, dealt
 
@@ -20,7 +20,7 @@ Date = str | int
 
 @register(SHIFTS, "temporal")
 @dataclass(frozen=True)
-class Temporal:
+class Temporal(Lists):
     """Train on items dated before a day, test on those from that day on (as FMoW in WILDS: Koh et al., 2021).
 
         train ∪ id_val ∪ id_test = {i : t_i < v},     val = {i : v ≤ t_i < c},     test = {i : t_i ≥ c}

@@ -1,6 +1,6 @@
 """Folders become objects: how a verb takes either."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shiftbench.benchmark import Benchmark
@@ -9,6 +9,11 @@ from shiftbench.errors import ShiftBenchError
 
 Place = Path | str
 Advance = Callable[[int, int], None]
+
+
+def places(given: Place | Sequence[Place]) -> list[Place]:
+    """Folders where several may be given: one alone is a list of one, and never its letters."""
+    return [given] if isinstance(given, str | Path) else list(given)
 
 
 def benchmark_of(given: Benchmark | Place) -> Benchmark:

@@ -9,8 +9,9 @@ from shiftbench.benchmark import CODED, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.predictions import Predictions
+from shiftbench.registry import listed
 from shiftbench.scores import Scores
-from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_of
+from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_of, places
 
 if TYPE_CHECKING:
     from shiftbench.annotation import Key
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 def score(
     benchmark: Benchmark | Place, *predictions: Predictions | Answers | Place, study: Place | None = None,
-    nooch: Place | None = None, task: str = "", by: Sequence[str] = (), collection: Collection | Place | None = None,
-    ignore_splits: bool = False, columns: Mapping[str, str] | None = None, ignore_extra: bool = False, **options: Any,
+    nooch: Place | None = None, task: str = "", by: str | Sequence[str] = (),
+    collection: Collection | Place | None = None, ignore_splits: bool = False,
+    columns: Mapping[str, str] | None = None, ignore_extra: bool = False, **options: Any,
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
 
@@ -40,6 +42,9 @@ def score(
     from shiftbench.annotation import find_key, human_scores, is_answers, model_scores, read_answers
     from shiftbench.scoring import score as score_one
 
+    by = listed(by)
+    if "metrics" in options:
+        options["metrics"] = listed(options["metrics"], ",")
     if nooch is not None and (columns or ignore_extra):
         raise ShiftBenchError("--column and --ignore-extra are for a benchmark, not for NOOCh's lists: rename the "
                               "columns to item and prediction.")
@@ -126,7 +131,7 @@ def _score_on_lists(
 
 
 def select(
-    source: Scores | Place, rule: str = "", *, target: str = "accuracy", benchmarks: Sequence[Place] = (),
+    source: Scores | Place, rule: str = "", *, target: str = "accuracy", benchmarks: Place | Sequence[Place] = (),
     allow_target: bool = False,
 ) -> "Selection":
     """Which of several settings counts: what a rule chooses, or all rules side by side with their regret.
@@ -138,6 +143,7 @@ def select(
     from shiftbench.selection import select as apply
 
     runs = not isinstance(source, Scores) and Path(source).is_dir()
+    benchmarks = places(benchmarks)
     folders = [*benchmarks, *benchmarks_of(source)] if runs and not isinstance(source, Scores) else benchmarks
     scores = source if isinstance(source, Scores) else score_runs(source) if runs else Scores.load(source)
     found = apply(scores, [rule] if rule else tuple(RULES), targets=[target],
@@ -176,8 +182,8 @@ def power(
 
 
 def report(
-    source: Scores | Place, out: Place, *, benchmarks: Sequence[Place] = (), rule: str = "id",
-    title: str = "shiftbench report", compare: Sequence[str] = (),
+    source: Scores | Place, out: Place, *, benchmarks: Place | Sequence[Place] = (), rule: str = "id",
+    title: str = "shiftbench report", compare: str | Sequence[str] = (),
 ) -> Path:
     """One self-contained HTML page from a folder of runs or a table of scores.
 
@@ -190,6 +196,7 @@ def report(
     from shiftbench.scoring import benchmarks_of, score_runs
     from shiftbench.selection import chosen_means
 
+    benchmarks, compare = places(benchmarks), listed(compare, ",")
     if isinstance(source, Scores):
         scores, folders = source, list(benchmarks)
     elif Path(source).is_dir():

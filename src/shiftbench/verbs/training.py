@@ -10,7 +10,7 @@ from shiftbench.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.later import load_torch
-from shiftbench.registry import find
+from shiftbench.registry import find, listed
 from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_folder_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def pretrain(
 
 
 def retrain(
-    runs: Place, *, steps: int = 40_000, rates: Sequence[float] | None = None, collection: Place | None = None,
+    runs: Place, *, steps: int = 40_000, rates: float | Sequence[float] | None = None, collection: Place | None = None,
     device: str = "auto", progress: Advance | None = None,
 ) -> "dict[str, Retrained]":
     """Train the last layer of every finished run on the target (BREEDS' target-RT); by run. What is done stays done."""
@@ -118,11 +118,12 @@ def retrain(
     from shiftbench.training.retrain import RATES
     from shiftbench.training.retrain import retrain as retrain_run
 
+    chosen = (rates,) if isinstance(rates, int | float) else rates
     found: dict[str, Retrained] = {}
     for number, run in enumerate(listed):
         folder = collection_folder_of(run.benchmark_folder, collection)
         found[run.folder.name] = retrain_run(run.folder, Benchmark.load(run.benchmark_folder), Collection.load(folder),
-                                             steps=steps, rates=rates or RATES, device=device, cache=folder)
+                                             steps=steps, rates=chosen or RATES, device=device, cache=folder)
         if progress:
             progress(number + 1, len(listed))
     return found
@@ -130,7 +131,7 @@ def retrain(
 
 def sweep(
     study: "Study | Place", out: Place, *, engine: str = "local", workers: int = 0, device: str = "auto",
-    retry_failed: bool = False, changes: Mapping[str, Any] | None = None, logs: Sequence[str] = (),
+    retry_failed: bool = False, changes: Mapping[str, Any] | None = None, logs: str | Sequence[str] = (),
     checkpoint_seconds: float = 30.0, progress: "Callable[[Outcome, int], None] | None" = None,
 ) -> "list[Outcome]":
     """Do every run of a study, and say how each ended. Finished runs are found, whoever made them, and not repeated.
@@ -148,6 +149,7 @@ def sweep(
     run_packs = find(ENGINES, "engine", engine)
     check_device(device)
     wanted = study if isinstance(study, Study) else Study.load(study, changes)
+    logs = listed(logs, ",")
     check_place(out, engine, logs, wanted.leave_one_domain_out)
     jobs = wanted.jobs(out)
     report = None if progress is None else lambda end: progress(end, len(jobs))
