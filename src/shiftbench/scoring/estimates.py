@@ -84,20 +84,16 @@ def worst_share(
 
     Items lie group by group; or `rows` has their numbers so, an item once for every group that it is in.
 
-    `stats.lowest` takes groups for independent. What groups share makes them rise and fall together, so that
-    P(all above m) ≥ Π_g P(g above m): a minimum leans down less than it says, and only its upper end stays on the safe
-    side. Where groups overlap the lower end is therefore the least of Wilson's lower ends of all groups, which lies
-    above the true lowest no more often than that of the truly lowest group does, and there is no correction.
+    Where groups overlap they are not independent, and the estimate is not corrected.
     """
     laid = hits if rows is None else hits[:, rows]
     size = sizes_of(laid.shape[1], start)
     right = np.add.reduceat(laid, start, axis=1, dtype=np.int64)
     rate = right / size
-    ends = lowest(right, size, level) if level else None
-    if rows is None or np.bincount(rows).max(initial=0) < 2:
+    overlap = rows is not None and int(np.bincount(rows).max(initial=0)) > 1
+    ends = lowest(right, size, level, overlap=overlap) if level else None
+    if rows is None or not overlap:
         return worst_estimate(laid, size, rate, owner, level, ends)
-    if level and ends:
-        ends = Lowest(wilson(rate, size, level)[0].min(axis=1), rate.min(axis=1), ends.high)
     return worst_estimate(hits, size, rate, owner, level, ends, np.split(rows, start[1:]))
 
 
@@ -111,7 +107,8 @@ def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float |
     ends = None
     if level and size.min() > 1 and np.isfinite(mean).all():
         rest = (values - np.repeat(mean, size, axis=1)) ** 2
-        found = lowest_mean(-mean, np.sqrt(np.add.reduceat(rest, start, axis=1) / (size - 1) / size), level)
+        error = np.sqrt(np.add.reduceat(rest, start, axis=1) / (size - 1) / size)
+        found = lowest_mean(-mean, error, level, freedom=size - 1)
         ends = Lowest(-found.high, -found.middle, -found.low)
     made = worst_estimate(values, size, -mean, owner, level, ends)
     estimate = made.estimate

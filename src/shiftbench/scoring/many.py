@@ -147,7 +147,7 @@ def _worst_loss(losses: Floats, split: Split, level: float) -> tuple[Estimate, I
     found = take_apart(losses.reshape(1, -1), ONE, each)
     value, items = found.value.reshape(len(losses), -1), found.items.reshape(len(losses), -1)
     if split.size.min() > 1:
-        ends = lowest_mean(-value, np.sqrt(items * split.size / (split.size - 1)), level)
+        ends = lowest_mean(-value, np.sqrt(items * split.size / (split.size - 1)), level, freedom=split.size - 1)
         ends = Lowest(-ends.high, -ends.middle, -ends.low)
     else:
         ends = Lowest(*(np.full(len(losses), np.nan),) * 3)
