@@ -29,10 +29,11 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.methods import METHODS
 from shiftbench.models import build
+from shiftbench.predictions import Predictions
 from shiftbench.rng import child
 from shiftbench.training.data import Data
-from shiftbench.training.folder import predict
 from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.predict import predict_all
 from shiftbench.training.run import Run
 
 SIDE, BATCH, CLASSES, PACK = 64, 128, 10, 8
@@ -149,9 +150,9 @@ def check(data: Data, names: list[str]) -> int:
             alone = Fitting(one.run, data)
             marks: list[tuple[float, int]] = []
             learn([alone], progress=lambda done, total, marks=marks: marks.append((time.perf_counter(), done)))
-            ends = [predict(other.run, data, other.learned.net) if other.learned else other.problem
+            ends = [predict_all(other.run, data, other.learned.net) if other.learned else other.problem
                     for other in (one, alone, resumed)]
-            same = all(isinstance(end, torch.Tensor) and torch.equal(end, ends[0]) for end in ends)
+            same = all(isinstance(end, Predictions) and end == ends[0] for end in ends)
             different += not same
             problems = [other.problem for other in (one, alone, resumed) if other.problem is not None]
             print(f"{one.run.method:<22}{'same' if same else 'DIFFERS':<10}{fastest(marks):>8.0f} steps/s alone   "

@@ -125,6 +125,17 @@ def test_a_copy_holds_each_point_once(sink, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]  # nothing beside the runs
 
 
+def test_a_metric_over_a_grouping_is_copied(sink, tmp_path):
+    """`worst_group_accuracy[region!Other]` reaches every sink, in the letters that its names may have."""
+    folder = run_folder(tmp_path / "runs")
+    metric = "val_worst_group_accuracy[male+female,label]"
+    Log(folder / "log.jsonl").write({"stage": 0, "step": 10, "loss": 1.0, metric: 0.25, "seconds": 1.0})
+    (one,) = open_sinks([sink], tmp_path / "runs")
+    one.copy(read_entry(folder))
+    name = metric if sink == "tensorboard" else "val_worst_group_accuracy male female label"
+    assert told(sink, tmp_path / "runs")[name] == [(10, 0.25)]
+
+
 def test_half_a_record_is_mended(tmp_path):
     """A copy that was killed while it wrote is made whole, by bytes: the file is a function of the log."""
     pytest.importorskip("tensorboard")

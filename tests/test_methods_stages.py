@@ -21,9 +21,9 @@ from shiftbench.models import build
 from shiftbench.models.translator import Discriminator, Generator, blocks_for
 from shiftbench.training.data import Data
 from shiftbench.training.eager import Eager
-from shiftbench.training.folder import predict
 from shiftbench.training.lane import Lane
 from shiftbench.training.loop import Fitting
+from shiftbench.training.predict import predict_all
 from tests.toys import CPU, fitted, learn, toy_features, toy_rows, toy_run
 
 
@@ -121,7 +121,8 @@ def test_each_domain_is_adapted_to_alone():
     run = image_run(benchmark, method="bn_adapt")
     one = fitted(run, benchmark, x)
     erm = fitted(dataclasses.replace(run, method="erm", params={}), benchmark, x)
-    logits, plain_ones = predict(run, one.data, one.learned.net), erm.learned.logits
+    logits = torch.from_numpy(predict_all(run, one.data, one.learned.net).scores)
+    plain_ones = erm.learned.logits
     assert torch.equal(logits[benchmark.rows("train")], plain_ones("train"))
     assert not torch.allclose(logits[benchmark.rows("test")], plain_ones("test"))
     test = benchmark.rows("test")
@@ -129,7 +130,7 @@ def test_each_domain_is_adapted_to_alone():
     brighter = x.clone()
     brighter[other] += 5
     relabelled = dataclasses.replace(benchmark, label=np.where(benchmark.split == "test", 0, benchmark.label))
-    moved = predict(run, Data(relabelled, brighter, CPU), one.learned.net)
+    moved = torch.from_numpy(predict_all(run, Data(relabelled, brighter, CPU), one.learned.net).scores)
     same = np.setdiff1d(np.arange(80), other)
     assert torch.equal(moved[same], logits[same])
     assert not torch.equal(moved[other], logits[other])

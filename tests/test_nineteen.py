@@ -12,8 +12,8 @@ from shiftbench.methods import METHODS
 from shiftbench.reporting.fine_grained import NINETEEN
 from shiftbench.shifts import LowData
 from shiftbench.training.data import load
-from shiftbench.training.folder import predict
 from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.predict import predict_all
 from shiftbench.training.run import Run
 from shiftbench.worlds.sprites import sprites
 from tests.toys import CPU
@@ -36,7 +36,7 @@ def trained():
         learn([one])
         if one.problem is not None:
             raise one.problem
-        found[name] = (one.learned.net.state_dict(), predict(run, one.data, one.learned.net).numpy())
+        found[name] = (one.learned.net.state_dict(), predict_all(run, one.data, one.learned.net).scores)
     return found
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -88,16 +89,23 @@ class Looked:
         """What the rule of a choice makes of a rival: the larger, the better."""
         if one.rule == "leave_one_domain_out":
             return float(np.mean([self.value(one, setting, "test", "accuracy", f"{MARK}d{part}") for part in range(2)]))
-        split = {"ood": "val", "f1": "val", "oracle": "test"}.get(one.rule, "id_val")
-        found = self.value(one, setting, split, RULES[one.rule].metric or one.target)
+        split = {"ood": "val", "f1": "val", "wilds": "val", "oracle": "test"}.get(one.rule, "id_val")
+        metric = "macro_f1" if one.rule == "wilds" else RULES[one.rule].metric or one.target
+        found = self.value(one, setting, split, metric)
         return -found if RULES[one.rule].lower else found
+
+
+def ranked_by_f1() -> list[Benchmark]:
+    """The benchmarks of a table, whose headline is macro F1."""
+    made = rows_of({"train": "a", "val": "b", "test": "c"})
+    return [replace(made, card={"name": name, "headline": "macro_f1"}) for name in ("one", "two")]
 
 
 @quick
 @given(tables())
 def test_the_chosen_run_has_the_best_criterion(scores):
     """Every rule takes, per benchmark, method and seed, a run that no other beats; ties go to nll, then to the name."""
-    found = select(scores)
+    found = select(scores, benchmarks=ranked_by_f1())
     assert not found.refused
     assert {one.rule for one in found.choices} == set(RULES)
     cells = {(row["benchmark"], row["method"], row["seed"]) for row in scores if MARK not in row["benchmark"]}
@@ -145,13 +153,14 @@ def test_a_choice_depends_on_nothing_else(scores, seed):
 @given(tables(), st.sampled_from(sorted(RULES)))
 def test_chosen_keeps_whole_runs(scores, rule):
     """One run per benchmark, method and seed, with all its rows as they were; the parts and all other runs are gone."""
-    kept = chosen(scores, rule, allow_target=True)
+    kept = chosen(scores, rule, allow_target=True, benchmarks=ranked_by_f1())
     runs = {(row["benchmark"], row["method"], row["seed"], row["run"]) for row in kept}
     assert len(runs) == len({key[:3] for key in runs})
     assert {key[0] for key in runs} == {"one", "two"}
     for benchmark, method, seed, run in runs:
         assert list(kept.where(benchmark=benchmark, run=run)) == list(scores.where(benchmark=benchmark, run=run))
-        assert (benchmark, run) in {(one.benchmark, one.run) for one in select(scores, [rule]).choices
+        choices = select(scores, [rule], benchmarks=ranked_by_f1()).choices
+        assert (benchmark, run) in {(one.benchmark, one.run) for one in choices
                                     if (one.method, one.seed) == (method, seed)}
     assert select(kept, [DEFAULT]).choices  # the choice can be made again, and is the same
     assert chosen(kept, "id") == kept
@@ -179,6 +188,28 @@ def test_nooch_minimises_the_larger_hard_loss():
     assert one.run == "y"
     assert one.criterion == pytest.approx(1.7)
     assert "hard positives and hard negatives" in one.by
+
+
+SIXTEEN = "worst_group_accuracy[male+female,label]"
+
+
+@pytest.mark.parametrize(("headline", "better"), [(SIXTEEN, "x"), ("tenth_percentile_accuracy[user]", "x"),
+                                                  ("worst_group_r", "x"), ("nll", "y"), ("macro_f1", "x")])
+def test_wilds_chooses_by_the_headline_on_val(headline, better):
+    """What ranks methods, of any grouping and in its direction, on `val` alone; without the card it is not known."""
+    known = replace(rows_of({"train": "ab", "val": "c", "test": "d"}), card={"name": "b", "headline": headline})
+    rows = []
+    for run, value in (("x", 0.7), ("y", 0.3)):
+        rows += run_rows("b", "m", run, 0, flat(val_accuracy=1 - value, val_nll=value, val_macro_f1=value,
+                                                id_val_macro_f1=1 - value, test_macro_f1=1 - value), run)
+        rows += [{**rows[-1], "split": "val", "group": "male = 1, label = toxic" if headline.startswith("worst")
+                  else ALL, "metric": headline, "value": value}] * (headline not in METRICS)
+    scores = Scores.of(rows)
+    (one,) = select(scores, ["wilds"], targets=["accuracy"], benchmarks=[known]).choices
+    assert (one.run, one.labels, one.criterion) == (better, "shifted", 0.7 if better == "x" else 0.3)
+    assert select(scores, ["ood"], targets=["accuracy"], benchmarks=[known]).choices[0].run == "y"
+    (refused,) = select(scores, ["wilds"], targets=["accuracy"]).refused
+    assert "--benchmark" in refused.why
 
 
 def test_leaving_out_needs_every_part():

@@ -117,6 +117,17 @@ class Answers:
         return Answers(self.item[rows], self.split[rows],
                        {name: _taken(one, rows) for name, one in self.values.items()})
 
+    @staticmethod
+    def join(parts: Sequence["Answers"]) -> "Answers":
+        """One after the other."""
+        values = {}
+        for name in parts[0].values:
+            lists = [part.values[name] for part in parts]
+            values[name] = (np.concatenate([flat for flat, _ in lists]),
+                            _start(np.concatenate([np.diff(start) for _, start in lists])))
+        return Answers(np.concatenate([part.item for part in parts]), np.concatenate([part.split for part in parts]),
+                       values)
+
     def save(self, path: Path | str) -> Path:
         """One file: columns item, split, and a list per item of each part; in a CSV file the numbers, with spaces."""
         columns = {name: pa.LargeListArray.from_arrays(start, flat) for name, (flat, start) in self.values.items()}

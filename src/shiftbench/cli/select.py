@@ -19,7 +19,8 @@ def select(
     target: Annotated[str, typer.Option(help="Judge by accuracy, worst_group_accuracy, macro_f1, … on test, also over "
                                                 "a grouping: worst_group_accuracy[region].")] = "accuracy",
     benchmark: Annotated[list[Path] | None, typer.Option(
-        help="Tells whether val shares domains with test; may be repeated. Runs know theirs.")] = None,
+        help="Says whether val shares domains with test, and by which number `wilds` chooses; may be "
+             "repeated. Runs know theirs.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the scores of the chosen runs.")] = None,
     allow_target: Annotated[bool, typer.Option("--allow-target", help="Choose even by labels of the target.")] = False,
     json: Json = False,
@@ -27,8 +28,8 @@ def select(
 ) -> None:
     """Which of several settings counts: every rule side by side with its regret to the oracle, or the choice of one.
 
-    Rules: id, leave_one_domain_out, worst_group, worst_class, nooch, f1, ood, oracle. A rule that used labels of the
-    target is marked; to choose by it takes --allow-target.
+    Rules: id, leave_one_domain_out, worst_group, worst_class, nooch, f1, ood, wilds, oracle. A rule that used labels
+    of the target is marked; to choose by it takes --allow-target.
 
     shiftbench select runs --rule worst_group --json
     """

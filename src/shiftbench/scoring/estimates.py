@@ -156,4 +156,9 @@ def worst_estimate(
 
 
 def sizes_of(n: int, start: Ints | None) -> Ints:
-    return np.diff(np.append(np.zeros(1, np.int64) if start is None else start, n))
+    """How many of n items each group has, by the first item of each."""
+    if start is None:
+        return np.asarray([n])
+    size = np.empty(len(start), np.int64)
+    size[:-1], size[-1:] = start[1:] - start[:-1], n - start[-1:]
+    return size

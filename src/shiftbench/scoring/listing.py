@@ -5,10 +5,9 @@ import json
 import os
 import re
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple, TypedDict
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_json
@@ -101,28 +100,35 @@ def written(value: Any) -> str:
     return _AS_JSON.encode(value)
 
 
-class _Facts(msgspec.Struct):
+class _Facts(TypedDict, total=False):
     """What is needed of run.json; msgspec passes over the rest of it."""
 
-    run: Any = None
-    benchmark: Any = None
+    run: Any
+    benchmark: Any
 
 
-_FACTS = msgspec.json.Decoder(_Facts)
 _ODD = re.compile(rb"[0-9]{19}|\\u[dD]")
 MOST_BRACKETS = 60
 """What is longer or nested deeper than a run of ours, or holds long numbers or halves of pairs of code points, is read
 by `read_json`, which looks closely."""
 
 
+@cache
+def _decoder() -> Any:
+    import msgspec  # not at the top: training scores its evaluations on machines that lack it
+
+    return msgspec.json.Decoder(_Facts), msgspec.MsgspecError
+
+
 def _run(folder: Path, content: bytes | None) -> Finished:
+    decoder, fault = _decoder()
     try:
         text = content or b""
         if _ODD.search(text) or text.count(b"{") + text.count(b"[") > MOST_BRACKETS:
             raise UnicodeError
-        facts = _FACTS.decode(text)
-        run, benchmark = facts.run, facts.benchmark
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):  # slowly: the error shall name the file and the place
+        facts = decoder.decode(text)
+        run, benchmark = facts.get("run"), facts.get("benchmark")
+    except (fault, UnicodeError, RecursionError):  # slowly: the error shall name the file and the place
         plain = read_json(folder / "run.json")
         run, benchmark = (plain.get("run"), plain.get("benchmark")) if isinstance(plain, dict) else (None, None)
     if not (isinstance(run, dict) and "method" in run and "seed" in run and isinstance(benchmark, dict)

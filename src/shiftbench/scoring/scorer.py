@@ -63,10 +63,7 @@ def outputs_of(benchmark: Benchmark, predictions: Predictions | Answers, rows: I
     first, n = int(rows[0]) if len(rows) else 0, len(rows)
     in_a_row = np.array_equal(rows, np.arange(first, first + n))
     scores = predictions.scores[first:first + n] if in_a_row else predictions.scores[rows]  # a slice is no copy
-    if kind == "class":
-        return scores
-    wrong = np.isnan(scores).any(axis=1)
-    if wrong.any():
+    if kind != "class" and (wrong := np.isnan(scores).any(axis=1)).any():
         raise ShiftBenchError(f"{int(wrong.sum())} predictions are not numbers (NaN). The model that gave them has "
                               "diverged.")
-    return np.asarray(scores, np.float64)
+    return scores

@@ -26,7 +26,7 @@ def measure_numbers(
     group in which r is not defined (one item, or nothing that varies) has none, and is not the worst.
     """
     kept = np.flatnonzero(~np.isnan(truth).all(axis=1))
-    part, truth, predicted = part.take(kept), truth[kept], [one[kept] for one in predicted]
+    part, truth, predicted = part.take(kept), truth[kept], [np.asarray(one, np.float64)[kept] for one in predicted]
     whole = np.zeros(len(kept), np.int64)
     errors = np.stack([np.nanmean((truth - one) ** 2, axis=1, dtype=np.float64) for one in predicted])
     return [

@@ -35,7 +35,7 @@ def measure_tasks(
     In a split of at most GROUPS groups also of each, over the tasks that have both labels there, and of the worst.
     """
     kept = np.flatnonzero(~np.isnan(truth).all(axis=1))
-    part, truth, predicted = part.take(kept), truth[kept], [one[kept] for one in predicted]
+    part, truth, predicted = part.take(kept), truth[kept], [np.asarray(one, np.float64)[kept] for one in predicted]
     every = [precision_items(truth, one) for one in predicted]
     whole = np.stack([one.items for one in every])
     tasks = np.full((max(owner) + 1, 1), float(every[0].tasks))

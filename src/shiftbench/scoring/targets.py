@@ -8,6 +8,8 @@ HEADLINES = {
     "class": "accuracy", "number": WORST + "r", "tasks": "mean_ap", "boxes": BY_DOMAIN, "tokens": "accuracy",
 }
 """By kind of target, the metric that ranks."""
+PLAIN = {"class": "accuracy", "number": "r", "tasks": "mean_ap", "boxes": METRIC, "tokens": "accuracy"}
+"""By kind of target, the metric over all items; WORST before it is that of the worst group."""
 RANKING = {
     "number": (WORST + "r", "r"), "tasks": ("mean_ap",), "boxes": (BY_DOMAIN, METRIC, WORST + METRIC),
     "tokens": ("accuracy", "overall_accuracy", WORST + "accuracy"),

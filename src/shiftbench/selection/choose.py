@@ -8,9 +8,11 @@ import numpy as np
 from shiftbench.arrays import Floats, Ints
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.groupings import untitled
+from shiftbench.groupings import in_words, untitled
+from shiftbench.metrics import LOWER_IS_BETTER
 from shiftbench.registry import find
 from shiftbench.scores import Scores
+from shiftbench.scoring.targets import headline
 from shiftbench.selection.rules import DEFAULT, JUDGES, RULES, TARGET, TARGETS, UNKNOWN, Rule, labels_of
 from shiftbench.selection.runs import Runs
 from shiftbench.shifts.leave_out import MARK
@@ -70,8 +72,8 @@ def select(
 ) -> Selection:
     """Apply rules to every benchmark, method and seed of a table.
 
-    Each choice is judged by every target, and the oracle chooses by it. `benchmarks` are looked at for one thing alone:
-    whether `val` shares domains with `test`.
+    Each choice is judged by every target, and the oracle chooses by it. `benchmarks` say whether `val` shares domains
+    with `test`, and by which number `wilds` chooses.
     """
     return _apply(Runs(scores), tuple(rules), targets, benchmarks)
 
@@ -123,11 +125,12 @@ def _apply(
             rule = find(RULES, "rule", name)
             for code in runs.originals:
                 benchmark, mine = runs.benchmarks[code], runs.of(code)
-                found = _left_out(runs, code, mine) if MARK in rule.splits else _measure(runs, rule, mine, target)
+                found = (_left_out(runs, code, mine) if MARK in rule.splits
+                         else _measure(runs, rule, mine, target, known.get(benchmark)))
                 if not found.split:
                     refused.append(Refused(benchmark, "", name, found.by))
                     continue
-                picked = runs.best(mine, found.value if rule.lower else -found.value)
+                picked = runs.best(mine, found.value if found.lower else -found.value)
                 labels = labels_of(found.split, known.get(benchmark))
                 choices += _choices(runs, mine, picked, name, found, target, labels)
                 refused += [Refused(benchmark, runs.methods[method], name, f"none of its runs has {found.by}")
@@ -141,24 +144,27 @@ class _Found(NamedTuple):
     value: Floats
     split: str
     by: str
+    lower: bool = False  # the smaller, the better
 
 
-def _measure(runs: Runs, rule: Rule, mine: Ints, target: str) -> _Found:
+def _measure(runs: Runs, rule: Rule, mine: Ints, target: str, benchmark: Benchmark | None) -> _Found:
     """The criterion of a rule on one benchmark's runs, from the first split that has it."""
-    metric = rule.metric or target
-    said = {"worst_group_nll": "loss (nll) of the worst group", "macro_f1": "macro F1"}.get(
-        metric, metric.replace("_", " "))
+    if rule.headline and benchmark is None:
+        return _Found(np.full(len(runs), np.nan), "", "the benchmark's card says its headline; give it (--benchmark)")
+    metric = headline(benchmark) if rule.headline and benchmark is not None else rule.metric or target
+    lower = untitled(metric)[0] in LOWER_IS_BETTER
+    said = {"worst_group_nll": "loss (nll) of the worst group", "macro_f1": "macro F1"}.get(metric, in_words(metric))
     for split in rule.splits:
         if metric == "worst_group_nll" and not np.isnan(runs.hard(split).value[mine]).all():
             return _Found(runs.hard(split).value, split,
-                          f"larger loss (nll) of hard positives and hard negatives on {split}")
+                          f"larger loss (nll) of hard positives and hard negatives on {split}", lower)
         found = runs.number(split, metric)
         if np.isnan(found.value[mine]).all():
             continue
         what = "class" if "class" in metric else "group"
         if rule.metric.startswith("worst_") and (found.n[mine] == runs.number(split, "accuracy").n[mine]).all():
             return _Found(found.value, "", f"{split} has one {what}, so that there is no worst")
-        return _Found(found.value, split, f"{said} on {split}")
+        return _Found(found.value, split, f"{said} on {split}", lower)
     return _Found(np.full(len(runs), np.nan), "", f"its runs have no {said} on {' or '.join(rule.splits)}")
 
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from shiftbench.benchmark import Benchmark
+from shiftbench.metrics import LOWER_IS_BETTER
 from shiftbench.shifts.leave_out import MARK
 
 TARGETS = ("accuracy", "worst_group_accuracy")
@@ -14,7 +15,7 @@ JUDGES = (*TARGETS, "worst_class_accuracy", "macro_f1", "mean_group_accuracy", "
 """All that may stand in their place where it was scored, also over a grouping: the higher, the better."""
 
 NONE, SHIFTED, UNKNOWN, TARGET = LABELS = ("none", "shifted", "unknown", "target")
-"""Labels from after the shift that a choice used: none; those of other domains than the test's, as in WILDS; those of
+"""Labels from after the shift that a choice used: none; those of other domains than the test's; those of
 `val`, with no benchmark at hand that tells its domains; those of the test's own domains or items. In order of harm."""
 
 DEFAULT = "id"
@@ -25,10 +26,15 @@ class Rule(NamedTuple):
     """A criterion: a metric on the first of some splits that was scored."""
 
     head: str  # what a table calls it
-    metric: str
+    metric: str  # empty: what a choice is judged by on test, or the headline
     splits: tuple[str, ...]
     uses: str  # what has to be known to apply it
-    lower: bool = False  # the smaller, the better
+    headline: bool = False  # by the metric that ranks methods on the benchmark, as its card says
+
+    @property
+    def lower(self) -> bool:
+        """Whether the smaller is the better."""
+        return self.metric in LOWER_IS_BETTER
 
 
 RULES: dict[str, Rule] = {
@@ -38,14 +44,17 @@ RULES: dict[str, Rule] = {
     "worst_group": Rule("Worst group", "worst_group_accuracy", ("id_val", "val"),
                         "labels and groups of validation items"),
     "worst_class": Rule("Worst class", "worst_class_accuracy", ("id_val", "val"), "labels of validation items"),
-    "nooch": Rule("NOOCh", "worst_group_nll", ("id_val", "val"), "labels and groups of validation items", lower=True),
+    "nooch": Rule("NOOCh", "worst_group_nll", ("id_val", "val"), "labels and groups of validation items"),
     "f1": Rule("Validation F1", "macro_f1", ("val", "id_val"), "labels of validation items, shifted ones first"),
     "ood": Rule("OOD validation", "accuracy", ("val",), "labels of items drawn after the shift"),
+    "wilds": Rule("WILDS", "", ("val",), "labels and groups of items drawn after the shift", headline=True),
     "oracle": Rule("Oracle", "", ("test",), "the labels of the test"),
 }
 """`nooch` minimises the larger of the mean losses of hard positives and hard negatives (Madras & Zemel, 2021, §6);
 where no group is named so, the largest group's. `f1` is Wiles et al.'s (2022): top-1 F1 on the validation set, which is
-out of distribution where there is such a one. `oracle` chooses by what is then reported: the best there was to have.
+out of distribution where there is such a one. `wilds` is Koh et al.'s (2021): the benchmark's own headline on `val`,
+FMoW's worst region, Amazon's user at the tenth percentile, and so on. `oracle` chooses by what is then reported: the
+best there was to have.
 """
 
 

@@ -14,9 +14,11 @@ from shiftbench.arrays import Ints
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.groupings import groupings_of
 from shiftbench.methods.base import Batch, Task
 from shiftbench.models.base import MODELS, Net
 from shiftbench.pixels.augment import augment, draws_of
+from shiftbench.scoring.scorer import Scorer, scorer
 from shiftbench.training.inputs import inputs
 from shiftbench.training.ragged import Ragged
 from shiftbench.training.run import Run
@@ -112,6 +114,27 @@ class Data:
         known = truth_of(self.benchmark)[torch.from_numpy(self.benchmark.rows("train"))]
         spread = known.std(dim=0, unbiased=False)
         return known.mean(dim=0), torch.where(spread > 0, spread, 1.0)
+
+    @cached_property
+    def _rows(self) -> dict[str, Ints]:
+        return {}
+
+    def rows(self, split: str) -> Ints:
+        """The rows of a split, sought once: every evaluation asks for them."""
+        if split not in self._rows:
+            self._rows[split] = self.benchmark.rows(split)
+        return self._rows[split]
+
+    @cached_property
+    def _scorers(self) -> dict[str, Scorer]:
+        return {}
+
+    def scorer(self, split: str) -> Scorer:
+        """The scorer of a split, with the groupings of the benchmark's card; prepared once."""
+        if split not in self._scorers:
+            groupings = groupings_of(self.benchmark) if self.kind == "class" else ()
+            self._scorers[split] = scorer(self.benchmark, split, groupings)
+        return self._scorers[split]
 
     @cached_property
     def _scales(self) -> dict[type[Net], Tensor]:

@@ -1,35 +1,30 @@
 """The folder of a run: run.json, log.jsonl, checkpoint.safetensors, predictions.parquet and, written last, done."""
 
 import contextlib
-import copy
 import platform
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import shiftbench
-from shiftbench.answers import Answers
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import lock, read_json, write_json, writing
-from shiftbench.models.base import Net
 from shiftbench.models.weights import file_digest, read_weights, tensors_digest
 from shiftbench.predictions import Predictions
-from shiftbench.target import BOXES, TOKENS
 from shiftbench.training.checkpoint import save_weights
-from shiftbench.training.data import Data, load
+from shiftbench.training.data import load
 from shiftbench.training.device import choose_device
 from shiftbench.training.embed import Report
 from shiftbench.training.loop import Fitting, Say, learn
+from shiftbench.training.predict import predict_all
 from shiftbench.training.run import Outcome, Run
 
 
@@ -126,56 +121,15 @@ def _finish(one: Fitting) -> None:
     run, data, learned, folder = one.run, one.data, one.learned, one.folder
     assert learned is not None
     assert folder is not None
-    benchmark = data.benchmark
-    if data.kind in ("boxes", "tokens"):
-        answer(run, data, learned.net).save(folder / "predictions.parquet")
-    else:
-        logits = predict(run, data, learned.net).numpy()
-        if not np.isfinite(logits).all():
-            raise ShiftBenchError(f"run {run.id}: after {learned.step} steps method '{run.method}' predicts numbers "
-                                  "that are not finite. Lower lr.")
-        Predictions(benchmark.items, benchmark.split, logits,
-                    benchmark.names["label"]).save(folder / "predictions.parquet")
+    predictions = predict_all(run, data, learned.net)
+    if isinstance(predictions, Predictions) and not np.isfinite(predictions.scores).all():
+        raise ShiftBenchError(f"run {run.id}: after {learned.step} steps method '{run.method}' predicts numbers that "
+                              "are not finite. Lower lr.")
+    predictions.save(folder / "predictions.parquet")
     save_weights(folder / "checkpoint.safetensors", learned.net.state_dict(), run=run.id, model=run.model)
     with writing(folder / "done") as hidden:
         hidden.write_text(f"{learned.step} steps, weights of step {learned.best_step}\n", encoding="utf-8")
     _tidy(folder)
-
-
-def predict(run: Run, data: Data, net: Net) -> Tensor:
-    """Logits of every row, or numbers as the data have them. A method that adapts does so for each domain of each split
-    but train."""
-    benchmark, method = data.benchmark, run.learner()
-    logits = data.logits(net, np.arange(len(benchmark)), run.precision).clone()
-    if method.adapts:
-        for split in (one for one in benchmark.splits if one != "train"):
-            rows = benchmark.rows(split)
-            for domain in np.unique(benchmark.domain[rows]):
-                part = rows[benchmark.domain[rows] == domain]
-                adapted = method.adapted(copy.deepcopy(net), data.some(part, net))
-                logits[torch.from_numpy(part)] = data.logits(adapted, part, run.precision)
-    if data.kind == "number":
-        mean, spread = data.units
-        return logits * spread + mean
-    return logits
-
-
-def answer(run: Run, data: Data, net: Net) -> Answers:
-    """What a net finds in every row: boxes as shares of the image with scores, or the next token at each place."""
-    benchmark, rows = data.benchmark, np.arange(len(data.benchmark))
-    if data.kind == "tokens":
-        said = torch.cat([part.cpu() for part in data.each(lambda x: net(x).argmax(dim=2), net, rows, run.precision)])
-        assert isinstance(data.x, Tensor)
-        many = ((data.x >= 0).sum(dim=1) - 1).clamp(min=0).tolist()  # the last token of an item has none after it
-        return Answers.of(benchmark.items, benchmark.split,
-                          {TOKENS: [one[:n].numpy() for one, n in zip(said.int(), many, strict=True)]})
-    assert isinstance(data.x, Tensor)
-    height, width = data.x.shape[1:3]
-    found = list(chain.from_iterable(data.each(net.found, net, rows, run.precision)))
-    size = np.asarray([width, height, width, height], np.float32)
-    return Answers.of(benchmark.items, benchmark.split, {
-        BOXES: [boxes.float().cpu().numpy() / size for boxes, _ in found],
-        "scores": [scores.float().cpu().numpy() for _, scores in found]})
 
 
 def fail(folder: Path, problem: BaseException | str) -> str:

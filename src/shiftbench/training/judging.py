@@ -1,82 +1,58 @@
-"""How good a net is on some rows while it learns: a few plain numbers by what is predicted."""
+"""How good a net is on a split while it learns: the scorer's numbers, and the one by which weights are chosen."""
 
+import math
 from collections.abc import Mapping
-from itertools import chain
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.methods.losses import LOSSES
-from shiftbench.metrics.average_precision import mean_average_precision
-from shiftbench.metrics.correlation import pearson, pearson_by_group
-from shiftbench.metrics.detection import detection_accuracy
+from shiftbench.errors import ShiftBenchError
+from shiftbench.groupings import untitled
+from shiftbench.metrics import LOWER_IS_BETTER
 from shiftbench.models.base import Net
-from shiftbench.target import NO_LABEL
+from shiftbench.scoring.measured import values_of
+from shiftbench.scoring.target_measures import WORST
+from shiftbench.scoring.targets import PLAIN, RANKING, headline
 from shiftbench.training.data import Data
+from shiftbench.training.predict import evaluate
+from shiftbench.training.run import Run
 
 WORDS: Mapping[str, str] = {"class": "a class", "number": "numbers", "tasks": "yes or no of several tasks",
                             "boxes": "boxes", "tokens": "the next token"}
-HEADLINE: Mapping[str, str] = {"class": "accuracy", "number": "r", "tasks": "mean_ap", "boxes": "detection_accuracy",
-                               "tokens": "accuracy"}
-"""What weights are chosen on, where the run's `select_on` is not one of the measured."""
+LOSS = "loss"
+"""The mean of what training minimises, without penalties; it is no score."""
 
 
-def judged(data: Data, net: Net, rows: Ints, precision: str = "float32") -> dict[str, float]:
-    """The measures of these rows; `loss` where there is one of the outputs."""
-    if data.kind == "boxes":
-        found = list(chain.from_iterable(data.each(net.found, net, rows, precision)))
-        truth = [one[~one.isnan().any(dim=1)].cpu().numpy() for one in data.truth[torch.from_numpy(rows)]]
-        boxes, scores = ([part.cpu().numpy() for part in parts] for parts in zip(*found, strict=True))
-        each = detection_accuracy(truth, boxes, scores)
-        return {"detection_accuracy": float(each.mean())}
-    if data.kind == "tokens":
-        return _tokens(data, net, rows, precision)
-    outputs = data.outputs(net, rows, precision)
+def judged(run: Run, data: Data, net: Net, split: str) -> dict[str, float]:
+    """What `score` would say of a split, without intervals, and the loss; what is not defined is left out."""
+    outputs, loss = evaluate(run, data, net, split)
+    values = values_of(data.scorer(split)([outputs], [0], None))
+    values[LOSS] = values.get("nll", loss)
+    return {metric: value for metric, value in values.items() if math.isfinite(value)}
+
+
+def rank(data: Data, select_on: str, values: Mapping[str, float]) -> tuple[float, float]:
+    """By what weights are chosen, larger is better: the number asked for, then the smaller loss, since small splits tie
+    often. Where the number is not defined (nothing varies in a group) the weights rank below all others.
+
+    Of a target that has no such number, boxes and `loss` for example, it is the plain one of its kind.
+    """
+    plain = PLAIN[data.kind]
+    named = {"accuracy": plain, "worst_group": WORST + plain, "headline": headline(data.benchmark)}
+    metric = named.get(select_on, select_on)
+    if metric not in values and select_on != "headline":
+        metric = plain
+    sign = -1.0 if metric == LOSS or untitled(metric)[0] in LOWER_IS_BETTER else 1.0
+    value = values.get(metric, -sign * math.inf)
+    return sign * value, -values.get(LOSS, 0.0)
+
+
+def check_headline(data: Data, split: str) -> None:
+    """Fail where the benchmark's headline is nothing that a split is scored by."""
+    metric, rows = headline(data.benchmark), data.rows(split)
+    known: tuple[str, ...] = RANKING.get(data.kind, ())
     if data.kind == "class":
-        return measure(outputs, data.benchmark.label[rows], data.benchmark.group[rows])
-    truth = data.truth[torch.from_numpy(rows).to(data.device)].cpu()
-    loss = {"loss": float(LOSSES[data.kind].per_item(outputs, truth).mean())}
-    y, f = truth.double().numpy(), outputs.double().numpy()
-    if data.kind == "tasks":
-        return {"mean_ap": _number(mean_average_precision(y, f)), **loss}
-    codes, group = np.unique(data.benchmark.group[rows], return_inverse=True)
-    columns = range(y.shape[1])
-    within = np.mean([pearson_by_group(y[:, k], f[:, k], group, len(codes)) for k in columns], axis=0)
-    known = within[np.isfinite(within)]  # a group of one item has no r
-    return {"r": _number(float(np.mean([pearson(y[:, k], f[:, k]) for k in columns]))),
-            "worst_group": float(known.min()) if len(known) else -1.0, **loss}
-
-
-def _tokens(data: Data, net: Net, rows: Ints, precision: str) -> dict[str, float]:
-    """Over all labelled places; a place's outputs are one per token, so they are not kept."""
-    right = known = 0
-    loss = 0.0
-    place = iter(torch.from_numpy(rows).to(data.device).split(data.at_once))
-    for outputs in data.each(net, net, rows, precision):
-        label = data.truth[next(place)]
-        loss += float(LOSSES["tokens"].per_item(outputs, label).sum())
-        right += int((outputs.argmax(dim=2) == label).sum())
-        known += int((label != NO_LABEL).sum())
-    return {"accuracy": right / max(1, known), "loss": loss / max(1, len(rows))}
-
-
-def _number(value: float) -> float:
-    """What cannot be told (one value only, no task with both labels) ranks below everything."""
-    return value if np.isfinite(value) else -1.0
-
-
-def measure(logits: Tensor, label: np.ndarray, group: np.ndarray) -> dict[str, float]:
-    """Accuracy, accuracy of the worst group that has items, macro F1 over the classes that are there, and mean
-    cross-entropy."""
-    truth, said = torch.from_numpy(label), logits.argmax(dim=1).numpy()
-    right: Floats = (said == label).astype(np.float64)
-    hits = np.bincount(label, right, minlength=logits.shape[1])
-    both = np.bincount(label, minlength=logits.shape[1]) + np.bincount(said, minlength=logits.shape[1])
-    count = np.bincount(group)
-    by_group = np.bincount(group, right)[count > 0] / count[count > 0]
-    return {"accuracy": float(right.mean()), "worst_group": float(by_group.min()),
-            "macro_f1": float((2 * hits[both > 0] / both[both > 0]).mean()),
-            "loss": float(F.cross_entropy(logits, truth))}
+        nothing = np.zeros((len(rows), data.n_outputs), np.float32)
+        known = tuple(values_of(data.scorer(split)([nothing], [0], None)))
+    if metric not in known:
+        raise ShiftBenchError(f"run: select_on=headline, but the headline of benchmark '{data.benchmark.name}', "
+                              f"{metric}, is not scored on {split}. Scored are {', '.join(known)}.")

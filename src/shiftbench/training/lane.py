@@ -22,7 +22,7 @@ from shiftbench.training.batches import Batches
 from shiftbench.training.checkpoint import Parts, Point, peek, restore, save_checkpoint
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
-from shiftbench.training.judging import HEADLINE, WORDS, judged
+from shiftbench.training.judging import WORDS, check_headline, judged, rank
 from shiftbench.training.log import Log
 from shiftbench.training.run import Run
 from shiftbench.training.schedule import factors
@@ -77,8 +77,11 @@ class Lane:
         for module in net.modules():  # what is frozen keeps its batch norms as they are, too
             module.training = not stage.trains or any(one.requires_grad for one in module.parameters())
         batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage), run.domains_per_batch)
-        return Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
+        lane = Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
                     notes_of(run, stage, task, number), started=time.monotonic() - point.seconds)
+        if lane.select_on == "headline" and lane.chosen_on:
+            check_headline(data, lane.chosen_on)
+        return lane
 
     @property
     def steps(self) -> int:
@@ -157,14 +160,12 @@ class Lane:
             line["notes"] = self.notes
         point.loss_sum, point.loss_count = 0.0, 0
         if split:
-            found = judged(data, self.net, data.benchmark.rows(split), self.run.precision)
-            line |= {"split": split, **{f"{split}_{name}": value for name, value in found.items()}}
+            values = judged(self.run, data, self.net, split)
+            line |= {"split": split, **{f"{split}_{metric}": value for metric, value in values.items()}}
             if self.select_on != "last":
-                # Where accuracies tie, the smaller loss decides: small splits tie often.
-                told = found[self.select_on if self.select_on in found else HEADLINE[data.kind]]
-                rank = (0.0 if self.select_on == "loss" and "loss" in found else told, -found.get("loss", 0.0))
-                if not point.best or rank > point.best:
-                    point.best, point.best_step, point.waited = rank, point.step, 0
+                this = rank(data, self.select_on, values)
+                if not point.best or this > point.best:
+                    point.best, point.best_step, point.waited = this, point.step, 0
                     self.parts.best = {key: value.detach().clone() for key, value in self.net.state_dict().items()}
                 else:
                     point.waited += 1

@@ -21,7 +21,7 @@ from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device
 from shiftbench.training.embed import Report
 from shiftbench.training.folder import is_done, load_run
-from shiftbench.training.judging import measure
+from shiftbench.training.judging import judged
 from shiftbench.training.loop import Fitting, learn, set_threads
 from shiftbench.training.run import Run
 
@@ -79,9 +79,8 @@ def retrain(
             learn(tried, progress=progress)
         finally:
             set_threads(threads)
-    rows = benchmark.rows(CHOOSES)
-    accuracy = {one.run.lr: measure(one.learned.logits(CHOOSES), benchmark.label[rows],
-                                    benchmark.group[rows])["accuracy"] for one in tried if one.learned is not None}
+    accuracy = {one.run.lr: judged(one.run, data, one.learned.net, CHOOSES)["accuracy"] for one in tried
+                if one.learned is not None}
     if not accuracy:
         raise tried[0].problem or ShiftBenchError(f"{folder}: no learning rate worked.")
     best = max(accuracy, key=lambda rate: accuracy[rate])

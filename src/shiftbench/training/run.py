@@ -18,7 +18,7 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("float32", "bf16")
 COLUMNS, SENTENCES = "columns", "sentences"
 """Features that no backbone makes: the columns of a table, and the vectors of the items' texts."""
-SELECTIONS = ("accuracy", "worst_group", "macro_f1", "loss", "last")
+SELECTIONS = ("accuracy", "worst_group", "macro_f1", "headline", "loss", "last")
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,9 @@ class Run:
     `params` are the method's hyperparameters; those not given are filled with its defaults, so that naming a default
     changes nothing. `features` is what a head is trained on: an embedding BACKBONE@SIZE (`efficientnet-lite0@128`), the
     vectors of the texts (`sentences`) or the feature columns of a table (`columns`), which are standardised; it is
-    empty for a model that takes something else. `select_on` chooses which evaluation's weights are kept, on `id_val` or
-    else `val`; what has no such measure (numbers, boxes) is chosen on its own, of `training.judging.HEADLINE`.
+    empty for a model that takes something else. `select_on` chooses which evaluation's weights are kept, by a number on
+    `select_split`: `accuracy` and `worst_group` are of the target's own metric (r of numbers, mean AP of tasks, …),
+    `headline` is what ranks methods on the benchmark, `last` keeps the last weights.
     """
 
     benchmark: str  # digest of the benchmark's rows

@@ -8,6 +8,7 @@ resumed run, a second sweep or a killed copy never doubles a point.
 import io
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -114,6 +115,10 @@ def events(entry: Entry) -> bytes:
     return buffer.getvalue()
 
 
+_FORBIDDEN = re.compile(r"[^\w\-./: ]")
+"""What MLflow takes in no name: the brackets of worst_group_accuracy[region!Other]."""
+
+
 class MLflow:
     """Runs of the experiment that is named as the folder, on MLFLOW_TRACKING_URI, else in OUT/mlflow.db.
 
@@ -151,7 +156,8 @@ class MLflow:
                 when = int((entry.started + float(line.get("seconds", 0.0))) * 1000)
                 last = _name(line["stage"], "loss")
                 told = sorted(points(line), key=lambda point: point[0] == last)
-                client.log_batch(self.runs[entry.run], [Metric(key, value, when, line["step"]) for key, value in told])
+                client.log_batch(self.runs[entry.run], [Metric(_FORBIDDEN.sub(" ", key).strip(), value, when,
+                                                               line["step"]) for key, value in told])
                 sent[line["stage"]] = line["step"]
         if entry.state != "running":
             client.set_terminated(self.runs[entry.run], "FINISHED" if entry.state == "done" else "FAILED")
