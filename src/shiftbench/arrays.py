@@ -52,6 +52,15 @@ def _as_words(column: Values) -> Any:
     return words.combine_chunks() if isinstance(words, pa.ChunkedArray) else words
 
 
+def broken_text(values: Values) -> str | None:
+    """The first string that cannot be encoded, like a file name that is no UTF-8; None where all can."""
+    if values.dtype.kind != "U" or not values.size or not values.dtype.itemsize:
+        return None
+    letters = np.ascontiguousarray(values).view(np.uint32).reshape(len(values), -1)
+    odd = ((letters >= 0xD800) & (letters < 0xE000)).any(axis=1)
+    return str(values[odd][0]) if odd.any() else None
+
+
 def positions(needles: Strs, haystack: Strs) -> Ints:
     """Where each needle stands in the haystack; -1 where it does not. The haystack has no doubles."""
     found = pc.index_in(_as_words(needles), value_set=_as_words(haystack))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.arrays import Floats, Ints, Strs, Values, digest, positions
+from shiftbench.arrays import Floats, Ints, Strs, Values, broken_text, digest, positions
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import (
     check_digests,
@@ -65,6 +65,9 @@ class Collection:
         if items.dtype.kind != "U":
             items = items.astype(np.str_)
         object.__setattr__(self, "items", items)
+        for what, values in (("id", items), ("image file", self.pixels), *self.factors.items()):
+            if values is not None and (odd := broken_text(np.asarray(values))) is not None:
+                raise ShiftBenchError(f"Collection '{self.name}': the {what} '{odd}' is not UTF-8 text. Rename it.")
         object.__setattr__(self, "texts", Texts(self.texts.item, np.asarray(self.texts.text, np.object_)))
         if len(np.unique(items)) != len(items):
             names, counts = np.unique(items, return_counts=True)

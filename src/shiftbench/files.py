@@ -190,8 +190,10 @@ def write_rows(table: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]
 
 def inside(root: Path | str, relative: str) -> Path:
     """`root / relative`, or an error when that would lead out of `root`."""
-    base = Path(root).resolve()
-    full = (base / relative).resolve()
+    if "\0" in relative:
+        raise ShiftBenchError(f"'{relative}' is not the name of a file.")
+    base = Path(os.path.realpath(root))
+    full = Path(os.path.realpath(base / relative))  # a link to itself is itself, where Path.resolve raises
     if not full.is_relative_to(base):
         raise ShiftBenchError(f"'{relative}' leads out of its folder {base}. Paths must stay inside it.")
     return full

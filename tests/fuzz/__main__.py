@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tests.fuzz.cases import case
 from tests.fuzz.crew import Finding, made, round_of
@@ -30,6 +31,28 @@ def table(counts: dict[str, int], findings: Sequence[Finding]) -> list[tuple[str
     return [(name, cases[name], wrong[name]) for name in sorted(cases)]
 
 
+BEGIN, END = "<!-- figures: python -m tests.fuzz --docs -->\n", "<!-- end of figures -->"
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def block(facts: dict[str, Any]) -> str:
+    """The figures of a round as the page in docs has them."""
+    head = (f"{facts['date']}, seed {facts['seed']}: {facts['cases']:,} cases over {facts['targets']} targets, "
+            f"{facts['violations']} violations.\n\n| command | cases | violations |\n|--|--:|--:|\n")
+    return head + "".join(f"| {name} | {row['cases']:,} | {row['violations']} |\n"
+                          for name, row in facts["commands"].items())
+
+
+def to_docs(path: Path) -> None:
+    """Copy the figures of a round to docs/fuzz.json and docs/hostile.md."""
+    facts = json.loads(path.read_text())
+    facts.pop("findings")
+    (DOCS / "fuzz.json").write_text(json.dumps(facts, indent=1) + "\n")
+    page = (DOCS / "hostile.md").read_text()
+    before, _, rest = page.partition(BEGIN)
+    (DOCS / "hostile.md").write_text(before + BEGIN + block(facts) + END + rest.partition(END)[2])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=20_000)
@@ -38,7 +61,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/fuzz.json"))
     parser.add_argument("--only", default="", help="targets whose name holds this")
     parser.add_argument("--case", type=int, help="do this one case of the target --only again, here")
+    parser.add_argument("--docs", type=Path, help="copy the figures of this file to docs, and do no round")
     given = parser.parse_args()
+    if given.docs:
+        to_docs(given.docs)
+        return
     if given.case is not None:
         with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
             whole, known = made(Path(folder))

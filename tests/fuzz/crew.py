@@ -108,6 +108,7 @@ def round_of(cases: int, seed: int, workers: int, only: str = "") -> tuple[dict[
                 crew[place] = Worker(seed)
             if wrong and worker.doing:
                 findings.append(Finding(*worker.doing, wrong, detail))
+                sys.stderr.write(f"--only '{worker.doing[0]}' --case {worker.doing[1]}: {wrong}\n")
             worker.doing = None
         if time.monotonic() - told > 10:
             told = time.monotonic()

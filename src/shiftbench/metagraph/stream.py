@@ -5,6 +5,7 @@ classes need more than `cells`, the classes are done in ranges, with a pass each
 number of tags and not on that of items. The result is that of `catalogue`, bit for bit.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def streamed(
         raise unknown("engine", engine, ENGINES)
     name, tags = described(folder)
     written = tuple(f"{kind}:{word}" for word, kind in zip(tags.names, tags.kinds, strict=True))
-    source = Source(str((Path(folder) / "tags.parquet").resolve()), written, rows)
+    source = Source(os.path.realpath(Path(folder) / "tags.parquet"), written, rows)
     if engine == "local":
         return _catalogue(name, tags, terms or Terms(), cells, lambda count, *facts: count(source, Piece(), *facts))
     from shiftbench.metagraph.cluster import on_ray

@@ -1,5 +1,6 @@
 """What the readers of image annotations share: which files they were given, the order of ids, where the images lie."""
 
+import os
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,11 +18,11 @@ def given(sources: Sequence[Path | str], format: str) -> list[Path]:
     if not sources:
         raise ShiftBenchError(f"Reading {format} needs one file at least. Give the annotation files.")
     paths = [Path(source) for source in sources]
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for path in paths:
-        if path.resolve() in seen:
+        if os.path.realpath(path) in seen:
             raise ShiftBenchError(f"{path} is given twice. Give each file once.")
-        seen.add(path.resolve())
+        seen.add(os.path.realpath(path))
     return paths
 
 

@@ -60,6 +60,9 @@ def names_in(folder: Path | str, only: Collection[str] | None = None) -> Names:
             wanted = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
     except OSError as problem:
         raise ShiftBenchError(f"{place}: no such folder. A runs folder holds one folder per run.") from problem
+    for name in wanted:
+        if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise ShiftBenchError(f"{place}: the name of its folder '{name}' is not UTF-8 text. Rename or remove it.")
     if only is not None:
         wanted = [name for name in wanted if name in set(only)]
     found = Names([], [], [])
