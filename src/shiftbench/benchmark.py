@@ -13,7 +13,7 @@ import pyarrow as pa
 from shiftbench.arrays import Ints, Strs, Values, digest, encode, positions
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_folder, read_marker, read_table, write_json, write_table, writing_folder
+from shiftbench.files import check_parts, read_folder, read_marker, read_table, write_json, write_table, writing_folder
 from shiftbench.rng import checked_seed
 from shiftbench.tables import strings, values_of
 from shiftbench.target import Target
@@ -23,6 +23,17 @@ FORMAT = 1
 SHAPE = {"name": str, "digest": str, "names": {str: [str]}, "extra": [str], "card": {str: object}}
 
 TARGET_TRAIN = "target_train"
+
+_NUMBER = int | float | None
+CARD = {
+    "notes": [str], "params": {str: object}, "collection": {str: object}, "distance": _NUMBER,
+    "subsets": {str: int | float}, "conditions": list,
+    "explanation": [{"tag": str, "kind": str, "train": _NUMBER, "test": _NUMBER, "lift": object}],
+    "cues": [{"tag": str, "kind": str, "strength": int | float}],
+    "superclasses": [{"name": str, "source": [{"name": str}], "target": [{"name": str}]}],
+}
+"""What is in a card has this shape: whoever shows one need not look."""
+
 SPLITS = ("train", "id_val", "val", "id_test", "test", TARGET_TRAIN)
 """`id_val` and `id_test` are drawn as `train` is; `val` and `test` are drawn after the shift, and so is `target_train`:
 items to adapt to the target with, which no run trains on unless its method says so."""
@@ -187,6 +198,7 @@ class Benchmark:
         facts = read_marker(place, MARKER, "benchmark", FORMAT, SHAPE)
         if not set(CODED) <= set(facts["names"]):
             raise ShiftBenchError(f"{place / MARKER}: 'names' must have {', '.join(CODED)}. Build the benchmark again.")
+        check_parts(str(place / MARKER), facts["card"], CARD)
         file = place / "rows.parquet"
         table = read_table(file, ["item", "split", *CODED, *facts["extra"]])
         names = {column: tuple(facts["names"][column]) for column in CODED}

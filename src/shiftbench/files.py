@@ -61,7 +61,8 @@ def read_toml(path: Path | str) -> dict[str, Any]:
 def read_marker(folder: Path, marker: str, what: str, version: int, shape: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON file by which we know a folder of ours, or an error that says what the folder is not.
 
-    `shape` says what must be in it: a key and a type, `[type]` for a list of it, `{str: type}` for an object of it.
+    `shape` says what must be in it: a key and a type, `[type]` for a list of it, `{str: type}` for an object of it,
+    `{"name": type}` for an object that has that key.
     """
     if not folder.is_dir():
         raise ShiftBenchError(f"{folder}: no such folder. A {what} is a folder that holds {marker}.")
@@ -78,6 +79,13 @@ def read_marker(folder: Path, marker: str, what: str, version: int, shape: Mappi
             raise ShiftBenchError(f"{folder / marker}: '{key}' is missing or not what it should be; the file was "
                                   f"changed. Make the {what} again.")
     return facts
+
+
+def check_parts(where: str, facts: Mapping[str, Any], shape: Mapping[str, Any]) -> None:
+    """What is there of an object has the shape it should have; see `read_marker`."""
+    for key, kind in shape.items():
+        if key in facts and not _has_shape(facts[key], kind):
+            raise ShiftBenchError(f"{where}: '{key}' is not what it should be; the file was changed. Make it again.")
 
 
 def file_digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -134,6 +142,8 @@ def _stamp(folder: Path, marker: str) -> tuple[int, ...]:
 def _has_shape(value: Any, kind: Any) -> bool:
     if isinstance(kind, list):
         return isinstance(value, list) and all(_has_shape(part, kind[0]) for part in value)
+    if isinstance(kind, dict) and str not in kind:
+        return isinstance(value, dict) and all(key in value and _has_shape(value[key], kind[key]) for key in kind)
     if isinstance(kind, dict):
         return isinstance(value, dict) and all(_has_shape(part, kind[str]) for part in value.values())
     return isinstance(value, kind)
