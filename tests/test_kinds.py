@@ -364,6 +364,29 @@ def test_any_file_is_scored_on_the_published_lists(lists):
     assert "easy" not in found["group"]
 
 
+@pytest.mark.parametrize("task", ["car", "tie"])
+@pytest.mark.parametrize("column", ["logit", "probability", "both"])
+def test_a_tie_says_no_whatever_the_alphabet(task, column, tmp_path):
+    """At logit 0 the authors say that the class is not there: of `car` and of `tie`, before and behind `no …`."""
+    made = bench()
+    publish(tmp_path / "nooch", made, "CE", task)
+    rows = made.rows("test")
+    even = {"logit": {"logit": 0.0}, "probability": {"probability": 0.5}, "both": {task: -0.5, f"no {task}": -0.5}}
+    write_table(tmp_path / "m.csv", pa.table({"item": made.items[rows], **{
+        name: np.full(len(rows), value) for name, value in even[column].items()}}))
+    found = sb.score(tmp_path / "m.csv", nooch=tmp_path / "nooch", task=task).where(split="test", metric="error")
+    assert only(found, group="hard_positive")["value"] == 1
+    assert only(found, group="hard_negative")["value"] == 0
+    ranks = sb.score(tmp_path / "m.csv", nooch=tmp_path / "nooch", task=task).where(split="test", metric="auc")
+    assert only(ranks, group="hard")["value"] == 0.5
+
+
+def test_a_missing_file_is_one_clear_line(lists):
+    """Under `--nooch` the first name is a file of predictions; where it is not there, that is what is said."""
+    with pytest.raises(ShiftBenchError, match=r"mine.csv: there is no such file. With nooch"):
+        sb.score(lists[2] / "mine.csv", nooch=lists[2] / "nooch")
+
+
 def test_with_the_truth_easy_images_count_too(lists):
     """A column `truth` gives labels to the images on no list, and all numbers are those of the whole benchmark."""
     made, guess, folder = lists

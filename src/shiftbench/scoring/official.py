@@ -103,7 +103,25 @@ def _challenge(
         refuse_trained(items, said, whole.split[positions(items, whole.items)], str(path))
     loaded = _one_column(path, table, items, whole, task) or Predictions.load(path, whole, ignore_splits=True)
     keep = loaded.split != "train"
-    return whole, Predictions(loaded.item[keep], loaded.split[keep], loaded.scores[keep], loaded.classes)
+    return whole, no_at_ties(
+        Predictions(loaded.item[keep], loaded.split[keep], loaded.scores[keep], loaded.classes), task)
+
+
+def no_at_ties(predictions: Predictions, task: str) -> Predictions:
+    """The same predictions, in which two equal scores mean that the class is not there.
+
+    The authors say yes where the logit is above 0, and no at 0. Else the class whose name sorts first would win: `car`
+    before `no car`, but `no tie` before `tie`. The score of the class is lowered by the least step there is; images
+    that tied in rank still do.
+    """
+    scores, there = predictions.scores, predictions.classes.index(task)
+    tied = np.flatnonzero(scores[:, 0] == scores[:, 1])
+    if not len(tied):
+        return predictions
+    scores = scores.copy()
+    value = scores[tied, there]
+    scores[tied, there] = np.where(value == 0, -np.finfo(np.float32).tiny, np.nextafter(value, np.float32(-np.inf)))
+    return replace(predictions, scores=scores)
 
 
 def _one_column(path: Path | str, table: pa.Table, items: Strs, whole: Benchmark, task: str) -> Predictions | None:

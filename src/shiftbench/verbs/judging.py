@@ -108,9 +108,12 @@ def _score_on_lists(
 ) -> Scores:
     """`score` on published lists; what comes first is a benchmark, or a file of predictions like the others."""
     from shiftbench.scoring import score as score_one
-    from shiftbench.scoring.official import challenges, on_lists
+    from shiftbench.scoring.official import challenges, no_at_ties, on_lists
 
     parts = []
+    if not isinstance(benchmark, Benchmark) and not Path(benchmark).exists():
+        raise ShiftBenchError(f"{benchmark}: there is no such file. With nooch (--nooch) the first name is a file of "
+                              "predictions, or the folder of a benchmark.")
     if not isinstance(benchmark, Benchmark) and Path(benchmark).is_file():
         for name, given in zip(_names((benchmark, *predictions)), (benchmark, *predictions), strict=True):
             if isinstance(given, Predictions | Answers):
@@ -125,6 +128,9 @@ def _score_on_lists(
         if isinstance(given, Answers):
             raise ShiftBenchError("Published lists are of classes; these predictions are boxes or tokens.")
         loaded = read_predictions(given, own, ignore_splits=ignore_splits)
+        positive = task.replace("_", " ") or str(own.card.get("positive") or "")
+        if isinstance(loaded, Predictions) and len(loaded.classes) == 2 and positive in loaded.classes:
+            loaded = no_at_ties(loaded, positive)
         parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
                   for made in on_lists(own, folder, task)]
     return Scores.join(parts)
