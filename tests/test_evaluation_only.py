@@ -85,6 +85,28 @@ def test_training_on_evaluation_data_is_refused_in_one_line(project, shell):
     assert "no split 'train'" in shell("setting", "b", "--to", "mixed-to-test", "--out", "m")[2]
 
 
+def test_bare_numbers_in_a_group_say_what_they_are():
+    """Groups of the label 0 and the place 1 are named y = 0, place = 1; words stay as they are."""
+    n = np.arange(80)
+    data = Collection("d", np.char.mod("i%d", n), {"y": n % 2, "place": n // 2 % 2, "sky": np.where(n % 4, "a", "b")})
+    made = sb.Given(label="y", domain="place").build(data)
+    assert made.names["group"] == ("y = 0, place = 0", "y = 0, place = 1", "y = 1, place = 0", "y = 1, place = 1")
+    assert made.names["label"] == ("0", "1")
+    assert sb.Given(label="y", domain="sky").build(data).names["group"] == ("y = 0, a", "y = 0, b", "y = 1, a")
+    grouped = sb.Given(label="y", groups=("place",)).build(data)
+    assert grouped.names["group"][1] == "y = 0, place = 1"
+    drawn = sb.Correlation("y", "place", rho=0.5, n_train=20, n_test=8).build(data)
+    assert set(drawn.names["group"]) == set(made.names["group"])
+    noisy = sb.Noise(1.0)(drawn)
+    train = noisy.rows("train")
+    assert [noisy.names["group"][g] for g in noisy.group[train]] == [
+        f"y = {y}, place = {d}" for y, d in zip(noisy.label[train], noisy.domain[train], strict=True)]
+    holes = Collection("h", data.items[n != 3], {key: values[n != 3] for key, values in data.factors.items()})
+    hole = sb.Given(label="y", domain="place").build(holes.take(np.flatnonzero((holes.factors["y"] == 0) | (
+        holes.factors["place"] == 0))))
+    assert any("'y = 1, place = 1'" in finding.detail for finding in sb.check(hole))
+
+
 def test_only_the_usual_split_may_be_absent():
     """A split that is named and not there is a slip; the empty name and the usual one mean that all items are test."""
     data = Collection("d", np.char.mod("i%d", np.arange(6)), {"label": np.asarray(list("ababab"))})

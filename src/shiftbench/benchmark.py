@@ -1,6 +1,7 @@
 """A benchmark: what a shift makes of a collection with a seed. Rows, no pixels."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
@@ -39,6 +40,7 @@ SPLITS = ("train", "id_val", "val", "id_test", "test", TARGET_TRAIN)
 items to adapt to the target with, which no run trains on unless its method says so."""
 
 CODED = ("label", "domain", "group")
+NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,8 @@ class Benchmark:
         """
         order = np.lexsort((rows, positions(np.asarray(split, np.str_), np.asarray(SPLITS))))
         columns: dict[str, Values] = {"label": np.asarray(label)[order], "domain": np.asarray(domain)[order]}
+        factors = {"label": getattr(shift, "label", ""),
+                   "domain": getattr(shift, "domain", "") or getattr(shift, "factor", "") or "domain"}
         y, y_names = encode(columns["label"])
         d, d_names = encode(columns["domain"])
         if target is not None and target.kind in ("number", "tasks"):
@@ -100,8 +104,7 @@ class Benchmark:
         if group is None and target is not None:
             columns["group"] = columns["domain"].astype(np.str_)
         elif group is None:
-            cells = np.asarray([f"{a}, {b}" for a in y_names for b in d_names], np.str_)
-            columns["group"] = cells[y * len(d_names) + d]
+            columns["group"] = cells(y, y_names, d, d_names, factors)
         else:
             columns["group"] = np.asarray(group)[order]
         g, g_names = encode(columns["group"])
@@ -120,6 +123,7 @@ class Benchmark:
             "collection": {"name": collection.name, "digest": collection.digest},
             "distance": None,
             "notes": [],
+            "factors": factors,
             **(card or {}),
             **({} if target is None else {"target": target._asdict()}),
             "counts": made.counts(),
@@ -218,6 +222,23 @@ class Benchmark:
     def name(self) -> str:
         """The folder's name once saved, else the shift's."""
         return str(self.card.get("name") or self.card.get("shift", "benchmark"))
+
+
+def with_factor(factor: str, names: Sequence[str]) -> list[str]:
+    """Values as they stand in the name of a group: bare numbers say which factor they are of.
+
+    >>> with_factor("y", ["0", "1"]), with_factor("place", ["land", "7"])
+    (['y = 0', 'y = 1'], ['land', '7'])
+    """
+    bare = bool(factor) and all(NUMBER.fullmatch(name) for name in names)
+    return [f"{factor} = {name}" for name in names] if bare else list(names)
+
+
+def cells(label: Ints, labels: Sequence[str], domain: Ints, domains: Sequence[str], factors: Mapping[str, str]) -> Strs:
+    """The cell of label × domain that each row is in, by name; `factors` names what the two are of."""
+    one, other = with_factor(factors.get("label", ""), labels), with_factor(factors.get("domain", ""), domains)
+    names: Strs = np.asarray([f"{a}, {b}" for a in one for b in other], np.str_)
+    return np.asarray(names[label * len(other) + domain], np.str_)
 
 
 def table(benchmark: Benchmark, columns: Sequence[str] = ("item", "split", *CODED)) -> dict[str, Values]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.arrays import Bools, Strs, Values, encode
-from shiftbench.benchmark import Benchmark
+from shiftbench.benchmark import Benchmark, cells
 from shiftbench.collection import Collection
 from shiftbench.target import BOXES
 
@@ -146,7 +146,8 @@ def _cells(benchmark: Benchmark) -> Iterator[Finding]:
         counts = np.zeros((len(labels), len(domains)), np.int64)
         np.add.at(counts, (benchmark.label[rows], benchmark.domain[rows]), 1)
         there = np.outer(counts.sum(axis=1), counts.sum(axis=0)) > 0
-        empty = [f"{labels[y]}, {domains[d]}" for y, d in np.argwhere(there & (counts == 0))]
+        y, d = np.nonzero(there & (counts == 0))
+        empty = cells(y, labels, d, domains, benchmark.card.get("factors", {})).tolist()
         if empty:
             bad = split == "test" and "train" in benchmark.splits and not _ranked_elsewhere(benchmark)
             yield Finding(bad, "empty cell", split, _few("no item in", empty), (split,))

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from shiftbench.arrays import Bools, Floats, Ints, Strs, Values, encode
-from shiftbench.benchmark import Benchmark
+from shiftbench.benchmark import Benchmark, cells
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
 from shiftbench.registry import register
@@ -55,10 +55,10 @@ class Noise:
         step = 1 + (uniform(seed, "noise label", key) * (len(names) - 1)).astype(np.int64)
         label = np.where(wrong, (benchmark.label + step) % len(names), benchmark.label)
         group, group_names = benchmark.group, benchmark.names["group"]
-        domains = np.asarray(benchmark.names["domain"], np.str_)[benchmark.domain]
-        cells = _cells(words[benchmark.label], domains)
-        if (cells == np.asarray(group_names, np.str_)[group]).all():
-            group, group_names = encode(_cells(words[label], domains))
+        before, after = (cells(codes, names, benchmark.domain, benchmark.names["domain"],
+                               benchmark.card.get("factors", {})) for codes in (benchmark.label, label))
+        if (before == np.asarray(group_names, np.str_)[group]).all():
+            group, group_names = encode(after)
         note = f"{int(wrong.sum())} of {len(benchmark.rows('train'))} training labels are wrong (noise p = {self.p:g})."
         return _under(self, Benchmark(
             benchmark.items, benchmark.split, label, benchmark.domain, group, {**benchmark.names, "group": group_names},
@@ -163,10 +163,6 @@ def _reweighted(weight: Floats, few: Bools, kept: Bools) -> Floats:
         if weight[part & kept].sum() > 0:
             scaled[part] *= weight[part].sum() / weight[part & kept].sum()
     return scaled * (int(kept.sum()) / float(scaled[kept].sum()))
-
-
-def _cells(label: Strs, domain: Strs) -> Strs:
-    return np.char.add(np.char.add(label, ", "), domain)
 
 
 def _keys(items: Strs) -> Ints:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shiftbench.arrays import Strs, Values
-from shiftbench.benchmark import CODED, SPLITS, Benchmark
+from shiftbench.arrays import Strs, Values, encode
+from shiftbench.benchmark import CODED, SPLITS, Benchmark, with_factor
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.groupings import columns_in
@@ -66,7 +66,7 @@ class Given(Lists):
         group = None
         if self.groups:
             columns = [_said(name, collection.factor(name)[rows]) for name in self.groups]
-            columns = [label, *columns] if target is None else columns
+            columns = [_said(self.label, label), *columns] if target is None else columns
             group = np.asarray([", ".join(cell) for cell in zip(*columns, strict=True)], np.str_)
         notes = ["The data have no split: every item is test."] if whole else []
         told = {**card(collection, rows, split, notes), **({"groupings": list(self.score_by)} if self.score_by else {}),
@@ -77,5 +77,7 @@ class Given(Lists):
 
 def _said(name: str, values: Values) -> Strs:
     """Words as they are; a number does not say by itself what it counts: black = 1."""
-    words = values.astype(np.str_)
-    return words if values.dtype.kind == "U" else np.char.add(f"{name} = ", words)
+    if values.dtype.kind != "U":
+        return np.char.add(f"{name} = ", values.astype(np.str_))
+    codes, names = encode(values)
+    return np.asarray(with_factor(name, names), np.str_)[codes]
