@@ -1,20 +1,19 @@
 """shiftbench read FORMAT SOURCE... --out COLLECTION"""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, noted, pairs, print_json, progress
 
-if TYPE_CHECKING:
-    from shiftbench.collection import Collection
-
 read = typer.Typer(no_args_is_help=True, help="Make a collection: read annotations, or draw a built-in world.")
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the new collection.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace another collection that is in --out.")]
 
 
 @read.command("world")
@@ -24,6 +23,7 @@ def read_world(
     items: Annotated[int, typer.Option(help="How many items to draw.")] = 6000,
     seed: Annotated[int, typer.Option(min=0, help="Item i of a seed is the same whatever else is drawn.")] = 0,
     size: Annotated[int, typer.Option(help="Pixels per side: 32 to 256; sprites 32, 64, 128, 256.")] = 64,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -31,9 +31,8 @@ def read_world(
 
     shiftbench read world scenes --items 6000 --seed 0 --out collections/scenes
     """
-    with progress(f"drawing {world}", quiet or json) as advance:
-        collection = verbs.read("world", world, out=out, items=items, seed=seed, size=size, progress=advance)
-    finish(collection, out, json, quiet)
+    options = {"items": items, "seed": seed, "size": size}
+    _read("world", [world], out, options, overwrite, json, quiet, bar=f"drawing {world}")
 
 
 Sources = Annotated[list[Path], typer.Argument(help="One or more files; they are merged by image id.")]
@@ -51,6 +50,7 @@ def read_coco(
                                               "lists; they have no tags.")] = False,
     drop_missing: DropMissing = False,
     name: Name = None,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -60,8 +60,8 @@ def read_coco(
 
     shiftbench read coco instances_train2017.json captions_train2017.json --images coco/ --out collections/coco
     """
-    _from_files("coco", sources, out, {"images": images, "unannotated": unannotated, "drop_missing": drop_missing,
-                                       "name": name}, json, quiet)
+    _read("coco", sources, out, {"images": images, "unannotated": unannotated, "drop_missing": drop_missing,
+                                       "name": name}, overwrite, json, quiet)
 
 
 @read.command("factors")
@@ -76,6 +76,7 @@ def read_factors(
     images: Images = None,
     drop_missing: DropMissing = False,
     name: Name = None,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -83,10 +84,9 @@ def read_factors(
 
     shiftbench read factors dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz --kind dsprites --out collections/dsprites
     """
-    with progress(f"reading {kind}", quiet or json) as advance:
-        options = {"kind": kind, "colours": colours, "seed": seed, "objects": objects, "camera": camera,
-                   "images": images, "drop_missing": drop_missing, "name": name, "progress": advance}
-        _from_files("factors", sources, out, options, json, quiet)
+    options = {"kind": kind, "colours": colours, "seed": seed, "objects": objects, "camera": camera, "images": images,
+               "drop_missing": drop_missing, "name": name}
+    _read("factors", sources, out, options, overwrite, json, quiet, bar=f"reading {kind}")
 
 
 @read.command("imagenet")
@@ -95,6 +95,7 @@ def read_imagenet(
     out: Out,
     drop_missing: DropMissing = False,
     name: Name = None,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -102,7 +103,7 @@ def read_imagenet(
 
     shiftbench read imagenet /data/imagenet --out collections/imagenet
     """
-    _from_files("imagenet", [source], out, {"drop_missing": drop_missing, "name": name}, json, quiet)
+    _read("imagenet", [source], out, {"drop_missing": drop_missing, "name": name}, overwrite, json, quiet)
 
 
 @read.command("gqa")
@@ -112,6 +113,7 @@ def read_gqa(
     images: Images = None,
     drop_missing: DropMissing = False,
     name: Name = None,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -119,7 +121,8 @@ def read_gqa(
 
     shiftbench read gqa train_sceneGraphs.json val_sceneGraphs.json --images images/ --out collections/vg
     """
-    _from_files("gqa", sources, out, {"images": images, "drop_missing": drop_missing, "name": name}, json, quiet)
+    options = {"images": images, "drop_missing": drop_missing, "name": name}
+    _read("gqa", sources, out, options, overwrite, json, quiet)
 
 
 @read.command("metashift")
@@ -130,6 +133,7 @@ def read_metashift(
     images: Images = None,
     drop_missing: DropMissing = False,
     name: Name = None,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -138,7 +142,7 @@ def read_metashift(
     shiftbench read metashift attributes-candidate-subsets.pkl --out collections/metashift
     """
     options = {"images": images, "drop_missing": drop_missing, "name": name, "contexts": contexts}
-    _from_files("metashift", sources, out, options, json, quiet)
+    _read("metashift", sources, out, options, overwrite, json, quiet)
 
 
 @read.command("waterbirds")
@@ -148,6 +152,7 @@ def read_waterbirds(
     images: Annotated[Path | None, typer.Option(help="Folder of the images, where it is another.")] = None,
     drop_missing: DropMissing = False,
     name: Name = None,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -156,7 +161,7 @@ def read_waterbirds(
     shiftbench read waterbirds waterbird_complete95_forest2water2 --out collections/waterbirds
     """
     options = {"images": images, "drop_missing": drop_missing, "name": name}
-    _from_files("waterbirds", [source], out, options, json, quiet)
+    _read("waterbirds", [source], out, options, overwrite, json, quiet)
 
 
 @read.command("wilds")
@@ -169,6 +174,7 @@ def read_wilds(
     images: Annotated[bool, typer.Option(help="Without images, only the tables must be there.")] = True,
     drop_missing: DropMissing = False,
     name: Name = None,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -177,7 +183,7 @@ def read_wilds(
     shiftbench read wilds iwildcam --root data --out collections/iwildcam
     """
     options = {"root": root, "version": version, "images": images, "drop_missing": drop_missing, "name": name}
-    _from_files("wilds", [dataset], out, options, json, quiet)
+    _read("wilds", [dataset], out, options, overwrite, json, quiet)
 
 
 @read.command("table")
@@ -196,6 +202,7 @@ def read_table(
     rename: Annotated[list[str] | None, typer.Option(help="What a split's word means: --rename valid=val.")] = None,
     between: Annotated[str | None, typer.Option(help="What stands between two values; default: a comma.")] = None,
     name: Name = None,
+    overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -207,21 +214,25 @@ def read_table(
                "drop_missing": drop_missing, "text": text, "between": between, "name": name,
                "features": [part.strip() for part in features.split(",") if part.strip()],
                "rename": pairs(rename or [], "--rename", "valid=val")}
-    _from_files("table", [source], out, options, json, quiet)
+    _read("table", [source], out, options, overwrite, json, quiet)
 
 
-def _from_files(
-    form: str, sources: Sequence[Path | str], out: Path, options: Mapping[str, Any], json: bool, quiet: bool
+def _read(
+    form: str, sources: Sequence[Path | str], out: Path, options: Mapping[str, Any], overwrite: bool, json: bool,
+    quiet: bool, bar: str = "",
 ) -> None:
-    """Read, say on standard error what was left out or is missing, and show what was read."""
-    given = {key: value for key, value in options.items() if value is not None}
+    """Read and save, say on standard error what was left out or is missing, and show what was read.
+
+    `bar` is the title of a progress bar, for readers that tell how far they are.
+    """
+    from shiftbench.verbs.making import keep
+
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     with noted() as notes:
-        collection = verbs.read(form, *sources, out=out, **given)
-    finish(collection, out, json, quiet, notes)
-
-
-def finish(collection: "Collection", out: Path, json: bool, quiet: bool, notes: Sequence[str] = ()) -> None:
-    """Say what was read."""
+        with progress(bar, quiet or json or not bar) as advance:
+            collection = verbs.read(form, *sources, **given | ({"progress": advance} if bar else {}))
+        if not keep(collection, out, overwrite):
+            warnings.warn(f"{out} holds this collection already; nothing was written.", UserWarning, stacklevel=2)
     if json:
         print_json({"collection": str(out), "items": len(collection), "digest": collection.digest, "notes": notes})
     elif not quiet:

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 
 def read(
-    format: str, *sources: Place, out: Place | None = None, drop_missing: bool = False, **options: Any
+    format: str, *sources: Place, out: Place | None = None, overwrite: bool = False, drop_missing: bool = False,
+    **options: Any,
 ) -> Collection:
     """Read annotations, or draw a world, into a collection: read("world", "scenes", items=6000, seed=0).
 
-    Image files that are not there are counted in a warning; with `drop_missing` their items are dropped.
+    Where `out` holds another collection it is replaced only with `overwrite`. Image files that are not there are
+    counted in a warning; with `drop_missing` their items are dropped.
     """
     from shiftbench.readers import READERS
     from shiftbench.readers.images import with_files
@@ -39,8 +41,27 @@ def read(
     collection = find({**READERS, "world": world}, "format", format)(*map(str, sources), **options)
     collection = with_files(collection, drop_missing)
     if out is not None:
-        collection.save(out)
+        keep(collection, out, overwrite)
     return collection
+
+
+def keep(collection: Collection, out: Place, overwrite: bool = False) -> bool:
+    """Save a collection, and say whether that was needed: where `out` holds the same one, nothing is written."""
+    if (Path(out) / MARKER).exists():
+        try:
+            before = Collection.load(out)
+        except ShiftBenchError:
+            before = None
+        if before is not None and before == collection:
+            return False
+        if not overwrite:
+            what = "a damaged collection" if before is None else (
+                f"another collection ('{before.name}', {len(before):,} items; this one is '{collection.name}', "
+                f"{len(collection):,} items)")
+            raise ShiftBenchError(f"{out} holds {what}. Name another folder, or replace it with --overwrite "
+                                  "(overwrite=True); benchmarks that were built on it stay as they are.")
+    collection.save(out)
+    return True
 
 
 def graph(collection: Collection | Place, cls: str, **options: Any) -> "MetaGraph":
@@ -126,7 +147,7 @@ def suite(
     if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
             Path(collection) / "train").is_dir():
         raw, collection = collection, Path(out) / "collection"
-        read("imagenet", raw, out=collection)
+        read("imagenet", raw, out=collection, overwrite=True)
     images, path = loaded(collection), None if isinstance(collection, Collection) else Path(collection)
     hint = " Name the benchmark of your data set with --only." if not only and len(wanted) > 1 else ""
     return _saved(wanted, images, path, out, f"suite '{name}'", hint, progress)
