@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+import shiftbench
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.methods import ERM, METHODS
@@ -24,6 +25,7 @@ from shiftbench.training.checkpoint import peek, save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
 from shiftbench.training.folder import is_done, load_run, train
+from tests.strategies import toy
 from tests.toys import CPU, HEADS, learn, toy_features, toy_rows, toy_run
 
 
@@ -350,17 +352,25 @@ shiftbench.models.build("efficientnet-lite0", 2, weights="imagenet")
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("module", ["training", "methods", "models", "pixels.augment"])
-def test_without_torch_it_says_what_to_install(module):
-    """Importing any part of the stage without torch names the extra."""
+@pytest.mark.parametrize("use", [
+    "from shiftbench.models import build",
+    "from shiftbench.methods import METHODS; METHODS['erm']().state(None)",
+    "from shiftbench.pixels.augment import _yiq; _yiq('cpu')",
+    "import shiftbench as sb; sb.pretrain('toy', 'class', 'out', model='small-cnn')",
+])
+def test_without_torch_it_says_what_to_install(use, tmp_path):
+    """Methods and settings are known without torch; the first use of any part that trains names the extra."""
+    toy(60).save(tmp_path / "toy")
     script = f"""
 import sys
 sys.modules["torch"] = None
+import shiftbench.methods, shiftbench.training, shiftbench.models, shiftbench.pixels.augment
 from shiftbench.errors import ShiftBenchError
 try:
-    import shiftbench.{module}
+    {use}
 except ShiftBenchError as problem:
     print(problem)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path,
+                          env={**os.environ, "PYTHONPATH": str(Path(shiftbench.__file__).parent.parent)})
     assert 'pip install "shiftbench[train]"' in done.stdout, done.stderr

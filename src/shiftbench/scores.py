@@ -15,12 +15,13 @@ from shiftbench.tables import decimal, strings, whole
 
 COLUMNS: Mapping[str, type] = {
     "run": str, "benchmark": str, "method": str, "setting": str, "seed": int, "split": str, "group": str, "n": int,
-    "metric": str, "value": float, "low": float, "high": float,
+    "metric": str, "value": float, "low": float, "high": float, "digest": str,
 }
 ALL = "all"
 """The group of a score over every item of its split."""
-OPTIONAL = {"setting": ""}
-"""What a table may lack, and what stands there then. `setting` names all that decides a run but benchmark and seed."""
+OPTIONAL = {"setting": "", "digest": ""}
+"""What a table may lack, and what stands there then. `setting` names all that decides a run but benchmark and seed;
+`digest` tells the benchmark's rows, by which a score finds its benchmark under any name."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ def human_scores(
     all pairs the interval is clustered by annotator and pair; for a single pair it is Wilson's. `answered` is the share
     of images sorted in the tasks that were begun; the others count as missing, not as wrong.
     """
-    head = {"run": HUMAN, "benchmark": benchmark.name, "method": HUMAN, "setting": "", "seed": 0}
+    head = {"run": HUMAN, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": HUMAN, "seed": 0}
     annotator, pair, question = encode(answers.annotator)[0], encode(answers.pair)[0], answers.question
     rows: list[Row] = []
 
@@ -85,7 +85,7 @@ def model_scores(
     names = list(benchmark.names["label"])
     pairs = [(names.index(a), names.index(b)) for a, b in key.pairs]
     for name, model in models:
-        head = {"run": name, "benchmark": benchmark.name, "method": name, "setting": "", "seed": 0}
+        head = {"run": name, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": name, "seed": 0}
         means: list[PairMean] = []
         for split in key.splits.values():
             part = np.flatnonzero(model.split == split)

@@ -1,12 +1,13 @@
 """shiftbench report RUNS|SCORES --out report.html"""
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Quiet, say
+from shiftbench.cli.output import Quiet, note, say
 
 
 def report(
@@ -17,13 +18,23 @@ def report(
     title: Annotated[str, typer.Option(help="Title of the page.")] = "shiftbench report",
     compare: Annotated[str, typer.Option(help="Two methods, by commas: show the hard items on which they differ most; "
                                          "default: erm and the best one on hard items.")] = "",
+    study: Annotated[Path | None, typer.Option(help="The study that was swept: its runs alone, and what is missing or "
+                                               "left over.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """One self-contained HTML page: cards of the shifts, tables with intervals, figures. Opens from disk.
 
+    Runs that failed or have not ended are named, on the page and here.
+
     shiftbench report runs --out report.html
+
+    shiftbench report runs --study study.toml --out report.html
     """
     pair = [name.strip() for name in compare.split(",")] if compare else []
-    verbs.report(source, out, benchmarks=benchmark or (), rule=rule, title=title, compare=pair)
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", UserWarning)
+        verbs.report(source, out, benchmarks=benchmark or (), rule=rule, title=title, compare=pair, study=study)
+    for one in notes:
+        note(one.message)
     if not quiet:
         say(f"wrote {out}")

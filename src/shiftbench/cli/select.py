@@ -1,7 +1,7 @@
 """shiftbench select SCORES|RUNS [--rule NAME]"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -58,11 +58,7 @@ def select(
 
 def _read(source: Path, folders: list[Path]) -> "tuple[Scores, list[Benchmark]]":
     """The scores, and the benchmarks that are at hand."""
-    from shiftbench.benchmark import Benchmark
-    from shiftbench.scores import Scores
-    from shiftbench.scoring import benchmarks_of, score_runs
+    from shiftbench.verbs.judging import scores_of
 
-    if not source.is_dir():
-        return Scores.load(source), [Benchmark.load(folder) for folder in folders]
-    known: dict[str, Any] = {one.name: one for one in map(Benchmark.load, [*benchmarks_of(source), *folders])}
-    return score_runs(source, benchmarks=list(known.values())), list(known.values())
+    scores, benchmarks = scores_of(source, folders)
+    return scores, [one for one, _ in benchmarks]

@@ -126,7 +126,7 @@ def by_class(scores: Scores, benchmark: Benchmark, level: float = LEVEL) -> Scor
         for (run, method, setting, seed, name), (groups, n, right) in sums.items():
             if groups == len(wanted[name]) and n:
                 low, high = wilson(right / n, n, level)
-                made.append({"run": run, "benchmark": benchmark.name, "method": method, "setting": setting,
-                             "seed": seed, "split": split, "group": name, "n": n, "metric": "accuracy",
-                             "value": right / n, "low": float(low), "high": float(high)})
+                made.append({"run": run, "benchmark": benchmark.name, "digest": benchmark.short_digest,
+                             "method": method, "setting": setting, "seed": seed, "split": split, "group": name, "n": n,
+                             "metric": "accuracy", "value": right / n, "low": float(low), "high": float(high)})
     return Scores.of(made)

@@ -30,6 +30,8 @@ from shiftbench.scoring import BEHIND, GAP
 from shiftbench.scoring.targets import headline
 from shiftbench.selection import DEFAULT
 from shiftbench.stats import LEVEL
+from shiftbench.sweeps.status import Status
+from shiftbench.sweeps.status import summary as summary_of
 
 GROUPS = 8
 """Groups whose bars are drawn; of more, those with the lowest accuracy."""
@@ -39,6 +41,8 @@ CARD = (("accuracy", "id_test", "Before the shift", "id_test"), ("accuracy", "te
 """Columns of a card's table: metric, split, head and what stands under it."""
 OVER = (("worst_group_accuracy", "Worst group", 1), ("tenth_percentile_accuracy", "Tenth percentile", FEWEST))
 """Columns for each grouping of the card: metric, head and from how many groups on."""
+LISTED = 200
+"""Runs that are named of those which the page lacks."""
 ZERO = "\u200b"
 """A place where a line may break."""
 
@@ -53,12 +57,14 @@ def report(
     level: float = LEVEL,
     rule: str = DEFAULT,
     compared: Sequence[Compared] = (),
+    absent: Sequence[Status] = (),
 ) -> Path:
     """Write one self-contained HTML page: findings, a table and a figure per family of shifts, a card per benchmark.
 
     Where methods have several settings the tables show the runs that `rule` chooses, which may use no target label, and
     a section sets all rules side by side. Pictures come from the collection whose digest the card names. `level` is
-    that of the scores' intervals. `compared` are items on which two methods differ most.
+    that of the scores' intervals. `compared` are items on which two methods differ most, `absent` the runs that the
+    scores lack.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -91,6 +97,7 @@ def report(
         "families": [_family(scores, family_table(scores, family), family.members) for family in groups
                      if len(family.members) > 1],
         "cards": [_card(scores, benchmark, images) for benchmark in order],
+        "absent": _absent(absent),
     }
     folder = Path(__file__).parent
     drawer = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined,
@@ -100,6 +107,13 @@ def report(
     with writing(out) as hidden:
         hidden.write_text(text, encoding="utf-8")
     return Path(out)
+
+
+def _absent(runs: Sequence[Status]) -> Row | None:
+    """The runs that failed, have not ended or are left over, and how many of each."""
+    if not runs:
+        return None
+    return {"summary": summary_of(one.state for one in runs), "runs": runs[:LISTED], "more": max(0, len(runs) - LISTED)}
 
 
 def _family(scores: Scores, table: Row, members: Sequence[Benchmark]) -> Row:

@@ -29,6 +29,9 @@ HEADS = {"accuracy": "Average accuracy", "worst_group_accuracy": "Worst-group ac
 MARKS = {"none": "", "shifted": "labels of other shifted domains", "unknown": "labels from after the shift",
          "target": "target labels"}
 """What a table says of the labels from after the shift that a rule used."""
+REMEDY = ("write its runs down, shiftbench select RUNS --rule NAME --allow-target --out chosen.parquet, and report "
+          "those: shiftbench report chosen.parquet")
+"""A report shows no choice by target labels, beside that of the oracle in the section about rules."""
 EMPTY = {"low": math.nan, "high": math.nan, "regret_low": math.nan, "regret_high": math.nan, "whose": ""}
 
 
@@ -44,7 +47,8 @@ def shown_scores(scores: Scores, benchmarks: Sequence[Benchmark] = (), rule: str
     crowded = runs.several
     if not crowded:
         return kept
-    made = chosen(_rows(scores, np.isin(scores["benchmark"], sorted(crowded))), rule, benchmarks=benchmarks)
+    made = chosen(_rows(scores, np.isin(scores["benchmark"], sorted(crowded))), rule, benchmarks=benchmarks,
+                  remedy=REMEDY)
     decided = set(zip(made["benchmark"].tolist(), made["method"].tolist(), strict=True))
     is_mean = (kept["seed"] == -1) & np.char.startswith(kept["run"], MEAN)
     inside = np.isin(kept["benchmark"], sorted(crowded))

@@ -47,7 +47,8 @@ def score_each(reader: Reader, runs: Sequence[Finished], name: str, replicates: 
             each = zip(pack.runs, pack.scores, pack.orders, strict=True)
             return Piece.of(Scores.join([_alone(benchmark, *one, replicates, level) for one in each]), name)
         splits = [known[split] for split in pack.orders[0].splits]
-        return Piece.of_batch(score_batch(splits, *_stack(pack), level if replicates else None), pack.runs, name)
+        batch = score_batch(splits, *_stack(pack), level if replicates else None)
+        return Piece.of_batch(batch, pack.runs, name, benchmark.short_digest)
 
     if len(runs) <= size:
         yield from map(judged, _packs(reader, runs, size))

@@ -66,7 +66,8 @@ def gap(
         found += [{**row, "split": side, "metric": row["metric"] + ("" if side else GAPS)}
                   for side, row in zip((IN, OUT, ""), ends, strict=False)]
     runs = min(len(outside.runs), len(inside.runs) if inside else len(outside.runs))
-    head = {"run": f"{MEAN}{runs}", "benchmark": outside.benchmark.name, "method": method, "seed": -1}
+    head = {"run": f"{MEAN}{runs}", "benchmark": outside.benchmark.name, "digest": outside.benchmark.short_digest,
+            "method": method, "seed": -1}
     return Scores.of({**head, **row, "split": setting + row["split"]} for row in found)
 
 

@@ -51,7 +51,8 @@ def score(
     beside those of the benchmark's card. Of each: `accuracy[region]` of every group, `worst_group_accuracy[region]`,
     `mean_group_accuracy[region]` and `tenth_percentile_accuracy[region]` (see `scoring.groups`).
     """
-    head = {"run": run, "benchmark": benchmark.name, "method": method, "setting": setting, "seed": seed}
+    head = {"run": run, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": method,
+            "setting": setting, "seed": seed}
     table = Rows([head], [0], level if replicates else None)
     rows = _judged(benchmark, [predictions], table, _groupings(benchmark, by, collection))
     if metrics and isinstance(predictions, Predictions) and benchmark.target.kind == "class":
@@ -80,8 +81,8 @@ def means(
     of 20 benchmarks on which methods are equal no interval misses 0. One that reaches 0 says that the two cannot be
     told apart. For a worst group the interval is of the corrected values.
     """
-    heads = [{"run": f"{MEAN}{len(part)}", "benchmark": benchmark.name, "method": method, "seed": -1}
-             for method, part in runs.items()]
+    heads = [{"run": f"{MEAN}{len(part)}", "benchmark": benchmark.name, "digest": benchmark.short_digest,
+              "method": method, "seed": -1} for method, part in runs.items()]
     owner = [code for code, part in enumerate(runs.values()) for _ in part]
     table = Rows(heads, owner, level if replicates else None)
     return Scores.of(_judged(benchmark, [one for part in runs.values() for one in part], table,

@@ -25,8 +25,8 @@ class Piece(NamedTuple):
         return Piece(len(scores), 1, {**columns, "benchmark": np.asarray([[benchmark]])})
 
     @staticmethod
-    def of_batch(batch: Batch, runs: Sequence[Finished], benchmark: str) -> "Piece":
-        """The scores of `runs`, the cells of a run together."""
+    def of_batch(batch: Batch, runs: Sequence[Finished], benchmark: str, digest: str) -> "Piece":
+        """The scores of `runs`, the cells of a run together; `digest` is that of the benchmark's rows."""
         group, n = (np.asarray([[getattr(cell, name) for cell in batch.cells]]) for name in ("group", "n"))
         if batch.worst:
             group = np.repeat(group.astype(np.result_type(group, *(names for names, _ in batch.worst.values()))),
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
                 group[:, cell], n[:, cell] = names, sizes
         return Piece(len(runs), len(batch.cells), {
             "run": np.asarray([[run.folder.name] for run in runs]),
-            "benchmark": np.asarray([[benchmark]]),
+            "benchmark": np.asarray([[benchmark]]), "digest": np.asarray([[digest]]),
             "method": np.asarray([[str(run.settings["method"])] for run in runs]),
             "setting": np.asarray([[run.setting] for run in runs]),
             "seed": np.asarray([[int(run.settings["seed"])] for run in runs]),

@@ -61,6 +61,10 @@ class Selection(NamedTuple):
     refused: tuple[Refused, ...]
 
 
+ALLOW = "say allow_target=True (--allow-target)"
+"""The remedy where a caller can allow the choice."""
+
+
 def setting_of(rule: str) -> str:
     """The `setting` of a mean that was scored over the runs a rule chose, which may differ in theirs."""
     return f"chosen by {rule}"
@@ -80,7 +84,7 @@ def select(
 
 def chosen(
     scores: Scores, rule: str = DEFAULT, *, target: str = TARGETS[0], benchmarks: Iterable[Benchmark] = (),
-    allow_target: bool = False,
+    allow_target: bool = False, remedy: str = ALLOW,
 ) -> Scores:
     """The rows of the chosen runs alone: one run per benchmark, method and seed, for all that comes after.
 
@@ -89,7 +93,7 @@ def chosen(
     """
     runs = Runs(scores)
     made = _apply(runs, (rule,), (target,), benchmarks).choices
-    refuse_target(made, allow_target=allow_target)
+    refuse_target(made, allow_target=allow_target, remedy=remedy)
     kept = {(one.benchmark, one.method, one.seed, one.run) for one in made}
     who = zip(runs.benchmark.tolist(), runs.method.tolist(), runs.seed.tolist(), runs.name.tolist(), strict=True)
     keep = np.asarray([(runs.benchmarks[benchmark], runs.methods[method], seed, run) in kept
@@ -97,17 +101,19 @@ def chosen(
     return Scores({name: values[keep[runs.place]] for name, values in runs.scores.columns.items()})
 
 
-def refuse_target(choices: Iterable[Choice], *, allow_target: bool = False) -> None:
-    """Fail where a choice used labels of the target, or where nobody can tell, unless that is allowed."""
+def refuse_target(choices: Iterable[Choice], *, allow_target: bool = False, remedy: str = ALLOW) -> None:
+    """Fail where a choice used labels of the target, or where nobody can tell, unless that is allowed.
+
+    `remedy` is what the caller can do who wants the choice all the same.
+    """
     for one in choices:
         if one.labels == TARGET and not allow_target:
             raise ShiftBenchError(f"Rule '{one.rule}' chose runs of '{one.benchmark}' by {one.by}: labels of the "
-                                  "target, which nobody has before deployment. Choose another rule, or say "
-                                  "allow_target=True (--allow-target).")
+                                  f"target, which nobody has before deployment. Choose another rule, or {remedy}.")
         if one.labels == UNKNOWN and not allow_target:
             raise ShiftBenchError(f"Rule '{one.rule}' chose runs of '{one.benchmark}' by {one.by}, drawn after the "
                                   "shift, and without the benchmark it is not known whether these are domains of the "
-                                  "test. Give the benchmark (--benchmark), or say allow_target=True (--allow-target).")
+                                  f"test. Give the benchmark (--benchmark), or {remedy}.")
 
 
 def _apply(

@@ -11,7 +11,7 @@ from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
 from shiftbench.scoring import means, read_run
 from shiftbench.scoring.draws import on_splits
-from shiftbench.selection.choose import refuse_target, select, setting_of
+from shiftbench.selection.choose import ALLOW, refuse_target, select, setting_of
 from shiftbench.selection.rules import DEFAULT, TARGETS
 from shiftbench.selection.runs import Runs
 from shiftbench.shifts.draws import shared_splits
@@ -20,7 +20,7 @@ from shiftbench.stats import LEVEL, REPLICATES
 
 def chosen_means(
     folder: Path | str, scores: Scores, benchmarks: Iterable[Benchmark], rule: str = DEFAULT, *,
-    replicates: int = REPLICATES, level: float = LEVEL,
+    replicates: int = REPLICATES, level: float = LEVEL, remedy: str = ALLOW,
 ) -> Scores:
     """Each method's mean over the runs that a rule chooses in a runs folder, methods paired by item.
 
@@ -33,7 +33,7 @@ def chosen_means(
     known = {name: next(iter(alike.values())) for name, alike in draws.items()}
     wanted = Runs(scores).several & known.keys()
     choices = select(scores, [rule], targets=TARGETS[:1], benchmarks=known.values()).choices
-    refuse_target(one for one in choices if one.benchmark in wanted)
+    refuse_target((one for one in choices if one.benchmark in wanted), remedy=remedy)
     parts = []
     for name in sorted(wanted):
         runs: dict[str, list[Predictions | Answers]] = {}

@@ -23,11 +23,12 @@ class Place(NamedTuple):
 
 
 def places(
-    folders: Sequence[Path | str], seeds: Sequence[int], collection: str, parts_below: Path | None, source: str
+    folders: Sequence[Path | str], seeds: Sequence[int], collection: str | None, parts_below: Path | None, source: str
 ) -> Iterator[Place]:
     """The benchmarks in these folders, those with equal rows once; draw k of one is for seed k.
 
-    With `parts_below` each is followed by its parts that leave a domain out, saved there.
+    With `parts_below` each is followed by its parts that leave a domain out, saved there. Where `collection` is None,
+    collections are not looked for and nothing is saved: for who asks about runs and does none.
     """
     made = [(str(folder), Benchmark.load(folder)) for folder in folders]
     names: dict[str, list[tuple[str, Benchmark]]] = {}
@@ -43,7 +44,7 @@ def places(
         seen.add((one.digest, draw))
         mine = tuple(dict.fromkeys(seeds)) if draw is None else (draw,)
         try:
-            place = collection_folder(one, folder, collection or None)
+            place = Path() if collection is None else collection_folder(one, folder, collection or None)
             parts = leave_out(one) if parts_below else []
         except ShiftBenchError as problem:
             hint = " In a study: collection = \"FOLDER\"." if "--collection" in str(problem) else ""
@@ -51,7 +52,8 @@ def places(
         yield Place(folder, one.digest, str(place), mine)
         for part in parts:
             assert parts_below is not None
-            yield Place(_keep(part, parts_below, place, draw), part.digest, str(place), mine)
+            kept = str(parts_below / part.name) if collection is None else _keep(part, parts_below, place, draw)
+            yield Place(kept, part.digest, str(place), mine)
 
 
 def _check_draws(alike: Sequence[tuple[str, Benchmark]], seeds: Sequence[int], source: str) -> None:

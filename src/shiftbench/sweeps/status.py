@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 STATES = ("failed", "running", "unfinished", "not started", "done")
 """In the order in which a person wants to read them."""
 
+LEFT_OVER = "left over"
+"""A run that the study at hand does not ask for: from another study, or from before it was changed."""
+
 MARKS = {"run.json", "failed.json", "done", "lock"}
 """A folder that has one of these is a run's, however early the run ended."""
 
@@ -75,6 +78,19 @@ def status(out: Path | str, jobs: Iterable["Job"] | None = None) -> list[Status]
     return listed
 
 
+def left_out(out: Path | str, jobs: Iterable["Job"] | None = None) -> list[Status]:
+    """The runs that a report of the folder lacks: not done yet, or failed; with `jobs`, also done but `left over`.
+
+    With `jobs` a run that none of them asks for is left over, and one that was never started is listed too.
+    """
+    if jobs is None:
+        return [describe(os.path.join(out, name), state) for name, state in states(out).items() if state != "done"]
+    asked = status(out, jobs)
+    known = {one.run for one in asked}
+    others = [describe(os.path.join(out, name), state) for name, state in states(out).items() if name not in known]
+    return [*(one for one in asked if one.state != "done"), *(one._replace(state=LEFT_OVER) for one in others)]
+
+
 def describe(folder: Path | str, state: str) -> Status:
     """What a run's files say of it. What cannot be read stays empty: one bad folder must not hide the others."""
     facts = _read(folder, "run.json") if state != "not started" else {}
@@ -94,7 +110,7 @@ def failure(folder: Path | str) -> str:
 def summary(found: Iterable[str]) -> str:
     """How many runs are in each state: `105 runs: 2 failed, 1 running, 102 done`."""
     count = Counter(found)
-    parts = [f"{count[state]:,} {state}" for state in STATES if count[state]]
+    parts = [f"{count[state]:,} {state}" for state in (*STATES, LEFT_OVER) if count[state]]
     total = count.total()
     return f"{total:,} {'run' if total == 1 else 'runs'}: {', '.join(parts) or 'none'}"
 

@@ -178,12 +178,16 @@ class Study:
         return self.sources.folders(Path(out), self.seeds if self.redraw else (), Path(scratch) if scratch else None,
                                     say)
 
-    def jobs(self, out: Path | str, scratch: Path | str | None = None) -> list[Job]:
-        """The runs, benchmark by benchmark. Benchmarks that are built for them are saved as `prepare` says."""
+    def jobs(self, out: Path | str, scratch: Path | str | None = None, *, collections: bool = True) -> list[Job]:
+        """The runs, benchmark by benchmark. Benchmarks that are built for them are saved as `prepare` says.
+
+        Without `collections` nothing but benchmarks is looked for: the runs can then be named, not done.
+        """
         found, built = self.settings(), self.prepare(out, scratch)
         below = Path(scratch or out) / "benchmarks" if self.leave_one_domain_out else None
         return [Job(place.folder, place.collection, {**one, "benchmark": place.digest, "seed": seed})
-                for place in places([*self.benchmarks, *built], self.seeds, self.collection, below, self.source)
+                for place in places([*self.benchmarks, *built], self.seeds, self.collection if collections else None,
+                                    below, self.source)
                 for one in found for seed in place.seeds]
 
 

@@ -1,5 +1,6 @@
 """From predictions to what they are worth: scores, choices, pages, and people's answers."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from shiftbench.boards import Board
     from shiftbench.criteria.ranking import Ranked
     from shiftbench.selection import Selection
+    from shiftbench.sweeps.status import Status
+    from shiftbench.sweeps.study import Study
 
 
 def score(
@@ -144,28 +147,43 @@ def select(
 
     A single rule that used labels of the target is refused unless `allow_target`.
     """
-    from shiftbench.scoring import benchmarks_of, score_runs
     from shiftbench.selection import RULES, refuse_target
     from shiftbench.selection import select as apply
 
-    runs = not isinstance(source, Scores) and Path(source).is_dir()
-    benchmarks = places(benchmarks)
-    folders = [*benchmarks, *benchmarks_of(source)] if runs and not isinstance(source, Scores) else benchmarks
-    scores = source if isinstance(source, Scores) else score_runs(source) if runs else Scores.load(source)
-    found = apply(scores, [rule] if rule else tuple(RULES), targets=[target],
-                  benchmarks=[Benchmark.load(folder) for folder in folders])
+    scores, folders = scores_of(source, benchmarks)
+    found = apply(scores, [rule] if rule else tuple(RULES), targets=[target], benchmarks=[one for one, _ in folders])
     refuse_target(found.choices if rule else (), allow_target=allow_target)
     return found
+
+
+def scores_of(
+    source: Scores | Place, benchmarks: Place | Sequence[Place] = (), only: Sequence[str] | None = None
+) -> tuple[Scores, list[tuple[Benchmark, Path]]]:
+    """The scores of a table or of a folder of runs, and the benchmarks they are about with their folders.
+
+    Benchmarks are those given and, of runs, those that they were trained on; scores find theirs by its digest. `only`
+    names the runs to take.
+    """
+    from shiftbench.scoring import benchmarks_of, named, score_runs
+
+    folders = {Path(folder): Benchmark.load(folder) for folder in places(benchmarks)}
+    if isinstance(source, Scores):
+        scores = source
+    elif Path(source).is_dir():
+        known = {one.digest for one in folders.values()}
+        folders |= {folder: Benchmark.load(folder) for folder in benchmarks_of(source, only, known)}
+        scores = score_runs(source, benchmarks=list(folders.values()), only=only)
+    else:
+        scores = Scores.load(source)
+    return scores, [(one, folder) for folder, made in folders.items() for one in named([made], scores)]
 
 
 def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: str = "test") -> "list[Ranked]":
     """The n tasks (benchmarks) whose hard items cost a method most more than all items do, as NOOCh chose its suite."""
     from shiftbench.criteria.ranking import hardest_tasks
-    from shiftbench.scoring import MEAN, score_runs
+    from shiftbench.scoring import MEAN
 
-    scores = source if isinstance(source, Scores) else (
-        score_runs(source) if Path(source).is_dir() else Scores.load(source))
-    found = scores.where(method=method, split=split, metric="nll")
+    found = scores_of(source)[0].where(method=method, split=split, metric="nll")
     losses: dict[str, dict[str, list[float]]] = {"hard": {}, "all": {}}
     for row in found:
         if row["group"] in losses and not row["run"].startswith(MEAN):
@@ -189,9 +207,12 @@ def power(
 
 def report(
     source: Scores | Place, out: Place, *, benchmarks: Place | Sequence[Place] = (), rule: str = "id",
-    title: str = "shiftbench report", compare: str | Sequence[str] = (),
+    title: str = "shiftbench report", compare: str | Sequence[str] = (), study: "Study | Place | None" = None,
 ) -> Path:
     """One self-contained HTML page from a folder of runs or a table of scores.
+
+    Runs that failed or have not ended are named on the page and in a warning. With `study` the page has the runs of
+    that study alone; what is missing of it, and what else lies in the folder, is named as well.
 
     Where a method has several settings, `rule` chooses the one that counts; one that used target labels is refused.
     `compare` names two methods of a runs folder: of benchmarks with hard items the page shows those on which the two
@@ -199,26 +220,63 @@ def report(
     """
     from shiftbench.reporting import compared
     from shiftbench.reporting import report as write_report
-    from shiftbench.scoring import benchmarks_of, score_runs
+    from shiftbench.reporting.selection import REMEDY
     from shiftbench.selection import chosen_means
 
-    benchmarks, compare = places(benchmarks), listed(compare, ",")
-    if isinstance(source, Scores):
-        scores, folders = source, list(benchmarks)
-    elif Path(source).is_dir():
-        scores, folders = score_runs(source), [*benchmarks, *benchmarks_of(source)]
-    else:
-        scores, folders = Scores.load(source), list(benchmarks)
-    made, items = [Benchmark.load(folder) for folder in folders], []
+    absent: list[Status] = []
+    compare = listed(compare, ",")
     if len(compare) not in (0, 2):
         raise ShiftBenchError(f"compare names {len(compare)} methods, but it takes two: erm,group_dro.")
-    if not isinstance(source, Scores) and Path(source).is_dir():
-        scores = Scores.join([scores, chosen_means(source, scores, made, rule)])
+    if isinstance(source, Scores) or not Path(source).is_dir():
+        if compare:
+            raise ShiftBenchError("Two methods are compared item by item, by predictions: report on a folder of runs.")
+        if study is not None:
+            raise ShiftBenchError("A study says which runs belong to it, and scores do not: report on a folder of "
+                                  "runs.")
+        scores, folders = scores_of(source, benchmarks)
+        made, items = [one for one, _ in folders], []
+    else:
+        only, absent = runs_of(source, study)
+        scores, folders = scores_of(source, benchmarks, only)
+        made = [one for one, _ in folders]
+        scores = Scores.join([scores, chosen_means(source, scores, made, rule, remedy=REMEDY)])
         items = compared(source, scores, made, compare, rule=rule)
-    elif compare:
-        raise ShiftBenchError("Two methods are compared item by item, by predictions: report on a folder of runs.")
-    images = [collection_of(folder, None, needed=False) for folder in folders]
-    return write_report(scores, made, out, collections=images, title=title, rule=rule, compared=items)
+    images = [collection_of(folder, None, needed=False) for _, folder in folders]
+    page = write_report(scores, made, out, collections=images, title=title, rule=rule, compared=items, absent=absent)
+    if absent:
+        warnings.warn(f"{source}: {_sentence(absent)}", UserWarning, stacklevel=2)
+    return page
+
+
+def runs_of(source: Place, study: "Study | Place | None" = None) -> "tuple[list[str] | None, list[Status]]":
+    """Which runs of a folder count, None for all, and those that are missing or in the way (`sweeps.status.left_out`).
+
+    With a study its own count.
+    """
+    from shiftbench.sweeps.status import LEFT_OVER, left_out
+    from shiftbench.sweeps.study import Study
+
+    if study is None:
+        return None, left_out(source)
+    jobs = (study if isinstance(study, Study) else Study.load(study)).jobs(source, collections=False)
+    absent = left_out(source, jobs)
+    lacking = {one.run for one in absent if one.state != LEFT_OVER}
+    done = [run for run in dict.fromkeys(job.run.id for job in jobs) if run not in lacking]
+    if not done:
+        raise ShiftBenchError(f"{source}: none of the {len(jobs):,} runs that the study asks for is done. Is it the "
+                              "study that was swept, with the same --set?")
+    return done, absent
+
+
+def _sentence(absent: "Sequence[Status]", most: int = 5) -> str:
+    """The runs that a report lacks, the first of them by name."""
+    from shiftbench.sweeps.status import summary
+
+    words = [f"{one.run} ({one.state}: " + ", ".join(part for part in (
+        one.method, one.benchmark and f"on {one.benchmark}", f"seed {one.seed}" if one.seed >= 0 else "") if part) + ")"
+        for one in absent[:most]]
+    more = f" and {len(absent) - most:,} more" if len(absent) > most else ""
+    return f"not in the report are {summary(one.state for one in absent)}: {'; '.join(words)}{more}."
 
 
 def study(
