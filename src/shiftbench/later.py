@@ -26,12 +26,13 @@ __all__ = ["F", "Later", "load_torch", "nn", "torch"]
 def load_torch(module: str = "torch") -> Any:
     """A module of torch; where torch is missing, the error says which extra to install."""
     try:
-        return import_module(module)
+        import_module("torch")
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise
         raise ShiftBenchError('Training needs torch, which is not installed. Install it with: '
                               'pip install "shiftbench[train]"') from problem
+    return import_module(module)
 
 
 class Later:
