@@ -383,7 +383,7 @@ def test_the_tables_of_a_sweep_show_chosen_runs(sweep, sweep_page, tmp_path):
 def test_a_report_refuses_to_choose_by_the_target(sweep, tmp_path):
     """The oracle stands in its column and nowhere else."""
     scores, made, _ = sweep
-    with pytest.raises(ShiftBenchError, match="allow_target"):
+    with pytest.raises(ShiftBenchError, match="--allow-target"):
         report(scores, made, tmp_path / "a.html", rule="oracle")
 
 

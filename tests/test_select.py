@@ -447,7 +447,7 @@ def test_a_report_is_made_from_chosen_runs(study):
     both = shown_scores(Scores.join([scores, chosen_means(folder, scores, [made], replicates=0)]), [made])
     assert set(both["run"].tolist()) == set(shown["run"].tolist()) | {f"{MEAN}2"}
     assert set(both["method"].tolist()) == {"erm", "irm"}
-    with pytest.raises(ShiftBenchError, match="allow_target"):
+    with pytest.raises(ShiftBenchError, match="--allow-target"):
         shown_scores(scores, [made], "oracle")
 
 

@@ -45,6 +45,7 @@ WRONG = {
     "show": ["none"],
     "study": ["none", "--out", "o"],
     "sweep": ["none.toml", "--out", "o"],
+    "table": ["none"],
     "train": ["none", "--method", "erm", "--out", "o"],
 }
 """A wrong argument for every verb that takes any: mostly a folder that is not there."""
@@ -77,7 +78,8 @@ NAMES = [
 RIGHT = [
     ("methods",), ("methods", "--json"), ("show", "b"), ("show", "toy"), ("show", "many/runs"), ("check", "b"),
     ("score", "b", "guess.csv", "--out", "s.parquet"), ("report", "s.parquet", "--benchmark", "b"),
-    ("report", "many/runs"), ("select", "many/runs"), ("power", "b"), ("train", "--help"), ("--help",),
+    ("report", "many/runs"), ("select", "many/runs"), ("power", "b"), ("table", "many/runs"),
+    ("table", "s.parquet", "--format", "latex"), ("train", "--help"), ("--help",),
 ]
 
 SCRIPT = """

@@ -31,6 +31,7 @@ from shiftbench.cli.setting import setting
 from shiftbench.cli.show import show
 from shiftbench.cli.study import study
 from shiftbench.cli.sweep import sweep
+from shiftbench.cli.table import table
 from shiftbench.cli.train import train
 from shiftbench.errors import ShiftBenchError, printable
 
@@ -50,7 +51,8 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 app.add_typer(read, name="read")
 for verb in (demo, show, graph, hierarchy, build, setting, check, embed, train, pretrain, methods, sweep, fetch,
-             retrain, score, select, gap, hardest, power, conflicts, report, study, board, export):
+             retrain, score, select, gap, hardest, power, conflicts, report, table, study, board,
+             export):
     app.command()(verb)
 
 

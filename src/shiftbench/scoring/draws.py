@@ -1,13 +1,16 @@
 """Runs on several draws of one benchmark: what they have in common is what they can be compared on."""
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from shiftbench.answers import Answers, read_predictions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.predictions import Predictions
-from shiftbench.shifts.draws import draw_of, same_rows
+from shiftbench.scoring.listing import read_run
+from shiftbench.shifts.draws import draw_of, same_rows, shared_splits
 
 
 def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
@@ -28,3 +31,17 @@ def on_splits(predictions: Predictions, splits: Collection[str]) -> Predictions:
     kept = np.isin(predictions.split, list(splits))
     return predictions if kept.all() else Predictions(
         predictions.item[kept], predictions.split[kept], predictions.scores[kept], predictions.classes)
+
+
+def read_chosen(folder: Path | str, runs: Sequence[str], draws: Sequence[Benchmark]) -> list[Predictions | Answers]:
+    """The predictions of runs of a folder on one benchmark or its draws, on the splits that all draws share."""
+    splits, known = shared_splits(list(draws)), {one.digest: one for one in draws}
+    found: list[Predictions | Answers] = []
+    for run in runs:
+        place = Path(folder) / run
+        own = draws[0]
+        if len(known) > 1:
+            own = known.get(str(read_run(place).benchmark["digest"]), own)
+        read = read_predictions(place / "predictions.parquet", own)
+        found.append(on_splits(read, splits) if isinstance(read, Predictions) else read)
+    return found

@@ -5,16 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.answers import Answers, read_predictions
 from shiftbench.benchmark import Benchmark
-from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
-from shiftbench.scoring import means, read_run
-from shiftbench.scoring.draws import on_splits
+from shiftbench.scoring import means
+from shiftbench.scoring.draws import read_chosen
 from shiftbench.selection.choose import ALLOW, refuse_target, select, setting_of
 from shiftbench.selection.rules import DEFAULT, TARGETS
 from shiftbench.selection.runs import Runs
-from shiftbench.shifts.draws import shared_splits
 from shiftbench.stats import LEVEL, REPLICATES
 
 
@@ -36,18 +33,12 @@ def chosen_means(
     refuse_target((one for one in choices if one.benchmark in wanted), remedy=remedy)
     parts = []
     for name in sorted(wanted):
-        runs: dict[str, list[Predictions | Answers]] = {}
-        splits = shared_splits(list(draws[name].values()))
+        runs: dict[str, list[str]] = {}
         for one in choices:
             if one.benchmark == name:
-                place = Path(folder) / one.run
-                own = known[name]
-                if len(draws[name]) > 1:
-                    own = draws[name].get(str(read_run(place).benchmark["digest"]), own)
-                read = read_predictions(place / "predictions.parquet", own)
-                read = on_splits(read, splits) if isinstance(read, Predictions) else read
-                runs.setdefault(one.method, []).append(read)
+                runs.setdefault(one.method, []).append(one.run)
         if runs:
-            made = means(known[name], runs, replicates=replicates, level=level)
+            read = {method: read_chosen(folder, listed, list(draws[name].values())) for method, listed in runs.items()}
+            made = means(known[name], read, replicates=replicates, level=level)
             parts.append(Scores({**made.columns, "setting": np.full(len(made), setting_of(rule))}))
     return Scores.join(parts)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shiftbench.verbs.comparing import gap, setting
     from shiftbench.verbs.judging import board, hardest, power, report, score, select, study
     from shiftbench.verbs.making import build, check, export, graph, hierarchy, ladder, read, suite, superclasses
+    from shiftbench.verbs.tables import table
     from shiftbench.verbs.training import conflicts, embed, fetch, pretrain, retrain, sweep, train
 
 HOME = {
@@ -24,13 +25,14 @@ HOME = {
     **dict.fromkeys(("board", "hardest", "power", "report", "score", "select", "study"), "judging"),
     **dict.fromkeys(("build", "check", "export", "graph", "hierarchy", "ladder", "read", "suite", "superclasses"),
                     "making"),
+    "table": "tables",
     **dict.fromkeys(("conflicts", "embed", "fetch", "pretrain", "retrain", "sweep", "train"), "training"),
 }
 """Verb -> its module."""
 
 __all__ = ["HOME", "board", "build", "check", "conflicts", "embed", "export", "fetch", "gap", "graph", "hardest",
            "hierarchy", "ladder", "power", "pretrain", "read", "report", "retrain", "score", "select", "setting",
-           "study", "suite", "superclasses", "sweep", "train"]
+           "study", "suite", "superclasses", "sweep", "table", "train"]
 
 
 def __getattr__(name: str) -> Any:

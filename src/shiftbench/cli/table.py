@@ -1,0 +1,49 @@
+"""shiftbench table RUNS|SCORES --format latex"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbench import verbs
+from shiftbench.cli.output import Json, Quiet, print_json, say
+
+
+def table(
+    source: Annotated[Path, typer.Argument(help="A folder of runs, or a table of scores.")],
+    format: Annotated[str, typer.Option(help="md, csv or latex. Default: by the ending of --out, else md.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: print it.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(
+        help="A metric, e.g. macro_f1; may be repeated. Default: accuracy and worst_group_accuracy.")] = None,
+    split: Annotated[str, typer.Option(help="The split whose items count.")] = "test",
+    against: Annotated[str, typer.Option(help="Compare with this method, e.g. erm. Default: with the best.")] = "",
+    benchmark: Annotated[list[Path] | None, typer.Option(
+        help="Folder of a benchmark that the runs or scores do not find themselves; may be repeated.")] = None,
+    rule: Annotated[str, typer.Option(help="Chooses among a method's settings: see `shiftbench select`.")] = "id",
+    study: Annotated[Path | None, typer.Option(help="The study that was swept: its runs alone.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Means with intervals and p-values as CSV, Markdown or LaTeX: the table of a paper.
+
+    From runs, methods are compared on the same items and over their seeds; from scores alone, by their intervals.
+    p-values are corrected for all comparisons of a column.
+
+    shiftbench table runs --format latex --out table.tex
+
+    shiftbench table runs --against erm --metric accuracy --metric macro_f1
+
+    shiftbench table scores.parquet --format csv
+    """
+    from shiftbench.reporting.comparison_formats import writer
+
+    write = writer(format, out)
+    found = verbs.table(source, out, format=format, metrics=metric or (), split=split, against=against,
+                        benchmarks=benchmark or (), rule=rule, study=study)
+    if json:
+        print_json([line._asdict() for line in found])
+    elif out is None:
+        sys.stdout.write(write(found))
+    elif not quiet:
+        say(f"wrote {out}")

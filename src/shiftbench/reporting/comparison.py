@@ -1,0 +1,171 @@
+"""Methods compared: means with intervals, differences to one of them, and their p-values. A paper's table as data."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.metrics import LOWER_IS_BETTER
+from shiftbench.reporting.tables import pivot
+from shiftbench.scores import ALL, Scores
+from shiftbench.scoring import BEHIND, MEAN, means
+from shiftbench.scoring.draws import read_chosen
+from shiftbench.scoring.rows import P
+from shiftbench.scoring.targets import RANKING, headline
+from shiftbench.stats import LEVEL
+
+PAIRED, APART = "same items", "intervals"
+"""How a p-value was found: from the predictions on the same items, or from two intervals alone."""
+
+
+class Line(NamedTuple):
+    """One method on one benchmark, by one metric: its mean over runs, and its difference to `reference`.
+
+    `difference` is this mean minus the reference's, `p` the probability of one at least as large if the two methods
+    were equal. Both and the interval are corrected for the number of comparisons (Bonferroni). `by` says what they rest
+    on: predictions on the same items or, where only scores are known, the two intervals, which is the more cautious.
+    """
+
+    benchmark: str
+    split: str
+    metric: str
+    method: str
+    runs: int
+    n: int
+    mean: float
+    low: float
+    high: float
+    best: bool
+    reference: str
+    difference: float
+    difference_low: float
+    difference_high: float
+    p: float
+    by: str
+
+
+class Difference(NamedTuple):
+    """Of a method to another: this minus that."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    by: str
+
+
+NONE = Difference(math.nan, math.nan, math.nan, math.nan, "")
+
+
+def lines(
+    scores: Scores, benchmarks: Sequence[Benchmark], metrics: Sequence[str] = (), *, split: str = "test",
+    against: str = "", folder: Path | str | None = None, level: float = LEVEL,
+) -> list[Line]:
+    """The lines of every benchmark and metric, methods in the order of a report.
+
+    `scores` are those to show, one setting per method (`shown_scores`). Without `metrics`, average and worst group, or
+    what ranks a target that is no class. Methods are compared with the best, or with the method `against`: that is
+    done on the same items where `folder` has the runs and their predictions.
+    """
+    known: dict[str, list[Benchmark]] = {}
+    for benchmark in benchmarks:
+        known.setdefault(benchmark.name, []).append(benchmark)
+    found: list[Line] = []
+    names = [name for name in known if name in scores["benchmark"]]
+    for name in dict.fromkeys([*names, *sorted(set(scores["benchmark"].tolist()))]):
+        mine, draws = scores.where(benchmark=name), known.get(name, [])
+        wanted = list(metrics) or _usual(draws[0] if draws else None)
+        cells = {metric: {row["method"]: row["cells"][name] for row in pivot(mine, metric, split)} for metric in wanted}
+        methods = dict.fromkeys(method for column in cells.values() for method in column)
+        if against and methods and against not in methods:
+            raise unknown("method", against, methods, f"Table of '{name}'")
+        paired = {}
+        if against and folder is not None and draws:
+            paired = _against(folder, mine, draws, wanted, split, against, level)
+        for metric in wanted:
+            found += _lines(mine, name, split, metric, cells[metric], against, paired, level)
+    if not found:
+        there = sorted({metric for metric in scores.where(split=split)["metric"].tolist() if BEHIND not in metric})
+        raise ShiftBenchError(f"The scores have no {', '.join(metrics) or 'accuracy'} on {split}. " + (
+            f"On this split they have: {', '.join(there)}." if there else
+            f"Their splits: {', '.join(sorted(set(scores['split'].tolist())))}."))
+    return found
+
+
+def _usual(benchmark: Benchmark | None) -> list[str]:
+    if benchmark is None or benchmark.target.kind == "class":
+        return ["accuracy", "worst_group_accuracy"]
+    return list(dict.fromkeys((headline(benchmark), *RANKING[benchmark.target.kind])))
+
+
+def _lines(
+    scores: Scores, benchmark: str, split: str, metric: str, cells: Mapping[str, Mapping[str, Any]], against: str,
+    paired: Mapping[tuple[str, str], Difference], level: float,
+) -> list[Line]:
+    lower = metric.startswith(("nll", "worst_group_nll")) or metric in LOWER_IS_BETTER
+    values = {method: cell["value"] for method, cell in cells.items() if not math.isnan(cell["value"])}
+    best = (min if lower else max)(values, key=lambda method: values[method]) if len(values) > 1 else ""
+    reference = against or best
+    behind = {} if against or lower else _behind(scores, split, metric)
+    pairs = len(values) - 1 if against else len(values) * (len(values) - 1) // 2
+    found = []
+    for method, cell in cells.items():
+        difference = NONE
+        if method != reference and reference in values and method in values:
+            difference = paired.get((method, metric)) or behind.get(method) or _apart(
+                cell, cells[reference], pairs, level)
+        found.append(Line(benchmark, split, metric, method, cell["runs"], cell["n"], cell["value"], cell["low"],
+                          cell["high"], method == best, "" if method == reference else reference, *difference))
+    return found
+
+
+def _behind(scores: Scores, split: str, metric: str) -> dict[str, Difference]:
+    """What was scored of each method against the best, from the same items."""
+    p = {row["method"]: row["value"] for row in scores.where(split=split, metric=P + metric + BEHIND, group=ALL)}
+    return {row["method"]: Difference(-row["value"], -row["high"], -row["low"], p[row["method"]], PAIRED)
+            for row in scores.where(split=split, metric=metric + BEHIND, group=ALL) if row["method"] in p}
+
+
+def _apart(cell: Mapping[str, Any], other: Mapping[str, Any], pairs: int, level: float) -> Difference:
+    """From two intervals: z = δ / √(w₁² + w₂²), with w a half-width over the normal quantile of the level."""
+    from scipy.special import ndtr, ndtri
+
+    quantile = float(ndtri((1 + level) / 2))
+    spread = math.hypot(cell["high"] - cell["low"], other["high"] - other["low"]) / 2 / quantile
+    value = cell["value"] - other["value"]
+    if math.isnan(spread) or not spread:
+        return Difference(value, math.nan, math.nan, math.nan, "")
+    half = float(ndtri(1 - (1 - level) / 2 / pairs)) * spread
+    p = min(1.0, 2 * float(ndtr(-abs(value) / spread)) * pairs)
+    return Difference(value, value - half, value + half, p, APART)
+
+
+def _against(
+    folder: Path | str, scores: Scores, draws: Sequence[Benchmark], metrics: Sequence[str], split: str, against: str,
+    level: float,
+) -> dict[tuple[str, str], Difference]:
+    """Every other method against one, each pair judged on the same items and over its seeds."""
+    single = ~((scores["seed"] == -1) & np.char.startswith(scores["run"], MEAN))
+    runs: dict[str, dict[str, None]] = {}
+    for method, run in zip(scores["method"][single].tolist(), scores["run"][single].tolist(), strict=True):
+        runs.setdefault(method, {})[run] = None
+    read = {method: read_chosen(folder, list(listed), draws) for method, listed in runs.items()}
+    others = [method for method in read if method != against]
+    found = {}
+    for method in others if against in read else ():
+        both = means(draws[0], {against: read[against], method: read[method]}, level=1 - (1 - level) / len(others))
+        for metric in metrics:
+            rows = {row["method"]: row for row in both.where(split=split, metric=metric + BEHIND, group=ALL)}
+            p = {row["method"]: row["value"] for row in both.where(split=split, metric=P + metric + BEHIND, group=ALL)}
+            if not rows:
+                continue
+            weaker = method if rows[method]["value"] > 0 or not rows[against]["value"] > 0 else against
+            sign, row = (-1, rows[method]) if weaker == method else (1, rows[against])
+            low, high = sorted((sign * row["low"], sign * row["high"]))
+            found[method, metric] = Difference(sign * row["value"], low, high, min(1.0, p[weaker] * len(others)),
+                                               PAIRED)
+    return found
