@@ -1,13 +1,12 @@
 """shiftbench report RUNS|SCORES --out report.html"""
 
-import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Quiet, note, say
+from shiftbench.cli.output import Quiet, noted, say
 
 
 def report(
@@ -31,10 +30,7 @@ def report(
     shiftbench report runs --study study.toml --out report.html
     """
     pair = [name.strip() for name in compare.split(",")] if compare else []
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always", UserWarning)
+    with noted():
         verbs.report(source, out, benchmarks=benchmark or (), rule=rule, title=title, compare=pair, study=study)
-    for one in notes:
-        note(one.message)
     if not quiet:
         say(f"wrote {out}")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.registry import listed
 from shiftbench.scores import Scores
 from shiftbench.verbs.folders import Place
 from shiftbench.verbs.judging import runs_of, scores_of
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def table(
-    source: Scores | Place, out: Place | None = None, *, format: str = "", metrics: Sequence[str] = (),
-    split: str = "test", against: str = "", benchmarks: Sequence[Place] = (), rule: str = "id",
+    source: Scores | Place, out: Place | None = None, *, format: str = "", metrics: str | Sequence[str] = (),
+    split: str = "test", against: str = "", benchmarks: Place | Sequence[Place] = (), rule: str = "id",
     study: "Study | Place | None" = None,
 ) -> "list[Line]":
     """Every method's mean with its interval, and its difference to the best method with a p-value.
@@ -32,8 +33,6 @@ def table(
     from shiftbench.reporting.selection import REMEDY
     from shiftbench.selection import chosen_means
 
-    if isinstance(metrics, str):
-        raise ShiftBenchError(f"metrics is '{metrics}', but it takes a list: metrics=['{metrics}'].")
     write = writer(format, out)
     folder = None if isinstance(source, Scores) or not Path(source).is_dir() else Path(source)
     if study is not None and folder is None:
@@ -43,7 +42,8 @@ def table(
     known = [one for one, _ in folders]
     if folder is not None:
         scores = Scores.join([scores, chosen_means(folder, scores, known, rule, remedy=REMEDY)])
-    found = lines(shown_scores(scores, known, rule), known, metrics, split=split, against=against, folder=folder)
+    found = lines(shown_scores(scores, known, rule), known, listed(metrics, ","), split=split, against=against,
+                  folder=folder)
     if out is not None:
         with writing(out) as hidden:
             hidden.write_text(write(found), encoding="utf-8")
