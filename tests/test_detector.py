@@ -168,6 +168,7 @@ def test_found_boxes_lie_in_the_image(name, size):
     net.losses(x, boxes).sum().backward()  # what was made while looking serves in learning
 
 
+@pytest.mark.learning
 def test_squares_are_found():
     """Sixty steps on drawn images bring the accuracy on new ones from nothing to nearly all, boxes and scores both."""
     net = build(SMALL, 1)

@@ -43,6 +43,7 @@ def wide(tensor: torch.Tensor) -> np.ndarray:
 # The contract
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize(("name", "model"), [(name, model) for name in NAMES for model in ("linear", "mlp")
                                              if model == "mlp" or not METHODS[name].needs])
 def test_learns_a_separable_toy(name, model):

@@ -347,6 +347,7 @@ def test_the_content_predictor_predicts(model):
     assert type(net) is type(method_of("sagnet").net(build(model, 3, 64)))  # one class per model
 
 
+@pytest.mark.learning
 def test_sagnet_trains_and_resumes(tmp_path):
     """On images it learns, and lambda matters; stopped half-way it ends as if it had not been."""
     collection, benchmark = toy_rows(80)

@@ -200,6 +200,7 @@ def test_the_penalty_knows_no_units(scales):
     torch.testing.assert_close(loss, moved, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.learning
 def test_a_large_penalty_empties_the_head():
     """lambda drives the weights of the last layer, and of it alone, to almost nothing."""
     _, benchmark = toy_rows()
@@ -286,6 +287,7 @@ def test_the_second_stage_leaves_the_code_alone():
     assert moved == {key for key in before if not key.startswith("features.encoder.")}
 
 
+@pytest.mark.learning
 def test_beta_presses_the_code():
     """A large beta makes KL small within a few steps; labels have no part in it."""
     torch.manual_seed(0)
@@ -392,6 +394,7 @@ def test_wanted_domains_are_uniform():
     assert torch.bincount(drawn(batch, Generator(3, 1))).tolist() == [100, 100, 101]
 
 
+@pytest.mark.learning
 def test_translation_learns_colours():
     """After some steps images are bluer where blue is wanted than where red is, the classifier agrees, and back again
     they are nearer to what they were."""

@@ -179,6 +179,7 @@ def reviews(n: int, seed: int) -> tuple[list[str], torch.Tensor]:
     return [" ".join(text) + "." for text in texts], torch.from_numpy(label)
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize(("name", "n", "lr"), [("text-bag", 60, 1e-2), ("text-transformer", 40, 1e-3)])
 def test_planted_words_are_learnt(name, n, lr):
     """A few dozen steps find the four words that decide, and new texts are told apart by them."""
@@ -189,6 +190,7 @@ def test_planted_words_are_learnt(name, n, lr):
     assert (said == truth).double().mean() > 0.95
 
 
+@pytest.mark.learning
 def test_a_rule_of_code_is_learnt():
     """After a few dozen steps the next token is known where it is the one three before, which no single token tells."""
     def lines(n: int, seed: int) -> torch.Tensor:
@@ -315,6 +317,7 @@ def test_padding_changes_no_published_net(folders, kind):
         assert bool(torch.isfinite(net.features(torch.zeros_like(x))).all())
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("kind", READERS)
 def test_a_published_net_trains_and_is_saved(folders, kind, tmp_path):
     """Training with another number of classes lowers the loss; saved tensors give a fresh net the same features."""

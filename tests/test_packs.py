@@ -44,6 +44,7 @@ def test_a_run_in_a_pack_is_the_run_alone(method, model, optimizer):
         assert torch.equal(one.learned.logits("test"), alone.learned.logits("test"))
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("method", HEADS)
 def test_the_stacked_loss_is_the_loss(method):
     """A step of stacked heads is the step that the method's loss, torch's gradient and its optimizer make."""

@@ -37,6 +37,7 @@ def trained(tmp_path_factory):
     return place, made, collection, run
 
 
+@pytest.mark.learning
 def test_a_last_layer_learns_what_the_run_got_wrong(trained):
     """The run is wrong about nearly every target item; its features tell them apart all the same. A score says so."""
     place, made, _collection, run = trained
@@ -95,6 +96,7 @@ def test_benchmarks_without_a_target_are_refused(trained):
         retrain(run, bare, collection, steps=7, rates=RATES, device="cpu")
 
 
+@pytest.mark.learning
 def test_the_weights_a_run_began_with_are_not_needed(trained, tmp_path):
     """A pretrained run whose weight file is gone is retrained from its own checkpoint."""
     place, made, collection, run = trained

@@ -50,6 +50,7 @@ def built(kind: str, seed: int = 0) -> tuple[Collection, Benchmark]:
     return collection, Given(label, domain="hospital", target=kind).build(collection)
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("kind", ["class", "number", "tasks"])
 def test_a_head_learns_the_columns_of_a_table(kind, tmp_path):
     """Feature columns are standardised by the training rows, and any kind of target is learned from them."""
@@ -68,6 +69,7 @@ def test_a_head_learns_the_columns_of_a_table(kind, tmp_path):
             assert np.corrcoef(truth[known], said[known, column])[0, 1] > 0.7
 
 
+@pytest.mark.learning
 def test_numbers_come_back_in_their_own_units(tmp_path):
     """However large and far from 0 they are: predictions are about as far from the truth as their spread allows."""
     collection, _ = built("number")
@@ -94,6 +96,7 @@ def test_columns_are_standardised_by_training_rows_alone():
     assert torch.equal(inputs(benchmark, other, run, None)[benchmark.rows("train")], x)
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("kind", ["number", "tasks"])
 def test_every_method_that_says_so_learns_the_target(kind):
     """A method that lists a kind among its targets learns it; weights are chosen on the kind's own measure."""

@@ -62,6 +62,7 @@ def reviews() -> tuple[Collection, Benchmark]:
     return collection, Given(domain="user").build(collection)
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("method", PAPER)
 @pytest.mark.parametrize("model", ["text-bag", "text-transformer"])
 def test_texts_are_learnt(reviews, model, method, tmp_path):
@@ -72,6 +73,7 @@ def test_texts_are_learnt(reviews, model, method, tmp_path):
     assert value(benchmark, folder, "accuracy") > 0.9
 
 
+@pytest.mark.learning
 def test_a_text_may_be_a_vector(reviews, tmp_path):
     """`features = sentences` are the vectors of the encoder that the extra `text` brings."""
     pytest.importorskip("tokenizers")
@@ -106,6 +108,7 @@ def code() -> tuple[Collection, Benchmark]:
     return collection, Given(domain="repo", target="tokens").build(collection)
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("method", PAPER)
 def test_the_next_token_is_learnt(code, method, tmp_path):
     """Every method of the paper learns a rule of next tokens; class and method tokens are scored."""
@@ -132,7 +135,7 @@ def test_a_masked_token_is_not_learnt(code):
 def molecules(tmp_path_factory) -> tuple[Collection, Benchmark]:
     """Small molecules in OGB's files; two tasks, each asks for one kind of atom; a third of the labels lack."""
     rng = np.random.default_rng(0)
-    n = 90
+    n = 240
     listed = []
     for _ in range(n):
         atoms = [[int(rng.integers(5)), *(0 for _ in ATOM_SIZES[1:])] for _ in range(rng.integers(2, 6))]
@@ -148,20 +151,21 @@ def molecules(tmp_path_factory) -> tuple[Collection, Benchmark]:
     return collection, Given("y?", domain="scaffold", target="tasks").build(collection)
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("method", PAPER)
 def test_molecules_are_learnt(molecules, method, tmp_path):
     """Every method of the paper learns tasks with gaps on graphs, some scaffolds per batch."""
     collection, benchmark = molecules
     folder = ran(collection, benchmark, tmp_path, method, model="gin-small", batch_size=20 if method == "erm" else 4,
-                 domains_per_batch=5, steps=60)
-    assert value(benchmark, folder, "mean_ap") > 0.8
+                 domains_per_batch=5, steps=120)
+    assert value(benchmark, folder, "mean_ap") > 0.9
 
 
 @pytest.fixture(scope="module")
 def satellites(tmp_path_factory) -> tuple[Collection, Benchmark]:
     """Images of eight channels in .npz files; wealth is how bright the fifth is."""
     rng = np.random.default_rng(0)
-    n, place = 48, tmp_path_factory.mktemp("satellites")
+    n, place = 96, tmp_path_factory.mktemp("satellites")
     wealth = rng.normal(size=n)
     for k in range(n):
         x = rng.normal(size=(8, 16, 16)).astype(np.float32) * 0.3
@@ -173,11 +177,12 @@ def satellites(tmp_path_factory) -> tuple[Collection, Benchmark]:
     return collection, Given("wealth", domain="urban", groups=("urban",), target="number").build(collection)
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("method", PAPER)
 def test_wealth_is_learnt(satellites, method, tmp_path):
     """Every method of the paper learns a number from images of eight channels; the worst group is told."""
     collection, benchmark = satellites
-    folder = ran(collection, benchmark, tmp_path, method, model="resnet18-ms", batch_size=8, steps=24, eval_every=8,
+    folder = ran(collection, benchmark, tmp_path, method, model="resnet18-ms", batch_size=8, steps=48, eval_every=16,
                  lr=0.001)
     assert value(benchmark, folder, "r") > 0.5
     found = score(benchmark, read_predictions(folder / "predictions.parquet", benchmark))
