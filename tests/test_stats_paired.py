@@ -92,10 +92,10 @@ def test_two_single_runs_give_mcnemars_z():
     rng = np.random.default_rng(0)
     hits = rng.random((2, 300)) < [[0.8], [0.7]]
     b, c = (hits[0] & ~hits[1]).sum(), (hits[1] & ~hits[0]).sum()
-    found = stats.compare(hits, [0, 1])
+    found = stats.compare(hits.astype(float), [0, 1])
     assert found.difference[0] == pytest.approx(hits[0].mean() - hits[1].mean())
     assert found.p[0] == pytest.approx(2 * norm.sf(abs(b - c) / np.sqrt(b + c)), rel=1e-6)
-    assert stats.compare(hits[::-1], [0, 1]).p[0] == pytest.approx(found.p[0])
+    assert stats.compare(hits[::-1].astype(float), [0, 1]).p[0] == pytest.approx(found.p[0])
     assert (found.low[0] > 0) == (found.p[0] < 0.05)
 
 

@@ -12,7 +12,7 @@ from shiftbench.annotation.human import HUMAN, METRIC, METRICS
 from shiftbench.annotation.key import find_key
 from shiftbench.errors import printable
 from shiftbench.reporting.tables import percent
-from shiftbench.reporting.terminal import scores_table
+from shiftbench.reporting.terminal import scores_table, versus_table
 from shiftbench.scores import ALL, Scores
 from shiftbench.stats import LEVEL, wilson
 
@@ -26,6 +26,8 @@ def tables(scores: Scores, level: float = LEVEL) -> "list[Table]":
     rest = Scores({name: values[~study] for name, values in scores.columns.items()})
     own = Scores({name: values[study] for name, values in scores.columns.items()})
     drawn = [scores_table(rest)] if len(rest) else []
+    if (beside := versus_table(rest)) is not None:
+        drawn.append(beside)
     return [*drawn, study_table(own, level), pairs_table(own)] if len(own) else drawn
 
 

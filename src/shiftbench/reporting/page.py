@@ -11,7 +11,7 @@ from shiftbench.arrays import encode
 from shiftbench.benchmark import SPLITS, Benchmark
 from shiftbench.collection import Collection
 from shiftbench.files import writing
-from shiftbench.groupings import OWN, spaced, titled
+from shiftbench.groupings import OWN, spaced, titled, untitled
 from shiftbench.reporting.breeds import of_runs
 from shiftbench.reporting.breeds_section import section as breeds
 from shiftbench.reporting.figures import dumbbells, ladder, panels
@@ -23,10 +23,10 @@ from shiftbench.reporting.selection import section, shown_scores
 from shiftbench.reporting.tables import Row, classes, families, family_table, methods_in, percent, pivot
 from shiftbench.reporting.targets import BARS, task
 from shiftbench.reporting.targets import columns as columns_of
-from shiftbench.reporting.terminal import FEWEST
+from shiftbench.reporting.terminal import FEWEST, probability
 from shiftbench.reporting.words import findings, overview, ranked, ranks_by_its_own, summary, told
-from shiftbench.scores import Scores
-from shiftbench.scoring import BEHIND, GAP
+from shiftbench.scores import ALL, Scores
+from shiftbench.scoring import BEHIND, GAP, Comparison, comparisons
 from shiftbench.scoring.targets import headline
 from shiftbench.selection import DEFAULT
 from shiftbench.stats import LEVEL
@@ -43,6 +43,9 @@ OVER = (("worst_group_accuracy", "Worst group", 1), ("tenth_percentile_accuracy"
 """Columns for each grouping of the card: metric, head and from how many groups on."""
 LISTED = 200
 """Runs that are named of those which the page lacks."""
+WORST = "worst_group_accuracy"
+VERSUS = 40
+"""Comparisons of two methods that a card lists."""
 ZERO = "\u200b"
 """A place where a line may break."""
 
@@ -119,7 +122,7 @@ def _absent(runs: Sequence[Status]) -> Row | None:
 def _family(scores: Scores, table: Row, members: Sequence[Benchmark]) -> Row:
     """A family's table and, for a ladder, its figure in a wide and a narrow form."""
     cells = [cell for row in table["rows"] for cell in row["cells"] if cell]
-    table |= {"runs": max((cell["runs"] for cell in cells), default=0), "blocks": _blocks(table["columns"]),
+    table |= {"seeds": _seeds(table), "blocks": _blocks(table["columns"]),
               "figures": [], "panels": None, "n": _sizes(table)}
     if table["kind"] == "distance" and cells:
         first = table["rows"][0]["method"]
@@ -133,6 +136,18 @@ def _family(scores: Scores, table: Row, members: Sequence[Benchmark]) -> Row:
     if table["kind"] == "share" and cells:
         table["panels"] = panels(table)
     return table
+
+
+def _seeds(table: Row) -> str:
+    """How many seeds a value is the mean of; method by method where they differ."""
+    counts = {row["method"]: sorted({cell["runs"] for cell in row["cells"] if cell}) for row in table["rows"]}
+    each = {n for runs in counts.values() for n in runs}
+    if len(each) == 1:
+        (n,) = each
+        return f", mean over {n} seeds" if n > 1 else ""
+    listed = [f"{method} {runs[0] if len(runs) == 1 else f'{runs[0]} to {runs[-1]}'}"
+              for method, runs in counts.items() if runs]
+    return f", mean over seeds ({', '.join(listed)})" if listed else ""
 
 
 def _sizes(table: Row) -> str:
@@ -167,7 +182,7 @@ def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -
         "n_classes": len(benchmark.names["label"]),
         "splits": benchmark.splits, "counts": _counts(benchmark),
         "notes": [str(note) for note in card.get("notes") or []],
-        "table": _table(mine, benchmark), "bars": _bars(mine, benchmark),
+        "table": _table(mine, benchmark), "bars": _bars(mine, benchmark), "versus": _versus(mine),
         "recipe": json.dumps(recipe, indent=2, ensure_ascii=False, default=str), "digest": benchmark.digest,
     }
 
@@ -192,7 +207,7 @@ def _table(scores: Scores, benchmark: Benchmark) -> Row:
     """Methods × what was measured on one benchmark, the groupings of its card among it."""
     columns, cells, name = [], [], benchmark.name
     further = [(titled(metric, said), "test", head, f"by {spaced(said, ZERO)}, test")
-               for said in benchmark.card.get(OWN) or () for metric, head, fewest in OVER
+               for said in _groupings(scores, benchmark) for metric, head, fewest in OVER
                if len(set(scores.where(split="test", metric=titled("accuracy", said))["group"].tolist())) >= fewest]
     own = CARD if benchmark.target.kind == "class" else columns_of(benchmark)
     for metric, split, head, under in (*own, *further):
@@ -205,19 +220,48 @@ def _table(scores: Scores, benchmark: Benchmark) -> Row:
                                          for method in methods]}
 
 
-def _bars(scores: Scores, benchmark: Benchmark) -> Row:
-    """Accuracy of every method in every group of test, the hardest groups first where there are many."""
-    counts = benchmark.counts()
-    groups: list[Row] = []
+def _versus(scores: Scores) -> Row:
+    """Methods side by side on test: over all items, then the groups in which a difference is supported."""
+    listed = [one for one in comparisons(scores) if one.split == "test"]
+    whole = [one for one in listed if one.group == ALL and not one.by and one.metric in ("accuracy", WORST)]
+    groups = [one for one in listed if one.group != ALL]
+    return {"rows": [_beside(one) for one in [*whole, *(one for one in groups if one.low > 0)][:VERSUS]],
+            "groups": len(groups), "told": sum(one.low > 0 for one in groups)}
+
+
+def _beside(one: Comparison) -> Row:
+    of = "All items" if one.metric == "accuracy" else "Worst group"
+    return one._asdict() | {"difference": one.difference, "p": probability(one.p),
+                            "where": of if one.group == ALL else one.group}
+
+
+def _groupings(scores: Scores, benchmark: Benchmark) -> list[str]:
+    """What the card asks to group by, then what the scores were grouped by besides (`score --by`)."""
+    scored = [untitled(metric) for metric in dict.fromkeys(scores.where(split="test")["metric"].tolist())]
+    return list(dict.fromkeys([*map(str, benchmark.card.get(OWN) or ()),
+                               *(said for name, said in scored if said and name == "worst_group_accuracy")]))
+
+
+def _bars(scores: Scores, benchmark: Benchmark) -> list[Row]:
+    """For the benchmark's groups and for each further grouping: accuracy of every method, the hardest groups first."""
     metric = BARS.get(benchmark.target.kind, "")
-    mine = _by_group(scores, metric)
-    for group, n in counts.get("test", {}).items() if metric else ():
+    named = [(metric, "")] if metric else []
+    named += [(titled("accuracy", said), said) for said in _groupings(scores, benchmark)]
+    return [bars for name, said in named if (bars := _bars_of(scores, benchmark, name, said))["groups"]]
+
+
+def _bars_of(scores: Scores, benchmark: Benchmark, metric: str, said: str) -> Row:
+    """The groups of one grouping; how many training items each has is known of the benchmark's own alone."""
+    trained = benchmark.counts().get("train", {}) if not said else {}
+    groups: list[Row] = []
+    for group, mine in _by_group(scores, metric).items():
         rows = [{"method": row["method"], **row["cells"][benchmark.name]}
-                for row in pivot(mine[group], metric, "test", group)] if group in mine else []
-        if rows:
-            groups.append({"group": group, "n": n, "trained": counts.get("train", {}).get(group, 0), "rows": rows})
-    hardest = sorted(groups, key=lambda one: float(np.mean([row["value"] for row in one["rows"]])))[:GROUPS]
-    return {"groups": groups if len(groups) <= GROUPS else hardest, "all": len(groups)}
+                for row in pivot(mine, metric, "test", group) if benchmark.name in row["cells"]]
+        if rows and group != ALL:
+            groups.append({"group": group, "n": rows[0]["n"], "trained": trained.get(group, 0) if trained else None,
+                           "rows": rows})
+    groups.sort(key=lambda one: (float(np.mean([row["value"] for row in one["rows"]])), one["group"]))
+    return {"by": spaced(said), "groups": groups[:GROUPS], "all": len(groups)}
 
 
 def _by_group(scores: Scores, metric: str) -> dict[str, Scores]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from shiftbench.errors import printable
-from shiftbench.groupings import in_words, untitled
+from shiftbench.groupings import in_words, spaced, untitled
 from shiftbench.reporting.tables import percent
 from shiftbench.scores import ALL, Scores
-from shiftbench.scoring import BEHIND, GAP
+from shiftbench.scoring import BEHIND, GAP, comparisons
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -74,6 +74,39 @@ def scores_table(scores: Scores) -> "Table":
     return drawn
 
 
+def versus_table(scores: Scores) -> "Table | None":
+    """Models side by side on the same items: all items, then the groups in which they differ most surely."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    listed = comparisons(scores)
+    if not listed:
+        return None
+    more = f" The first {GROUPS} of {len(listed)}; --out has all." if len(listed) > GROUPS else ""
+    drawn = Table(title="Side by side, on the same items", title_justify="left", title_style="bold",
+                  box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left",
+                  caption=f"p is corrected for all pairs of models and for the groups of a grouping.{more}")
+    for name in ("split", "metric", "group"):
+        drawn.add_column(name)
+    for name in ("n", "ahead", "%", "behind", "%", "difference", "interval", "p"):
+        drawn.add_column(name, justify="right")
+    for one in listed[:GROUPS]:
+        metric = in_words(one.metric) + (f" by {spaced(one.by)}" if one.by else "")
+        drawn.add_row(one.split, Text(metric), Text("" if one.group == ALL else one.group), f"{one.n:,}",
+                      Text(one.best), percent(one.best_value), Text(one.other), percent(one.other_value),
+                      percent(one.difference), _interval(one._asdict()), probability(one.p))
+    return drawn
+
+
+def probability(p: float) -> str:
+    """
+    >>> probability(0.0264), probability(4e-5), probability(1.0), probability(math.nan)
+    ('0.026', '4e-05', '1', '–')
+    """
+    return "–" if math.isnan(p) else f"{p:.2g}" if p >= 0.001 else f"{p:.0e}"
+
+
 def _hidden(rows: list[dict[str, Any]]) -> set[int]:
     """Rows of groups that are not printed: of each metric all but the worst ones."""
     parts: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -90,9 +123,13 @@ def _goodness(row: dict[str, Any]) -> float:
 
 
 def _shown(rows: list[dict[str, Any]], hidden: set[int]) -> Iterator[dict[str, Any]]:
-    """The rows that are printed, in their order; of a further grouping also how many groups there are."""
+    """The rows that are printed: of each metric the worst group first; how many groups a further grouping has."""
     parts = Counter(_of(row) for row in rows if row["metric"].startswith("accuracy["))
-    for row in rows:
+    place: dict[tuple[Any, ...], int] = {}
+    order = [place.setdefault((*_of(row), row["metric"], row["group"] == ALL), at) for at, row in enumerate(rows)]
+    for _, _, at in sorted((first, _goodness(rows[at]) if rows[at]["group"] != ALL else 0.0, at)
+                           for at, first in enumerate(order)):
+        row = rows[at]
         many = parts[_of(row)]
         if many and row["group"] == ALL:
             row["group"] = f"{many:,} groups"

@@ -87,18 +87,20 @@ def _plain(rows: Sequence[Row], columns: Sequence[Row], place: int, other: int) 
 
 
 def _best(rows: Sequence[Row], place: int, where: str, per: str = "\u00a0%") -> str:
-    """Which method is best in a column, and which others cannot be told from it."""
+    """Which method is ahead of which others in a column, and nothing where no difference is supported."""
     known = [(row["method"], row["cells"][place]) for row in rows if row["cells"][place]]
     best = next((pair for pair in known if pair[1]["best"]), None)
     if best is None:
         return ""
     tied = [method for method, cell in known if cell["tied"]]
+    beaten = [method for method, cell in known if not cell["tied"] and method != best[0]]
+    if not beaten:
+        return f" The {len(known)} methods cannot be told apart {where}."
     told = f" Best {where} is {best[0]} with {percent(best[1]['value'])}{per}"
     if not tied:
         return told + ", distinguishable from every other method."
-    if len(tied) == len(known) - 1:
-        return told + ", but no method can be told from it."
-    return told + f", not distinguishable from {_listed(tied)}."
+    return (f" Ahead {where} is {best[0]} with {percent(best[1]['value'])}{per}, distinguishable from "
+            f"{_listed(beaten)}, but not from {_listed(tied)}.")
 
 
 def told(selection: Row) -> dict[str, str]:

@@ -3,7 +3,8 @@
 Scores are recomputed from predictions, never trusted: a new metric needs no training.
 """
 
-from shiftbench.scoring.judge import means, score
+from shiftbench.scoring.comparisons import Comparison, comparisons
+from shiftbench.scoring.judge import means, score, versus
 from shiftbench.scoring.listing import Finished, Names, benchmarks_of, names_in, read_run, runs_in
 from shiftbench.scoring.named import named
 from shiftbench.scoring.plain import to_json
@@ -11,6 +12,6 @@ from shiftbench.scoring.rows import BEHIND, GAP, MEAN
 from shiftbench.scoring.runs import score_runs, scored
 
 __all__ = [
-    "BEHIND", "GAP", "MEAN", "Finished", "Names", "benchmarks_of", "means", "named", "names_in", "read_run", "runs_in",
-    "score", "score_runs", "scored", "to_json",
+    "BEHIND", "GAP", "MEAN", "Comparison", "Finished", "Names", "benchmarks_of", "comparisons", "means", "named",
+    "names_in", "read_run", "runs_in", "score", "score_runs", "scored", "to_json", "versus",
 ]

@@ -27,6 +27,8 @@ from shiftbench.stats import over_runs
 
 WORST, MEAN_OVER, TENTH = "worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy"
 Q = 0.1
+COMPARED = 1000
+"""Groups up to which methods are compared in each; of more nobody reads them, and none would be told apart."""
 
 
 def by_grouping(hits: Bools, part: Grouping, owner: Sequence[int], level: float | None) -> list[Measured]:
@@ -42,7 +44,9 @@ def by_grouping(hits: Bools, part: Grouping, owner: Sequence[int], level: float 
     worst = worst_share(hits, part.start, owner, level, part.rows)
     items = contributions(hits, part, each.runs, times)
     inside = np.asarray([items.shape[1]])
-    measured = [Measured("accuracy", part.names, size, each),
+    many = len(part.names) > COMPARED
+    measured = [Measured("accuracy", part.names, size, each, None if many else hits[:, part.rows],
+                         start=None if many else part.start),
                 Measured(WORST, part.names, size, worst.estimate, worst.items, worst, of=n)]
     if disjoint:
         measured.append(corrected(measured[-1]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from shiftbench.predictions import Predictions
 from shiftbench.registry import find
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring.estimates import Estimate
-from shiftbench.scoring.rows import GAP, MEAN, Row, Rows, predicted_splits
+from shiftbench.scoring.rows import BEHIND, GAP, MEAN, Row, Rows, predicted_splits
 from shiftbench.scoring.scorer import outputs_of, scorer
 from shiftbench.scoring.targets import GAPS
 from shiftbench.stats import LEVEL, REPLICATES, bootstrap, interval
@@ -77,9 +78,9 @@ def means(
     `worst_group_accuracy` is the mean of each run's worst; its group is the lowest on average.
 
     `accuracy_behind_best` (and so on) is the best mean minus this one, paired by item. Its interval and its p-value,
-    `p_accuracy_behind_best`, are corrected for all pairs of methods in this metric, split and group (Bonferroni): in 19
-    of 20 benchmarks on which methods are equal no interval misses 0. One that reaches 0 says that the two cannot be
-    told apart. For a worst group the interval is of the corrected values.
+    `p_accuracy_behind_best`, are corrected for all pairs of methods in this metric and split and, of single groups, for
+    the number of groups (Bonferroni): in 19 of 20 benchmarks on which methods are equal no interval misses 0. One that
+    reaches 0 says that the two cannot be told apart. For a worst group the interval is of the corrected values.
     """
     heads = [{"run": f"{MEAN}{len(part)}", "benchmark": benchmark.name, "digest": benchmark.short_digest,
               "method": method, "seed": -1} for method, part in runs.items()]
@@ -87,6 +88,12 @@ def means(
     table = Rows(heads, owner, level if replicates else None)
     return Scores.of(_judged(benchmark, [one for part in runs.values() for one in part], table,
                              _groupings(benchmark, by, collection)))
+
+
+def versus(benchmark: Benchmark, models: Mapping[str, Predictions | Answers], **options: Any) -> Scores:
+    """How far each of several models is behind the best on the same items: the comparisons of `means`, a run each."""
+    together = means(benchmark, {name: [one] for name, one in models.items()}, **options)
+    return Scores.of({**row, "run": row["method"], "seed": 0} for row in together if row["metric"].endswith(BEHIND))
 
 
 def _groupings(benchmark: Benchmark, by: Sequence[str], collection: Collection | None) -> tuple[Grouping, ...]:

@@ -55,7 +55,7 @@ class Rows:
             ends = np.append(measured.start[1:], items.shape[1])
             return [row for place, (begin, end) in enumerate(zip(measured.start, ends, strict=True))
                     for row in self.behind(split, measured.groups[place], int(measured.n[place]), measured.metric,
-                                           items[:, begin:end], value[:, place])]
+                                           items[:, begin:end], value[:, place], looks=len(ends))]
         n = measured.of or int(measured.n.sum())
         if worst is None:
             return self.behind(split, measured.groups[0], n, measured.metric, items, value[:, 0])
@@ -82,15 +82,18 @@ class Rows:
 
     def behind(
         self, split: str, group: str, n: int, metric: str, items: Bools | Floats, value: Floats,
-        **corrected: Floats,
+        looks: int = 1, **corrected: Floats,
     ) -> list[Row]:
-        """How far each method is behind the best, and the p-value of that: one row per method each."""
+        """How far each method is behind the best, and the p-value of that: one row per method each.
+
+        `looks` is how many groups are compared like this one.
+        """
         best = int(value.argmax())
         low, high, p = np.zeros(len(value)), np.zeros(len(value)), np.ones(len(value))
         if self.level is None:
             low, high, p = (np.full(len(value), np.nan) for _ in range(3))
         else:
-            found = compare(items, self.owner, against=best, level=self.level, **corrected)
+            found = compare(items, self.owner, against=best, level=self.level, looks=looks, **corrected)
             low[found.second], high[found.second] = found.low.clip(-1, 1), found.high.clip(-1, 1)
             p[found.second] = found.adjusted
         unknown = np.full(len(value), np.nan)

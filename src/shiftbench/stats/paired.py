@@ -20,7 +20,7 @@ class Compared(NamedTuple):
     low: Floats
     high: Floats
     p: Floats  # of each pair alone
-    adjusted: Floats  # p times the number of pairs, 1 at most: Bonferroni's; `holm(p)` of all pairs is never larger
+    adjusted: Floats  # p times the number of pairs and looks, 1 at most: Bonferroni's; Holm's is never larger
 
 
 def compare(
@@ -32,6 +32,7 @@ def compare(
     size: Floats | None = None,
     unsure: Floats | None = None,
     level: float = LEVEL,
+    looks: int = 1,
 ) -> Compared:
     """Test every pair of methods on the items they share; `values[r, i]` is the contribution of item i to run r.
 
@@ -39,10 +40,13 @@ def compare(
 
     d_i is the difference of the two methods' means over their runs at item i, δ its mean. With δ² in it, the variance
     is that under equal methods: two single runs give McNemar's z = (b − c) / √(b + c), close to his mid-p test where
-    few items tell the runs apart. V_seeds is `parts.seeds`', and the degrees of freedom are Satterthwaite's.
+    few items tell the runs apart. Of single runs that are right or wrong (`values` of bools) p is McNemar's exact one,
+    and an interval reaches 0 where that does not refuse equality. V_seeds is `parts.seeds`', and the degrees of freedom
+    are Satterthwaite's.
 
     `against` leaves only the pairs of that method. The correction is for all pairs all the same, since the method to
-    compare against is as a rule the best, chosen by the same numbers. Where means are biased, `centre` replaces them,
+    compare against is as a rule the best, chosen by the same numbers; and for the number of `looks`, such as the groups
+    that are compared side by side. Where means are biased, `centre` replaces them,
     `unsure` is the variance of each correction, and `size` the number of items behind each.
     """
     from scipy.special import stdtr, stdtrit
@@ -69,9 +73,14 @@ def compare(
     with np.errstate(divide="ignore", invalid="ignore"):
         freedom = np.where(seed > 0, np.minimum(between.freedom * (variance / seed) ** 2, 1e9), 1e9)
         p = np.where(variance > 0, 2 * stdtr(freedom, -np.abs(difference) / np.sqrt(variance)), 1.0)
-    pairs = n_methods * (n_methods - 1) // 2
+    pairs = looks * n_methods * (n_methods - 1) // 2
     half = stdtrit(freedom, 1 - (1 - checked(level)) / 2 / max(1, pairs)) * np.sqrt(variance)
-    return Compared(first, second, difference, difference - half, difference + half, p, np.minimum(1.0, p * pairs))
+    low, high = difference - half, difference + half
+    if values.dtype == np.bool_ and len(values) == n_methods:
+        p = np.asarray([mcnemar(values[one], values[two]) for one, two in zip(first, second, strict=True)])
+        same = p * pairs > 1 - level
+        low, high = np.where(same, np.minimum(low, 0.0), low), np.where(same, np.maximum(high, 0.0), high)
+    return Compared(first, second, difference, low, high, p, np.minimum(1.0, p * pairs))
 
 
 def mcnemar(first: Bools, second: Bools, *, mid: bool = False) -> float:

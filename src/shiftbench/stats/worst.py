@@ -173,7 +173,7 @@ def _middle(right: Ints, size: Ints) -> Floats:
     reach = REACH / np.sqrt(size.min() * start * (1 - start))
     # S is ½ at least where nothing is right, and ½ at most where everything is.
     final = (seen == 0) | (seen == 1)
-    return np.where(final, seen, expit(_invert(tail, centre - reach, centre + reach, final)))
+    return np.asarray(np.where(final, seen, expit(_invert(tail, centre - reach, centre + reach, final))))
 
 
 def _log_ways(n: Ints, k: Floats) -> Floats:

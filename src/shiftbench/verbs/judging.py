@@ -31,6 +31,9 @@ def score(
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
 
+    Several models are also compared, on the same items: `accuracy_behind_best` is how far each is behind the best one,
+    with an interval and, as `p_accuracy_behind_best`, its p-value (docs/statistics.md).
+
     `by` are further groupings of any columns, as "region" or "male+female,label" (docs/groups.md); a column that the
     benchmark does not keep is looked for in its collection.
 
@@ -44,6 +47,7 @@ def score(
     """
     from shiftbench.annotation import find_key, human_scores, is_answers, model_scores, read_answers
     from shiftbench.scoring import score as score_one
+    from shiftbench.scoring import versus
 
     by = listed(by)
     if "metrics" in options:
@@ -61,14 +65,18 @@ def score(
         options |= {"by": by, "collection": collection_for(benchmark, made, by, collection)}
     people: list[Place] = []
     parts, models = [], []
+    rivals: dict[str, Predictions | Answers] = {}
     for name, given in zip(_names(predictions), predictions, strict=True):
         if not isinstance(given, Predictions | Answers) and is_answers(given):
             people.append(given)
             continue
         loaded = read_predictions(given, made, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
         parts.append(score_one(made, loaded, run=name, method=name, **options))
+        rivals[name] = loaded
         if isinstance(loaded, Predictions):
             models.append((name, loaded))
+    if len(rivals) > 1:
+        parts.append(versus(made, rivals, **{name: value for name, value in options.items() if name != "metrics"}))
     if people or study is not None:
         key = find_key(study, people)
         key.check(made)
