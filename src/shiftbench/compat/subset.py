@@ -18,6 +18,7 @@ from shiftbench.compat.judged import Groupings, classes, told
 from shiftbench.compat.wilds_case import Case, Results
 from shiftbench.compat.wilds_eval import evaluate
 from shiftbench.compat.wilds_named import named
+from shiftbench.compat.wilds_options import PLAIN, Options
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.groupings import OWN
 
@@ -44,13 +45,15 @@ class WILDSDataset:
 
     def __init__(
         self, benchmark: Benchmark, collection: Collection, *, groupby_fields: Sequence[str] = ("group",),
-        groupings: Sequence[str] | None = None, compat: str | None = None,
+        groupings: Sequence[str] | None = None, compat: str | None = None, options: Options = PLAIN,
     ) -> None:
         self.benchmark, self.collection, self.compat = benchmark, collection, compat
-        self.dataset_name, self.split_scheme = benchmark.name, "official"
+        self.dataset_name, self.split_scheme, self.no_nl = benchmark.name, options.scheme, options.no_nl
         self.inputs = Inputs(benchmark, collection)
-        self.split_dict = {name: code for code, name in enumerate(benchmark.splits)}
-        self.split_names = {name: SPLIT_NAMES[name] for name in self.split_dict}
+        called = {} if options.ood_val else {"id_val": "val", "val": "ood_val"}
+        self._own = {called.get(name, name): name for name in benchmark.splits}
+        self.split_dict = {name: code for code, name in enumerate(self._own)}
+        self.split_names = {name: SPLIT_NAMES[own] for name, own in self._own.items()}
         usual = groupings is None and tuple(groupby_fields) == ("group",)
         self._named = named(benchmark, collection) if usual and compat is not None else None
         found = columns(benchmark, collection, self.inputs.item)
@@ -94,11 +97,14 @@ class WILDSDataset:
 
     def get_input(self, idx: int) -> Any:
         """x of a row, before any transform."""
-        return self.inputs[idx]
+        x = self.inputs[idx]
+        if self.no_nl:
+            x[-1] = 0
+        return x
 
     @property
     def split_array(self) -> Ints:
-        names: Strs = np.asarray(list(self.split_dict), np.str_)
+        names: Strs = np.asarray(list(self._own.values()), np.str_)
         order = np.argsort(names)
         return order[np.searchsorted(names[order], self.benchmark.split)]
 
@@ -106,7 +112,7 @@ class WILDSDataset:
         """The rows of a split; with `frac` below 1 a share of them, drawn with numpy's global generator."""
         if split not in self.split_dict:
             raise unknown("split", split, self.split_dict, self.dataset_name)
-        rows = self.benchmark.rows(split)
+        rows = self.benchmark.rows(self._own[split])
         if frac < 1:
             kept = int(np.round(len(rows) * frac))
             rows = np.sort(np.random.permutation(rows)[:kept])  # noqa: NPY002 -- scripts seed the global generator

@@ -7,6 +7,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from shiftbench.benchmark import MARKER, Benchmark
 from shiftbench.collection import Collection
@@ -15,7 +16,8 @@ from shiftbench.compat.loaders import GroupSampler, get_eval_loader, get_train_l
 from shiftbench.compat.subset import WILDSDataset, WILDSSubset
 from shiftbench.compat.wilds_eval import evaluate
 from shiftbench.compat.wilds_known import DATASETS
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.compat.wilds_options import Options
+from shiftbench.errors import ShiftBenchError
 from shiftbench.registry import listed
 from shiftbench.shifts.recipe import collection_folder
 
@@ -38,11 +40,14 @@ def get_dataset(
     groupby_fields: str | Sequence[str] = ("group",),
     groupings: str | Sequence[str] | None = None,
     compat: str | None = None,
+    **options: Any,
 ) -> WILDSDataset:
     """A benchmark as a WILDS data set: its folder, or the folder's name below `root_dir`.
 
     `version` is not looked at. As in the package, `download` changes nothing where the data is there; where it is not,
-    nothing is fetched. A benchmark has one split scheme, the official one; another scheme is another benchmark.
+    nothing is fetched. A name of WILDS' ten takes the package's own options, on the benchmark that `build wilds` made:
+    `fold`, `no_nl` and `use_ood_val` of poverty, `seed` and `use_ood_val` of fmow, and each `split_scheme` whose factor
+    its collection has (`mixed-to-test`, …); any other benchmark has one scheme, the official one.
     `groupby_fields` are the columns whose groups `eval` judges, by default the benchmark's own groups; `groupings` are
     further ones, which may overlap, by default those of its card (docs/groups.md). `compat="wilds-2.0"` is the
     package's behaviour, defects included; one of WILDS' ten then has the package's own keys and numbers of classes.
@@ -50,24 +55,27 @@ def get_dataset(
     groupby_fields, groupings = listed(groupby_fields), None if groupings is None else listed(groupings)
     if unlabeled:
         raise ShiftBenchError("A benchmark has no unlabeled part. Its split 'target_train' has items to adapt with.")
-    if split_scheme != "official":
-        raise unknown("split scheme", split_scheme, ["official"])
+    asked = Options.of(dataset if isinstance(dataset, str) else "", split_scheme, options)
     if isinstance(dataset, Benchmark):
         if not isinstance(collection, Collection):
             raise ShiftBenchError("A benchmark in memory does not know where its collection is. Give `collection`.")
         return WILDSDataset(dataset, collection, groupby_fields=groupby_fields, groupings=groupings, compat=compat)
-    folder = folder_of(dataset, root_dir)
+    folder = folder_of(dataset, root_dir, asked.folders)
     benchmark = Benchmark.load(folder)
     if not isinstance(collection, Collection):
         collection = Collection.load(collection_folder(benchmark, folder, collection))
-    return WILDSDataset(benchmark, collection, groupby_fields=groupby_fields, groupings=groupings, compat=compat)
+    return WILDSDataset(asked.built(benchmark, collection), collection, groupby_fields=groupby_fields,
+                        groupings=groupings, compat=compat, options=asked)
 
 
-def folder_of(name: str | Path, root: str | Path) -> Path:
-    """Where the benchmark is that a script calls `name`: as `--use` says, below the root, or the name is its folder."""
+def folder_of(name: str | Path, root: str | Path, also: Sequence[str] = ()) -> Path:
+    """Where the benchmark is that a script calls `name`: as `--use` says, below the root, or the name is its folder.
+
+    `also` are names under which `build wilds` may have put it.
+    """
     if str(name) in USED:
         return USED[str(name)]
-    for place in (Path(root) / name, Path(name)):
+    for place in (Path(root) / name, Path(name), *(Path(root) / other for other in also)):
         if (place / MARKER).is_file():
             return place
     read = f" First: shiftbench read wilds {name} --root DIR, and shiftbench build." if name in DATASETS else ""

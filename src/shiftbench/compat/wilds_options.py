@@ -1,0 +1,90 @@
+"""What the package's `get_dataset` takes for one data set alone: folds, schemes, seeds, channels, names of splits."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from shiftbench.benchmark import Benchmark
+from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.readers.wilds_poverty import HELD_OUT
+from shiftbench.shifts.wilds import WILDS
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "poverty": {"no_nl": False, "fold": "A", "use_ood_val": True, "cache_size": 100},
+    "fmow": {"seed": 111, "use_ood_val": True},
+}
+OFFICIAL = {"poverty": "countries", "fmow": "time_after_2016", "amazon": "user", "molpcba": "scaffold"}
+"""What the package calls the official scheme of a data set itself."""
+SCHEMES = ("mixed-to-test", "test-to-test", "official_with_subsampled_test")
+ALSO = {"ogb-molpcba": "molpcba"}
+"""The package's name of a data set -> that of its collection and benchmark."""
+
+
+class Options(NamedTuple):
+    """A data set as the package's options ask for it."""
+
+    name: str  # of the collection, where it is one of the ten; else empty
+    scheme: str = "official"
+    fold: str = ""
+    no_nl: bool = False  # images without their last channel, the light at night
+    ood_val: bool = True  # whether `val` is the out-of-distribution one
+    explicit: bool = False  # whether the script itself asked for a fold or a scheme
+
+    @staticmethod
+    def of(dataset: str, scheme: str, given: Mapping[str, Any]) -> "Options":
+        """Check what a script asks for; an option that the package does not take for a data set is an error."""
+        name = ALSO.get(dataset, dataset)
+        taken = DEFAULTS.get(name, {})
+        for key in given:
+            if key not in taken:
+                raise unknown("option", key, taken, f"get_dataset('{dataset}')")
+        asked = {**taken, **given}
+        fold = str(asked.get("fold", ""))
+        if fold and fold not in HELD_OUT:
+            raise unknown("fold", fold, HELD_OUT, dataset)
+        if scheme == OFFICIAL.get(name):
+            scheme = "official"
+        if scheme != "official" and ((name not in WILDS and name != "poverty") or scheme not in SCHEMES):
+            raise unknown("split scheme", scheme, ("official", *SCHEMES), dataset)
+        if scheme != "official" and int(asked.get("seed", 111)) != 111:
+            raise ShiftBenchError(f"{dataset}: split_scheme='{scheme}' is drawn when the data set is read, with the "
+                                  "package's seed 111. Leave out `seed`.")
+        return Options(name if name in WILDS or name == "poverty" else "", scheme, fold,
+                       bool(asked.get("no_nl", False)), bool(asked.get("use_ood_val", True)),
+                       scheme != "official" or "fold" in given)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Names under which `build wilds` may have put the benchmark, the one that is asked for first."""
+        if self.name == "poverty":
+            others = [fold for fold in HELD_OUT if fold != self.fold]
+            return (f"poverty-{self.fold}", *(f"poverty-{fold}" for fold in others))
+        return (self.name,) if self.name else ()
+
+    def built(self, benchmark: Benchmark, collection: Collection) -> Benchmark:
+        """The benchmark with the split that is asked for, which may be another than its own."""
+        if collection.name != self.name:
+            if self.scheme != "official":
+                raise ShiftBenchError(f"Benchmark '{benchmark.name}' is not {self.name} of WILDS but of collection "
+                                      f"'{collection.name}': it has one split scheme, the official one.")
+            return benchmark
+        shift = WILDS[f"poverty-{self.fold}" if self.fold else self.name]
+        factor = shift.split
+        if self.scheme != "official":
+            words = self.scheme.replace("-", "_")
+            factor = f"split_{words}" + (f"_{self.fold}" if self.fold else "")
+        if factor not in collection.factors:
+            raise ShiftBenchError(f"Collection '{collection.name}' has no factor '{factor}', so that "
+                                  f"split_scheme='{self.scheme}' is not known. Read it again: shiftbench read wilds "
+                                  f"{self.name}.")
+        own = str((benchmark.card.get("params") or {}).get("split", ""))
+        folds = [f"split_{fold}" for fold in HELD_OUT]
+        if own == factor or not (self.explicit or own in folds):
+            return benchmark
+        made = replace(shift, split=factor, ignore=("unused",)).build(collection)
+        return replace(made, card={**made.card, "name": benchmark.name})
+
+
+PLAIN = Options("")
+"""A benchmark as it is."""
