@@ -9,6 +9,7 @@ It is timed on a sample and scaled; its numbers must be ours.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import resource
@@ -31,6 +32,7 @@ from shiftbench.scores import Scores
 from shiftbench.scoring import read_run, runs_in, score, score_runs
 from shiftbench.scoring.reading import Layout, Reader
 from shiftbench.training.checkpoint import save_weights
+from shiftbench.training.folder import sign
 from shiftbench.training.run import Run
 
 ITEMS, SEEDS = 200, 5
@@ -181,11 +183,14 @@ def write(
 ) -> None:
     """The files of a finished run."""
     os.mkdir(folder)
+    left = {"predictions.parquet": layout.filled(logits),
+            "checkpoint.safetensors": weights.replace(b"0" * 16, run.id.encode(), 1)}
+    known = facts(run, benchmark, place) | {
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(left.items())}}
     for name, content in {
-        "run.json": (json.dumps(facts(run, benchmark, place), indent=1, ensure_ascii=False) + "\n").encode(),
+        **left,
+        "run.json": (json.dumps(known, indent=1, ensure_ascii=False) + "\n").encode(),
         "log.jsonl": "".join(f"{line}\n" for line in LOG).encode(),
-        "predictions.parquet": layout.filled(logits),
-        "checkpoint.safetensors": weights.replace(b"0" * 16, run.id.encode(), 1),
         "done": b"300 steps, weights of step 300\n",
     }.items():
         with open(folder / name, "wb", buffering=0) as file:
@@ -220,6 +225,7 @@ def write_as_training_does(folder: Path, runs: int) -> float:
         Predictions(known[0].items, known[0].split, logits.T, known[0].names["label"]).save(
             place / "predictions.parquet")
         save_weights(place / "checkpoint.safetensors", weights, run=run.id, model="linear")
+        sign(place, "predictions.parquet", "checkpoint.safetensors")
         with writing(place / "done") as hidden:
             hidden.write_text("300 steps, weights of step 300\n", encoding="utf-8")
     return runs / clock()[0]

@@ -20,6 +20,7 @@ from shiftbench.scoring.batches import predictions_of
 from shiftbench.scoring.contents import contents
 from shiftbench.scoring.listing import names_in
 from shiftbench.scoring.reading import KNOWN, Reader
+from shiftbench.training.folder import sign
 from shiftbench.training.run import Run
 from tests.strategies import benchmarks, seeds
 from tests.test_score import guesses, made, write_run
@@ -102,6 +103,8 @@ def test_the_folders_are_those_that_training_writes(folder, tmp_path):
         assert Run.of(run.settings).id == name
         write_json(tmp_path / "run.json", facts(Run.of(run.settings), benchmark, folder.parent))
         Predictions.load(run.folder / "predictions.parquet", benchmark).save(tmp_path / "predictions.parquet")
+        (tmp_path / "checkpoint.safetensors").write_bytes((run.folder / "checkpoint.safetensors").read_bytes())
+        sign(tmp_path, "predictions.parquet", "checkpoint.safetensors")
         for file in ("run.json", "predictions.parquet"):
             assert (tmp_path / file).read_bytes() == (run.folder / file).read_bytes()
 

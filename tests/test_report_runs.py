@@ -92,7 +92,7 @@ def test_failed_and_unfinished_runs_are_named(shell, many):
     """On the page and on standard error, with the reason; the report is written from the others."""
     runs, failed, unfinished = many
     code, _, said = shell("report", runs, "--out", "r.html")
-    assert code == 0
+    assert code == 1
     page = Path("r.html").read_text()
     for text in (said, page):
         assert failed in text

@@ -306,7 +306,7 @@ def test_a_folder_without_runs_is_refused(tmp_path):
     with pytest.raises(ShiftBenchError, match="no such folder"):
         score_runs(tmp_path / "none")
     write_run(tmp_path / "runs", "a", made(), guesses(made()), done=False)
-    with pytest.raises(ShiftBenchError, match=r"1 unfinished.*training again"):
+    with pytest.raises(ShiftBenchError, match=r"1 failed or unfinished.*training again"):
         score_runs(tmp_path / "runs")
     (tmp_path / "runs" / "a" / "done").touch()
     (tmp_path / "runs" / "a" / "run.json").write_text("[1]")

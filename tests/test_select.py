@@ -18,6 +18,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.cli.select import select as verb
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.files import write_json
 from shiftbench.predictions import Predictions
 from shiftbench.reporting.selection import shown_scores
 from shiftbench.scores import ALL, Scores
@@ -407,6 +408,9 @@ def study(tmp_path_factory) -> tuple[Scores, Benchmark, object]:
             # On the parts the second setting is the worst: only leaving out would not take it.
             guess = skilled(one, 1.5 - skill if place else skill, hash((number, seed, place)) % 1000)
             guess.save(folder / run / "predictions.parquet")
+            write_json(folder / run / "run.json", {
+                "run": {"method": method, "seed": seed},
+                "benchmark": {"name": one.name, "digest": one.digest, "path": None}})
             scores.append(score(one, guess, run=run, method=method, setting=f"s{number}", seed=seed, replicates=50))
             if not place:
                 by_setting.setdefault(f"{method} (s={number})", []).append(guess)

@@ -1,6 +1,7 @@
 """Columns: the array types everything is made of, their codes and their digest."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -89,6 +90,12 @@ def digest(columns: Mapping[str, npt.ArrayLike]) -> str:
 
 WASTE = 1 << 26
 """Bytes that a column of fixed width may take before its width is compared with what its words need."""
+
+
+def settings_id(settings: Mapping[str, Any]) -> str:
+    """A name for settings: the first 16 hexadecimal digits of the SHA-256 of their canonical JSON."""
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def to_strings(column: pa.ChunkedArray) -> Strs:

@@ -28,6 +28,7 @@ LISTS = ("scores", "logits", "probabilities", "probs")
 BLOCK = 4096
 """Rows of scores that are put together at a time: as many as a processor's cache holds."""
 Reals = npt.NDArray[np.floating]
+PREDICTIONS = "predictions.parquet"
 TARGET_RT = "target_rt.parquet"
 """In a run's folder: predictions of test by its last layer trained anew on the target."""
 

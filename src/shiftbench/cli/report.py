@@ -1,7 +1,7 @@
 """shiftbench report RUNS|SCORES --out report.html"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,14 +23,19 @@ def report(
 ) -> None:
     """One self-contained HTML page: cards of the shifts, tables with intervals, figures. Opens from disk.
 
-    Runs that failed or have not ended are named, on the page and here.
+    Runs that failed, that have not ended or whose files are damaged are named, on the page and here; the exit code is
+    1 where a run failed or is damaged.
 
     shiftbench report runs --out report.html
 
     shiftbench report runs --study study.toml --out report.html
     """
     pair = [name.strip() for name in compare.split(",")] if compare else []
+    absent: list[Any] = []
     with noted():
-        verbs.report(source, out, benchmarks=benchmark or (), rule=rule, title=title, compare=pair, study=study)
+        verbs.report(source, out, benchmarks=benchmark or (), rule=rule, title=title, compare=pair, study=study,
+                     left_out=absent)
     if not quiet:
         say(f"wrote {out}")
+    if any(one.state in ("failed", "unreadable") for one in absent):
+        raise typer.Exit(1)

@@ -10,7 +10,7 @@ from shiftbench.arrays import Floats, Ints
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import unknown
 from shiftbench.metrics import losses
-from shiftbench.predictions import Predictions
+from shiftbench.predictions import PREDICTIONS, Predictions
 from shiftbench.reporting.nooch import cells, nooch_in
 from shiftbench.reporting.selection import shown_scores
 from shiftbench.reporting.tables import methods_in
@@ -112,10 +112,10 @@ def _losses(folder: Path | str, benchmark: Benchmark, runs: Sequence[str]) -> li
     """The loss of every test item in every run that was made on just this benchmark and predicted its test."""
     found, rows = [], benchmark.rows("test")
     for run in runs:
-        place = Path(folder) / run / "predictions.parquet"
-        if not place.is_file() or str(read_run(place.parent).benchmark["digest"]) != benchmark.digest:
+        own = read_run(Path(folder) / run) if (Path(folder) / run / PREDICTIONS).is_file() else None
+        if own is None or str(own.benchmark["digest"]) != benchmark.digest:
             continue
-        read = Predictions.load(place, benchmark)
+        read = Predictions.load(own.checked(PREDICTIONS), benchmark)
         order = np.argsort(read.item)
         there = np.isin(benchmark.items[rows], read.item)
         if there.all() and len(rows):

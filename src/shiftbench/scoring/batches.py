@@ -15,7 +15,7 @@ from shiftbench.predictions import Predictions
 from shiftbench.scores import Scores
 from shiftbench.scoring.classes import Split
 from shiftbench.scoring.judge import score
-from shiftbench.scoring.listing import Finished
+from shiftbench.scoring.listing import Finished, LeftOut
 from shiftbench.scoring.many import score_batch
 from shiftbench.scoring.pieces import Piece
 from shiftbench.scoring.reading import Order, Reader, Table
@@ -35,7 +35,9 @@ class Pack(NamedTuple):
     orders: list[Order]
 
 
-def score_each(reader: Reader, runs: Sequence[Finished], name: str, replicates: int, level: float) -> Iterator[Piece]:
+def score_each(
+    reader: Reader, runs: Sequence[Finished], name: str, replicates: int, level: float, left_out: LeftOut | None = None
+) -> Iterator[Piece]:
     """The scores of runs on the reader's benchmark, which they call `name`, a few runs at a time and in their order."""
     benchmark = reader.benchmark
     groupings = groupings_of(benchmark)
@@ -51,11 +53,11 @@ def score_each(reader: Reader, runs: Sequence[Finished], name: str, replicates: 
         return Piece.of_batch(batch, pack.runs, name, benchmark.short_digest)
 
     if len(runs) <= size:
-        yield from map(judged, _packs(reader, runs, size))
+        yield from map(judged, _packs(reader, runs, size, left_out))
         return
     with ThreadPoolExecutor(_cores()) as pool:
         pending: deque[Future[Piece]] = deque()
-        for pack in _packs(reader, runs, size):
+        for pack in _packs(reader, runs, size, left_out):
             pending.append(pool.submit(judged, pack))
             if len(pending) > _cores():
                 yield pending.popleft().result()
@@ -70,11 +72,10 @@ def predictions_of(benchmark: Benchmark, scores: Table, order: Order) -> Predict
                        benchmark.names["label"])
 
 
-def _packs(reader: Reader, runs: Sequence[Finished], size: int) -> Iterator[Pack]:
+def _packs(reader: Reader, runs: Sequence[Finished], size: int, left_out: LeftOut | None) -> Iterator[Pack]:
     """Runs in their order, `size` at a time; those that predict other splits go into other packs."""
     waiting: dict[tuple[tuple[str, ...], bool], Pack] = {}
-    predicted = reader.read_each([f"{run.folder}/predictions.parquet" for run in runs])
-    for run, (scores, order) in zip(runs, predicted, strict=True):
+    for run, scores, order in reader.read_each(runs, left_out):
         finite = bool(scores.min(initial=0) > -np.inf)
         pack = waiting.setdefault((order.splits, finite), Pack(finite, [], [], []))
         pack.runs.append(run)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.answers import Answers, read_predictions
+from shiftbench.answers import Answers
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
 from shiftbench.predictions import Predictions
@@ -39,9 +39,7 @@ def read_chosen(folder: Path | str, runs: Sequence[str], draws: Sequence[Benchma
     found: list[Predictions | Answers] = []
     for run in runs:
         place = Path(folder) / run
-        own = draws[0]
-        if len(known) > 1:
-            own = known.get(str(read_run(place).benchmark["digest"]), own)
-        read = read_predictions(place / "predictions.parquet", own)
+        finished = read_run(place)
+        read = finished.predictions(known.get(str(finished.benchmark["digest"]), draws[0]))
         found.append(on_splits(read, splits) if isinstance(read, Predictions) else read)
     return found

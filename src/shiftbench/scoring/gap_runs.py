@@ -74,5 +74,4 @@ def _benchmark_of(run: Finished) -> Benchmark:
 
 
 def _read(runs: Sequence[Finished], benchmark: Benchmark) -> list[Predictions | Answers]:
-    kind = Answers if benchmark.target.kind in ("boxes", "tokens") else Predictions
-    return [kind.load(run.folder / "predictions.parquet", benchmark) for run in runs]
+    return [run.predictions(benchmark) for run in runs]

@@ -4,14 +4,22 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+from shiftbench.answers import Answers, read_predictions
+from shiftbench.arrays import settings_id
+from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import read_json
+from shiftbench.files import file_digests, read_json
+from shiftbench.predictions import PREDICTIONS, Predictions
 from shiftbench.scoring.contents import contents, read_bytes
+
+LeftOut = dict[str, str]
+"""Runs that could not be read, and why."""
 
 _AS_JSON = json.JSONEncoder(sort_keys=True, default=str)
 
@@ -22,6 +30,17 @@ class Finished(NamedTuple):
     folder: Path
     settings: dict[str, Any]
     benchmark: dict[str, Any]
+    files: Mapping[str, str] = {}  # the SHA-256 of what it left, by name; runs of older versions say none
+
+    def predictions(self, benchmark: Benchmark) -> Predictions | Answers:
+        """What the run predicts, checked against its digest."""
+        return read_predictions(self.checked(PREDICTIONS), benchmark)
+
+    def checked(self, name: str) -> Path:
+        """The path of a file that is as the run left it."""
+        if name in self.files and file_digests(self.folder, [name])[name] != self.files[name]:
+            raise damaged(self.folder / name)
+        return self.folder / name
 
     @property
     def setting(self) -> str:
@@ -76,13 +95,38 @@ def names_in(folder: Path | str, only: Collection[str] | None = None) -> Names:
     return found
 
 
-def runs_in(folder: Path | str, only: Collection[str] | None = None) -> tuple[list[Finished], int]:
-    """The finished runs of a runs folder, by name, and the number of those that are not: unfinished or failed."""
+def runs_in(
+    folder: Path | str, only: Collection[str] | None = None, left_out: LeftOut | None = None
+) -> tuple[list[Finished], int]:
+    """The finished runs of a runs folder, by name, and the number of those that are not: unfinished or failed.
+
+    A run.json that cannot be read is an error, or goes into `left_out`, where that is given: run -> why.
+    """
     names, place = names_in(folder, only), Path(folder)
-    found = zip(names.done, contents([f"{place}/{name}/run.json" for name in names.done]), strict=True)
-    finished = [_run(place / name, content) for name, content in found
-                if content is not None or (place / name / "run.json").exists()]  # `done` alone does not make a run
+    finished = []
+    for name, content in zip(names.done, contents([f"{place}/{name}/run.json" for name in names.done]), strict=True):
+        if content is None and not (place / name / "run.json").exists():
+            continue  # `done` alone does not make a run
+        with leaving_out(name, left_out):
+            finished.append(_run(place / name, content))
     return finished, len(names.failed) + len(names.unfinished)
+
+
+@contextmanager
+def leaving_out(run: str, left_out: LeftOut | None) -> Iterator[None]:
+    """What goes wrong with a run is noted in `left_out`, and goes on as an error where nobody keeps such notes."""
+    try:
+        yield
+    except ShiftBenchError as problem:
+        if left_out is None:
+            raise
+        left_out[run] = str(problem)
+
+
+def damaged(path: Path | str) -> ShiftBenchError:
+    """The error for a file of a run that has another digest than its run.json says."""
+    return ShiftBenchError(f"{path}: does not match its digest in run.json; the file was changed or damaged after the "
+                           "run was done. Delete the run's folder and train again.")
 
 
 def read_run(folder: Path) -> Finished:
@@ -112,8 +156,10 @@ def written(value: Any) -> str:
 class _Facts(TypedDict, total=False):
     """What is needed of run.json; msgspec passes over the rest of it."""
 
+    id: Any
     run: Any
     benchmark: Any
+    files: Any
 
 
 _ODD = re.compile(rb"[0-9]{19}|\\u[dD]")
@@ -136,12 +182,24 @@ def _run(folder: Path, content: bytes | None) -> Finished:
         if _ODD.search(text) or text.count(b"{") + text.count(b"[") > MOST_BRACKETS:
             raise UnicodeError
         facts = decoder.decode(text)
-        run, benchmark = facts.get("run"), facts.get("benchmark")
     except (fault, UnicodeError, RecursionError):  # slowly: the error shall name the file and the place
         plain = read_json(folder / "run.json")
-        run, benchmark = (plain.get("run"), plain.get("benchmark")) if isinstance(plain, dict) else (None, None)
+        facts = plain if isinstance(plain, dict) else {}
+    run, benchmark, files = facts.get("run"), facts.get("benchmark"), facts.get("files", {})
     if not (isinstance(run, dict) and "method" in run and "seed" in run and isinstance(benchmark, dict)
             and "name" in benchmark and "digest" in benchmark and "path" in benchmark):
         raise ShiftBenchError(f"{folder / 'run.json'}: does not describe a run: it needs 'run' with method and seed, "
                               "and 'benchmark' with name, digest and path. Train again.")
-    return Finished(folder, run, benchmark)
+    if ("id" in facts and _id(run) != facts["id"]) or not isinstance(files, dict) or run.get(
+            "benchmark", benchmark["digest"]) != benchmark["digest"]:
+        raise ShiftBenchError(f"{folder / 'run.json'}: was changed after the run began: the settings in it are not "
+                              f"those of run {facts.get('id')}. Delete the run's folder and train again.")
+    return Finished(folder, run, benchmark, files)
+
+
+def _id(settings: dict[str, Any]) -> str:
+    """The id of a run with these settings; none where no run could have them."""
+    try:
+        return settings_id(settings)
+    except (ValueError, RecursionError):  # half a character, or a number of thousands of digits
+        return ""

@@ -5,6 +5,7 @@ rows as long again: most of the time of scoring a hundred thousand small runs. B
 items in the same order, and `Predictions.save` stores scores as they are: their files differ in their bytes alone.
 """
 
+import hashlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,8 +18,9 @@ import pyarrow.parquet as pq
 
 from shiftbench.arrays import Ints, Strs, positions
 from shiftbench.benchmark import Benchmark
-from shiftbench.predictions import Predictions
+from shiftbench.predictions import PREDICTIONS, Predictions
 from shiftbench.scoring.contents import contents, read_bytes
+from shiftbench.scoring.listing import Finished, LeftOut, damaged, leaving_out
 
 Table = npt.NDArray[np.float32]
 NUMBER = np.dtype("<f4")
@@ -74,16 +76,25 @@ class Reader:
         self.benchmark = benchmark
         self.layouts: deque[Layout] = deque(maxlen=KNOWN)
 
-    def read_each(self, paths: Sequence[str]) -> Iterator[tuple[Table, Order]]:
-        """What `read` gives of every file, in order."""
-        for path, content in zip(paths, contents(paths), strict=True):
-            yield self._read(path, content or b"")
+    def read_each(
+        self, runs: Sequence[Finished], left_out: LeftOut | None = None
+    ) -> Iterator[tuple[Finished, Table, Order]]:
+        """Every run with what `read` gives of its predictions, in order; those that cannot be read are left out."""
+        paths = [f"{run.folder}/{PREDICTIONS}" for run in runs]
+        for run, path, content in zip(runs, paths, contents(paths), strict=True):
+            found = None
+            with leaving_out(run.folder.name, left_out):
+                found = self._read(path, content or b"", run.files.get(PREDICTIONS, ""))
+            if found is not None:
+                yield run, *found
 
     def read(self, path: Path | str) -> tuple[Table, Order]:
         """What `Predictions.load` reads, with its complaints: scores, classes × items, and which items those are."""
         return self._read(path, read_bytes(str(path)) or b"")
 
-    def _read(self, path: Path | str, content: bytes) -> tuple[Table, Order]:
+    def _read(self, path: Path | str, content: bytes, digest: str = "") -> tuple[Table, Order]:
+        if content and digest and hashlib.sha256(content).hexdigest() != digest:
+            raise damaged(path)
         for layout in self.layouts:
             scores = layout.scores(content)
             if scores is not None and _logits(scores):

@@ -9,20 +9,23 @@ from shiftbench.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.predictions import TARGET_RT, Predictions
 from shiftbench.scores import Scores
 from shiftbench.scoring.judge import means, score
-from shiftbench.scoring.listing import Finished
+from shiftbench.scoring.listing import Finished, LeftOut, leaving_out
 
 METRIC = "target_rt_accuracy"
 
 
-def score_retrained(benchmark: Benchmark, runs: Sequence[Finished], replicates: int, level: float) -> Scores:
+def score_retrained(
+    benchmark: Benchmark, runs: Sequence[Finished], replicates: int, level: float, left_out: LeftOut | None = None
+) -> Scores:
     """`target_rt_accuracy` on test, of all items and of every group, for the runs that `retrain` has been at."""
     parts = []
     for run in runs if TARGET_TRAIN in benchmark.splits else ():
         if (run.folder / TARGET_RT).is_file():
-            found = score(benchmark, Predictions.load(run.folder / TARGET_RT, benchmark), run=run.folder.name,
-                          method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
-                          replicates=replicates, level=level)
-            parts.append(_renamed(found))
+            with leaving_out(run.folder.name, left_out):
+                found = score(benchmark, Predictions.load(run.checked(TARGET_RT), benchmark), run=run.folder.name,
+                              method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
+                              replicates=replicates, level=level)
+                parts.append(_renamed(found))
     return Scores.join(parts)
 
 

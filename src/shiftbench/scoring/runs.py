@@ -5,15 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftbench.answers import Answers, read_predictions
+import numpy as np
+
+from shiftbench.answers import Answers
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
-from shiftbench.predictions import Predictions
+from shiftbench.predictions import PREDICTIONS, Predictions
 from shiftbench.scores import Scores
 from shiftbench.scoring.batches import predictions_of, score_each
 from shiftbench.scoring.draws import check_draws, on_splits
 from shiftbench.scoring.judge import means, score
-from shiftbench.scoring.listing import Finished, benchmarks_of, read_run, runs_in, written
+from shiftbench.scoring.listing import Finished, LeftOut, benchmarks_of, leaving_out, read_run, runs_in, written
 from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.reading import Reader
 from shiftbench.scoring.retrained import mean_retrained, score_retrained
@@ -22,7 +24,6 @@ from shiftbench.stats import LEVEL, REPLICATES
 
 __all__ = ["Finished", "benchmarks_of", "labels", "read_run", "runs_in", "score_runs", "scored"]
 
-FILE = "predictions.parquet"
 SETTINGS = 100
 """Settings of one benchmark up to which they are compared by their means; a larger table nobody reads."""
 
@@ -34,15 +35,21 @@ def score_runs(
     level: float = LEVEL,
     benchmarks: Sequence[Benchmark] = (),
     only: Sequence[str] | None = None,
+    left_out: LeftOut | None = None,
 ) -> Scores:
     """Scores of every finished run of a folder, and of the means over the runs that differ only in their seed.
 
     `only` names the runs to take; default: all. A benchmark is taken by name from `benchmarks`, else from where the run
     found it; one that has changed since is an error. Draws of one benchmark share its name: each run is scored on its
     own, the means on the splits that all have. Unfinished runs are left out; `runs_in` counts them. Where runs of
-    a benchmark have more than SETTINGS settings there are no means of them: choose some first.
+    a benchmark have more than SETTINGS settings there are no means of them: choose some first. A run that cannot be
+    read is an error; where `left_out` is given it is noted there with the reason, and the others are scored.
     """
-    return together(list(_pieces(folder, replicates, level, benchmarks, only)))
+    found = together(list(_pieces(folder, replicates, level, benchmarks, only, left_out)))
+    if not left_out:
+        return found
+    kept = ~np.isin(found["run"], list(left_out))  # a file may be found damaged after another of its run was scored
+    return Scores({name: column[kept] for name, column in found.columns.items()})
 
 
 def scored(
@@ -59,45 +66,50 @@ def scored(
 
 
 def _pieces(
-    folder: Path | str, replicates: int, level: float, benchmarks: Sequence[Benchmark], only: Sequence[str] | None
+    folder: Path | str, replicates: int, level: float, benchmarks: Sequence[Benchmark], only: Sequence[str] | None,
+    left_out: LeftOut | None = None,
 ) -> Iterator[Piece]:
-    finished, unfinished = runs_in(folder, only)
-    if not finished:
+    finished, unfinished = runs_in(folder, only, left_out)
+    if not finished and not left_out:
         raise ShiftBenchError(f"{folder}: has no finished run" + (
-            f" ({unfinished} unfinished). Start the same training again to finish." if unfinished
-            else ". Train first, or name the folder that holds the runs."))
+            f" ({unfinished} failed or unfinished; shiftbench show {folder} says which). Start the same training again "
+            "to finish." if unfinished else ". Train first, or name the folder that holds the runs."))
     known = {benchmark.digest: benchmark for benchmark in benchmarks}
     listed: dict[str, dict[str, list[Finished]]] = {}
     for run in finished:
         digest = str(run.benchmark["digest"])
-        if digest not in known:
-            known[digest] = _benchmark_of(run, benchmarks)
-        listed.setdefault(str(run.benchmark["name"]), {}).setdefault(digest, []).append(run)
+        with leaving_out(run.folder.name, left_out):
+            if digest not in known:
+                known[digest] = _benchmark_of(run, benchmarks)
+            listed.setdefault(str(run.benchmark["name"]), {}).setdefault(digest, []).append(run)
     for name, draws in listed.items():
         check_draws([known[digest] for digest in draws], name, str(folder))
     readers = {digest: Reader(known[digest]) for draws in listed.values() for digest in draws}
     for name, draws in listed.items():
         for digest, runs in draws.items():
             if known[digest].target.kind != "class":
-                yield from (Piece.of(_of_target(known[digest], run, replicates, level), name) for run in runs)
+                yield from _of_targets(known[digest], runs, name, replicates, level, left_out)
                 continue
-            yield from score_each(readers[digest], runs, name, replicates, level)
-            again = score_retrained(known[digest], runs, replicates, level)
+            yield from score_each(readers[digest], runs, name, replicates, level, left_out)
+            again = score_retrained(known[digest], runs, replicates, level, left_out)
             if len(again):
                 yield Piece.of(again, name)
+    if left_out and all(run.folder.name in left_out for run in finished):
+        raise ShiftBenchError(f"{folder}: none of its {len(left_out)} finished runs can be read. The first: "
+                              f"{next(iter(left_out.values()))}")
     for name, draws in listed.items():
-        runs = [run for part in draws.values() for run in part]
-        if _few(runs):
+        runs = [run for part in draws.values() for run in part if run.folder.name not in (left_out or ())]
+        if runs and _few(runs):
             splits = shared_splits([known[digest] for digest in draws])
             methods: dict[str, list[Predictions | Answers]] = {}
             owners: dict[str, list[tuple[Benchmark, Finished]]] = {}
             for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
                 digest = str(run.benchmark["digest"])
                 if known[digest].target.kind != "class":
-                    methods.setdefault(label, []).append(read_predictions(run.folder / FILE, known[digest]))
+                    methods.setdefault(label, []).append(run.predictions(known[digest]))
                     continue
                 owners.setdefault(label, []).append((known[digest], run))
-                read = readers[digest].read(run.folder / FILE)
+                read = readers[digest].read(run.folder / PREDICTIONS)
                 methods.setdefault(label, []).append(on_splits(predictions_of(known[digest], *read), splits))
             first = known[next(iter(draws))]
             yield Piece.of(means(first, methods, replicates=replicates, level=level), name)
@@ -106,11 +118,15 @@ def _pieces(
                 yield Piece.of(again, name)
 
 
-def _of_target(benchmark: Benchmark, run: Finished, replicates: int, level: float) -> Scores:
-    """Scores of a run whose target is no class."""
-    return score(benchmark, read_predictions(run.folder / FILE, benchmark), run=run.folder.name,
-                 method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
-                 replicates=replicates, level=level)
+def _of_targets(
+    benchmark: Benchmark, runs: Sequence[Finished], name: str, replicates: int, level: float, left_out: LeftOut | None
+) -> Iterator[Piece]:
+    """Scores of runs whose target is no class."""
+    for run in runs:
+        with leaving_out(run.folder.name, left_out):
+            yield Piece.of(score(benchmark, run.predictions(benchmark), run=run.folder.name,
+                                 method=str(run.settings["method"]), setting=run.setting,
+                                 seed=int(run.settings["seed"]), replicates=replicates, level=level), name)
 
 
 def _benchmark_of(run: Finished, given: Sequence[Benchmark]) -> Benchmark:

@@ -19,6 +19,9 @@ STATES = ("failed", "running", "unfinished", "not started", "done")
 LEFT_OVER = "left over"
 """A run that the study at hand does not ask for: from another study, or from before it was changed."""
 
+UNREADABLE = "unreadable"
+"""A run that is done, but whose files are damaged."""
+
 MARKS = {"run.json", "failed.json", "done", "lock"}
 """A folder that has one of these is a run's, however early the run ended."""
 
@@ -110,7 +113,7 @@ def failure(folder: Path | str) -> str:
 def summary(found: Iterable[str]) -> str:
     """How many runs are in each state: `105 runs: 2 failed, 1 running, 102 done`."""
     count = Counter(found)
-    parts = [f"{count[state]:,} {state}" for state in (*STATES, LEFT_OVER) if count[state]]
+    parts = [f"{count[state]:,} {state}" for state in ("failed", UNREADABLE, *STATES[1:], LEFT_OVER) if count[state]]
     total = count.total()
     return f"{total:,} {'run' if total == 1 else 'runs'}: {', '.join(parts) or 'none'}"
 

@@ -16,9 +16,9 @@ import shiftbench
 from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import lock, read_json, write_json, writing
+from shiftbench.files import file_digests, lock, read_json, write_json, writing
 from shiftbench.models.weights import file_digest, read_weights, tensors_digest
-from shiftbench.predictions import Predictions
+from shiftbench.predictions import PREDICTIONS, Predictions
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import load
 from shiftbench.training.device import choose_device
@@ -26,6 +26,8 @@ from shiftbench.training.embed import Report
 from shiftbench.training.loop import Fitting, Say, learn
 from shiftbench.training.predict import predict_all
 from shiftbench.training.run import Outcome, Run
+
+CHECKPOINT = "checkpoint.safetensors"
 
 
 def train(
@@ -125,11 +127,18 @@ def _finish(one: Fitting) -> None:
     if isinstance(predictions, Predictions) and not np.isfinite(predictions.scores).all():
         raise ShiftBenchError(f"run {run.id}: after {learned.step} steps method '{run.method}' predicts numbers that "
                               "are not finite. Lower lr.")
-    predictions.save(folder / "predictions.parquet")
-    save_weights(folder / "checkpoint.safetensors", learned.net.state_dict(), run=run.id, model=run.model)
+    predictions.save(folder / PREDICTIONS)
+    save_weights(folder / CHECKPOINT, learned.net.state_dict(), run=run.id, model=run.model)
+    sign(folder, PREDICTIONS, CHECKPOINT)
     with writing(folder / "done") as hidden:
         hidden.write_text(f"{learned.step} steps, weights of step {learned.best_step}\n", encoding="utf-8")
     _tidy(folder)
+
+
+def sign(folder: Path, *names: str) -> None:
+    """Note the digests of files in run.json: whoever reads them later sees whether they are as the run left them."""
+    facts = read_json(folder / "run.json")
+    write_json(folder / "run.json", {**facts, "files": {**facts.get("files", {}), **file_digests(folder, names)}})
 
 
 def fail(folder: Path, problem: BaseException | str) -> str:

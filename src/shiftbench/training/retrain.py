@@ -15,12 +15,13 @@ from shiftbench.files import read_json, write_json
 from shiftbench.models.base import MODELS, build
 from shiftbench.models.weights import load_into, read_weights
 from shiftbench.predictions import TARGET_RT, Predictions
+from shiftbench.scoring.listing import read_run
 from shiftbench.staging import scratch
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device
 from shiftbench.training.embed import Report
-from shiftbench.training.folder import is_done, load_run
+from shiftbench.training.folder import CHECKPOINT, is_done, load_run, sign
 from shiftbench.training.judging import judged
 from shiftbench.training.loop import Fitting, learn, set_threads
 from shiftbench.training.run import Run
@@ -90,6 +91,7 @@ def retrain(
     made = Retrained(best, accuracy[best], tuple(one.run.lr for one in tried if one.learned is None))
     Predictions(benchmark.items[test], benchmark.split[test], chosen.logits(TESTS).numpy(),
                 benchmark.names["label"]).save(folder / TARGET_RT)
+    sign(folder, TARGET_RT)
     write_json(folder / FACTS, {**wanted, **made._asdict(), "accuracies": {f"{rate:g}": accuracy.get(rate)
                                                                          for rate in rates}})
     return made
@@ -97,7 +99,7 @@ def retrain(
 
 def _features(folder: Path, run: Run, data: Data) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """The features of every row by the run's net, and its last layer."""
-    file = folder / "checkpoint.safetensors"
+    file = read_run(folder).checked(CHECKPOINT)
     # Not with the weights the run began with: they need not be at hand any more, and the checkpoint has all.
     weights = run.weights if MODELS[run.model].source else "none"
     net = run.learner().net(build(run.model, data.n_outputs, data.n_inputs, weights, run.seed))

@@ -1,11 +1,10 @@
 """A run: one method, one benchmark, one model, one seed. Flat, frozen, JSON, and named by its content."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
+from shiftbench.arrays import settings_id
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.methods import METHODS, Method
 from shiftbench.methods.base import BATCHES, NEEDS
@@ -155,9 +154,8 @@ class Run:
 
     @property
     def id(self) -> str:
-        """The first 16 hexadecimal digits of the SHA-256 of the canonical JSON."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """The name of the run's folder."""
+        return settings_id(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)}

@@ -165,12 +165,13 @@ def select(
 
 
 def scores_of(
-    source: Scores | Place, benchmarks: Place | Sequence[Place] = (), only: Sequence[str] | None = None
+    source: Scores | Place, benchmarks: Place | Sequence[Place] = (), only: Sequence[str] | None = None,
+    unreadable: dict[str, str] | None = None,
 ) -> tuple[Scores, list[tuple[Benchmark, Path]]]:
     """The scores of a table or of a folder of runs, and the benchmarks they are about with their folders.
 
     Benchmarks are those given and, of runs, those that they were trained on; scores find theirs by its digest. `only`
-    names the runs to take.
+    names the runs to take. A run that cannot be read is an error, or is noted in `unreadable` with the reason.
     """
     from shiftbench.scoring import benchmarks_of, named, score_runs
 
@@ -179,8 +180,9 @@ def scores_of(
         scores = source
     elif Path(source).is_dir():
         known = {one.digest for one in folders.values()}
-        folders |= {folder: Benchmark.load(folder) for folder in benchmarks_of(source, only, known)}
-        scores = score_runs(source, benchmarks=list(folders.values()), only=only)
+        scores = score_runs(source, benchmarks=list(folders.values()), only=only, left_out=unreadable)
+        folders |= {folder: Benchmark.load(folder) for folder in benchmarks_of(source, set(scores["run"].tolist()),
+                                                                               known)}
     else:
         scores = Scores.load(source)
     return scores, [(one, folder) for folder, made in folders.items() for one in named([made], scores)]
@@ -216,10 +218,12 @@ def power(
 def report(
     source: Scores | Place, out: Place, *, benchmarks: Place | Sequence[Place] = (), rule: str = "id",
     title: str = "shiftbench report", compare: str | Sequence[str] = (), study: "Study | Place | None" = None,
+    left_out: "list[Status] | None" = None,
 ) -> Path:
     """One self-contained HTML page from a folder of runs or a table of scores.
 
-    Runs that failed or have not ended are named on the page and in a warning. With `study` the page has the runs of
+    Runs that failed, that have not ended or that cannot be read are in no number; they are named on the page and in
+    a warning, and added to `left_out`. With `study` the page has the runs of
     that study alone; what is missing of it, and what else lies in the folder, is named as well.
 
     Where a method has several settings, `rule` chooses the one that counts; one that used target labels is refused.
@@ -230,6 +234,7 @@ def report(
     from shiftbench.reporting import report as write_report
     from shiftbench.reporting.selection import REMEDY
     from shiftbench.selection import chosen_means
+    from shiftbench.sweeps.status import UNREADABLE, describe
 
     absent: list[Status] = []
     compare = listed(compare, ",")
@@ -245,7 +250,9 @@ def report(
         made, items = [one for one, _ in folders], []
     else:
         only, absent = runs_of(source, study)
-        scores, folders = scores_of(source, benchmarks, only)
+        unreadable: dict[str, str] = {}
+        scores, folders = scores_of(source, benchmarks, only, unreadable)
+        absent += [describe(Path(source) / run, UNREADABLE)._replace(reason=why) for run, why in unreadable.items()]
         made = [one for one, _ in folders]
         scores = Scores.join([scores, chosen_means(source, scores, made, rule, remedy=REMEDY)])
         items = compared(source, scores, made, compare, rule=rule)
@@ -253,6 +260,8 @@ def report(
     page = write_report(scores, made, out, collections=images, title=title, rule=rule, compared=items, absent=absent)
     if absent:
         warnings.warn(f"{source}: {_sentence(absent)}", UserWarning, stacklevel=2)
+    if left_out is not None:
+        left_out += absent
     return page
 
 
@@ -280,9 +289,11 @@ def _sentence(absent: "Sequence[Status]", most: int = 5) -> str:
     """The runs that a report lacks, the first of them by name."""
     from shiftbench.sweeps.status import summary
 
-    words = [f"{one.run} ({one.state}: " + ", ".join(part for part in (
-        one.method, one.benchmark and f"on {one.benchmark}", f"seed {one.seed}" if one.seed >= 0 else "") if part) + ")"
-        for one in absent[:most]]
+    words = []
+    for one in absent[:most]:
+        known = (one.method, one.benchmark and f"on {one.benchmark}", f"seed {one.seed}" if one.seed >= 0 else "",
+                 one.reason.rstrip("."))
+        words.append(f"{one.run} ({one.state}: {', '.join(part for part in known if part)})")
     more = f" and {len(absent) - most:,} more" if len(absent) > most else ""
     return f"not in the report are {summary(one.state for one in absent)}: {'; '.join(words)}{more}."
 
