@@ -10,9 +10,9 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 
 ORDER = (
-    "errors", "later", "arrays", "rng", "staging", "parsing", "tables", "files", "registry", "tags", "questions",
-    "collection", "readers", "worlds", "metagraph", "hierarchies", "sentences", "criteria", "target", "benchmark",
-    "groupings", "shifts", "checks", "predictions", "answers", "scores", "metrics", "stats", "scoring", "pixels",
+    "errors", "later", "arrays", "rng", "staging", "parsing", "tables", "files", "registry", "stats", "tags",
+    "questions", "collection", "readers", "worlds", "metagraph", "hierarchies", "sentences", "criteria", "target",
+    "benchmark", "groupings", "shifts", "checks", "predictions", "answers", "scores", "metrics", "scoring", "pixels",
     "models", "methods", "training", "conflict", "selection", "sweeps", "reporting", "annotation", "boards", "exports",
     "compat", "verbs", "demonstration", "cli",
 )

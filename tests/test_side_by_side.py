@@ -12,7 +12,7 @@ from shiftbench.predictions import Predictions
 from shiftbench.reporting.terminal import scores_table, versus_table
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import comparisons
-from shiftbench.stats import compare, mcnemar
+from shiftbench.stats import compare, fisher, mcnemar
 from tests.strategies import toy
 
 N = 600
@@ -102,3 +102,20 @@ def test_the_terminal_lists_the_worst_first(files):
     screen.print(versus_table(both))
     assert "Side by side" in screen.export_text()
     assert isinstance(both, Scores)
+
+
+def test_chance_is_not_told_as_the_shift():
+    """Fisher's p is scipy's, and a sentence about a tag needs one that is small after correction for all tags."""
+    from scipy.stats import fisher_exact
+
+    from shiftbench.reporting.words import summary
+
+    for first, second in ((0, 3), (5, 9), (30, 2), (0, 0), (40, 40)):
+        assert fisher(first, 60, second, 40) == pytest.approx(
+            fisher_exact([[first, 60 - first], [second, 40 - second]])[1])
+    benchmark = evaluation_only()
+    parts = [{"tag": "boat", "kind": "object", "train": 0.0, "test": 0.09, "lift": 5.0, "p": 1.0},
+             {"tag": "sofa", "kind": "object", "train": 0.1, "test": 0.6, "lift": 6.0, "p": 1e-9}]
+    benchmark.card["explanation"] = parts
+    assert "sofa" in summary(benchmark)
+    assert "boat" not in summary(benchmark)

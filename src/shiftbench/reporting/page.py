@@ -177,7 +177,7 @@ def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -
         "name": benchmark.name, "shift": str(card.get("shift", "")),
         "task": classes(benchmark) if benchmark.target.kind == "class" else task(benchmark),
         "collection": str(source.get("name", "")), "summary": summary(benchmark),
-        "facts": _facts(benchmark), "explanation": dumbbells(card.get("explanation") or []),
+        "facts": _facts(benchmark), "explanation": dumbbells(_supported(card)),
         "pictures": samples(benchmark, collection) if collection is not None and has_pictures else [],
         "n_classes": len(benchmark.names["label"]),
         "splits": benchmark.splits, "counts": _counts(benchmark),
@@ -185,6 +185,11 @@ def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -
         "table": _table(mine, benchmark), "bars": _bars(mine, benchmark), "versus": _versus(mine),
         "recipe": json.dumps(recipe, indent=2, ensure_ascii=False, default=str), "digest": benchmark.digest,
     }
+
+
+def _supported(card: Row) -> list[Row]:
+    """Tags whose shares differ beyond chance; a card of an older build has no p-value, and all its tags are shown."""
+    return [part for part in card.get("explanation") or [] if isinstance(part, dict) and part.get("p", 0.0) < 0.05]
 
 
 def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:

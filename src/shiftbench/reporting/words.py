@@ -129,8 +129,8 @@ def _touched(selection: Row) -> str:
 
 
 def summary(benchmark: Benchmark) -> str:
-    """What test shows more and less often than training, where the shares differ by three points or more."""
-    parts = [part for part in benchmark.card.get("explanation") or [] if _told(part)]
+    """What test shows more and less often than training: three points or more, and beyond chance (5 %)."""
+    parts = [part for part in benchmark.card.get("explanation") or [] if _told(part) and part.get("p", 0.0) < 0.05]
     parts = [part for part in parts if abs(part["test"] - part["train"]) >= 0.03]
     more = [part for part in parts if part["test"] > part["train"]][:3]
     less = [part for part in parts if part["test"] < part["train"]][:3]

@@ -1,5 +1,6 @@
 """Intervals and tests: what a number is worth, whether two differ, and how many items it takes to see it."""
 
+from shiftbench.stats.counts import fisher
 from shiftbench.stats.many import benjamini_hochberg, holm
 from shiftbench.stats.paired import Compared, compare, mcnemar
 from shiftbench.stats.parts import Means, Seeds, means, over_runs, seeds, student
@@ -11,7 +12,7 @@ from shiftbench.stats.worst import Lowest, at_lowest, lowest, lowest_mean
 
 __all__ = [
     "LEVEL", "REPLICATES", "Accuracies", "Cells", "Compared", "Design", "Lowest", "Means", "Seeds", "accuracies",
-    "at_lowest", "benjamini_hochberg", "bootstrap", "compare", "effective", "group_power", "holm", "interval",
+    "at_lowest", "benjamini_hochberg", "bootstrap", "compare", "effective", "fisher", "group_power", "holm", "interval",
     "items_needed", "lowest", "lowest_mean", "macro_f1s", "mcnemar", "means", "over_runs", "power", "seeds",
     "smallest_difference", "student", "wilson",
 ]
