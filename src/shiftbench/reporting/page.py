@@ -1,8 +1,9 @@
 """The page: what it says, put together from scores and cards; `page.html` says how it looks."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -187,7 +188,7 @@ def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -
     }
 
 
-def _supported(card: Row) -> list[Row]:
+def _supported(card: Mapping[str, Any]) -> list[Row]:
     """Tags whose shares differ beyond chance; a card of an older build has no p-value, and all its tags are shown."""
     return [part for part in card.get("explanation") or [] if isinstance(part, dict) and part.get("p", 0.0) < 0.05]
 
