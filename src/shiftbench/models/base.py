@@ -156,6 +156,10 @@ def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", s
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(child(seed, "model", name).integers(2**63)))
         net = cls(n_classes, n_inputs, source=weights) if cls.source else cls(n_classes, n_inputs)
+    given = getattr(net.head, "out_features", n_classes)
+    if given != n_classes and not net.own_loss:
+        raise ShiftBenchError(f"Model '{name}' gives {given:,} outputs, but there are {n_classes:,} classes. Give its "
+                              "head as many outputs as the net is asked for (n_classes).")
     if weights != "none" and not cls.source:
         path = cls.imagenet() if weights == "imagenet" else Path(weights)
         tensors = net.completed({cls.rename(key): value for key, value in read_weights(path).items()})

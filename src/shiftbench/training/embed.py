@@ -73,6 +73,13 @@ def embed(
     return np.asarray(table[rows])
 
 
+def count_missing(collection: Collection, rows: Ints, backbone: str, size: int, folder: Path | str) -> int:
+    """How many of these items have no features in the collection's cache yet."""
+    check_backbone(backbone)
+    _, present = _open(Path(folder), collection, build(backbone, 1, size, weights="imagenet"), backbone, size)
+    return int((~present[np.unique(np.asarray(rows, np.int64))]).sum())
+
+
 def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, progress: Report | None,
           keep: Callable[[slice, Features], None]) -> None:
     """Compute the features of rows, chunk by chunk, and hand each chunk over."""

@@ -14,6 +14,7 @@ from shiftbench.registry import find, listed
 from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_folder_of
 
 if TYPE_CHECKING:
+    from shiftbench.arrays import Ints
     from shiftbench.conflict.result import Conflicts
     from shiftbench.sweeps.study import Study
     from shiftbench.sweeps.work import Outcome
@@ -58,10 +59,32 @@ def train(
     folder = collection_folder_of(benchmark, collection)
     images = Collection.load(folder)
     load_torch()
+    from shiftbench.training.folder import is_done
     from shiftbench.training.folder import train as train_run
 
-    return train_run(made, images, replace(run, benchmark=made.digest), Path(out), device=device,
+    run = replace(run, benchmark=made.digest)
+    if run.features and not is_done(Path(out) / run.id):
+        _embed_first(run, images, images.index(made.items), folder, progress, say)
+    return train_run(made, images, run, Path(out), device=device,
                      benchmark_path=Path(benchmark), collection_path=folder, progress=progress, say=say)
+
+
+def _embed_first(run: "Run", images: Collection, rows: "Ints", folder: Path, progress: Advance | None,
+                 say: Callable[[str], None] | None) -> None:
+    """Compute a backbone's features that are not cached yet, and say so: it may take longer than the training."""
+    from shiftbench.training.embed import count_missing
+    from shiftbench.training.embed import embed as embed_items
+    from shiftbench.training.run import COLUMNS, SENTENCES, split_features
+
+    if run.features in (COLUMNS, SENTENCES):
+        return
+    backbone, size = split_features(run.features)
+    missing = count_missing(images, rows, backbone, size, folder)
+    if missing and say is not None:
+        say(f"features {backbone}@{size} of {missing:,} of {len(rows):,} items are not cached: computing them once, "
+            f"into {folder / 'features'}. Others, or a smaller size, by --features BACKBONE@SIZE.")
+    if missing:
+        embed_items(images, rows, backbone, size, folder=folder, progress=progress)
 
 
 def run_of(method: str, params: Mapping[str, Any], settings: Mapping[str, Any]) -> "Run":
