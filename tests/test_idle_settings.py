@@ -15,10 +15,11 @@ from shiftbench.errors import ShiftBenchError
 from shiftbench.methods import METHODS
 from shiftbench.sweeps.study import Study
 from shiftbench.training.data import Data
-from shiftbench.training.folder import Outcome, predict, train
+from shiftbench.training.folder import train
 from shiftbench.training.loop import Fitting
 from shiftbench.training.loop import learn as learn_all
-from shiftbench.training.run import Run, default_model
+from shiftbench.training.predict import predict_all
+from shiftbench.training.run import Outcome, Run, default_model
 from shiftbench.training.wilds_presets import WILDS_METHODS, wilds
 from tests.test_methods_more import noisy
 from tests.test_targets_training import built
@@ -42,6 +43,11 @@ def other(name: str, field: str):
     if isinstance(value, bool):
         return not value
     return 1.0 if value == 0 else type(value)(value / 2)
+
+
+def said_by(one: Fitting) -> torch.Tensor:
+    """What a trained run predicts of every row."""
+    return torch.from_numpy(predict_all(one.run, one.data, one.learned.net).scores)
 
 
 def on_features(name: str) -> bool:
@@ -76,7 +82,7 @@ def outcomes(name: str) -> dict[str, torch.Tensor]:
         if one.problem is not None:
             raise one.problem
     assert pack[""].notes == ()  # a default run has nothing to say
-    return {field: predict(one.run, data, one.learned.net) for field, one in pack.items()}
+    return {field: said_by(one) for field, one in pack.items()}
 
 
 @pytest.mark.parametrize(("name", "field"), CASES)
@@ -100,7 +106,7 @@ def test_a_penalty_matters_from_a_tenth_of_the_steps(name):
     def predicted(**params):
         one = Fitting(run_of(name, data, **params), data)
         learn_all([one])
-        return predict(one.run, data, one.learned.net)
+        return said_by(one)
 
     assert not torch.equal(predicted(penalty=1.0), predicted(penalty=10_000.0))
     assert torch.equal(predicted(penalty=1.0, anneal=1.0), predicted(penalty=10_000.0, anneal=1.0))
@@ -138,7 +144,7 @@ def test_one_domain_leaves_nothing_to_compare(name):
     ends = [Fitting(toy_run(benchmark, method=name, params={field: value}), data) for value in (0.5, 0.9)]
     learn_all(ends)
     assert all("all training items are of one domain" in one.notes[0] for one in ends)
-    first, second = (predict(one.run, data, one.learned.net) for one in ends)
+    first, second = (said_by(one) for one in ends)
     torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-5)
 
 
@@ -250,5 +256,5 @@ def test_the_example_of_sweep_sweeps_settings_that_differ(tmp_path):
             for one in study.settings()]
     assert len(pack) > 4
     learn_all(pack)
-    ends = [predict(one.run, data, one.learned.net) for one in pack]
+    ends = [said_by(one) for one in pack]
     assert all(not torch.equal(a, b) for place, a in enumerate(ends) for b in ends[place + 1:])
