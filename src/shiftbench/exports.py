@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -61,18 +62,19 @@ def to_folder(benchmark: Benchmark, collection: Collection | None, place: Path, 
                               "csv, or say with --collection where its collection is.")
     rows, words = collection.index(benchmark.items), table(benchmark)
     files = collection.pixels.dtype.kind == "U"
+    names = _file_names(benchmark.items.tolist(), [
+        Path(str(collection.pixels[row])).suffix if files else ".png" for row in rows], always=not files)
     for number, row in enumerate(rows):
         split, label, group = (str(words[column][number]) for column in ("split", "label", "group"))
         folder = place / split / _safe(label) / _safe(group)
         folder.mkdir(parents=True, exist_ok=True)
-        name = _safe(str(benchmark.items[number]))
+        target = folder / names[number]
         if not files:
-            Image.fromarray(images(collection, np.asarray([row]))[0]).save(folder / f"{name}.png")
+            Image.fromarray(images(collection, np.asarray([row]))[0]).save(target)
             continue
         source = collection.path(int(row))
         if not source.is_file():
             raise ShiftBenchError(f"{source}: the image of item '{benchmark.items[number]}' is not there.")
-        target = folder / (name if name.lower().endswith(source.suffix.lower()) else name + source.suffix)
         if copy:
             shutil.copyfile(source, target)
         else:
@@ -94,6 +96,26 @@ def _subsets(benchmark: Benchmark, collection: Collection) -> dict[str, list[str
                     if tags.kinds[code] != "attribute" and tags.names[code] != label]
         found[str(benchmark.items[number])] = list(dict.fromkeys([str(words["group"][number]), *contexts]))
     return found
+
+
+def _file_names(items: Sequence[str], endings: Sequence[str], *, always: bool) -> list[str]:
+    """A file name for every item, none twice: the item with the ending of its image, which is not said twice unless
+    another item would have the same name.
+
+    >>> _file_names(["a", "b.png"], [".png", ".png"], always=False)
+    ['a.png', 'b.png']
+    >>> _file_names(["a", "a.png", "b.png"], [".png", ".png", ".png"], always=False)
+    ['a.png', 'a.png.png', 'b.png']
+    """
+    whole = [_safe(item) + ending for item, ending in zip(items, endings, strict=True)]
+    names = [name if always or not item.lower().endswith(ending.lower()) else _safe(item)
+             for name, item, ending in zip(whole, items, endings, strict=True)]
+    count = Counter(names)
+    names = [one if count[name] > 1 else name for name, one in zip(names, whole, strict=True)]
+    double = [name for name, n in Counter(names).items() if n > 1]
+    if double:
+        raise ShiftBenchError(f"Two items would both be the file '{double[0]}'. Export the benchmark as csv instead.")
+    return names
 
 
 def _safe(name: str) -> str:

@@ -16,7 +16,7 @@ def score(
     by: Annotated[list[str] | None, typer.Option(help="Groups of any columns: region, or urban,label, or "
                                                  "male+female,label, or region!Other; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write them: .parquet or .csv.")] = None,
-    replicates: Annotated[int, typer.Option(help="0: no intervals; else of metrics without a formula.")] = 1000,
+    replicates: Annotated[int, typer.Option(min=0, help="0: no intervals; else of metrics without a formula.")] = 1000,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     study: Annotated[Path | None, typer.Option(help="Folder of the study that was answered; without it, one beside the "
                                                "answers.")] = None,

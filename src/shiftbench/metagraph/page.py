@@ -1,6 +1,7 @@
 """A meta-graph as one HTML page with inline SVG, sample images and no network."""
 
 import base64
+import hashlib
 import io
 import json
 from typing import Any
@@ -20,8 +21,41 @@ PAGE = 500
 """Subsets in one list of those that are not drawn."""
 THUMB = 72  # pixels
 
+SCRIPT = """
+const facts = JSON.parse(document.getElementById("facts").textContent), card = document.getElementById("card");
+const plates = [...document.querySelectorAll("svg")];
+function line(tag, text) { const e = document.createElement(tag); e.textContent = text; return e; }
+function show(event) {
+  const i = +event.currentTarget.dataset.i, node = facts.nodes[i], near = new Set(node.near);
+  plates.forEach(svg => {
+    svg.classList.add("busy");
+    svg.querySelectorAll("g.node").forEach(g => { const j = +g.dataset.i;
+      g.classList.toggle("near", j === i || near.has(j)); g.classList.toggle("here", j === i); });
+    svg.querySelectorAll("line").forEach(l => l.classList.toggle("near", +l.dataset.a === i || +l.dataset.b === i));
+  });
+  card.replaceChildren(line("b", node.name), line("small", `${node.size} items, community ${node.community}`),
+    line("small", `nearest: ${node.nearest}`), line("small", `farthest: ${node.farthest}`),
+    ...node.images.map(k => { const e = new Image(); e.src = facts.images[k]; return e; }));
+  card.style.display = "block"; move(event);
+}
+function move(event) {
+  const x = event.clientX + 18, y = event.clientY + 18;
+  card.style.left = Math.max(4, x + card.offsetWidth > innerWidth ? event.clientX - card.offsetWidth - 18 : x) + "px";
+  card.style.top = Math.max(4, Math.min(y, innerHeight - card.offsetHeight - 8)) + "px";
+}
+function hide() { card.style.display = "none"; plates.forEach(svg => svg.classList.remove("busy")); }
+document.querySelectorAll("g.node").forEach(g => {
+  g.addEventListener("mouseenter", show); g.addEventListener("mousemove", move);
+  g.addEventListener("mouseleave", hide); });
+"""
+
+POLICY = ("default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+          f"script-src 'sha256-{base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()}'")
+"""The page loads nothing and runs its own script alone, known by its digest."""
+
 TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="{{ policy }}">
 <title>{{ graph.cls }}: meta-graph</title>
 <style>
   body { font: 14px/1.45 system-ui, sans-serif; color: #202124; margin: 24px; background: #fff; }
@@ -60,33 +94,7 @@ are communities. Point at a disc.</p>
 {%- endfor %}
 <div id="card"></div>
 <script type="application/json" id="facts">{{ facts }}</script>
-<script>
-const facts = JSON.parse(document.getElementById("facts").textContent), card = document.getElementById("card");
-const plates = [...document.querySelectorAll("svg")];
-function line(tag, text) { const e = document.createElement(tag); e.textContent = text; return e; }
-function show(event) {
-  const i = +event.currentTarget.dataset.i, node = facts.nodes[i], near = new Set(node.near);
-  plates.forEach(svg => {
-    svg.classList.add("busy");
-    svg.querySelectorAll("g.node").forEach(g => { const j = +g.dataset.i;
-      g.classList.toggle("near", j === i || near.has(j)); g.classList.toggle("here", j === i); });
-    svg.querySelectorAll("line").forEach(l => l.classList.toggle("near", +l.dataset.a === i || +l.dataset.b === i));
-  });
-  card.replaceChildren(line("b", node.name), line("small", `${node.size} items, community ${node.community}`),
-    line("small", `nearest: ${node.nearest}`), line("small", `farthest: ${node.farthest}`),
-    ...node.images.map(k => { const e = new Image(); e.src = facts.images[k]; return e; }));
-  card.style.display = "block"; move(event);
-}
-function move(event) {
-  const x = event.clientX + 18, y = event.clientY + 18;
-  card.style.left = Math.max(4, x + card.offsetWidth > innerWidth ? event.clientX - card.offsetWidth - 18 : x) + "px";
-  card.style.top = Math.max(4, Math.min(y, innerHeight - card.offsetHeight - 8)) + "px";
-}
-function hide() { card.style.display = "none"; plates.forEach(svg => svg.classList.remove("busy")); }
-document.querySelectorAll("g.node").forEach(g => {
-  g.addEventListener("mouseenter", show); g.addEventListener("mousemove", move);
-  g.addEventListener("mouseleave", hide); });
-</script></body></html>
+<script>{{ script }}</script></body></html>
 """
 
 PLATE = """<svg viewBox="0 0 {{ width }} {{ height }}" role="img">
@@ -127,6 +135,7 @@ def page(
     return environment.from_string(TEMPLATE).render(
         graph=whole, shown=len(graph), rest=rest, pages=_pages(rest, len(graph)), picture=picture, svg=svg,
         percent=lambda share: f"{share:.0%}",
+        policy=Markup(POLICY), script=Markup(SCRIPT),  # noqa: S704 - texts of ours
         facts=Markup(facts))  # noqa: S704 - JSON in a script element, where only "<" could end it
 
 

@@ -2,11 +2,12 @@
 
 import math
 import os
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from shiftbench.readers.room import mapped
 
 SHARE = 0.5
 """Of this machine's memory, what images may take."""
@@ -19,4 +20,4 @@ def room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """
     if math.prod(shape) * dtype.itemsize <= SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
         return np.empty(shape, dtype)
-    return np.memmap(TemporaryFile(), dtype, "w+", shape=shape)
+    return mapped(shape, dtype, f"{shape[0]:,} images")

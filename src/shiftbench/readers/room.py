@@ -7,8 +7,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shiftbench.arrays import Images
 from shiftbench.errors import ShiftBenchError
@@ -22,7 +24,12 @@ def room(shape: tuple[int, ...], path: Path) -> Images:
 
     The disk space is taken before the first image is read: a full disk is an error here, not a crash on writing.
     """
-    size, folder = math.prod(shape), tempfile.gettempdir()
+    return mapped(shape, np.dtype(np.uint8), f"{path}: its images")
+
+
+def mapped(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+    """Zeros in a nameless file below TMPDIR whose room on disk is taken now, or an error that says whose they were."""
+    size, folder = math.prod(shape) * dtype.itemsize, tempfile.gettempdir()
     try:
         if shutil.disk_usage(folder).free < size:
             raise OSError(0, f"{shutil.disk_usage(folder).free / 1e9:.1f} GB are free")
@@ -31,9 +38,9 @@ def room(shape: tuple[int, ...], path: Path) -> Images:
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
                 file.truncate(size)
-            return np.memmap(file, np.uint8, "r+", shape=shape)
+            return np.memmap(file, dtype, "r+", shape=shape)
     except OSError as problem:
-        raise ShiftBenchError(f"{path}: its images take {size / 1e9:.1f} GB, which the folder for temporary files, "
+        raise ShiftBenchError(f"{what} take {size / 1e9:.1f} GB, which the folder for temporary files, "
                               f"{folder}, cannot hold ({problem.strerror}). Set TMPDIR to a folder on a larger "
                               "disk.") from problem
 

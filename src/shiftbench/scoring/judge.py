@@ -52,6 +52,8 @@ def score(
     beside those of the benchmark's card. Of each: `accuracy[region]` of every group, `worst_group_accuracy[region]`,
     `mean_group_accuracy[region]` and `tenth_percentile_accuracy[region]` (see `scoring.groups`).
     """
+    if replicates < 0:
+        raise ShiftBenchError(f"replicates is {replicates}, but must be at least 0; 0 turns intervals off.")
     head = {"run": run, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": method,
             "setting": setting, "seed": seed}
     table = Rows([head], [0], level if replicates else None)

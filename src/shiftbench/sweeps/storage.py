@@ -167,11 +167,17 @@ class Store:
 
     def get(self, wanted: Sequence[tuple[str, str]], place: Path) -> None:
         """Copy files (run, name) to `place`; a store that can do several at once does."""
-        for run in {run for run, _ in wanted}:
-            (place / run).mkdir(parents=True, exist_ok=True)
         with self._asking("read"):
-            if wanted:
-                self.fs.get([self._path(*one) for one in wanted], [str(place / run / name) for run, name in wanted])
+            try:
+                for run in {run for run, _ in wanted}:
+                    (place / run).mkdir(parents=True, exist_ok=True)
+                if wanted:
+                    self.fs.get([self._path(*one) for one in wanted], [str(place / run / name) for run, name in wanted])
+            except OSError as problem:  # the store's own errors name no file of ours
+                if Path(str(problem.filename or "")).is_relative_to(place):
+                    raise ShiftBenchError(f"{problem.filename}: cannot be written ({problem.strerror}). Choose a "
+                                          "folder that is yours with --out.") from problem
+                raise
 
     def _path(self, run: str, name: str) -> str:
         return f"{self.root}/{run}/{name}"

@@ -16,6 +16,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from shiftbench.arrays import Ints, digest
 from shiftbench.collection import Collection
+from shiftbench.errors import ShiftBenchError
 from shiftbench.files import check_writable, kept_rows, write_json, write_rows
 from shiftbench.models.base import Net, build
 from shiftbench.models.catalogue import backbone as check_backbone
@@ -54,6 +55,8 @@ def embed(
     """
     rows = np.asarray(rows, np.int64)
     check_backbone(backbone)
+    if not 8 <= size <= 1024:
+        raise ShiftBenchError(f"size is {size}, but images are embedded at 8 to 1024 pixels per side.")
     net = build(backbone, 1, size, weights=weights)
     if folder is None:
         distinct, place = np.unique(rows, return_inverse=True)

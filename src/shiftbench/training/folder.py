@@ -51,6 +51,9 @@ def train(
                         collection_path=collection_path, progress=progress, checkpoint_seconds=checkpoint_seconds,
                         failed=keep, say=say)
     if problems:
+        if isinstance(problems[0], MemoryError) or "allocate" in str(problems[0]):
+            raise ShiftBenchError(f"run {run.id}: memory ran out ({str(problems[0]).partition(chr(10))[0]}). Lower "
+                                  f"batch_size, which is {run.batch_size:,}, or size.") from problems[0]
         raise problems[0]
     if end.state == "busy":
         raise ShiftBenchError(f"{Path(out) / run.id}: another process is doing this run. Wait for it, or end it.")
