@@ -1,0 +1,1 @@
+"""What every machine must agree on, recorded: see `record`."""
