@@ -207,7 +207,7 @@ def test_pictures_are_written(tmp_path, threshold):
     draw_html(g, tmp_path / "again.html", themed(pixels=True))
     text = (tmp_path / "g.html").read_text()
     assert text == (tmp_path / "again.html").read_text()
-    assert "http" not in text
+    assert "://" not in text
     assert text.count("<circle") == 2 * len(g)
     assert text.count("<line") == g.edges
     assert "data:image/png;base64," in text
