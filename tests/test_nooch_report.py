@@ -63,6 +63,15 @@ def test_a_table_has_the_scored_numbers(study):
     assert not row[1]["best"]
 
 
+def test_a_table_counts_seeds_method_by_method():
+    """With two seeds of one method and one of another the caption gives both counts, and no count for all."""
+    made = bench(600, 0, "ce-car", "ce")
+    runs = {"erm": [model(made, seed, 1.5) for seed in range(2)], "dro": [model(made, 0, 0.2)]}
+    assert table(means(made, runs), made)["seeds"] == ", mean over seeds (erm 2, dro 1)"
+    runs["dro"].append(model(made, 1, 0.2))
+    assert table(means(made, runs), made)["seeds"] == ", mean over 2 seeds"
+
+
 def test_a_question_has_the_columns_of_table_4(study):
     """Where hard items were told by a question, the worst group is the worse of the two hard sides."""
     scores, made = study

@@ -21,6 +21,7 @@ from shiftbench.reporting.breeds_figures import Figure, bars, legend, looks_of, 
 from shiftbench.reporting.breeds_numbers import Classed, by_class, constant_drop
 from shiftbench.reporting.standalone import in_rows, standalone
 from shiftbench.reporting.tables import Row, methods_in, percent, pivot
+from shiftbench.reporting.words import seeds_in_words
 from shiftbench.scores import Scores
 from shiftbench.selection import DEFAULT
 from shiftbench.stats import LEVEL
@@ -79,7 +80,7 @@ def _table(benchmark: Benchmark, listed: Sequence[Point]) -> Row:
     rows = [{"name": one.name, "source": one.source, "target": one.target, "rt": one.rt, "drop": one.drop,
              "relative": one.relative and {**one.relative._asdict(), "best": False, "tied": False}} for one in listed]
     return {"name": benchmark.name, "about": ", ".join(about), "rows": rows,
-            "runs": max(one.target["runs"] for one in listed),
+            "seeds": seeds_in_words({one.name: {one.target["runs"]} for one in listed}),
             "n": f"{listed[0].source['n']:,} source and {listed[0].target['n']:,} target items",
             "kept": f"{listed[weakest].name} keeps {percent(kept)} %" if math.isfinite(kept) else ""}
 

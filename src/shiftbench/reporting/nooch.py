@@ -8,6 +8,7 @@ import numpy as np
 
 from shiftbench.benchmark import Benchmark
 from shiftbench.reporting.tables import Row, methods_in, pivot
+from shiftbench.reporting.words import seeds_in_words
 from shiftbench.scores import Scores
 from shiftbench.scoring.kinds import EASY, HARD, SIDES, kinds_of
 
@@ -97,7 +98,8 @@ def table(scores: Scores, benchmark: Benchmark) -> Row | None:
     return {"name": benchmark.name, "criterion": criterion(benchmark), "columns": columns,
             "blocks": [(name, names.count(name)) for name in dict.fromkeys(names)],
             "rows": [{"method": method, "cells": [one.get(method) for one in found]} for method in methods],
-            "runs": max(cell["runs"] for one in found for cell in one.values()), "sizes": sizes(benchmark)}
+            "seeds": seeds_in_words({method: {one[method]["runs"] for one in found if method in one}
+                                     for method in methods}), "sizes": sizes(benchmark)}
 
 
 def sizes(benchmark: Benchmark) -> str:

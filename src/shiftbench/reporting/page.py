@@ -25,7 +25,7 @@ from shiftbench.reporting.tables import Row, classes, families, family_table, me
 from shiftbench.reporting.targets import BARS, task
 from shiftbench.reporting.targets import columns as columns_of
 from shiftbench.reporting.terminal import FEWEST, probability
-from shiftbench.reporting.words import findings, overview, ranked, ranks_by_its_own, summary, told
+from shiftbench.reporting.words import findings, overview, ranked, ranks_by_its_own, seeds_in_words, summary, told
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, GAP, Comparison, comparisons
 from shiftbench.scoring.targets import headline
@@ -140,15 +140,8 @@ def _family(scores: Scores, table: Row, members: Sequence[Benchmark]) -> Row:
 
 
 def _seeds(table: Row) -> str:
-    """How many seeds a value is the mean of; method by method where they differ."""
-    counts = {row["method"]: sorted({cell["runs"] for cell in row["cells"] if cell}) for row in table["rows"]}
-    each = {n for runs in counts.values() for n in runs}
-    if len(each) == 1:
-        (n,) = each
-        return f", mean over {n} seeds" if n > 1 else ""
-    listed = [f"{method} {runs[0] if len(runs) == 1 else f'{runs[0]} to {runs[-1]}'}"
-              for method, runs in counts.items() if runs]
-    return f", mean over seeds ({', '.join(listed)})" if listed else ""
+    """How many seeds a value is the mean of."""
+    return seeds_in_words({row["method"]: {cell["runs"] for cell in row["cells"] if cell} for row in table["rows"]})
 
 
 def _sizes(table: Row) -> str:
@@ -222,8 +215,9 @@ def _table(scores: Scores, benchmark: Benchmark) -> Row:
             columns.append({"metric": metric, "split": split, "head": head, "under": under})
             cells.append(column)
     methods = methods_in(method for column in cells for method in column)
-    return {"columns": columns, "rows": [{"method": method, "cells": [column.get(method) for column in cells]}
-                                         for method in methods]}
+    table = {"columns": columns, "rows": [{"method": method, "cells": [column.get(method) for column in cells]}
+                                          for method in methods]}
+    return table | {"seeds": _seeds(table)}
 
 
 def _versus(scores: Scores) -> Row:

@@ -1,6 +1,6 @@
 """Sentences that say what the numbers say, and no more."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from shiftbench.benchmark import Benchmark
@@ -101,6 +101,21 @@ def _best(rows: Sequence[Row], place: int, where: str, per: str = "\u00a0%") -> 
         return told + ", distinguishable from every other method."
     return (f" Ahead {where} is {best[0]} with {percent(best[1]['value'])}{per}, distinguishable from "
             f"{_listed(beaten)}, but not from {_listed(tied)}.")
+
+
+def seeds_in_words(counts: Mapping[str, Collection[int]]) -> str:
+    """How many seeds values are the mean of, for the end of a caption; method by method where the counts differ.
+
+    >>> seeds_in_words({"erm": {2}, "irm": {2}}), seeds_in_words({"erm": {2}, "irm": {1}}), seeds_in_words({"erm": {1}})
+    (', mean over 2 seeds', ', mean over seeds (erm 2, irm 1)', '')
+    """
+    each = {n for runs in counts.values() for n in runs}
+    if len(each) == 1:
+        (n,) = each
+        return f", mean over {n} seeds" if n > 1 else ""
+    listed = [f"{method} {min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
+              for method, runs in counts.items() if runs]
+    return f", mean over seeds ({', '.join(listed)})" if listed else ""
 
 
 def told(selection: Row) -> dict[str, str]:
