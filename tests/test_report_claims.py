@@ -8,6 +8,7 @@ import pytest
 from shiftbench.benchmark import Benchmark
 from shiftbench.predictions import Predictions
 from shiftbench.reporting import report
+from shiftbench.reporting.words import breakable
 from shiftbench.scores import Scores
 from shiftbench.scoring import means, score
 from tests.strategies import toy
@@ -77,3 +78,16 @@ def test_a_best_method_is_named_where_there_is_one(tmp_path):
     """The other side of the law: with 200 items, 40 errors fewer are a best method."""
     made = bench(200)
     assert BEST.search(text_of(scored(made, {"erm": [60], "irm": [5]}), [made], tmp_path))
+
+
+def test_long_names_break_between_their_parts(tmp_path):
+    """A line of the page may break behind the _, + and comma of a long name; short names and markup stay."""
+    assert str(breakable("north_atlantic+baltic,sea_of_crete")) == (
+        "north_<wbr>atlantic+<wbr>baltic,<wbr>sea_<wbr>of_<wbr>crete")
+    assert str(breakable("group_dro, <i>in_the_house_of_x</i>")) == (
+        "group_dro, &lt;i&gt;in_<wbr>the_<wbr>house_<wbr>of_<wbr>x&lt;/i&gt;")
+    made = bench(60)
+    text = text_of(scored(made, {"resnet50_imagenet1k_v2": [6], "clip_vit_large_patch14": [7]}), [made], tmp_path)
+    shown = text.split("<main>")[1]
+    assert shown.count("resnet50_<wbr>imagenet1k_<wbr>v2") >= 3  # the scores, the pairs, the bars
+    assert "resnet50_imagenet1k_v2" not in shown

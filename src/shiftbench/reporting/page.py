@@ -25,7 +25,16 @@ from shiftbench.reporting.tables import Row, classes, families, family_table, me
 from shiftbench.reporting.targets import BARS, task
 from shiftbench.reporting.targets import columns as columns_of
 from shiftbench.reporting.terminal import FEWEST, probability
-from shiftbench.reporting.words import findings, overview, ranked, ranks_by_its_own, seeds_in_words, summary, told
+from shiftbench.reporting.words import (
+    breakable,
+    findings,
+    overview,
+    ranked,
+    ranks_by_its_own,
+    seeds_in_words,
+    summary,
+    told,
+)
 from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, GAP, Comparison, comparisons
 from shiftbench.scoring.targets import headline
@@ -106,7 +115,7 @@ def report(
     folder = Path(__file__).parent
     drawer = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined,
                          trim_blocks=True, lstrip_blocks=True)
-    drawer.filters["percent"] = percent
+    drawer.filters |= {"percent": percent, "breakable": breakable}
     text = drawer.get_template("page.html").render(**shown)
     with writing(out) as hidden:
         hidden.write_text(text, encoding="utf-8")

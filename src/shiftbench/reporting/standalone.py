@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftbench.reporting.tables import percent
+from shiftbench.reporting.words import breakable
 
 FOLDER = Path(__file__).parent
 GAP = 24
@@ -18,7 +19,7 @@ def standalone(template: str, head: str, definition: str, rows: Sequence[Sequenc
 
     drawer = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
                          trim_blocks=True, lstrip_blocks=True)
-    drawer.filters["percent"] = percent
+    drawer.filters |= {"percent": percent, "breakable": breakable}
     module: Any = drawer.get_template(template).make_module({"methods": []})
     inside, y, width = Markup(), 0.0, 0
     for row in rows:

@@ -1,7 +1,8 @@
 """Sentences that say what the numbers say, and no more."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shiftbench.benchmark import Benchmark
 from shiftbench.groupings import in_words
@@ -11,8 +12,13 @@ from shiftbench.scores import Scores
 from shiftbench.scoring import MEAN
 from shiftbench.scoring.targets import headline
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 MOST = 6
 """Benchmarks outside every family that get a sentence of their own."""
+SHORT = 14
+"""Letters of a word that fits on a line of every column."""
 
 
 def overview(scores: Scores, benchmarks: Sequence[Benchmark], methods: Sequence[str]) -> str:
@@ -116,6 +122,19 @@ def seeds_in_words(counts: Mapping[str, Collection[int]]) -> str:
     listed = [f"{method} {min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
               for method, runs in counts.items() if runs]
     return f", mean over seeds ({', '.join(listed)})" if listed else ""
+
+
+def breakable(name: object) -> "Markup":
+    """A name as HTML whose lines may break behind each _, + and comma of a long word, so that none breaks elsewhere.
+
+    >>> print(breakable("resnet50_imagenet1k_v2"), breakable("group_dro"), breakable("<b> & co"))
+    resnet50_<wbr>imagenet1k_<wbr>v2 group_dro &lt;b&gt; &amp; co
+    """
+    from markupsafe import Markup, escape
+
+    pieces = (re.sub(r"(?<=[_+,])(?=\w)", "\n", word) if len(word) > SHORT else word
+              for word in re.split(r"(\s+)", str(name).replace("\n", " ")))
+    return Markup("<wbr>").join(escape(piece) for piece in "".join(pieces).split("\n"))
 
 
 def told(selection: Row) -> dict[str, str]:
