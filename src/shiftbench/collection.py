@@ -13,6 +13,7 @@ from shiftbench.arrays import Floats, Ints, Strs, Values, broken_text, digest, p
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import (
     check_digests,
+    check_regular,
     file_digests,
     inside,
     read_array,
@@ -338,7 +339,9 @@ class Collection:
         """The image file of an item; a name that leads out of `root` is refused."""
         if self.pixels is None or self.pixels.dtype.kind != "U":
             raise ShiftBenchError(f"Collection '{self.name}' has no image files.")
-        return inside(self.root or Path.cwd(), str(self.pixels[row]))
+        path = inside(self.root or Path.cwd(), str(self.pixels[row]))
+        check_regular(path)
+        return path
 
 
 def _files_in(folder: Path) -> frozenset[str]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from shiftbench.errors import ShiftBenchError
 from shiftbench.parsing import parse_json, parse_toml
+from shiftbench.staging import check_regular as check_regular
 from shiftbench.staging import writing as writing
 from shiftbench.staging import writing_folder as writing_folder
 from shiftbench.tables import first_line
@@ -211,6 +212,7 @@ def inside(root: Path | str, relative: str) -> Path:
 
 def read_text(path: Path | str) -> str:
     """The text of a file, which must be UTF-8."""
+    check_regular(path)
     try:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError as problem:

@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import socket
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -157,6 +158,16 @@ def _exchanged(one: Path, other: Path) -> bool:
     swap = getattr(ctypes.CDLL(None), "renameat2", None)  # Linux
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return swap is not None and swap(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+
+
+def check_regular(path: Path | str) -> None:
+    """A pipe, a socket or a device is not read: it may never end. What is not there is said by whoever opens it."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ShiftBenchError(f"{path} is a pipe or a device, not a file. Write its content to a file first.")
 
 
 def _sync(file: Path) -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from shiftbench.arrays import Floats, Ints, Strs, Values, to_strings
 from shiftbench.errors import ShiftBenchError
-from shiftbench.staging import writing
+from shiftbench.staging import check_regular, writing
 
 MOST_COLUMNS = 100_000
 """Columns of a table that is read: pyarrow keeps some kilobytes for each, and gives up at a million."""
@@ -41,6 +41,7 @@ def read_table(path: Path | str, columns: Sequence[str] = (), text: Sequence[str
     Columns named in `text` stay text in a CSV file, so that the id 000123 does not become the number 123.
     """
     file = Path(path)
+    check_regular(file)
     if not file.is_file():
         raise ShiftBenchError(f"{file}: no such file." if not file.exists() else f"{file} is a folder, not a table.")
     kind = "CSV" if file.suffix == ".csv" else "parquet"

@@ -18,7 +18,7 @@ from shiftbench.answers import Answers, read_predictions
 from shiftbench.arrays import Floats, Ints, Strs, positions
 from shiftbench.benchmark import Benchmark
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import inside
+from shiftbench.files import check_regular, inside
 from shiftbench.predictions import Predictions
 
 Y = "y"
@@ -141,6 +141,7 @@ def _lines(part: Part, benchmark: Benchmark) -> Predictions:
     if part.split not in benchmark.splits:
         raise ShiftBenchError(f"{part.path}: the benchmark has no split '{part.split}'. Its splits: "
                               f"{', '.join(benchmark.splits)}.")
+    check_regular(part.path)
     try:
         text = part.path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as problem:

@@ -6,7 +6,7 @@ from typing import Any
 
 from shiftbench.collection import MARKER, Collection
 from shiftbench.errors import ShiftBenchError
-from shiftbench.files import read_json, read_table
+from shiftbench.files import read_json, read_table, read_text
 from shiftbench.hierarchies.hierarchy import Hierarchy
 from shiftbench.hierarchies.wordnet import DATA, wordnet
 
@@ -128,10 +128,7 @@ def _text(path: Path) -> tuple[Edges, dict[str, str]]:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as problem:
-        raise ShiftBenchError(f"{path}: cannot be read as text ({problem}).") from problem
+    return [line for line in read_text(path).splitlines() if line.strip()]
 
 
 READ = {".csv": _csv, ".json": _json, ".txt": _text}

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.files import read_text
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
 DATA = "data.noun"
@@ -20,11 +21,7 @@ def wordnet(folder: Path, classes: Iterable[str] | None = None) -> Hierarchy:
     ImageNet's ids are offsets of version 3.0; in 3.1 the same number is another synset: other versions are refused.
     """
     path = folder / DATA
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise ShiftBenchError(f"{path}: cannot be read as text ({problem}).") from problem
-    lines = text.splitlines()
+    lines = read_text(path).splitlines()
     _check_version(path, lines)
     names: dict[str, str] = {}
     edges: list[tuple[str, str]] = []

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from shiftbench.arrays import Images, Values
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.files import check_regular
 from shiftbench.readers.room import BLOCK, Advance, blocks
 
 DEFLATE = 1032  # no byte of a compressed file can stand for more
@@ -49,6 +50,7 @@ class Npz:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        check_regular(path)
         with self._said("the archive"):
             self.zip = zipfile.ZipFile(path)
 

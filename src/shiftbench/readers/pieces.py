@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.files import check_regular
 from shiftbench.readers.malformed import malformed, misfit, spot, unreadable
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class Pieces:
         self.path, self.block = Path(path), block
         if self.path.is_dir():
             raise ShiftBenchError(f"{self.path} is a folder. Give the annotation files themselves.")
+        check_regular(self.path)
         try:
             with self.path.open("rb") as handle:
                 self.size = self.path.stat().st_size

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.files import check_regular
 
 
 class Name(NamedTuple):
@@ -107,6 +108,7 @@ def load(path: Path) -> Any:
     """The content of a pickle of plain data; anything else is an error that names the file and the byte."""
     if path.is_dir():
         raise ShiftBenchError(f"{path} is a folder. Give the pickle itself.")
+    check_regular(path)
     try:
         data = path.read_bytes()
     except OSError as problem:

@@ -18,6 +18,7 @@ import numpy as np
 from shiftbench.arrays import Ints, Values
 from shiftbench.collection import Collection
 from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.files import check_regular
 from shiftbench.readers.npz import DEFLATE
 from shiftbench.readers.room import Advance, blocks, room
 
@@ -175,6 +176,7 @@ def _ended(stream: IO[bytes]) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
+    check_regular(path)
     try:
         with path.open("rb") as file:
             yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file

@@ -38,7 +38,7 @@ def contents(paths: Sequence[str]) -> Iterator[bytes | None]:
 def read_bytes(path: str) -> bytes | None:
     """All of a file, a small one in four system calls; None where it cannot be read."""
     try:
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe is empty then, where it would wait for a writer
         try:
             parts = [os.read(handle, PIECE)]
             while parts[-1]:

@@ -10,6 +10,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.checks import Finding
 from shiftbench.collection import MARKER, Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.files import check_regular
 from shiftbench.registry import find
 from shiftbench.rng import checked_seed
 from shiftbench.verbs.folders import Advance, Place, benchmark_of, collection_of, loaded
@@ -38,6 +39,8 @@ def read(
     def world(name: str, **drawing: Any) -> Collection:
         return find(WORLDS, "world", name)(**drawing)
 
+    for source in sources if format != "world" else ():
+        check_regular(source)
     collection = find({**READERS, "world": world}, "format", format)(*map(str, sources), **options)
     collection = with_files(collection, drop_missing)
     if out is not None:
