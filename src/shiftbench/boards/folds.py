@@ -76,6 +76,7 @@ def _cells(ones: Sequence[Listed], names: Sequence[str]) -> Cells:
                 "high": mean + math.sqrt(((high - value) ** 2).sum()) / many,
                 "n": sum(cell["n"] for cell in each), "group": " or ".join(dict.fromkeys(
                     cell["group"] for cell in each)), "runs": many, "scored": False, "best": False, "tied": False,
+                "behind": None,  # folds share no items
                 "seeds": dict(zip(names, value.tolist(), strict=True))}
     return made
 

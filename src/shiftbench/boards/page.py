@@ -12,6 +12,9 @@ from shiftbench.boards.ranking import SPLITS, Board, Cell, Listed, further
 from shiftbench.files import write_json, write_table, writing
 from shiftbench.groupings import spaced, untitled
 from shiftbench.reporting.tables import percent
+from shiftbench.reporting.terminal import probability
+from shiftbench.reporting.words import breakable
+from shiftbench.scoring import Comparison
 from shiftbench.scoring.targets import RANKING
 from shiftbench.stats import LEVEL
 
@@ -67,7 +70,14 @@ def _entry(one: Listed) -> dict[str, Any]:
 def _numbers(cell: Cell) -> dict[str, Any]:
     kept = {name: _finite(cell[name]) for name in ("value", "std", "low", "high")}
     return {**kept, "best": cell["best"], "tied": cell["tied"], "group": cell["group"], "n": cell["n"],
-            "seeds": {seed: _finite(value) for seed, value in cell["seeds"].items()}}
+            "seeds": {seed: _finite(value) for seed, value in cell["seeds"].items()}, "behind": _paired(cell)}
+
+
+def _paired(cell: Cell | None) -> dict[str, Any] | None:
+    """How far a submission is behind the best of its table on the same items; None for the best itself."""
+    one: Comparison | None = cell["behind"] if cell else None
+    return one and {"best": one.best, "difference": one.difference, "low": _finite(one.low), "high": _finite(one.high),
+                    "p": _finite(one.p)}
 
 
 def _finite(value: float) -> float | None:
@@ -84,6 +94,8 @@ def _table(board: Board) -> pa.Table:
         "reason": _safe(" ".join(one.verified.reasons)),
         **{f"{split}:{board.metric}:{name}": _finite(cell[name]) if cell else None for split in SPLITS
            for cell in [one.cell(split, board.metric)] for name in ("value", "std", "low", "high")},
+        **{f"test:{board.metric}:behind_{name}": pair[name] if pair else None
+           for pair in [_paired(one.cell("test", board.metric))] for name in ("difference", "low", "high", "p")},
     } for one in board.listed]
     types = {"rank": pa.int64(), "parameters": pa.int64(), "seeds": pa.int64(), "valid": pa.bool_()}
     return pa.table({name: pa.array([row[name] for row in rows], types.get(
@@ -100,27 +112,36 @@ def _page(board: Board, title: str) -> str:
 
     drawer = Environment(loader=FileSystemLoader([Path(__file__).parent, Path(house.__file__).parent]), autoescape=True,
                          undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    drawer.filters["shown"] = _shown
+    drawer.filters |= {"shown": _shown, "breakable": breakable, "probability": probability}
     # Of a benchmark that says how it is scored (CivilComments' sixteen groups) that is the worst group that counts.
     worst = next(iter(further(board.benchmark)), "worst_group_accuracy")
     beside = worst if board.metric == "accuracy" else "accuracy"
     if board.benchmark.target.kind != "class":
         beside = next((name for name in RANKING[board.benchmark.target.kind] if name != board.metric), "")
     has = [split for split in SPLITS if split in board.benchmark.splits]
+    alone = "train" not in board.benchmark.splits
+    under = {split: split for split in SPLITS} if alone else UNDER
     unit = "fold" if board.folds else "seed"
-    columns = [{"split": split, "metric": board.metric, "head": _head(board.metric), "under": UNDER[split]}
+    columns = [{"split": split, "metric": board.metric, "head": _head(board.metric), "under": under[split]}
                for split in has]
     if beside:
-        columns.append({"split": "test", "metric": beside, "head": _head(beside), "under": UNDER["test"]})
+        columns.append({"split": "test", "metric": beside, "head": _head(beside), "under": under["test"]})
     tables: list[dict[str, Any]] = [
-        {"id": "algorithms", "head": "Training algorithms", "rows": board.table(True),
-         "under": "The benchmark’s own data and its default model."},
-        {"id": "beyond", "head": "Beyond training algorithms", "rows": board.table(False),
+        {"id": "algorithms", "head": "Models" if alone else "Training algorithms", "rows": board.table(True),
+         "paired": _has_pairs(board, True),
+         "under": "Trained elsewhere; the benchmark has nothing to train on." if alone
+         else "The benchmark’s own data and its default model."},
+        {"id": "beyond", "head": "Models with declared extras" if alone else "Beyond training algorithms",
+         "rows": board.table(False), "paired": _has_pairs(board, False),
          "under": "Other data or another architecture, as declared."}]
     return drawer.get_template("board.html").render(
         title=title, version=__version__, level=f"{100 * LEVEL:g}", board=board, columns=columns, tables=tables,
         metric=_head(board.metric).lower(), counted=sum(len(table["rows"]) for table in tables),
         n=sum(len(one.rows("test")) for one in board.folds or (board.benchmark,)), unit=unit)
+
+
+def _has_pairs(board: Board, algorithms: bool) -> bool:
+    return any(_paired(one.cell("test", board.metric)) for one in board.table(algorithms))
 
 
 def _head(metric: str) -> str:

@@ -18,7 +18,8 @@ from shiftbench.metrics import LOWER_IS_BETTER, METRICS, has_probabilities
 from shiftbench.predictions import Predictions
 from shiftbench.reporting.tables import pivot
 from shiftbench.scores import ALL, Scores
-from shiftbench.scoring import means, score
+from shiftbench.scoring import BEHIND, Comparison, comparisons, means, score
+from shiftbench.scoring.rows import P
 from shiftbench.scoring.targets import RANKING, headline
 from shiftbench.stats import REPLICATES
 
@@ -39,8 +40,8 @@ Cell = dict[str, Any]
 class Listed:
     """A submission on the board. `rank` is None where it does not count; `cells[split][metric]` has its numbers.
 
-    A cell: value (the mean over seeds), std (with ddof 1), low, high, best and tied (in its table), group, n, and
-    seeds, each one's own value.
+    A cell: value (the mean over seeds), std (with ddof 1), low, high, best and tied (in its table), group, n, seeds
+    (each one's own value) and behind: the paired `Comparison` with the best of its table, None where there is none.
     """
 
     verified: Verified
@@ -121,10 +122,19 @@ def numbers(
             continue
         told, each = (_of_classes if benchmark.target.kind == "class" else _of_others)(benchmark, runs, metric)
         for name, judged in told.items():
+            behind = _behind(judged, split, name)
             cells = {row["method"]: row["cells"][benchmark.name] for row in pivot(judged, name, split)}
             for folder, cell in cells.items():
-                made[folder].setdefault(split, {})[name] = {**cell, **_spread(each, folder, split, name)}
+                made[folder].setdefault(split, {})[name] = {
+                    **cell, **_spread(each, folder, split, name), "behind": behind.get(folder)}
     return made
+
+
+def _behind(judged: Scores, split: str, metric: str) -> dict[str, Comparison]:
+    """Each submission against the best on the same items; empty for a metric that `scoring.means` does not pair."""
+    names = (metric, metric + BEHIND, P + metric + BEHIND)
+    rows = Scores.join([judged.where(split=split, metric=name) for name in names])
+    return {one.other: one for one in comparisons(rows) if one.group == ALL}
 
 
 def _of_classes(

@@ -9,7 +9,7 @@ import typer
 from shiftbench import verbs
 from shiftbench.cli.output import Json, Quiet, print_json, print_table, say
 
-NOTHING: dict[str, Any] = {"value": math.nan, "std": math.nan, "tied": False, "group": "", "n": 0}
+NOTHING: dict[str, Any] = {"value": math.nan, "std": math.nan, "tied": False, "group": "", "n": 0, "behind": None}
 """Of a submission that has no such number."""
 
 
@@ -39,17 +39,20 @@ def board(
         return
     if quiet:
         return
+    from shiftbench.reporting.terminal import probability
+
     worst = made.metric.startswith("worst_")
     rows: list[list[object]] = []
     for one in made.listed:
         cell = one.cell("test", made.metric) or NOTHING
-        entry = one.verified.entry
+        entry, pair = one.verified.entry, cell["behind"]
         rows.append([one.rank or "–", "algorithms" if entry.algorithm else "beyond", entry.method,
-                     cell["value"], cell["std"], "≈" if cell["tied"] and one.rank else "",
+                     cell["value"], cell["std"], pair.difference if pair else math.nan,
+                     probability(pair.p) if pair else "–", "≈" if cell["tied"] and one.rank else "",
                      *([cell["group"], cell["n"]] if worst else []),
                      len(one.verified.predictions), " ".join(one.verified.reasons)])
     named = made.benchmark.name + (f" to {made.folds[-1].name}, mean over folds" if made.folds else "")
     print_table(f"{named}: {made.metric} on test",
-                ["rank", "table", "method", "mean", "std", "", *(["group", "n"] if worst else []),
+                ["rank", "table", "method", "mean", "std", "behind best", "p", "", *(["group", "n"] if worst else []),
                  "folds" if made.folds else "seeds", "why it does not count"], rows)
     say(f"wrote {out / 'index.html'}")
