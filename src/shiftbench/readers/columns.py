@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from shiftbench.arrays import Ints
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.tables import FAULTS, few_columns, first_line, no_doubles, read_table
+from shiftbench.tables import FAULTS, as_written, few_columns, first_line, no_doubles, read_table
 
 BLOCK = 1 << 26
 """Bytes that are read at once: from the first block it is told whether a column holds numbers or text."""
@@ -39,14 +39,14 @@ def read_columns(
             raise ShiftBenchError(f"{file}: is empty. The first line of a CSV file names its columns.")
         try:
             few_columns(file, between)
-            table = csv.read_csv(
+            table = as_written(csv.read_csv(
                 file,
                 read_options=csv.ReadOptions(block_size=BLOCK),
                 parse_options=csv.ParseOptions(newlines_in_values=True, delimiter=between),
                 convert_options=csv.ConvertOptions(
                     column_types=dict.fromkeys(text, pa.string()),
                     include_columns=None if every else list(columns),
-                    include_missing_columns=False))
+                    include_missing_columns=False)))
         except KeyError:  # pyarrow's way to say that an included column is not there
             return read_columns(file, columns, text, True, between)  # names the column, or finds it after all
         except ShiftBenchError:

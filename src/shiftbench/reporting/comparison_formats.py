@@ -12,6 +12,7 @@ from shiftbench.groupings import in_words
 from shiftbench.registry import find
 from shiftbench.reporting.comparison import PAIRED, Line
 from shiftbench.stats import LEVEL
+from shiftbench.tables import no_formula
 
 SUFFIXES = {".csv": "csv", ".md": "md", ".markdown": "md", ".tex": "latex"}
 """Endings of files by which a format is known."""
@@ -28,7 +29,7 @@ def to_csv(lines: Sequence[Line], level: float = LEVEL) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(Line._fields)
     for line in lines:
-        table.writerow([f"{value:.6g}" if isinstance(value, float) else _word(value) if isinstance(value, str) else
+        table.writerow([f"{value:.6g}" if isinstance(value, float) else no_formula(value) if isinstance(value, str) else
                         int(value) for value in ("" if isinstance(value, float) and math.isnan(value) else value
                                                  for value in line)])
     return text.getvalue()
@@ -159,8 +160,3 @@ def _latex(text: str) -> str:
     named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
              "<": "$<$", ">": "$>$", "−": "$-$", "’": "'"}
     return "".join(named.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in printable(text))
-
-
-def _word(text: str) -> str:
-    """A stranger's text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
