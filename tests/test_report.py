@@ -37,7 +37,7 @@ from shiftbench.scoring import BEHIND, means, score
 from shiftbench.selection import RULES, chosen, over_benchmarks, over_seeds, select
 from shiftbench.shifts.leave_out import leave_out
 
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "br", "wbr"}
 EVIL = '<script>alert("1")</script> & <img src=x onerror=alert(1)> [bold]{{ 7 * 7 }}'
 
 
