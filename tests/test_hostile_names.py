@@ -69,6 +69,8 @@ SAID = {  # the words of a command, and names that it prints
     "select scores.csv": (),
     "select runs": ("b[bold]",),
     "gap runs": (),
+    "table runs": (),
+    "table scores.csv --format csv": (),
     "hardest scores.csv": (),
     "board board --benchmark b --seeds 2 --out page": ("[/b]method",),
     "hierarchy tree.json --level 0": ("[/]root", "[link=x]sofa"),

@@ -1,6 +1,5 @@
 """shiftbench table RUNS|SCORES --format latex"""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +43,6 @@ def table(
     if json:
         print_json([line._asdict() for line in found])
     elif out is None:
-        sys.stdout.write(write(found))
+        say(*write(found).splitlines())
     elif not quiet:
         say(f"wrote {out}")
