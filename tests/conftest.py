@@ -16,6 +16,12 @@ settings.register_profile("shiftbench", deadline=None, derandomize="CI" in os.en
 settings.load_profile("shiftbench")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_notes(tmp_path_factory):
+    """What is confirmed in tests is noted in a place of theirs."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+
+
 @pytest.fixture
 def shell(monkeypatch, capsys):
     """Run a command in this process, as the shell would: shell("show", "x") gives exit code, output, errors."""

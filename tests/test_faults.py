@@ -159,7 +159,7 @@ def test_a_run_that_takes_its_process_down_is_found_out(toy, tmp_path):
     done = subprocess.run([sys.executable, script, json.dumps([pack]), tmp_path / "runs"], capture_output=True,
                           text=True)
     assert done.returncode == 0, done.stderr
-    (fatal, fatal_state, why, _), (_, state, _, _) = json.loads(done.stdout)
+    (fatal, fatal_state, why, *_), (_, state, *_) = json.loads(done.stdout)
     assert (fatal_state, state) == ("failed", "done")
     assert why == ("Its process died 3 times without getting further: killed by SIGKILL, out of memory? "
                    "Lower batch_size or the number of workers.")

@@ -11,10 +11,10 @@ SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 
 ORDER = (
     "errors", "later", "arrays", "rng", "staging", "parsing", "tables", "files", "registry", "stats", "tags",
-    "questions", "collection", "readers", "worlds", "metagraph", "hierarchies", "sentences", "criteria", "target",
-    "benchmark", "groupings", "shifts", "checks", "predictions", "answers", "scores", "metrics", "scoring", "pixels",
-    "models", "methods", "training", "conflict", "selection", "sweeps", "reporting", "annotation", "boards", "exports",
-    "compat", "verbs", "demonstration", "cli",
+    "questions", "roots", "collection", "readers", "worlds", "metagraph", "hierarchies", "sentences", "criteria",
+    "target", "benchmark", "groupings", "shifts", "checks", "predictions", "answers", "scores", "metrics", "scoring",
+    "pixels", "models", "methods", "training", "conflict", "selection", "sweeps", "reporting", "annotation", "boards",
+    "exports", "compat", "verbs", "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 

@@ -29,7 +29,7 @@ WRONG = {
     "conflicts": ["none", "--model", "small-cnn", "--out", "o"],
     "demo": ["--items", "-1", "--out", "o"],
     "embed": ["none"],
-    "export": ["none", "--out", "o"],
+    "export": ["none", "--out", "o"], "trust": ["none"],
     "fetch": ["none", "--out", "o"],
     "gap": ["none"],
     "graph": ["none", "--class", "dog"],

@@ -25,6 +25,7 @@ from shiftbench.files import (
     writing_folder,
 )
 from shiftbench.questions import FORMS, base_of, resolve
+from shiftbench.roots import is_safe, note, noted_root, unconfirmed
 from shiftbench.tables import decimal, long_texts, strings, values_of, whole
 from shiftbench.tags import Tags as Tags
 from shiftbench.tags import Texts as Texts
@@ -46,6 +47,7 @@ class Collection:
     `parents`  class hierarchy: name -> names of its parents
     `pixels`   per item an image (uint8, N × H × W × 3) or a file name below `root`; None when there are no images
     `home`     the folder it was loaded from, below which what is computed from it is kept
+    `foreign`  whether it was made elsewhere and nobody has confirmed `root` here (see `roots`): no file is taken then
     """
 
     name: str
@@ -57,6 +59,7 @@ class Collection:
     pixels: Values | None = None
     root: Path | None = None
     home: Path | None = None
+    foreign: bool = False
 
     def __post_init__(self) -> None:
         items = np.asarray(self.items)
@@ -228,6 +231,8 @@ class Collection:
                 "factors": list(self.factors), "tags": [list(tags.names), list(tags.kinds)], "pixels": kept,
                 "root": str(self.root) if self.root else None, "digest": self.digest,
                 "files": file_digests(place, [file.name for file in place.glob("*.parquet")])})
+        if not self.foreign and (self.root is not None or kept == "files"):
+            note(Path(folder) / MARKER, self.root or Path.cwd())
         return Path(folder)
 
     def _named(self, rows: Ints) -> pa.Array:
@@ -263,7 +268,8 @@ class Collection:
         parents: dict[str, tuple[str, ...]] = {}
         for child, parent in zip(*both, strict=True):
             parents[child] = (*parents.get(child, ()), parent)
-        root = Path(facts["root"]) if facts.get("root") else None
+        noted = noted_root(place / MARKER) if facts.get("root") or files else None
+        root = (noted or Path(facts["root"])) if facts.get("root") else None
         pixels: Values | None = None
         if facts["pixels"] == "array":
             pixels = read_array(place / "pixels.npy")
@@ -292,6 +298,7 @@ class Collection:
             pixels=pixels,
             root=root,
             home=place,
+            foreign=bool(facts.get("root") or files) and noted is None and not is_safe(root or Path.cwd(), place),
         )
 
     def take(self, rows: Ints) -> "Collection":
@@ -335,11 +342,19 @@ class Collection:
                 missing.append(row)
         return np.asarray(missing, np.int64)
 
+    @property
+    def files_root(self) -> Path:
+        """The folder below which its files lie; of a collection from elsewhere it must be confirmed first."""
+        root = self.root or Path.cwd()
+        if self.foreign:
+            raise unconfirmed(self.home or Path(), root)
+        return root
+
     def path(self, row: int) -> Path:
         """The image file of an item; a name that leads out of `root` is refused."""
         if self.pixels is None or self.pixels.dtype.kind != "U":
             raise ShiftBenchError(f"Collection '{self.name}' has no image files.")
-        path = inside(self.root or Path.cwd(), str(self.pixels[row]))
+        path = inside(self.files_root, str(self.pixels[row]))
         check_regular(path)
         return path
 

@@ -33,6 +33,7 @@ from shiftbench.cli.study import study
 from shiftbench.cli.sweep import sweep
 from shiftbench.cli.table import table
 from shiftbench.cli.train import train
+from shiftbench.cli.trust import trust
 from shiftbench.errors import ShiftBenchError, printable
 
 app = typer.Typer(
@@ -52,7 +53,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 app.add_typer(read, name="read")
 for verb in (demo, show, graph, hierarchy, build, setting, check, embed, train, pretrain, methods, sweep, fetch,
              retrain, score, select, gap, hardest, power, conflicts, report, table, study, board,
-             export):
+             export, trust):
     app.command()(verb)
 
 

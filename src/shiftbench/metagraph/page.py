@@ -188,7 +188,7 @@ def _facts(graph: MetaGraph, collection: Collection | None, seed: int) -> dict[s
 
 def _samples(collection: Collection | None, name: str, seed: int) -> Ints:
     """Some items of a subset to show. A file that is not on this disk is no sample."""
-    if collection is None or collection.pixels is None:
+    if collection is None or collection.pixels is None or collection.foreign:
         return np.zeros(0, np.int64)
     rows = child(seed, "samples", name).permutation(subset(collection, name))
     if collection.pixels.dtype.kind == "U":

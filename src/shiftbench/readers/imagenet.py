@@ -68,10 +68,11 @@ def _images(path: Path) -> dict[str, str]:
         for entry in entries:
             if entry.name.startswith(".") or not entry.name.lower().endswith(ENDINGS):
                 continue
-            if not entry.is_file():
-                raise ShiftBenchError(f"{entry.path}: is named as an image, but is no file, or a link to none. Remove "
-                                      "it, or mend the link.")
-            found[_utf8(entry)] = os.path.realpath(entry.path) if entry.is_symlink() else f"{folder}/{entry.name}"
+            there = entry.is_file()
+            if not there and os.path.exists(entry.path):
+                raise ShiftBenchError(f"{entry.path}: is named as an image, but is no file. Remove it.")
+            linked = there and entry.is_symlink()  # a link to nothing is a missing file, as others are
+            found[_utf8(entry)] = os.path.realpath(entry.path) if linked else f"{folder}/{entry.name}"
     return dict(sorted(found.items()))
 
 

@@ -75,7 +75,7 @@ def graph_lines(collection: Collection, rows: Ints) -> tuple[Shorts, Ints]:
     if collection.root is None or not {"atoms", "bonds"} <= set(collection.factors):
         raise ShiftBenchError(f"Collection '{collection.name}' has no graphs: it needs the factors atoms and bonds "
                               "and the folder of OGB's files. Read it with: shiftbench read wilds molpcba --root DIR.")
-    edge_file, bond_file, atom_file = needed(collection.root, *GRAPHS)
+    edge_file, bond_file, atom_file = needed(collection.files_root, *GRAPHS)
     all_atoms, all_bonds = (np.asarray(collection.factors[name], np.int64) for name in ("atoms", "bonds"))
     if min(all_atoms.min(initial=0), all_bonds.min(initial=0)) < 0:
         raise ShiftBenchError(f"Collection '{collection.name}': a molecule has fewer than 0 atoms or bonds.")

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shiftbench.collection import MARKER
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import writing
+from shiftbench.roots import ROOTS, confirmed
 from shiftbench.sweeps.cluster import Cluster, joined
 from shiftbench.sweeps.crew import Pack, threads_of
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Folder, Ledger
@@ -62,8 +64,10 @@ def run_packs(
     return [ledger.ends[run] for pack in named for run in pack]
 
 
-def work(pack: Sequence[Job], terms: Terms, here: str, seen: Sequence[str]) -> list[Outcome]:
-    """What a task does, on whichever machine. `seen` are files that the driver sees from the folder `here`."""
+def work(pack: Sequence[Job], terms: Terms, here: str, seen: Sequence[str], roots: str = "") -> list[Outcome]:
+    """What a task does, on whichever machine. `seen` are files that the driver sees from the folder `here`, `roots` the
+    folders of images that its user trusts."""
+    os.environ[ROOTS] = roots
     with suppress(OSError):
         os.chdir(here)  # names in a study may be relative
     missing = [name for name in seen if not Path(name).exists()]
@@ -109,7 +113,8 @@ class _Sweep:
                     pack = ledger.queue.popleft()
                     names = {name for job in pack.values() for name in (job.benchmark, job.collection)}
                     seen = marks + sorted(name for name in names if Path(name).exists())
-                    self.tasks[task.remote(list(pack.values()), terms, here, seen)] = pack
+                    roots = confirmed(sorted({job.collection for job in pack.values()}), MARKER)
+                    self.tasks[task.remote(list(pack.values()), terms, here, seen, roots)] = pack
                 if self.tasks:
                     for ref in ray.wait(list(self.tasks), timeout=LOOK_AGAIN if ledger.busy else None)[0]:
                         self._hear(ray, ref)

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shiftbench.verbs.comparing import gap, setting
     from shiftbench.verbs.judging import board, hardest, power, report, score, select, study
-    from shiftbench.verbs.making import build, check, export, graph, hierarchy, ladder, read, suite, superclasses
+    from shiftbench.verbs.making import build, check, export, graph, hierarchy, ladder, read, suite, superclasses, trust
     from shiftbench.verbs.tables import table
     from shiftbench.verbs.training import conflicts, embed, fetch, pretrain, retrain, sweep, train
 
 HOME = {
     **dict.fromkeys(("gap", "setting"), "comparing"),
     **dict.fromkeys(("board", "hardest", "power", "report", "score", "select", "study"), "judging"),
-    **dict.fromkeys(("build", "check", "export", "graph", "hierarchy", "ladder", "read", "suite", "superclasses"),
-                    "making"),
+    **dict.fromkeys(("build", "check", "export", "graph", "hierarchy", "ladder", "read", "suite", "superclasses",
+                     "trust"), "making"),
     "table": "tables",
     **dict.fromkeys(("conflicts", "embed", "fetch", "pretrain", "retrain", "sweep", "train"), "training"),
 }
@@ -32,7 +32,7 @@ HOME = {
 
 __all__ = ["HOME", "board", "build", "check", "conflicts", "embed", "export", "fetch", "gap", "graph", "hardest",
            "hierarchy", "ladder", "power", "pretrain", "read", "report", "retrain", "score", "select", "setting",
-           "study", "suite", "superclasses", "sweep", "table", "train"]
+           "study", "suite", "superclasses", "sweep", "table", "train", "trust"]
 
 
 def __getattr__(name: str) -> Any:

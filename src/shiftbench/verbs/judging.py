@@ -256,7 +256,8 @@ def report(
         made = [one for one, _ in folders]
         scores = Scores.join([scores, chosen_means(source, scores, made, rule, remedy=REMEDY)])
         items = compared(source, scores, made, compare, rule=rule)
-    images = [collection_of(folder, None, needed=False) for _, folder in folders]
+    found = [collection_of(folder, None, needed=False) for _, folder in folders]
+    images = [None if one is None or one.foreign else one for one in found]  # a page can do without pictures
     page = write_report(scores, made, out, collections=images, title=title, rule=rule, compared=items, absent=absent)
     if absent:
         warnings.warn(f"{source}: {_sentence(absent)}", UserWarning, stacklevel=2)

@@ -218,6 +218,23 @@ def check(
     return find_faults(made, hashes, missing)
 
 
+def trust(collection: Place, root: Place | None = None) -> Path:
+    """Confirm the folder below which a collection that was made elsewhere has its files, or say another; gives it."""
+    from shiftbench.collection import MARKER
+    from shiftbench.roots import note, notes
+
+    made = Collection.load(collection)
+    folder = Path(root).resolve() if root is not None else made.root
+    if folder is None or made.root is None:
+        raise ShiftBenchError(f"{collection}: names no folder of files, so there is nothing to trust.")
+    if not folder.is_dir():
+        raise ShiftBenchError(f"{folder}: no such folder. Name the folder that holds the files with --root.")
+    if not note(Path(collection) / MARKER, folder):
+        raise ShiftBenchError(f"{notes()}: cannot be written, so it cannot be noted. Set SHIFTBENCH_ROOTS={folder} "
+                              "instead.")
+    return folder
+
+
 def export(
     benchmark: Benchmark | Place, out: Place, *, to: str = "folder", copy: bool = False,
     collection: Collection | Place | None = None,
