@@ -62,6 +62,7 @@ SAID = {  # the words of a command, and names that it prints
     "graph toy --all": LABELS,
     "build recipe.toml --out built": LABELS,
     "check b": (),
+    "trust toy": (),
     "power b --difference 2": (*LABELS, *PLACES),
     "setting b": (),
     "score b [i]p.parquet": ("[i]p", *LABELS, *PLACES),

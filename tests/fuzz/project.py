@@ -130,6 +130,7 @@ def _judged(place: Path) -> Iterator[Command]:
     sb.score(place / "b", place / "p.parquet", replicates=20).save(place / "scores.csv")
     yield Command("select", ("select", "scores.parquet", "--benchmark", "b"), cost=2)
     yield Command("select csv", ("select", "scores.csv", "--rule", "id", "--out", "out/s.csv"), cost=2)
+    yield Command("table", ("table", "scores.csv", "--format", "csv"), cost=2)
     yield Command("report scores", ("report", "scores.csv", "--benchmark", "b", "--out", "out/r.html"), cost=40)
     for seed in range(2):
         submit(place / "board", f"team {seed}", made, [guesses(made, 10 * seed + k, 0.7, every) for k in range(2)])
