@@ -1,6 +1,6 @@
 """The whole flow on the built-in world: MetaShift's two kinds of shift, five methods, one study, one report."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from pathlib import Path
@@ -11,6 +11,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.collection import MARKER
 from shiftbench.errors import ShiftBenchError
 from shiftbench.files import read_json, writing
+from shiftbench.later import load_torch
 from shiftbench.scores import Scores
 
 if TYPE_CHECKING:
@@ -142,7 +143,22 @@ def demo(
             scores.save(table)
     with shown("reporting"):
         verbs.report(scores, place / "report.html", benchmarks=folders, title="Cats and dogs out of context")
+        made = [Benchmark.load(folder) for folder in folders]
+        with writing(place / "tables.md") as hidden:
+            hidden.write_text(f"{tables_text(scores, made)}\n", encoding="utf-8")
     return Shown(scores, tuple(folders), place / "report.html")
+
+
+def tables_text(scores: Scores, benchmarks: Sequence[Benchmark]) -> str:
+    """The demo's tables as Markdown, under a line that says which command made them on what."""
+    from shiftbench.reporting import distance_tables, share_tables, shown_scores
+    from shiftbench.reporting.markdown_tables import as_markdown
+
+    chosen = shown_scores(scores, benchmarks)
+    tables = [*distance_tables(chosen, benchmarks), *share_tables(chosen, benchmarks)]
+    processor = load_torch().backends.cpu.get_cpu_capability()
+    return "\n\n".join([f"Written by `shiftbench demo` on a processor with {processor}; bold is the best, ≈ not "
+                        "distinguishable from it.", *map(as_markdown, tables)])
 
 
 def _counting(advance: Callable[[int, int], None]) -> "Callable[[Outcome, int], None]":

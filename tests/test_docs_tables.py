@@ -1,0 +1,40 @@
+"""Numbers in the docs are those that a command wrote."""
+
+from pathlib import Path
+
+import pytest
+
+from shiftbench.errors import ShiftBenchError
+from shiftbench.reporting.markdown_tables import as_markdown, inserted, quoted
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def test_the_page_quotes_the_demo():
+    """docs/metashift.md has the tables that the demo wrote, to the letter; docs/write_tables.py puts them there."""
+    written = (DOCS / "studies" / "demo.md").read_text(encoding="utf-8")
+    assert quoted((DOCS / "metashift.md").read_text(encoding="utf-8"), "demo") == written
+    assert "| erm |" in written
+
+
+def test_a_table_is_written_as_markdown():
+    """A line per method; bold is the best, ≈ tied with it, – where nothing was run; a bar in a name is escaped."""
+    cell = {"value": 0.8234, "low": 0.8, "high": 0.85, "best": True, "tied": False}
+    column = {"block": "Accuracy on dog(shelf)", "head": "d = 0.07", "under": "a|b"}
+    table = {"title": "cat vs. dog", "columns": [column], "rows": [
+        {"method": "erm", "cells": [cell]}, {"method": "irm", "cells": [{**cell, "best": False, "tied": True}]},
+        {"method": "coral", "cells": [None]}]}
+    assert as_markdown(table).splitlines() == [
+        "cat vs. dog: accuracy on dog(shelf) on test, %", "", "| method | a\\|b, d = 0.07 |", "|--|--|",
+        "| erm | **82.3** <sub>80.0–85.0</sub> |", "| irm | 82.3 ≈ <sub>80.0–85.0</sub> |", "| coral | – |"]
+
+
+def test_only_what_is_between_the_marks_changes():
+    """What is inserted is what is quoted; a page without the marks, or with two pairs, is an error."""
+    page = "before\n<!-- t -->\nold\n<!-- end t -->\nafter\n"
+    changed = inserted(page, "t", "new\n")
+    assert quoted(changed, "t") == "new\n"
+    assert changed.replace("new", "old") == page
+    for bad in ("", page + page):
+        with pytest.raises(ShiftBenchError, match="once each"):
+            quoted(bad, "t")
