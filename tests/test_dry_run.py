@@ -124,7 +124,7 @@ def test_reasons_are_grouped():
     assert json.loads(json.dumps(summary(ends))) == {
         "runs": 4, "done": 1, "failed": 3, "reasons": [
             {"reason": "the loss is nan at step 3.", "runs": 2, "example": "r3"},
-            {"reason": "out of memory", "runs": 1, "example": "a"}]}
+            {"reason": "out of memory", "runs": 1, "example": "a"}], "notes": []}
 
 
 # The command
@@ -145,7 +145,7 @@ def test_a_sweep_from_the_command_line(shell, place):
     assert shell(*words, "--log", "tensorboard", "--quiet") == (0, "", "")
     assert len(list((out / "tensorboard").rglob("events*"))) == 2
     code, said, _ = shell(*words, "--json")
-    assert json.loads(said) == {"out": str(out), "runs": 2, "done": 2, "failed": 0, "reasons": []}
+    assert json.loads(said) == {"out": str(out), "runs": 2, "done": 2, "failed": 0, "reasons": [], "notes": []}
     code, said, _ = shell(*words, "--dry-run")
     assert "2 runs: 2 done" in said
     assert "nothing is left to do" in said

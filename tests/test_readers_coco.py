@@ -132,16 +132,16 @@ def test_a_data_set_is_read_as_it_was_written(tmp_path, files):
 def test_items_are_the_images_that_somebody_annotated(tmp_path, files):
     """Items are what a file with categories and without captions alone lists or annotates, with all that is theirs."""
     paths = [tmp_path / f"{number}.json" for number in range(len(files))]
-    judged = set()
+    judging, judged = [], set()
     for path, file in zip(paths, files, strict=True):
         path.write_text(json.dumps(file))
         boxed = {member["image_id"] for member in file["annotations"] if "category_id" in member}
-        listed = {image["id"] for image in file["images"]} if boxed or not file["annotations"] else set()
-        judged |= listed | boxed
+        judging.append(bool(boxed) or not file["annotations"])
+        judged |= boxed | {image["id"] for image in file["images"] if judging[-1]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         every, read = coco(*paths, unannotated=True), coco(*paths)
-    kept = [str(key) for key in sorted(judged)] or every.items.tolist()
+    kept = [str(key) for key in sorted(judged)] if any(judging) else every.items.tolist()
     assert read.items.tolist() == kept
     assert every.take(every.index(read.items)) == read
     assert {(read.items[item], read.tags.names[tag]) for item, tag in zip(read.tags.item, read.tags.tag, strict=True)

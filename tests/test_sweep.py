@@ -158,7 +158,7 @@ def test_two_sweeps_of_the_same_runs_share_them(toy, tmp_path, monkeypatch):
     drivers = [drive(toy, [[job] for job in jobs], tmp_path) for _ in range(2)]
     told = [json.loads(driver.communicate(timeout=120)[0]) for driver in drivers]
     for ends in told:
-        assert [(run, state) for run, state, _, _ in ends] == [(job.run.id, "done") for job in jobs]
+        assert [(run, state) for run, state, *_ in ends] == [(job.run.id, "done") for job in jobs]
     watch.look()
     assert watch.done == {job.run.id: 1 for job in jobs}
 

@@ -63,6 +63,8 @@ def main() -> None:
     parser.add_argument("--case", type=int, help="do this one case of the target --only again, here")
     parser.add_argument("--docs", type=Path, help="copy the figures of this file to docs, and do no round")
     given = parser.parse_args()
+    notes = tempfile.TemporaryDirectory(prefix="fuzz-notes-")  # not those of whoever starts this
+    os.environ["XDG_CONFIG_HOME"] = notes.name
     if given.docs:
         to_docs(given.docs)
         return

@@ -16,6 +16,7 @@ from shiftbench.benchmark import Benchmark
 from shiftbench.collection import Collection, Texts
 from shiftbench.files import write_table
 from shiftbench.predictions import Predictions
+from shiftbench.roots import note
 from shiftbench.shifts import SHIFTS
 from shiftbench.sweeps.study import Study
 from tests.fuzz.samples import Command, readers
@@ -41,6 +42,8 @@ def project(place: Path) -> list[Command]:
     for path in place.glob("*/collection.json"):  # as older ones are: a digest would hide the tables from every case
         facts = json.loads(path.read_text())
         path.write_text(json.dumps({key: facts[key] for key in facts if key != "files"}))
+        if facts["root"]:
+            note(path, facts["root"])
     (place / "out").mkdir()
     assert len({one.name for one in found}) == len(found)
     return found
@@ -58,6 +61,9 @@ def _collections(place: Path) -> Iterator[Command]:
                pixels).save(place / "toy")
     boxed = sb.Tags.of([0, 1, 2], [0, 0, 1], ("a", "b"), area=[0.1, 0.2, 0.3], boxes=np.full((3, 4), 0.5))
     Collection("boxed", np.asarray(["x", "y", "z"]), tags=boxed).save(place / "boxed")
+    (place / "photos").mkdir()
+    Collection("filed", np.asarray(["x"]), pixels=np.asarray(["x.png"]), root=place / "photos").save(place / "filed")
+    yield Command("trust", ("trust", "filed", "--root", "photos"))
     yield Command("show collection", ("show", "toy"))
     yield Command("show collection --json", ("show", "boxed", "--json"))
     graph = ("graph", "toy", "--min-size", "5")
@@ -128,9 +134,10 @@ def _judged(place: Path) -> Iterator[Command]:
     yield Command("answers of coco", call=lambda: Answers.of_coco("x.json", Benchmark.load("b-boxes"), 1024, 1024))
     sb.score(place / "b", place / "p.parquet", place / "q.csv", replicates=20).save(place / "scores.parquet")
     sb.score(place / "b", place / "p.parquet", replicates=20).save(place / "scores.csv")
+    yield Command("table", ("table", "scores.parquet"), cost=2)
     yield Command("select", ("select", "scores.parquet", "--benchmark", "b"), cost=2)
     yield Command("select csv", ("select", "scores.csv", "--rule", "id", "--out", "out/s.csv"), cost=2)
-    yield Command("table", ("table", "scores.csv", "--format", "csv"), cost=2)
+    yield Command("table csv", ("table", "scores.csv", "--format", "csv"), cost=2)
     yield Command("report scores", ("report", "scores.csv", "--benchmark", "b", "--out", "out/r.html"), cost=40)
     for seed in range(2):
         submit(place / "board", f"team {seed}", made, [guesses(made, 10 * seed + k, 0.7, every) for k in range(2)])
@@ -154,9 +161,10 @@ def _trained(place: Path) -> Iterator[Command]:
     for seed in range(2):
         done = sb.train(place / "b", "erm", place / "runs", model="linear", features="columns", seed=seed, **settings)
     facts = json.loads((done / "run.json").read_text())
-    for path in (place / "runs").glob("*/run.json"):  # a relative path: the project is copied
+    for path in (place / "runs").glob("*/run.json"):  # a relative path: the project is copied. No digests: as above
         facts = json.loads(path.read_text())
         facts["benchmark"]["path"] = "b"
+        del facts["files"]
         path.write_text(json.dumps(facts, indent=1))
     failed = place / "runs" / "0123456789abcdef"
     failed.mkdir()
@@ -168,9 +176,10 @@ def _trained(place: Path) -> Iterator[Command]:
     shutil.rmtree(place / "out-cnn")
     sb.embed(place / "b", size=32, collection=place / "toy")
     yield Command("show runs", ("show", "runs"))
+    yield Command("table of runs", ("table", "runs", "--format", "latex"), cost=4)
     yield Command("score runs by select", ("select", "runs"), cost=4)
     yield Command("gap", ("gap", "runs"), cost=2)
-    yield Command("report", ("report", "runs", "--out", "out/r.html"), cost=60)
+    yield Command("report", ("report", "runs", "--out", "out/r.html"), cost=60, finds=True, keeps=True)
     quick = ("--collection", "toy", "--device", "cpu", "--set", "steps=2", "--set", "batch_size=4", "--quiet")
     yield Command("train columns", ("train", "b", "--method", "erm", "--model", "linear", "--features", "columns",
                                     "--out", "out/runs", *quick), cost=10, keeps=True)
