@@ -27,8 +27,8 @@ TARGET_TRAIN = "target_train"
 
 _NUMBER = int | float | None
 CARD = {
-    "notes": [str], "params": {str: object}, "collection": {str: object}, "distance": _NUMBER,
-    "subsets": {str: int | float}, "conditions": list,
+    "notes": [str], "params": {str: object}, "collection": {str: str | int | None}, "distance": _NUMBER,
+    "subsets": {str: int | float}, "conditions": list, "target": {"kind": str, "columns": [str], "n": int},
     "explanation": [{"tag": str, "kind": str, "train": _NUMBER, "test": _NUMBER, "lift": object}],
     "cues": [{"tag": str, "kind": str, "strength": int | float}],
     "superclasses": [{"name": str, "source": [{"name": str}], "target": [{"name": str}]}],

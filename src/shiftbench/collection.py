@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -255,9 +256,7 @@ class Collection:
         files = ["pixels"] if facts["pixels"] == "files" else []
         table = read_table(place / "items.parquet", ["item", *files, *(f"factor:{name}" for name in facts["factors"])])
         items = strings(place / "items.parquet", table, "item")
-        if len(facts["tags"]) != 2 or len(facts["tags"][0]) != len(facts["tags"][1]):
-            raise ShiftBenchError(f"{place / MARKER}: 'tags' must list names and kinds, as many of each.")
-        names, kinds = facts["tags"]
+        names, kinds = names_and_kinds(place, facts)
         long = read_table(place / "tags.parquet", ["item", "tag", "area"])
         vocabulary = np.asarray([f"{kind}:{name}" for name, kind in zip(names, kinds, strict=True)], np.str_)
         boxes = place / "boxes.parquet"
@@ -357,6 +356,14 @@ class Collection:
         path = inside(self.files_root, str(self.pixels[row]))
         check_regular(path)
         return path
+
+
+def names_and_kinds(folder: Path, facts: Mapping[str, Any]) -> list[list[str]]:
+    """Of the tags in a marker: [names, kinds]."""
+    found: list[list[str]] = facts["tags"]
+    if len(found) != 2 or len(found[0]) != len(found[1]):
+        raise ShiftBenchError(f"{folder / MARKER}: 'tags' must list names and kinds, as many of each.")
+    return found
 
 
 def _files_in(folder: Path) -> frozenset[str]:

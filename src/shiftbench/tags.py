@@ -45,11 +45,15 @@ class Tags:
     boxes: npt.NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        """Every code has a name, every box a row."""
+        """Every code has a name, every box a row, every pair its place."""
         for codes, many, what in ((self.tag, len(self.names), "tag"), (self.box_row, len(self.tag), "row of a box")):
             if len(codes) and (codes.min() < 0 or codes.max() >= many):
                 raise ShiftBenchError(f"A {what} is outside 0..{many - 1}: the table of tags was changed, or it does "
                                       "not belong to this vocabulary.")
+        item, tag = np.diff(self.item), np.diff(self.tag)
+        if ((item < 0) | ((item == 0) & (tag <= 0))).any():
+            raise ShiftBenchError("A tag stands twice for an item, or the rows are not in order of items and tags: the "
+                                  "table of tags was changed. Make it again; Tags.of puts rows in order.")
 
     @staticmethod
     def of(

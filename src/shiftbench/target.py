@@ -37,7 +37,11 @@ class Target(NamedTuple):
     @staticmethod
     def of(facts: Mapping[str, Any] | None) -> "Target":
         """From a card, where it may lack: then the target is the class."""
-        made = Target(**facts) if facts else Target()
+        try:
+            made = Target(**facts) if facts else Target()
+        except TypeError as problem:
+            raise ShiftBenchError(f"A target has {', '.join(Target._fields)}, not {', '.join(map(repr, facts or ()))}: "
+                                  "the card was changed. Make the benchmark again.") from problem
         if made.kind not in KINDS:
             raise unknown("kind of target", made.kind, KINDS)
         return made._replace(columns=tuple(made.columns))

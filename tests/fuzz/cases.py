@@ -220,7 +220,7 @@ def case(project: Project, target: Target, number: int, seed: int, memory: bool 
         before = set(project.left_over())
         end = run(command, words, memory)
         wrong = verdict(command, end, sorted(set(project.left_over()) - before))
-        for after in command.then if end.code == 0 and not wrong else ():
+        for after in command.then if end.code == 0 and not wrong and "--help" not in (words or ()) else ():
             end = run(Command(command.name, after), None, memory)
             wrong = verdict(command, end, ())
             wrong = f"then {after[0]}: {wrong or end.err}" if wrong or end.code else ""

@@ -193,7 +193,7 @@ def _trained(place: Path) -> Iterator[Command]:
     yield Command("embed", ("embed", "b", "--size", "32", "--collection", "toy"), cost=30, keeps=True)
     yield Command("conflicts", ("conflicts", "b", "--model", "linear", "--features", "columns", "--steps", "20",
                                 "--repeats", "2", "--collection", "toy", "--device", "cpu", "--out", "out/c"), cost=60)
-    yield Command("fetch", ("fetch", f"file://{place.resolve()}/store", "--out", "out/runs"), cost=2)
+    yield Command("fetch", ("fetch", f"file://{place.resolve()}/store", "--out", "out/runs"), cost=2, keeps=True)
     (place / "study.toml").write_text(
         'benchmarks = ["b"]\nseeds = 2\n[run]\nmodel = "linear"\nfeatures = "columns"\nlr = [1e-3, 1e-2]\n'
         'steps = 2\n[methods.erm]\n[methods.irm]\npenalty = [1.0, 10.0]\n'
@@ -240,8 +240,9 @@ def _others(place: Path) -> Iterator[Command]:
     tiny(place / "encoder")
 
     def encode() -> object:
-        from shiftbench.sentences import encoder
+        from shiftbench.sentences import encoder, encoders
 
+        encoders._has_package = lambda: False  # sentence-transformers draws bars of its own
         return encoder("encoder").encode(["a cab", "bad"])
 
     yield Command("encoder of texts", call=encode, cost=2)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def setting(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark: the reference, out of distribution.")],
-    to: Annotated[str, typer.Option(help="test-to-test, mixed-to-test, train-to-train, average or random-split; "
-                                    "without it, which of them can be made.")] = "",
+    to: Annotated[str | None, typer.Option(help="test-to-test, mixed-to-test, train-to-train, average or random-split; "
+                                    "without it, which of them can be made.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the new benchmark.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")] = 0,
     moved: Annotated[float, typer.Option(help="Share of test that goes to training, at most.")] = 0.5,
@@ -36,7 +36,7 @@ def setting(
     from shiftbench.benchmark import Benchmark
     from shiftbench.cli.contents import show_benchmark
 
-    if not to:
+    if to is None:
         _list(Benchmark.load(benchmark), unseen, json, quiet)
         return
     if out is None:

@@ -84,6 +84,7 @@ def _read(table: Any, source: Source, group: int) -> Iterator[Any]:
     try:
         for batch in table.iter_batches(source.rows, row_groups=[group], columns=["item", "tag"]):
             if len(batch):
+                batch.validate(full=True)  # codes without a word
                 yield batch
     except (OSError, *FAULTS) as problem:
         raise _unreadable(source, problem) from problem

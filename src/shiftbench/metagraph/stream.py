@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from shiftbench.arrays import Ints
-from shiftbench.collection import FORMAT, MARKER, Tags
+from shiftbench.collection import FORMAT, MARKER, Tags, names_and_kinds
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import read_marker
 from shiftbench.metagraph.batches import ROWS, Piece, Source, batches
@@ -47,7 +47,7 @@ def streamed(
 def described(folder: Path | str) -> tuple[str, Tags]:
     """The name of a collection on disk and its tags, without who carries them."""
     facts = read_marker(Path(folder), MARKER, "collection", FORMAT, {"name": str, "tags": [[str]]})
-    return facts["name"], Tags.of([], [], *facts["tags"])
+    return facts["name"], Tags.of([], [], *names_and_kinds(Path(folder), facts))
 
 
 def _catalogue(name: str, tags: Tags, terms: Terms, cells: int, total: Total) -> Catalogue:

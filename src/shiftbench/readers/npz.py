@@ -20,6 +20,7 @@ from shiftbench.arrays import Images, Values
 from shiftbench.errors import ShiftBenchError, unknown
 from shiftbench.files import check_regular
 from shiftbench.readers.room import BLOCK, Advance, blocks
+from shiftbench.tables import first_line
 
 DEFLATE = 1032  # no byte of a compressed file can stand for more
 LOCAL = struct.Struct("<4s22xHH")  # a member's own header: signature, lengths of its name and of what follows
@@ -145,5 +146,8 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"its header is of version {version}")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, by_column, dtype = read(stream)
+    try:
+        shape, by_column, dtype = read(stream)
+    except Exception as problem:  # numpy's parser raises whatever Python's own does
+        raise ValueError(first_line(problem)) from problem
     return shape, dtype, by_column and len(shape) > 1

@@ -233,6 +233,8 @@ class Pieces:
                 raise malformed(self.path, what, place) from detail
             else:
                 return
+        except RecursionError as detail:
+            raise unreadable(self.path, detail, self.at) from detail
         text = self._text[self.at:end] + _CLOSING[bracket] if end < self.size else self._text[self.at:]
         raw = self._whole(msgspec.json.Decoder(parts), text, self.at)
         for key, part in enumerate(raw, count) if bracket == "[" else raw.items():

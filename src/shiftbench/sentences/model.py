@@ -111,11 +111,12 @@ def load_model(folder: Path) -> SentenceModel:
     first_place = FAMILY[family]
     weights = place / "model.safetensors"
     net = bert(_tensors(weights), _whole(config, "num_attention_heads", place),
-               _whole(config, "num_hidden_layers", place), float(config.get("layer_norm_eps", 1e-12)), first_place,
+               _whole(config, "num_hidden_layers", place), _small(config, "layer_norm_eps", 1e-12, place), first_place,
                str(weights))
     sbert = _object(place / "sentence_bert_config.json", missing={})
     limits = [sbert.get("max_seq_length"), _object(place / "tokenizer_config.json", missing={}).get("model_max_length")]
-    longest = min(len(net.places), *(int(limit) for limit in limits if isinstance(limit, int | float)), 1 << 30)
+    longest = min(len(net.places), *(int(limit) for limit in limits if isinstance(limit, int | float) and limit < 1e9),
+                  1 << 30)
     tokenizer = _tokenizer(place / "tokenizer.json", longest, len(net.words))
     lower = bool(sbert.get("do_lower_case", False))
     facts = {"config": config, "weights": sha256(weights), "tokenizer": sha256(place / "tokenizer.json"),
@@ -165,9 +166,16 @@ def _object(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]
 
 def _whole(config: dict[str, Any], name: str, place: Path) -> int:
     value = config.get(name)
-    if not isinstance(value, int) or value < 1:
+    if type(value) is not int or value < 1:  # True is an int too
         raise ShiftBenchError(f"{place / 'config.json'}: {name} is {value!r}; it must be a whole number from 1.")
     return value
+
+
+def _small(config: dict[str, Any], name: str, default: float, place: Path) -> float:
+    value = config.get(name, default)
+    if not isinstance(value, int | float):
+        raise ShiftBenchError(f"{place / 'config.json'}: {name} is {value!r}; it must be a number.")
+    return float(value)
 
 
 def _tensors(path: Path) -> dict[str, Vectors]:
