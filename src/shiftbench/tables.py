@@ -142,6 +142,11 @@ def strings(where: Path | str, table: pa.Table, name: str, gap: str | None = Non
     return to_strings(column if gap is None else pc.fill_null(column, gap))
 
 
+def texts(where: Path | str, table: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column of text, with its gaps."""
+    return _cast(where, table, name, pa.string(), "text", gaps=True)
+
+
 def long_texts(where: Path | str, table: pa.Table, name: str, gap: str | None = None) -> Values:
     """A column of text as Python's strings: one long text must not widen all the others."""
     column = _cast(where, table, name, pa.string(), "text", gaps=gap is not None)

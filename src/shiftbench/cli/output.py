@@ -90,10 +90,16 @@ def noted() -> Iterator[list[str]]:
     told: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
+        no_words_of_pillow()
         yield told
     told += dict.fromkeys(str(one.message) for one in caught)
     for message in told:
         note(message)
+
+
+def no_words_of_pillow() -> None:
+    """What Pillow warns of in a damaged image, our error says too, with the name of the file."""
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
 
 def pairs(words: Sequence[str], option: str, example: str) -> dict[str, str]:

@@ -99,7 +99,10 @@ def opened(source: Source) -> Any:
     for name in ("item", "tag"):
         if name not in names:
             raise ShiftBenchError(f"{source.path}: has no column '{name}'. Its columns: {', '.join(names)}.")
-    return pq.ParquetFile(source.path, read_dictionary=["item", "tag"])
+    try:
+        return pq.ParquetFile(source.path, read_dictionary=["item", "tag"])
+    except (OSError, KeyError, *FAULTS) as problem:  # the footer names its columns twice
+        raise _unreadable(source, problem) from problem
 
 
 def _last_item(table: Any, source: Source, group: int) -> Any:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from shiftbench.arrays import Ints
 from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.tables import FAULTS, as_written, few_columns, first_line, no_doubles, read_table
+from shiftbench.tables import FAULTS, as_written, few_columns, first_line, no_doubles, read_table, texts
 
 BLOCK = 1 << 26
 """Bytes that are read at once: from the first block it is told whether a column holds numbers or text."""
@@ -77,7 +77,7 @@ def filled(path: Path, table: pa.Table, columns: Sequence[str], blank: bool = Fa
     for column in columns:
         empty = pc.is_null(table[column], nan_is_null=True)
         if blank and pa.types.is_string(table[column].type):
-            empty = pc.or_(empty, pc.equal(pc.fill_null(pc.utf8_trim_whitespace(table[column]), ""), ""))
+            empty = pc.or_(empty, pc.equal(pc.fill_null(pc.utf8_trim_whitespace(texts(path, table, column)), ""), ""))
         count = int(pc.sum(empty).as_py() or 0)
         if count:
             row = int(pc.index(empty, True).as_py())

@@ -80,6 +80,10 @@ def table(
 def features(collection: Collection) -> tuple[tuple[str, ...], Floats]:
     """The feature columns of a collection, their names and items × columns: what a model of plain numbers trains on."""
     names = tuple(name for name in collection.factors if name.startswith(FEATURE))
+    for name in names:
+        if collection.factors[name].dtype.kind not in "iufb":
+            raise ShiftBenchError(f"Column '{name}' of collection '{collection.name}' holds words, but features are "
+                                  "numbers. Read the table again.")
     values = [np.asarray(collection.factors[name], np.float64) for name in names]
     return tuple(name.removeprefix(FEATURE) for name in names), np.stack(
         values, axis=1) if values else np.zeros((len(collection), 0))

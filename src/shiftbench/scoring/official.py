@@ -98,6 +98,8 @@ def _challenge(
         domain=np.where(kind == EASY, EASY, "hard"), extra={COLUMN: kind},
         card={"name": _name(criterion, task), "shift": "context", "positive": task, "notes": notes,
               "criterion": {"name": f"published {criterion}"}})
+    if task not in whole.names["label"]:
+        raise ShiftBenchError(f"{path}: none of its images shows '{task}', by the lists and by column '{TRUTH}'.")
     if "split" in table.column_names and not ignore_splits:
         said = strings(path, table, "split", gap="")
         refuse_trained(items, said, whole.split[positions(items, whole.items)], str(path))

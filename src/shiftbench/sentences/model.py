@@ -115,8 +115,8 @@ def load_model(folder: Path) -> SentenceModel:
                str(weights))
     sbert = _object(place / "sentence_bert_config.json", missing={})
     limits = [sbert.get("max_seq_length"), _object(place / "tokenizer_config.json", missing={}).get("model_max_length")]
-    longest = min(len(net.places), *(int(limit) for limit in limits if isinstance(limit, int | float) and limit < 1e9),
-                  1 << 30)
+    given = (int(limit) for limit in limits if isinstance(limit, int | float) and abs(limit) < 1e9)
+    longest = min(len(net.places), *given, 1 << 30)
     tokenizer = _tokenizer(place / "tokenizer.json", longest, len(net.words))
     lower = bool(sbert.get("do_lower_case", False))
     facts = {"config": config, "weights": sha256(weights), "tokenizer": sha256(place / "tokenizer.json"),
