@@ -198,8 +198,8 @@ def _check_same(folder: Path, facts: dict[str, Any]) -> None:
                               "Give the new file a new name, or delete the folder.")
     if None not in (found.get("images"), facts["images"]) and found["images"] != facts["images"]:
         raise ShiftBenchError(f"{folder}: this run saw images of height and width {found['images']}, but those of "
-                              f"the collection are {facts['images']}. Keep runs on images of another size in a folder of "
-                              "their own.")
+                              f"the collection are {facts['images']}. Keep runs on images of another size in a "
+                              "folder of their own.")
 
 
 def sides_of(collection: Collection) -> list[int] | None:
