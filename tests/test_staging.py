@@ -6,7 +6,9 @@ import sys
 import pytest
 
 from shiftbench import staging
+from shiftbench.collection import MARKER, Collection
 from shiftbench.errors import ShiftBenchError
+from shiftbench.files import read_folder
 from shiftbench.staging import PREFIX, making_folder, scratch, writing, writing_folder
 
 KILLED = """
@@ -100,3 +102,25 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ShiftBenchError, match=r"x: cannot be written \("), writing(tmp_path / "file" / "x"):
         pass
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_folder_that_is_replaced_while_it_is_read_is_never_a_mixture(tmp_path, times):
+    """Replaced once, it is read again and is the new one; replaced twice, the reader gives up in one line."""
+    place, new, reads = tmp_path / "c", Collection("new", ["x", "y", "z"]), []
+    Collection("old", ["a", "b"]).save(place)
+
+    def read(folder):
+        marker = (folder / MARKER).read_text()
+        if len(reads) < times:  # another process, between two files of the folder
+            new.save(place)
+        reads.append(marker)
+        return Collection._read(folder).items.tolist(), marker
+
+    if times == 2:
+        with pytest.raises(ShiftBenchError, match="another process replaced it while it was read, twice"):
+            read_folder(place, MARKER, read)
+        return
+    items, marker = read_folder(place, MARKER, read)
+    assert items == ["x", "y", "z"]
+    assert '"name": "new"' in marker

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 from shiftbench.answers import Answers
 from shiftbench.boards import make_board, make_folds, write_board
@@ -131,11 +132,19 @@ def test_folds_are_one_entry(tmp_path):
     assert cell["low"] < cell["value"] < cell["high"]
     assert cell["high"] - cell["low"] < min(float(one["high"][0] - one["low"][0]) for one in each)
     assert cell["best"]
+    other = board.listed[1].cell("test", "worst_group_r")
+    assert cell["behind"] is None
+    law = ttest_rel(values, list(other["seeds"].values()))
+    pair, interval = other["behind"], law.confidence_interval(0.95)
+    assert (pair.best, pair.other, pair.difference) == ("good", "poor", pytest.approx(cell["value"] - other["value"]))
+    assert (pair.low, pair.high, pair.p) == pytest.approx((interval.low, interval.high, law.pvalue))
+    assert other["tied"] == (pair.low <= 0)
     (refused,) = board.refused
     assert refused.verified.entry.folder == "lone"
     assert "Fold B:" in " ".join(refused.verified.reasons)
     text = write_board(board, tmp_path / "out").read_text()
     assert "standard deviation over folds" in text
+    assert "fold by fold" in text
     assert all(made.digest in text for _, made, _ in every)
     with pytest.raises(ShiftBenchError, match="each must be another"):
         make_folds(tmp_path, [every[0][1]] * 2)

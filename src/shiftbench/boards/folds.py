@@ -17,6 +17,9 @@ from shiftbench.boards.replicates import fold_of
 from shiftbench.boards.verify import Rule, Verified
 from shiftbench.errors import ShiftBenchError
 from shiftbench.metrics import LOWER_IS_BETTER
+from shiftbench.scores import ALL
+from shiftbench.scoring import Comparison
+from shiftbench.stats import LEVEL, student
 
 Cells = dict[str, dict[str, Cell]]
 
@@ -35,7 +38,7 @@ def make_folds(folder: Path | str, benchmarks: Sequence[Benchmark], *, metric: s
     made: list[Listed] = []
     for algorithms in (True, False):
         part = [one for one in verified.values() if one.valid and one.entry.algorithm == algorithms]
-        _mark([cells[one.entry.folder] for one in part])
+        _mark({one.entry.folder: cells[one.entry.folder] for one in part})
         made += ranked(part, {one.entry.folder: cells[one.entry.folder] for one in part}, boards[0].metric)
     made += [Listed(one, cells[name]) for name, one in verified.items() if not one.valid]
     made.sort(key=lambda one: one.rank is None)
@@ -76,20 +79,45 @@ def _cells(ones: Sequence[Listed], names: Sequence[str]) -> Cells:
                 "high": mean + math.sqrt(((high - value) ** 2).sum()) / many,
                 "n": sum(cell["n"] for cell in each), "group": " or ".join(dict.fromkeys(
                     cell["group"] for cell in each)), "runs": many, "scored": False, "best": False, "tied": False,
-                "behind": None,  # folds share no items
+                "behind": None,
                 "seeds": dict(zip(names, value.tolist(), strict=True))}
     return made
 
 
-def _mark(entries: Sequence[Mapping[str, Mapping[str, Cell]]]) -> None:
-    """The best of each column, and those whose interval reaches the best's."""
-    columns = dict.fromkeys((part, name) for one in entries for part, cells in one.items() for name in cells)
+def _mark(entries: Mapping[str, Mapping[str, Mapping[str, Cell]]]) -> None:
+    """The best of each column, how far each other one is behind it, and which cannot be told from it."""
+    columns = dict.fromkeys((part, name) for one in entries.values() for part, cells in one.items() for name in cells)
     for split, metric in columns:
-        column = [one[split][metric] for one in entries if metric in one.get(split, {})]
-        known = [cell for cell in column if math.isfinite(cell["value"])]
+        column = {folder: one[split][metric] for folder, one in entries.items() if metric in one.get(split, {})}
+        known = {folder: cell for folder, cell in column.items() if math.isfinite(cell["value"])}
         lower = metric in LOWER_IS_BETTER
-        if len(known) > 1:
-            best = (min if lower else max)(known, key=lambda cell: float(cell["value"]))
-            for cell in known:
-                apart = cell["low"] > best["high"] if lower else best["low"] > cell["high"]
-                cell["best"], cell["tied"] = cell is best, cell is not best and not apart
+        if len(known) < 2:
+            continue
+        first = (min if lower else max)(known, key=lambda folder: float(known[folder]["value"]))
+        best = known[first]
+        for folder, cell in known.items():
+            if cell is best:
+                cell["best"] = True
+            elif lower or cell["runs"] < 2:  # as a board of one benchmark does with losses
+                cell["tied"] = not (cell["low"] > best["high"] if lower else best["low"] > cell["high"])
+            else:
+                cell["behind"] = _behind(best, cell, pairs=len(known) * (len(known) - 1) // 2)._replace(
+                    split=split, metric=metric, best=first, other=folder)
+                cell["tied"] = not cell["behind"].low > 0
+
+
+def _behind(best: Cell, cell: Cell, pairs: int, level: float = LEVEL) -> Comparison:
+    """Two submissions fold by fold: Student's t of the k differences d, mean(d) ± t₍k−1₎ sd(d) / √k.
+
+    A hard fold is hard for both, so folds are compared within, not across. Level and p-value are Bonferroni's for all
+    `pairs` of the table, since the best was found in it.
+    """
+    from scipy.special import stdtr
+
+    difference = np.asarray([best["seeds"][fold] - cell["seeds"][fold] for fold in best["seeds"]])
+    many, mean = len(difference), float(difference.mean())
+    error = float(np.std(difference, ddof=1)) / math.sqrt(many)
+    half = float(student(many - 1, 1 - (1 - level) / pairs)) * error
+    p = 2 * float(stdtr(many - 1, -abs(mean) / error)) if error > 0 else float(mean == 0)
+    return Comparison("", "", "", "", ALL, best["n"], "", "", best["value"], cell["value"], mean - half, mean + half,
+                      min(1.0, pairs * p))

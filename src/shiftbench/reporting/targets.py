@@ -14,6 +14,7 @@ BARS = {"class": "accuracy", "boxes": "detection_accuracy", "tokens": "accuracy"
 """By kind of target, the accuracy that is drawn group by group; of others there is none."""
 
 Column = tuple[str, str, str, str]
+AFTER = "After the shift"
 
 
 def columns(benchmark: Benchmark) -> list[Column]:
@@ -21,7 +22,7 @@ def columns(benchmark: Benchmark) -> list[Column]:
     first = headline(benchmark)
     words = WORDS.get(first, first.replace("_", " "))
     made = [(first, "id_test", "Before the shift", f"{words}, id_test"),
-            (first, "test", "After the shift", f"{words}, test"), (f"{first}_gap", GAP, "Gap", "points lost")]
+            (first, "test", AFTER, f"{words}, test"), (f"{first}_gap", GAP, "Gap", "points lost")]
     return made + [(name, "test", WORDS[name].capitalize(), "test") for name in RANKING[benchmark.target.kind]
                    if name != first]
 
