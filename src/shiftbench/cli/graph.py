@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbench import verbs
-from shiftbench.cli.output import Json, print_json, print_table
+from shiftbench.cli.output import Json, print_json, print_table, progress
 from shiftbench.errors import ShiftBenchError
 
 if TYPE_CHECKING:
@@ -52,8 +52,9 @@ def graph(
         _ladder(collection, origin, rungs, items, threshold, min_size, tuple(kinds or ("object",)), out, json)
     elif cls:
         loaded = within(Collection.load(collection)) if ontology else Collection.load(collection)
-        made = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()),
-                           scaling=scaling, seed=seed, communities=communities)
+        with progress(f"meta-graph of {cls}"):
+            made = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()),
+                               scaling=scaling, seed=seed, communities=communities)
         _one(made, loaded, origin, out, json)
     else:
         raise typer.BadParameter("Name a class with --class, or say --all.")
@@ -71,7 +72,8 @@ def _one(made: Any, collection: "Collection", origin: str | None, out: Path | No
     elif out is not None and out.suffix == ".png":
         draw_png(made, out)
     elif out is not None and out.suffix == ".html":
-        draw_html(made, out, collection)
+        with progress(f"page of {made.cls}"):
+            draw_html(made, out, collection)
     elif out is not None:
         raise ShiftBenchError(f"{out}: a graph is written as .png, .html or .json. Give one of these endings.")
     if json:
