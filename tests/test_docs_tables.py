@@ -1,5 +1,6 @@
 """Numbers in the docs are those that a command wrote."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,21 @@ from shiftbench.reporting.markdown_tables import as_markdown, inserted, quoted
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-def test_the_page_quotes_the_demo():
-    """docs/metashift.md has the tables that the demo wrote, to the letter; docs/write_tables.py puts them there."""
-    written = (DOCS / "studies" / "demo.md").read_text(encoding="utf-8")
-    assert quoted((DOCS / "metashift.md").read_text(encoding="utf-8"), "demo") == written
-    assert "| erm |" in written
+@pytest.mark.parametrize(("page", "name"), [("metashift.md", "demo"), ("real_data.md", "real")])
+def test_a_page_quotes_what_a_command_wrote(page, name):
+    """To the letter; docs/write_tables.py puts it there."""
+    written = (DOCS / "studies" / f"{name}.md").read_text(encoding="utf-8")
+    assert quoted((DOCS / page).read_text(encoding="utf-8"), name) == written
+    assert "erm" in written
+
+
+def test_the_prose_on_real_data_has_no_number_of_its_own():
+    """Every share and interval in the sentences is one that the run printed."""
+    page = (DOCS / "real_data.md").read_text(encoding="utf-8")
+    found = quoted(page, "real")
+    said = re.findall(r"-?0\.\d{3}", page.replace(found, "").replace("−", "-"))
+    assert said
+    assert set(said) <= set(re.findall(r"-?0\.\d{3}", found))
 
 
 def test_a_table_is_written_as_markdown():

@@ -67,6 +67,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     lines = [f"{value}" for report in sorted(reports, key=lambda one: one.nodeid)
              for name, value in report.user_properties if name == FOUND]
     if lines:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        (CACHE / "found.md").write_text("\n".join(["```", *lines, "```", ""]))
         terminalreporter.section("found on real data")
         for line in lines:
             terminalreporter.write_line(line)
