@@ -38,7 +38,7 @@ test-real: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests_real --ignore tests_real/test_wilds_readers.py -n 2 --dist loadfile
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/real/wilds --requirement tests_real/wilds.txt
 	PYTHONPATH=build/real/wilds:tests_real/stand_ins SHIFTBENCH_WILDS=1 OMP_NUM_THREADS=1 \
-		$(BIN)/pytest tests/test_wilds_eval.py tests/test_compat_wilds.py tests_real/test_wilds_readers.py -k package
+		$(BIN)/pytest tests/compat/test_wilds_eval.py tests/compat/test_wilds.py tests_real/test_wilds_readers.py -k package
 
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases 20000 --seed 0 --out build/fuzz.json

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torchvision.transforms import v2
 
-from shiftbench.pixels.augment import PRESETS, augment
+from shiftbench.images.augment import PRESETS, augment
 
 SIDE, TIMES = 64, 7
 THEIRS = {"randaugment": v2.RandAugment(num_ops=3, magnitude=5, num_magnitude_bins=11),

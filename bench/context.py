@@ -17,12 +17,10 @@ import time
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Floats, Ints
-from shiftbench.collection import Collection, Tags
-from shiftbench.criteria.areas import Areas, areas
-from shiftbench.criteria.cues import ALPHA, cues, strengths
-from shiftbench.criteria.hard import BETA, Codes, members
-from shiftbench.rng import child
+from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.core.rng import child
+from shiftbench.data.collection import Collection, Tags
+from shiftbench.shifts.context.cues import ALPHA, BETA, Areas, Codes, areas, cues, members, strengths
 
 KINDS = ("easy", "hard_positive", "hard_negative")
 

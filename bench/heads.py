@@ -12,11 +12,11 @@ import time
 import numpy as np
 import torch
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
+from shiftbench.core.rng import child
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.methods import METHODS, Method, facts
-from shiftbench.methods.base import Stage
-from shiftbench.rng import child
+from shiftbench.methods.method import Stage
 from shiftbench.training.data import Data
 from shiftbench.training.eager import Eager
 from shiftbench.training.lane import Lane

@@ -8,7 +8,7 @@ mean length, and the bias of its estimate, in points.
     lowest       Wilson's interval of the group seen lowest
     wilson       Bonferroni's interval over all groups, of Wilson's limits
     bonferroni   the same of Clopper's and Pearson's limits, which hold at every size
-    ours         `stats.lowest`
+    ours         `intervals.lowest`
 
 The last line is how much longer Bonferroni's valid interval is than ours, the mean ratio of lengths over cases.
 Run: python bench/intervals.py [REPEATS]
@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betaincinv
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.rng import child
-from shiftbench.stats import interval, lowest, wilson
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.rng import child
+from shiftbench.scoring.intervals import interval, lowest, wilson
 
 REPLICATES = 200
 

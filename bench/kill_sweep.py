@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 from victims import ENGINES, Engine
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.rng import child
+from shiftbench.core.rng import child
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.sweeps.status import status, summary
 from shiftbench.sweeps.study import Study
 

@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import Floats
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.files import write_json, writing
-from shiftbench.predictions import Predictions
-from shiftbench.rng import child
-from shiftbench.scores import Scores
+from shiftbench.core.arrays import Floats
+from shiftbench.core.files import write_json, writing
+from shiftbench.core.rng import child
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import Scores
 from shiftbench.scoring import read_run, runs_in, score, score_runs
 from shiftbench.scoring.reading import Layout, Reader
 from shiftbench.training.checkpoint import save_weights

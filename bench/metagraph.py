@@ -16,10 +16,19 @@ import time
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Floats, Ints
-from shiftbench.metagraph.incidence import add_sizes, counting_order, incidence, mirrored, runs_of
-from shiftbench.metagraph.overlaps import Edges, edges, joined, plan
-from shiftbench.rng import child
+from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.core.rng import child
+from shiftbench.metagraph.overlaps import (
+    Edges,
+    add_sizes,
+    counting_order,
+    edges,
+    incidence,
+    joined,
+    mirrored,
+    plan,
+    runs_of,
+)
 
 MIN_SIZE = 25
 THRESHOLD = 0.1

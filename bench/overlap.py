@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Floats
-from shiftbench.groupings import Grouping
-from shiftbench.rng import child
+from shiftbench.core.arrays import Bools, Floats
+from shiftbench.core.rng import child
+from shiftbench.data.groupings import Grouping
 from shiftbench.scoring.estimates import Estimate
 from shiftbench.scoring.groups import MEAN_OVER, WORST, by_grouping, percentile
-from shiftbench.stats import LEVEL, lowest
+from shiftbench.scoring.intervals import LEVEL, lowest
 
 ITEMS = 1200
 

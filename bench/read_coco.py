@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.rng import child
+from shiftbench.core.rng import child
 
 THEIRS = "from pycocotools.coco import COCO as load"
 OURS = "from shiftbench.readers import READERS; load = READERS['coco']"

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from shiftbench.worlds.scenes import draw, scenes
 from shiftbench.worlds.scenes.layout import Layout, arrange
-from shiftbench.worlds.scenes.model import sample
+from shiftbench.worlds.scenes.scene import sample
 from shiftbench.worlds.scenes.sheet import sheet
 
 SIZE = 64

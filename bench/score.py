@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import f1_score
 
-from shiftbench import stats
-from shiftbench.arrays import Floats, Ints
-from shiftbench.metrics import tally
-from shiftbench.rng import child
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.rng import child
+from shiftbench.scoring import intervals as stats
+from shiftbench.scoring.metrics import tally
 
 ITEMS, GROUPS, CLASSES, SAMPLED = 1_000_000, 1_000, 182, 40
 

@@ -21,9 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.sentences import encoder
-from shiftbench.sentences.bert import Linear, Norm
-from shiftbench.sentences.model import SentenceModel
+from shiftbench.text import encoder
+from shiftbench.text.bert import Linear, Norm
+from shiftbench.text.sentence_model import SentenceModel
 
 WORDS = """a a a the of on in with and at next to man woman people person dog cat horse bird bus train truck
 airplane boat bench table plate food pizza street field grass beach water snow kitchen room sitting standing holding

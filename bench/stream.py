@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shiftbench.collection import FORMAT, MARKER
-from shiftbench.files import write_json
+from shiftbench.core.files import write_json
+from shiftbench.core.rng import child
+from shiftbench.data.collection import FORMAT, MARKER
 from shiftbench.metagraph.stream import streamed
-from shiftbench.rng import child
 
 PIECE = 50_000  # items written at a time
 THEMES = 20

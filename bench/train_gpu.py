@@ -25,12 +25,12 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
+from shiftbench.core.rng import child
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import Predictions
 from shiftbench.methods import METHODS
 from shiftbench.models import build
-from shiftbench.predictions import Predictions
-from shiftbench.rng import child
 from shiftbench.training.data import Data
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.predict import predict_all

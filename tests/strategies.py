@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from shiftbench.benchmark import SPLITS, Benchmark
-from shiftbench.collection import Collection, Tags, Texts
+from shiftbench.data.benchmark import SPLITS, Benchmark
+from shiftbench.data.collection import Collection, Tags, Texts
 
 seeds = st.integers(0, 2**32 - 1)
 letters = st.characters(codec="utf-8", exclude_categories=("Cs",), exclude_characters="\0")

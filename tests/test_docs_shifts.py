@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.questions import FORMS
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.questions import FORMS
 from shiftbench.shifts import CONDITIONS, SHIFTS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "shifts.md").read_text()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.reporting.markdown_tables import as_markdown, inserted, quoted
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shiftbench import cli
-from shiftbench.collection import Collection
+from shiftbench.data.collection import Collection
 from shiftbench.readers import READERS
 from shiftbench.shifts import SHIFTS
 from tests.fuzz.cases import Project, case, prepare, targets

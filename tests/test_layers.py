@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from shiftbench.api import HOME
+
 SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 
 ORDER = (
-    "errors", "later", "arrays", "rng", "staging", "parsing", "tables", "files", "registry", "stats", "tags",
-    "questions", "roots", "collection", "readers", "worlds", "metagraph", "hierarchies", "sentences", "criteria",
-    "target", "benchmark", "groupings", "shifts", "checks", "predictions", "answers", "scores", "metrics", "scoring",
-    "pixels", "models", "methods", "training", "conflict", "selection", "sweeps", "reporting", "annotation", "boards",
-    "exports", "compat", "verbs", "demonstration", "cli",
+    "core", "data", "readers", "worlds", "metagraph", "hierarchies", "text", "shifts", "scoring", "images", "exports",
+    "models", "methods", "training", "conflict", "sweeps", "reporting", "human", "leaderboard", "compat", "api",
+    "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 
-TORCH = ("later", "pixels", "models", "methods", "training", "conflict", "compat")
+TORCH = ("core", "images", "models", "methods", "training", "conflict", "compat")
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -62,6 +62,11 @@ def test_no_message_forgets_its_f(path):
             for part in ast.walk(node.exc):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and part not in joined:
                     assert "{" not in part.value, f"{path}:{part.lineno}: {part.value}"
+
+
+def test_no_room_takes_the_name_of_a_verb():
+    """`sb.score` is the function: a package of that name would take its place as soon as it is imported."""
+    assert not set(HOME) & {part(path) for path in FILES}
 
 
 def test_no_file_says_nothing_by_its_name():

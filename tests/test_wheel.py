@@ -55,7 +55,7 @@ def test_the_flow_runs_without_torch(clean):
     (clean / "recipe.toml").write_text(RECIPE)
     command(clean, "build", "recipe.toml", "--out", "bench")
     command(clean, "check", "bench")
-    script = ("from shiftbench.benchmark import Benchmark; b = Benchmark.load('bench');"
+    script = ("from shiftbench.data.benchmark import Benchmark; b = Benchmark.load('bench');"
               "print('item,prediction'); [print(f'{item},cat') for item in b.items]")
     python = str(clean / "env/bin/python")
     predictions = subprocess.run([python, "-c", script], cwd=clean, capture_output=True, text=True)

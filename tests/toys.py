@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.methods import METHODS, Batch, Method, Task
 from shiftbench.models import build
 from shiftbench.training.data import Data

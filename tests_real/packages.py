@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 
 class Package(NamedTuple):

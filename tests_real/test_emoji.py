@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
 from shiftbench.compat.run_script import run_script, wilds_modules
 from shiftbench.compat.wilds import CombinatorialGrouper, get_dataset, get_train_loader
-from shiftbench.predictions import Predictions
-from shiftbench.scores import Scores
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import Scores
 from shiftbench.scoring import runs_in, score
 from tests_real.emoji import SIDE, VENDORS, draw, write_table
 

@@ -6,9 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.scores import Scores
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.scores import Scores
 from shiftbench.scoring import score_runs
 from tests_real.reviews import SEEN, UNSEEN, write_table
 

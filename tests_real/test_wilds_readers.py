@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from shiftbench.collection import Collection
 from shiftbench.compat.wilds_known import DATASETS as KNOWN
+from shiftbench.data.collection import Collection
 from shiftbench.readers.wilds import DATASETS
-from shiftbench.readers.wilds_molecules import graph_lines
-from shiftbench.readers.wilds_poverty import HELD_OUT
-from shiftbench.readers.wilds_texts import TOKENS, tokens
-from shiftbench.readers.wilds_wheat import SESSIONS, corners
-from tests.test_readers_wilds import place_of, read, touch
+from shiftbench.readers.wilds.comments import TOKENS, tokens
+from shiftbench.readers.wilds.molecules import graph_lines
+from shiftbench.readers.wilds.poverty import HELD_OUT
+from shiftbench.readers.wilds.wheat import SESSIONS, corners
+from tests.readers.test_wilds import place_of, read, touch
 from tests_real.wilds_data import WRITERS
 
 pytestmark = [
@@ -42,7 +42,7 @@ WHEAT = ("test-to-test", "mixed-to-test", "official_with_subsampled_test")
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All ten data sets, with more items than the small ones that tests/test_readers_wilds.py reads."""
+    """All ten data sets, with more items than the small ones that tests/readers/test_wilds.py reads."""
     folder = tmp_path_factory.mktemp("wilds")
     for seed, (name, write) in enumerate(WRITERS.items()):
         write(place_of(folder, name), np.random.default_rng(seed))

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from shiftbench.readers.wilds import DATASETS
-from shiftbench.readers.wilds_images import LAND
-from shiftbench.readers.wilds_molecules import ATOM_SIZES, BOND_SIZES
-from shiftbench.readers.wilds_texts import IDENTITIES, OTHER_MARKS, PY150, TOKENS
-from shiftbench.readers.wilds_wheat import SESSIONS
-from tests.test_readers_wilds import COUNTRIES, packed, table
+from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS, PY150, TOKENS
+from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES
+from shiftbench.readers.wilds.photos import LAND
+from shiftbench.readers.wilds.wheat import SESSIONS
+from tests.readers.test_wilds import COUNTRIES, packed, table
 
 Draw = np.random.Generator
 TEXTS = ['He said "no",\nand left.', "one\r\ntwo", " spaces ", "a, b;c", "ü — ☃", "'quoted'", "12", "1e5", "True",

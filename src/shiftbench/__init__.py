@@ -9,14 +9,14 @@ Names are loaded when they are first used, so that the import is quick and needs
 from importlib import import_module
 from typing import Any
 
-from shiftbench.verbs import HOME as VERBS
+from shiftbench.api import HOME as VERBS
 
 __version__ = "0.1.0"
 
 _HOME = {
-    **{verb: f"verbs.{module}" for verb, module in VERBS.items()}, "demo": "demonstration",
-    "Collection": "collection", "Tags": "collection", "Texts": "collection",
-    "Benchmark": "benchmark", "Predictions": "predictions", "Scores": "scores", "ShiftBenchError": "errors",
+    **{verb: f"api.{module}" for verb, module in VERBS.items()}, "demo": "demonstration",
+    **dict.fromkeys(("Collection", "Tags", "Texts"), "data.collection"), "Benchmark": "data.benchmark",
+    "Predictions": "data.predictions", "Scores": "data.scores", "ShiftBenchError": "core.errors",
     **dict.fromkeys(("Breeds", "Given", "Subset", "Correlation", "Subpopulation", "Recipe", "SHIFTS"), "shifts"),
     **dict.fromkeys(("IID", "Spurious", "LowData", "Unseen", "Noise", "Size", "Under", "CONDITIONS"), "shifts"),
     **dict.fromkeys(("Context", "LeaveOneDomainOut", "Temporal"), "shifts"),

@@ -6,13 +6,13 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from shiftbench import verbs
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import MARKER
-from shiftbench.errors import ShiftBenchError
-from shiftbench.files import read_json, writing
-from shiftbench.later import load_torch
-from shiftbench.scores import Scores
+from shiftbench import api as verbs
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import read_json, writing
+from shiftbench.core.later import load_torch
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import MARKER
+from shiftbench.data.scores import Scores
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.work import Outcome
@@ -100,7 +100,7 @@ def demo(
     `seed` is the world's, `seeds` are those of the runs.
     """
     from shiftbench.scoring import score_runs
-    from shiftbench.selection import chosen_means
+    from shiftbench.scoring.select import chosen_means
     from shiftbench.sweeps.features import embed_missing
     from shiftbench.sweeps.study import Study
 

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from shiftbench.benchmark import Benchmark, table
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.files import write_json, write_table, writing_folder
-from shiftbench.pixels.decode import images
-from shiftbench.registry import find
-from shiftbench.target import TOKEN_KINDS, TOKENS, kinds_of, tokens_of
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import write_json, write_table, writing_folder
+from shiftbench.core.registry import find
+from shiftbench.data.benchmark import Benchmark, table
+from shiftbench.data.collection import Collection
+from shiftbench.data.target import TOKEN_KINDS, TOKENS, kinds_of, tokens_of
+from shiftbench.images.decode import images
 
 MARKER = "export.json"
 

@@ -21,7 +21,7 @@ import typer
 from numpy.random import Generator
 
 from shiftbench import cli
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 from tests.fuzz.hostile import BYTES, DIGITS, name
 from tests.fuzz.mutations import TOML, mutated
 from tests.fuzz.samples import Command

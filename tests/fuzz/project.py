@@ -10,25 +10,25 @@ import numpy as np
 import pyarrow as pa
 
 import shiftbench as sb
-from shiftbench.annotation import Design, write_study
-from shiftbench.answers import Answers
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection, Texts
-from shiftbench.files import write_table
-from shiftbench.predictions import Predictions
-from shiftbench.roots import note
+from shiftbench.core.files import write_table
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection, Texts
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.roots import note
+from shiftbench.human import Design, write_study
 from shiftbench.shifts import SHIFTS
 from shiftbench.sweeps.study import Study
 from tests.fuzz.samples import Command, readers
+from tests.hierarchies.test_hierarchy import noun
+from tests.human.test_human import answered, creatures
+from tests.leaderboard.test_boards import guesses, submit, wilds_files
+from tests.scoring.test_kinds import bench, model, publish
+from tests.scoring.test_kinds import write as write_logits
+from tests.scoring.test_target_scores import code, heads, numbers, python, wealth, wheat
+from tests.shifts.test_shifts import EXAMPLES, with_part
 from tests.strategies import toy
-from tests.test_annotation import answered, creatures
-from tests.test_boards import guesses, submit, wilds_files
-from tests.test_hierarchies import noun
-from tests.test_kinds import bench, model, publish
-from tests.test_kinds import write as write_logits
-from tests.test_sentences import tiny
-from tests.test_shifts import EXAMPLES, with_part
-from tests.test_target_scores import code, heads, numbers, python, wealth, wheat
+from tests.text.test_text import tiny
 
 ITEMS = 400
 """Of the collection: as few as every shift can be built on."""
@@ -240,7 +240,7 @@ def _others(place: Path) -> Iterator[Command]:
     tiny(place / "encoder")
 
     def encode() -> object:
-        from shiftbench.sentences import encoder, encoders
+        from shiftbench.text import encoder, encoders
 
         encoders._has_package = lambda: False  # sentence-transformers draws bars of its own
         return encoder("encoder").encode(["a cab", "bad"])

@@ -15,13 +15,13 @@ from PIL import Image
 from shiftbench.readers import READERS
 from shiftbench.readers.factors import KINDS
 from shiftbench.readers.wilds import DATASETS
-from tests import test_readers_factors as factor_files
-from tests import test_readers_gqa as gqa_files
-from tests.test_breeds import imagenet as write_imagenet
-from tests.test_readers_metashift import written as write_pickle
-from tests.test_readers_table import scans
-from tests.test_readers_wilds import POOR, place_of
-from tests.test_waterbirds import published
+from tests.readers import test_factors as factor_files
+from tests.readers import test_gqa as gqa_files
+from tests.readers.test_metashift import written as write_pickle
+from tests.readers.test_table import scans
+from tests.readers.test_waterbirds import published
+from tests.readers.test_wilds import POOR, place_of
+from tests.shifts.test_breeds import imagenet as write_imagenet
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.answers import Answers
-from shiftbench.benchmark import Benchmark
 from shiftbench.cli import main
-from shiftbench.collection import Collection
-from shiftbench.predictions import Predictions
-from shiftbench.rng import child
-from shiftbench.scores import Scores
-from shiftbench.scoring import means, score
-from shiftbench.shifts.suites import SUITES, suite
-from shiftbench.target import (
+from shiftbench.core.rng import child
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import Scores
+from shiftbench.data.target import (
     BOXES,
     TOKEN_KINDS,
     TOKENS,
@@ -37,6 +35,8 @@ from shiftbench.target import (
     tokens_of,
     tokens_text,
 )
+from shiftbench.scoring import means, score
+from shiftbench.shifts.suites import SUITES, suite
 from shiftbench.worlds import WORLDS
 
 FOLDER = Path(__file__).parent

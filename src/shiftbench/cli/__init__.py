@@ -35,7 +35,7 @@ from shiftbench.cli.sweep import sweep
 from shiftbench.cli.table import table
 from shiftbench.cli.train import train
 from shiftbench.cli.trust import trust
-from shiftbench.errors import ShiftBenchError, printable
+from shiftbench.core.errors import ShiftBenchError, printable
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftbench import verbs
+from shiftbench import api as verbs
 from shiftbench.cli.output import Json, Quiet, print_json, print_table, say
 
 NOTHING: dict[str, Any] = {"value": math.nan, "std": math.nan, "tied": False, "group": "", "n": 0, "behind": None}
@@ -33,7 +33,7 @@ def board(
     chosen = benchmark if len(benchmark) > 1 else benchmark[0]
     made = verbs.board(folder, chosen, out, metric=metric, seeds=seeds, title=title)
     if json:
-        from shiftbench.boards.page import plain
+        from shiftbench.leaderboard.writing import plain
 
         print_json(plain(made))
         return

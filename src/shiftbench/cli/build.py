@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftbench import verbs
+from shiftbench import api as verbs
 from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 
 def build(
@@ -66,7 +66,7 @@ def _suite(name: str, changes: dict[str, Any], out: Path, only: str, draws: int,
     with progress(f"building {name}", quiet or json) as advance:
         folders = verbs.suite(name, collection, out, seed=seed, only=only, draws=draws, changes=changes,
                               progress=advance)
-    from shiftbench.benchmark import Benchmark
+    from shiftbench.data.benchmark import Benchmark
 
     made = [Benchmark.load(folder) for folder in folders]
     if json:

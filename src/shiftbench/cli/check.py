@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shiftbench import verbs
+from shiftbench import api as verbs
 from shiftbench.cli.output import Json, print_json, print_table, say
 
 
@@ -23,9 +23,9 @@ def check(
 
     shiftbench check benchmarks/cat-dog --allow "missing class"
     """
-    from shiftbench.benchmark import Benchmark
-    from shiftbench.checks import VERBS, fit, uses
-    from shiftbench.collection import MARKER as COLLECTION
+    from shiftbench.data.benchmark import Benchmark
+    from shiftbench.data.checks import VERBS, fit, uses
+    from shiftbench.data.collection import MARKER as COLLECTION
 
     accepted = set(allow or [])
     findings = [finding._replace(unfit=finding.unfit and finding.what not in accepted)

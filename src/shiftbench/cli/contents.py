@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import encode
-from shiftbench.benchmark import Benchmark
 from shiftbench.cli.output import print_table, say, say_titled
-from shiftbench.collection import Collection
+from shiftbench.core.arrays import encode
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.sweeps.status import STATES, describe, summary
 
 

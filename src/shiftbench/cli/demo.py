@@ -21,7 +21,7 @@ def demo(
     MetaShift's Tables 1 and 2 in the terminal, and report.html to look at, which also shows what every rule of
     selection would have chosen.
     """
-    from shiftbench.benchmark import Benchmark
+    from shiftbench.data.benchmark import Benchmark
     from shiftbench.demonstration import demo as run_demo
     from shiftbench.reporting import as_table, distance_tables, share_tables, shown_scores
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shiftbench import verbs
+from shiftbench import api as verbs
 from shiftbench.cli.output import Json, Quiet, print_json, print_table, say
 
 
@@ -45,6 +45,6 @@ def gap(
 
 def _named(metric: str) -> str:
     """A metric as it is called; one over a grouping in words, which are shorter."""
-    from shiftbench.groupings import in_words, untitled
+    from shiftbench.data.groupings import in_words, untitled
 
     return in_words(metric) if untitled(metric)[1] else metric

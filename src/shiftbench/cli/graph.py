@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shiftbench import verbs
+from shiftbench import api as verbs
 from shiftbench.cli.output import Json, print_json, print_table, progress
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
-    from shiftbench.collection import Collection
+    from shiftbench.data.collection import Collection
 
 
 def graph(
@@ -40,8 +40,8 @@ def graph(
 
     shiftbench graph collections/scenes --all --json
     """
-    from shiftbench.collection import Collection
-    from shiftbench.metagraph.ontology import within
+    from shiftbench.data.collection import Collection
+    from shiftbench.metagraph.contexts import within
 
     if out is not None and (every or rungs) and out.suffix != ".json":
         raise ShiftBenchError(f"{out}: --all and --ladder are written as .json. A picture is of one class: --class.")
@@ -62,7 +62,7 @@ def graph(
 
 def _one(made: Any, collection: "Collection", origin: str | None, out: Path | None, json: bool) -> None:
     """One class: a table, JSON, and a picture where asked."""
-    from shiftbench.files import write_json
+    from shiftbench.core.files import write_json
     from shiftbench.metagraph.draw import draw_html, draw_png
     from shiftbench.metagraph.graph import to_json
 
@@ -92,7 +92,7 @@ def _overview(
     out: Path | None, json: bool,
 ) -> None:
     """All classes: the paper's summary and a line for each class."""
-    from shiftbench.files import write_json
+    from shiftbench.core.files import write_json
     from shiftbench.metagraph.catalogue import Terms
     from shiftbench.metagraph.overview import overview
 
@@ -112,7 +112,7 @@ def _ladder(
     kinds: tuple[str, ...], out: Path | None, json: bool,
 ) -> None:
     """Training sets at growing distance from a test subset."""
-    from shiftbench.files import write_json
+    from shiftbench.core.files import write_json
 
     if origin is None:
         raise typer.BadParameter("--ladder needs the test subset: --from 'dog(shelf)'.")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shiftbench import verbs
+from shiftbench import api as verbs
 from shiftbench.cli.output import Json, print_json, print_table
 
 

@@ -29,7 +29,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from shiftbench.errors import ShiftBenchError, printable
+from shiftbench.core.errors import ShiftBenchError, printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no table.")]

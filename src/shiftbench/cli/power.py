@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench.cli.output import Json, print_json, print_table, say
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 
 def power(
@@ -31,7 +31,7 @@ def power(
 
     shiftbench power benchmarks/cat-dog --accuracy 0.8 --comparisons 10
     """
-    from shiftbench.stats.sample_size import group_power, items_needed
+    from shiftbench.scoring.intervals.sample_size import group_power, items_needed
 
     known: dict[str, Any] = {"accuracy": accuracy, "correlation": correlation, "disagreement": disagreement,
                              "level": level, "comparisons": comparisons}
@@ -62,9 +62,9 @@ def power(
 
 def _sizes(folder: Path, split: str) -> dict[str, int]:
     """Items of the whole split and of every group in it."""
-    from shiftbench.benchmark import Benchmark
-    from shiftbench.errors import unknown
-    from shiftbench.scores import ALL
+    from shiftbench.core.errors import unknown
+    from shiftbench.data.benchmark import Benchmark
+    from shiftbench.data.scores import ALL
 
     made = Benchmark.load(folder)
     if split not in made.splits:

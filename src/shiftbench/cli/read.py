@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftbench import verbs
+from shiftbench import api as verbs
 from shiftbench.cli.output import Json, Quiet, noted, pairs, print_json, progress
 
 read = typer.Typer(no_args_is_help=True, help="Make a collection: read annotations, or draw a built-in world.")
@@ -225,7 +225,7 @@ def _read(
 
     `bar` is the title of a progress bar, for readers that tell how far they are.
     """
-    from shiftbench.verbs.making import keep
+    from shiftbench.api.making import keep
 
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     with noted() as notes:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shiftbench import verbs
+from shiftbench import api as verbs
 from shiftbench.cli.output import Json, Quiet, console, noted, pairs, print_json, say
 
 
@@ -46,7 +46,7 @@ def score(
 
     shiftbench score my_model.csv --nooch nooch --task "fire hydrant"
     """
-    from shiftbench.annotation.terminal import answer_notes, tables
+    from shiftbench.human.people import answer_notes, tables
     from shiftbench.scoring import to_json
 
     files = predictions or []

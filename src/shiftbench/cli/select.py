@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shiftbench.cli.output import Json, Quiet, console, print_json, say
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
-    from shiftbench.benchmark import Benchmark
-    from shiftbench.scores import Scores
+    from shiftbench.data.benchmark import Benchmark
+    from shiftbench.data.scores import Scores
 
 
 def select(
@@ -34,8 +34,8 @@ def select(
     shiftbench select runs --rule worst_group --json
     """
     from shiftbench.reporting.selection_terminal import choices_table, selection_table
-    from shiftbench.selection import RULES, chosen, over_seeds, refuse_target
-    from shiftbench.selection import select as apply
+    from shiftbench.scoring.select import RULES, chosen, over_seeds, refuse_target
+    from shiftbench.scoring.select import select as apply
 
     scores, made = _read(source, benchmark or [])
     if out is not None and not rule:
@@ -58,7 +58,7 @@ def select(
 
 def _read(source: Path, folders: list[Path]) -> "tuple[Scores, list[Benchmark]]":
     """The scores, and the benchmarks that are at hand."""
-    from shiftbench.verbs.judging import scores_of
+    from shiftbench.api.judging import scores_of
 
     scores, benchmarks = scores_of(source, folders)
     return scores, [one for one, _ in benchmarks]

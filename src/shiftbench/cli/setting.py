@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftbench import verbs
+from shiftbench import api as verbs
 from shiftbench.cli.output import Json, Quiet, print_json, print_table
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
-    from shiftbench.benchmark import Benchmark
+    from shiftbench.data.benchmark import Benchmark
 
 
 def setting(
@@ -33,8 +33,8 @@ def setting(
 
     shiftbench setting benchmarks/cat-dog --to mixed-to-test --out benchmarks/cat-dog-mixed
     """
-    from shiftbench.benchmark import Benchmark
     from shiftbench.cli.contents import show_benchmark
+    from shiftbench.data.benchmark import Benchmark
 
     if to is None:
         _list(Benchmark.load(benchmark), unseen, json, quiet)
@@ -49,7 +49,7 @@ def setting(
 
 
 def _list(benchmark: "Benchmark", unseen: bool, json: bool, quiet: bool) -> None:
-    from shiftbench.shifts.legality import kind_of, legal
+    from shiftbench.shifts.in_distribution import kind_of, legal
 
     kind, found = kind_of(benchmark), legal(benchmark, unseen=unseen)
     if json:

@@ -7,7 +7,7 @@ import typer
 
 from shiftbench.cli.hierarchy import show_hierarchy
 from shiftbench.cli.output import Json, print_json
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 
 def show(
@@ -15,13 +15,13 @@ def show(
     json: Json = False,
 ) -> None:
     """What is in a folder of ours, as a table."""
-    from shiftbench.benchmark import MARKER as BENCHMARK
-    from shiftbench.benchmark import Benchmark
     from shiftbench.cli.contents import collection_facts, show_benchmark, show_collection, show_runs
-    from shiftbench.collection import MARKER as COLLECTION
-    from shiftbench.collection import Collection
+    from shiftbench.data.benchmark import MARKER as BENCHMARK
+    from shiftbench.data.benchmark import Benchmark
+    from shiftbench.data.collection import MARKER as COLLECTION
+    from shiftbench.data.collection import Collection
     from shiftbench.hierarchies.cuts import facts as hierarchy_facts
-    from shiftbench.hierarchies.edges import holds_hierarchy, open_hierarchy
+    from shiftbench.hierarchies.sources import holds_hierarchy, open_hierarchy
     from shiftbench.sweeps.status import states, status
 
     if (folder / COLLECTION).exists():

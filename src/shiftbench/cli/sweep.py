@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shiftbench import verbs
+from shiftbench import api as verbs
 from shiftbench.cli.output import Json, Quiet, how_long, print_json, print_table, progress, say, sweep_progress, teller
-from shiftbench.errors import printable
+from shiftbench.core.errors import printable
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.estimate import Estimate
-    from shiftbench.sweeps.sources import Say
+    from shiftbench.sweeps.made import Say
     from shiftbench.sweeps.study import Study
     from shiftbench.sweeps.work import Outcome
 
@@ -119,7 +119,7 @@ def _making(silent: bool) -> "Say":
 
 def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, retry_failed: bool, json: bool,
              quiet: bool) -> None:
-    from shiftbench.staging import scratch
+    from shiftbench.core.staging import scratch
     from shiftbench.sweeps.estimate import estimate
 
     with scratch() as folder:

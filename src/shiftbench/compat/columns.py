@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints, Values, encode
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
 from shiftbench.compat.items import next_kinds
+from shiftbench.core.arrays import Floats, Ints, Values, encode
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 
 SOURCE = ("train", "id_val", "id_test")
 """The splits that are drawn before the shift: their rows have from_source_domain = 1."""

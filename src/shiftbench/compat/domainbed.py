@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shiftbench.arrays import Ints
-from shiftbench.benchmark import Benchmark
 from shiftbench.compat.columns import SOURCE
-from shiftbench.compat.subset import WILDSDataset
 from shiftbench.compat.wilds import get_dataset
-from shiftbench.errors import ShiftBenchError
+from shiftbench.compat.wilds_subset import WILDSDataset
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
 
 SIDE = 224
 """Image files are brought to this size, as DomainBed does; images that a collection keeps have the size they have."""

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.arrays import Ints
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError, unknown
 
 QUIRKS = "wilds-2.0"
 """What `compat` is called: the package's behaviour, defects included."""

@@ -9,13 +9,12 @@ import torch
 from PIL import Image
 from torch.utils.data import default_collate
 
-from shiftbench.arrays import Ints
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.pixels.channels import channel_images
-from shiftbench.pixels.decode import images, open_image
-from shiftbench.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, Boxes, boxes_of, kinds_of, tokens_of
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, Boxes, boxes_of, kinds_of, tokens_of
+from shiftbench.images.decode import channel_images, images, open_image
 
 PADDING = -1
 """Fills the lines of a molecule up to those of the largest in its batch."""
@@ -64,7 +63,7 @@ class Inputs:
 
     @cached_property
     def _lines(self) -> tuple[Any, Ints]:
-        from shiftbench.readers.wilds_molecules import graph_lines
+        from shiftbench.readers.wilds.molecules import graph_lines
 
         return graph_lines(self.collection, self.item)
 

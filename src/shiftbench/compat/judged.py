@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Ints
 from shiftbench.compat.wilds_case import Case, Results
-from shiftbench.groupings import Coded, Grouping, group_by
-from shiftbench.metrics.groups import Grouped, group_means
+from shiftbench.core.arrays import Ints
+from shiftbench.data.groupings import Coded, Grouping, group_by
+from shiftbench.scoring.metrics.groups import Grouped, group_means
 
 MOST = 60
 """Groups that a text lists; of more it tells only what is over all."""

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
-import shiftbench.pixels.needs_torch  # noqa: F401
-from shiftbench.arrays import Floats, Ints
+import shiftbench.images.needs_torch  # noqa: F401
 from shiftbench.compat.grouper import CombinatorialGrouper, as_array
-from shiftbench.compat.subset import WILDSDataset, WILDSSubset
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.compat.wilds_subset import WILDSDataset, WILDSSubset
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import ShiftBenchError, unknown
 
 Rows = WILDSDataset | WILDSSubset
 LOADERS = ("standard", "group")

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from shiftbench.compat.grouper import QUIRKS
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 Modules = Mapping[str, Mapping[str, object]]
 Use = Mapping[str, Path]

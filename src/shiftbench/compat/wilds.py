@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftbench.benchmark import MARKER, Benchmark
-from shiftbench.collection import Collection
 from shiftbench.compat.grouper import CombinatorialGrouper
 from shiftbench.compat.loaders import GroupSampler, get_eval_loader, get_train_loader
-from shiftbench.compat.subset import WILDSDataset, WILDSSubset
 from shiftbench.compat.wilds_eval import evaluate
 from shiftbench.compat.wilds_known import DATASETS
 from shiftbench.compat.wilds_options import Options
-from shiftbench.errors import ShiftBenchError
-from shiftbench.registry import listed
+from shiftbench.compat.wilds_subset import WILDSDataset, WILDSSubset
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import listed
+from shiftbench.data.benchmark import MARKER, Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.shifts.recipe import collection_folder
 
 __all__ = ["CombinatorialGrouper", "GroupSampler", "WILDSDataset", "WILDSSubset", "evaluate", "get_dataset",

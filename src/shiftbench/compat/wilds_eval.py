@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 
 from shiftbench.compat.grouper import QUIRKS, Columns, as_array
-from shiftbench.compat.wilds_case import Case, Results
-from shiftbench.compat.wilds_kinds import boxes, numbers, tasks, tokens
+from shiftbench.compat.wilds_case import Case, Results, boxes, numbers, tasks, tokens
 from shiftbench.compat.wilds_known import DATASETS
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.metrics.groups import Grouped
-from shiftbench.metrics.percentile import percentile_over_groups
-from shiftbench.metrics.tally import tally
-from shiftbench.readers.wilds_texts import IDENTITIES
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.readers.wilds.comments import IDENTITIES
+from shiftbench.scoring.metrics.groups import Grouped
+from shiftbench.scoring.metrics.percentile import percentile_over_groups
+from shiftbench.scoring.metrics.tally import tally
 
 
 def evaluate(

@@ -6,10 +6,10 @@ Where a column's names are only in the data (Amazon's users), the caller gives t
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from shiftbench.errors import unknown
-from shiftbench.readers.wilds_poverty import HELD_OUT
-from shiftbench.readers.wilds_texts import IDENTITIES, OTHER_MARKS
-from shiftbench.readers.wilds_wheat import SESSIONS
+from shiftbench.core.errors import unknown
+from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS
+from shiftbench.readers.wilds.poverty import HELD_OUT
+from shiftbench.readers.wilds.wheat import SESSIONS
 
 
 class Known(NamedTuple):

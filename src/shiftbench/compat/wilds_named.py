@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints, Strs, positions
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
 from shiftbench.compat.columns import FROM, Column, Y, kind_column
 from shiftbench.compat.wilds_known import DATASETS
-from shiftbench.errors import unknown
+from shiftbench.core.arrays import Floats, Ints, Strs, positions
+from shiftbench.core.errors import unknown
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 
 NAMES = {"molpcba": "ogb-molpcba"}
 """What the package calls a data set, where a collection's name is another."""

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.readers.wilds_poverty import HELD_OUT
-from shiftbench.shifts.wilds import WILDS
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.readers.wilds.poverty import HELD_OUT
+from shiftbench.shifts.suites import WILDS
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "poverty": {"no_nl": False, "fold": "A", "use_ood_val": True, "cache_size": 100},

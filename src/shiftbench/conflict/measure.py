@@ -6,17 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.conflict.order import order
-from shiftbench.conflict.record import centred, record
-from shiftbench.conflict.regress import Effects, effects, expanded
+from shiftbench.conflict.heatmap import order
+from shiftbench.conflict.matrix_sides import IN, Settings, Side, sides
+from shiftbench.conflict.regression import Effects, effects, expanded
 from shiftbench.conflict.result import Axis, Conflicts, Measured
-from shiftbench.conflict.settings import Settings
-from shiftbench.conflict.sides import IN, Side, sides
-from shiftbench.errors import ShiftBenchError
-from shiftbench.stats import interval
+from shiftbench.conflict.steps import centred, record
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.scoring.intervals import interval
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
 from shiftbench.training.inputs import inputs

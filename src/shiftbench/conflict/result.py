@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.arrays import Floats, Ints, Strs
-from shiftbench.conflict.settings import Settings
-from shiftbench.conflict.sides import IN, OUT, Side
-from shiftbench.files import write_json, write_table, writing_folder
+from shiftbench.conflict.matrix_sides import IN, OUT, Settings, Side
+from shiftbench.core.arrays import Floats, Ints, Strs
+from shiftbench.core.files import write_json, write_table, writing_folder
 
 MARKER = "conflicts.json"
 LITTLE = 2 / 3
@@ -116,7 +115,7 @@ class Conflicts:
 
     def save(self, folder: Path | str) -> Path:
         """Write matrix.parquet, heatmap.png and conflicts.json; an older result there is replaced in one step."""
-        from shiftbench.conflict.draw import draw
+        from shiftbench.conflict.heatmap import draw
 
         with writing_folder(folder, MARKER) as place:
             write_table(place / "matrix.parquet", self.table())

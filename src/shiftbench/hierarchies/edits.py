@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_toml
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_toml
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
 VERBS: dict[str, tuple[str, ...]] = {"collapse": (), "insert": ("above",), "delete": (), "add": ("under",)}

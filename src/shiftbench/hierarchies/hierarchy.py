@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Ints, Strs, digest, positions
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Bools, Ints, Strs, digest, positions
+from shiftbench.core.errors import ShiftBenchError, unknown
 
 
 @dataclass(frozen=True, eq=False)

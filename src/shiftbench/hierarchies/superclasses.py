@@ -2,16 +2,20 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Ints
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_json
+from shiftbench.core.registry import find
+from shiftbench.core.rng import child
+from shiftbench.hierarchies.cuts import Sides, by_chance, by_kinship, child_groups, separation
 from shiftbench.hierarchies.hierarchy import Hierarchy
-from shiftbench.hierarchies.published import SEED, published_choice, published_groups, published_sides
-from shiftbench.hierarchies.splits import Sides, by_chance, by_kinship, child_groups, separation
-from shiftbench.rng import child
+from shiftbench.hierarchies.sources import SEED, published_choice, published_groups, published_sides
 
 SPLITS = ("rand", "good", "bad", "none")
 COMPAT = ("", "breeds")
@@ -204,3 +208,51 @@ def _count(n: int, word: str) -> str:
 def _few(words: Iterable[str], most: int = 5) -> str:
     listed = sorted(words)
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+# BREEDS' four named tasks: their settings (Table 2) and the subclasses of their random split (Tables 8 to 11).
+
+class Task(NamedTuple):
+    """Where a task cuts the authors' hierarchy, and how many subclasses a superclass has."""
+
+    root: str
+    level: int
+    subclasses: int
+
+
+TASKS = {
+    "entity13": Task("n00001740", 3, 20),
+    "entity30": Task("n00001740", 4, 8),
+    "living17": Task("n00004258", 5, 4),
+    "nonliving26": Task("n00021939", 5, 4),
+}
+
+
+def named_task(
+    name: str, hierarchy: Hierarchy | None = None, split: str = "rand", *, adversariality: float | None = None,
+    seed: int = 0, compat: str = "",
+) -> Superclasses:
+    """A task by name. Without a hierarchy it is the paper's table, its random split; with one, the task's cut of it."""
+    task = find(TASKS, "task", name.lower().replace("-", "").replace("_", ""))
+    if hierarchy is not None:
+        return superclasses(hierarchy, task.level, task.root, task.subclasses, split, adversariality=adversariality,
+                            seed=seed, compat=compat)
+    if split != "rand" or adversariality is not None:
+        asked = f"split '{split}'" if split != "rand" else f"adversariality {adversariality}"
+        raise ShiftBenchError(f"Task '{name}': {asked} needs the hierarchy. Give the folder of BREEDS' files; the "
+                              "random split alone is built in.")
+    return _tables()[next(key for key in TASKS if TASKS[key] is task)]
+
+
+@cache
+def _tables() -> dict[str, Superclasses]:
+    """The wnids of Tables 8 to 11, in their order."""
+    raw = read_json(str(files(__package__) / "tasks.json"))
+    names = raw["names"]
+    return {
+        task: Superclasses(
+            tuple(row["superclass"] for row in rows), tuple(tuple(row["source"]) for row in rows),
+            tuple(tuple(row["target"]) for row in rows),
+            titles={node: names[node] for row in rows for node in (row["superclass"], *row["source"], *row["target"])})
+        for task, rows in raw["tasks"].items()
+    }

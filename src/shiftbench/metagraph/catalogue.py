@@ -10,12 +10,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Ints
-from shiftbench.collection import Collection, Tags
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Bools, Ints
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.metagraph.contexts import SUBJECT, Vocabulary, possible, spell, vocabulary
-from shiftbench.metagraph.incidence import Counts, add_sizes, counting_order, incidence, mirrored, runs_of
-from shiftbench.metagraph.overlaps import Edges, Plan, Runs, edges, joined, offsets, plan
+from shiftbench.metagraph.overlaps import (
+    Counts,
+    Edges,
+    Plan,
+    Runs,
+    add_sizes,
+    counting_order,
+    edges,
+    incidence,
+    joined,
+    mirrored,
+    offsets,
+    plan,
+    runs_of,
+)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.errors import unknown
-from shiftbench.rng import child
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import unknown
+from shiftbench.core.rng import child
 
 COMMUNITIES = ("louvain", "leiden", "greedy")
 

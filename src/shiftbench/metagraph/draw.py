@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from shiftbench.collection import Collection
-from shiftbench.files import writing
+from shiftbench.core.files import writing
+from shiftbench.data.collection import Collection
 from shiftbench.metagraph.graph import MetaGraph, heaviest
-from shiftbench.metagraph.page import page
+from shiftbench.metagraph.graph_page import page
 from shiftbench.metagraph.picture import Panel, Picture, picture
 
 DPI = 150

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import ShiftBenchError, unknown
 
 Embedding = Callable[[Floats], Floats]  # weights (n × n) -> coordinates (n × any), for Node2Vec and its like
 SCALINGS = ("orthonormal", "unit")

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.data.collection import Collection
 from shiftbench.metagraph.communities import communities as find_communities
 from shiftbench.metagraph.embedding import Embedding, embed, spectral
 from shiftbench.metagraph.overlaps import meetings, overlap

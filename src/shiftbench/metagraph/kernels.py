@@ -12,9 +12,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from shiftbench.arrays import Bools, Ints
-from shiftbench.metagraph.incidence import Codes, Counts, Incidence
-from shiftbench.metagraph.overlaps import Plan, Runs
+from shiftbench.core.arrays import Bools, Ints
+from shiftbench.metagraph.overlaps import Codes, Counts, Incidence, Plan, Runs
 
 u64 = np.uint64
 ONE, TAIL, TOP = u64(1), u64(62), u64(63)

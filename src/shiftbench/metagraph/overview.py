@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.collection import Collection
 from shiftbench.metagraph.catalogue import Terms, catalogue, summary
 from shiftbench.metagraph.stream import described, streamed
 

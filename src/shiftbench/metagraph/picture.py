@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Floats, Ints
+from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.metagraph.communities import layout
 from shiftbench.metagraph.graph import MetaGraph
 

@@ -8,17 +8,140 @@ number of tags and not on that of items. The result is that of `catalogue`, bit 
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from shiftbench.arrays import Ints
-from shiftbench.collection import FORMAT, MARKER, Tags, names_and_kinds
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_marker
-from shiftbench.metagraph.batches import ROWS, Piece, Source, batches
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_marker
+from shiftbench.core.tables import FAULTS, first_line
+from shiftbench.data.collection import FORMAT, MARKER, Tags, names_and_kinds
 from shiftbench.metagraph.catalogue import Catalogue, Terms, draft, finished, may_be_classes
-from shiftbench.metagraph.incidence import Counts, Incidence, add_sizes, counting_order, incidence, mirrored, shares
-from shiftbench.metagraph.overlaps import Plan, Runs, add_meetings, edges_of
+from shiftbench.metagraph.overlaps import (
+    Counts,
+    Incidence,
+    Plan,
+    Runs,
+    add_meetings,
+    add_sizes,
+    counting_order,
+    edges_of,
+    incidence,
+    mirrored,
+    runs_of,
+    shares,
+)
+
+# Reading a table of tags that does not fit into memory: batches of whole items, of the table or of a piece of it.
+
+ROWS = 2**20  # rows of a batch
+
+
+class Source(NamedTuple):
+    """A table of (item, tag) sorted by item, with tags written `kind:name` as in `vocabulary`."""
+
+    path: str
+    vocabulary: tuple[str, ...]
+    rows: int = ROWS
+
+
+class Piece(NamedTuple):
+    """The items of a source whose first row stands in the row groups low..high - 1; None means up to the end."""
+
+    low: int = 0
+    high: int | None = None
+
+
+def batches(source: Source, piece: Piece) -> Iterator[tuple[Ints, Ints]]:
+    """The items of a piece: number i of a batch carries the tags `tag[start[i]:start[i + 1]]`.
+
+    A batch of rows may end inside an item, so its last item waits for the next batch. A piece leaves out the rest of
+    the item with which the row group before it ends, and reads on to the end of its own last item.
+    """
+    table = opened(source)
+    end = table.num_row_groups if piece.high is None else piece.high
+    waiting, item, ours = np.zeros(0, np.int64), _last_item(table, source, piece.low), False
+    for group, start, tag, (first, last) in _rows(table, source, piece.low):
+        if group >= end and (first != item or not ours):
+            break
+        if first == item:
+            rest = int(start[1])
+            waiting = np.concatenate([waiting, tag[:rest]]) if ours else waiting
+            if group >= end and len(start) > 2:
+                break
+            start, tag = start[1:] - rest, tag[rest:]
+        if len(start) > 1:
+            start = np.concatenate([[0] if ours else [], start + len(waiting)]).astype(np.int64)
+            tag = np.concatenate([waiting, tag])
+            if len(start) > 2:
+                yield start[:-1], tag[:start[-2]]
+            waiting, item, ours = tag[start[-2]:], last, True
+    if ours:
+        yield np.asarray([0, len(waiting)]), waiting
+
+
+def _rows(table: Any, source: Source, group: int) -> Iterator[tuple[int, Ints, Ints, tuple[Any, Any]]]:
+    """Batches of rows from a row group on: the group, where each item begins, codes of tags, first and last item."""
+    words = pa.array(source.vocabulary, pa.string())
+    for number in range(group, table.num_row_groups):
+        for batch in _read(table, source, number):
+            item, tag = (column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+                         for column in (batch.column("item"), batch.column("tag")))
+            if item.null_count or tag.null_count:
+                raise ShiftBenchError(f"{source.path}: a row has no item or no tag. Every row needs both.")
+            code = pc.fill_null(pc.index_in(tag.dictionary.cast(pa.string()), value_set=words), -1).to_numpy()
+            codes = code[tag.indices.to_numpy()].astype(np.int64)
+            if codes.min() < 0:
+                raise unknown("tag", tag[int(codes.argmin())].as_py(), source.vocabulary, where=source.path)
+            which = item.indices.to_numpy()
+            start = runs_of(which)
+            if (np.diff(np.sort(which[start[:-1]])) == 0).any():
+                raise ShiftBenchError(f"{source.path}: the rows of an item do not stand together. Sort them by item.")
+            yield number, start, codes, (item[0].as_py(), item[-1].as_py())
+
+
+def _read(table: Any, source: Source, group: int) -> Iterator[Any]:
+    """Record batches that are not empty."""
+    try:
+        for batch in table.iter_batches(source.rows, row_groups=[group], columns=["item", "tag"]):
+            if len(batch):
+                batch.validate(full=True)  # codes without a word
+                yield batch
+    except (OSError, *FAULTS) as problem:
+        raise _unreadable(source, problem) from problem
+
+
+def opened(source: Source) -> Any:
+    """The file, with its text columns read as codes: comparing numbers is several times faster than comparing texts."""
+    try:
+        names = pq.read_schema(source.path).names
+    except (OSError, *FAULTS) as problem:
+        raise _unreadable(source, problem) from problem
+    for name in ("item", "tag"):
+        if name not in names:
+            raise ShiftBenchError(f"{source.path}: has no column '{name}'. Its columns: {', '.join(names)}.")
+    try:
+        return pq.ParquetFile(source.path, read_dictionary=["item", "tag"])
+    except (OSError, KeyError, *FAULTS) as problem:  # the footer names its columns twice
+        raise _unreadable(source, problem) from problem
+
+
+def _last_item(table: Any, source: Source, group: int) -> Any:
+    """The item with which the rows before a row group end; None where there are none."""
+    for number in reversed(range(group)):
+        ends = [batch.column("item")[-1].as_py() for batch in _read(table, source, number)]
+        if ends:
+            return ends[-1]
+    return None
+
+
+def _unreadable(source: Source, problem: Exception) -> ShiftBenchError:
+    return ShiftBenchError(f"{source.path}: not a readable parquet table ({first_line(problem)}).")
+
 
 ENGINES = ("local", "ray")
 CELLS = 2**26  # counts held at a time: 256 MB
@@ -38,7 +161,7 @@ def streamed(
     source = Source(os.path.realpath(Path(folder) / "tags.parquet"), written, rows)
     if engine == "local":
         return _catalogue(name, tags, terms or Terms(), cells, lambda count, *facts: count(source, Piece(), *facts))
-    from shiftbench.metagraph.cluster import on_ray
+    from shiftbench.metagraph.counts_on_ray import on_ray
 
     with on_ray(source) as total:
         return _catalogue(name, tags, terms or Terms(), cells, total)

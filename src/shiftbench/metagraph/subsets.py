@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.arrays import Bools, Ints
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.arrays import Bools, Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import listed
+from shiftbench.data.collection import Collection
 from shiftbench.metagraph.contexts import ATTRIBUTE, contexts_of, no_context, resolve, spell, vocabulary
-from shiftbench.registry import listed
 
 Codes = npt.NDArray[np.uint32]
 

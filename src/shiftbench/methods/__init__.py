@@ -1,11 +1,10 @@
 """Methods by name: learning rules, one file each. A new file is entered by adding its line here.
 
-Names, fields and docstrings are read without torch, which a file imports from `shiftbench.later`.
+Names, fields and docstrings are read without torch, which a file imports from `shiftbench.core.later`.
 """
 
 from shiftbench.methods.architectures import Architecture
 from shiftbench.methods.augmentations import Augmentation
-from shiftbench.methods.base import METHODS, Batch, Method, Task, Trained, facts
 from shiftbench.methods.beta_vae import BetaVAE
 from shiftbench.methods.bn_adapt import BNAdapt
 from shiftbench.methods.cdann import CDANN
@@ -23,6 +22,7 @@ from shiftbench.methods.jtt import JTT
 from shiftbench.methods.last_layer import LastLayer
 from shiftbench.methods.lff import LfF
 from shiftbench.methods.lisa import LISA
+from shiftbench.methods.method import METHODS, Batch, Method, Task, Trained, facts
 from shiftbench.methods.mixup import MixUp
 from shiftbench.methods.mmd import MMD
 from shiftbench.methods.pretrained import Pretrained

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.methods.base import Number, after, at_most, first_step
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.methods.method import Number, after, at_most, first_step
 from shiftbench.methods.space import Power
 
 if TYPE_CHECKING:

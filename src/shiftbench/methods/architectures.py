@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shiftbench.methods.base import METHODS
+from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
-from shiftbench.registry import register
+from shiftbench.methods.method import METHODS
 
 
 @dataclass(frozen=True)

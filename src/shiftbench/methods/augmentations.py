@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shiftbench.methods.base import METHODS
+from shiftbench.core.registry import register
+from shiftbench.images.augment import PRESETS
 from shiftbench.methods.erm import ERM
-from shiftbench.pixels.augment import PRESETS
-from shiftbench.registry import register
+from shiftbench.methods.method import METHODS
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,19 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.later import F, nn, torch
-from shiftbench.methods.base import METHODS, Batch, Method, Stage, Task, Trained
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import F, nn, torch
+from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
+from shiftbench.methods.method import METHODS, Batch, Method, Stage, Task, Trained
 from shiftbench.methods.space import Choice, Power, Space
-from shiftbench.models.catalogue import CATALOGUE
-from shiftbench.registry import register
+from shiftbench.models.names import CATALOGUE
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from shiftbench.models.autoencoder import BetaVAE as Model
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 VALUES = 3 * CATALOGUE["beta-vae"].side**2
 """I, the numbers of an image."""

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.later import torch
-from shiftbench.methods.base import METHODS
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
-from shiftbench.models.catalogue import image_models
-from shiftbench.registry import register
+from shiftbench.methods.method import METHODS
+from shiftbench.models.names import image_models
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "bn_adapt")
@@ -83,7 +83,7 @@ def blend(ratio: float) -> Callable[[Any, tuple[Tensor, ...]], None]:
 
 def with_norms() -> list[str]:
     """Names of the models on images that have batch norms. On torch's device without memory: a net is cheap there."""
-    from shiftbench.models.base import MODELS
+    from shiftbench.models.net import MODELS
 
     with torch.device("meta"):
         return sorted(name for name, model in image_models().items() if MODELS[name](2, model.side).norms())

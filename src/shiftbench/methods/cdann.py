@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.later import F, nn, torch
-from shiftbench.methods.base import METHODS, Batch, Task, per_item
+from shiftbench.core.later import F, nn, torch
+from shiftbench.core.registry import register
 from shiftbench.methods.dann import DANN, reverse
-from shiftbench.registry import register
+from shiftbench.methods.method import METHODS, Batch, Task, per_item
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "cdann")

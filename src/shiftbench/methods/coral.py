@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, ONE_DOMAIN, OUTPUTS, Batch, Method, Task, memory, one_hot, per_item
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
+from shiftbench.methods.method import METHODS, ONE_DOMAIN, OUTPUTS, Batch, Method, Task, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "coral")

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.later import F, nn
-from shiftbench.methods.base import METHODS, ONE_DOMAIN, Batch, Method, Number, Task, per_item
+from shiftbench.core.later import F, nn
+from shiftbench.core.registry import register
+from shiftbench.methods.method import METHODS, ONE_DOMAIN, Batch, Method, Number, Task, per_item
 from shiftbench.methods.space import Choice, Power, Space
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "dann")

@@ -6,17 +6,17 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.methods.base import METHODS, Batch, Method, Stage, Task, Trained, memory, per_item
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
+from shiftbench.methods.method import METHODS, Batch, Method, Stage, Task, Trained, memory, per_item
 from shiftbench.methods.reweight import balance
 from shiftbench.methods.space import Power, Space
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "dfr")

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.later import torch
-from shiftbench.methods.base import (
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
+from shiftbench.methods.method import (
     METHODS,
     ONE_DOMAIN,
     OUTPUTS,
@@ -23,12 +24,11 @@ from shiftbench.methods.base import (
     per_item,
 )
 from shiftbench.methods.space import Power, Space, Uniform
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "eqrm")

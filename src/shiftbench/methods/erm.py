@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, risks
-from shiftbench.registry import register
+from shiftbench.core.registry import register
+from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Method, risks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "erm")

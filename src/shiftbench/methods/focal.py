@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from shiftbench.later import F, torch
-from shiftbench.methods.base import METHODS, Batch, Method
+from shiftbench.core.later import F, torch
+from shiftbench.core.registry import register
+from shiftbench.methods.method import METHODS, Batch, Method
 from shiftbench.methods.space import Power, Space
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "focal")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.errors import unknown
-from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Task, means_by, memory, one_hot, risks
+from shiftbench.core.errors import unknown
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
+from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Method, Task, means_by, memory, one_hot, risks
 from shiftbench.methods.space import Power, Space
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "group_dro")

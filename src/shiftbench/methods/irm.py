@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.later import torch
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
 from shiftbench.methods.annealing import ANNEAL, annealed, check_anneal, idle_penalty
-from shiftbench.methods.base import METHODS, OUTPUTS, Batch, Method, Task, at_least, memory, one_hot, per_item
 from shiftbench.methods.losses import LOSSES
+from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Method, Task, at_least, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "irm")

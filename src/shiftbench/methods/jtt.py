@@ -6,12 +6,12 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, Stage, Trained
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
+from shiftbench.methods.method import METHODS, Stage, Trained
 from shiftbench.methods.space import Power, Space
-from shiftbench.registry import register
 
 
 @register(METHODS, "jtt")

@@ -4,9 +4,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shiftbench.methods.base import METHODS, Stage, Trained
+from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
-from shiftbench.registry import register
+from shiftbench.methods.method import METHODS, Stage, Trained
 
 
 @register(METHODS, "last_layer")

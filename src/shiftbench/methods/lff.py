@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.later import F, nn, torch
-from shiftbench.methods.base import METHODS, Batch, Method, Number, Task
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import F, nn, torch
+from shiftbench.core.registry import register
+from shiftbench.methods.method import METHODS, Batch, Method, Number, Task
 from shiftbench.methods.space import Space, Uniform
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "lff")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, Batch, Method
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
+from shiftbench.methods.method import METHODS, Batch, Method
 from shiftbench.methods.mixup import draws_of, mixed_loss, partner, symmetric_beta
 from shiftbench.methods.space import Power, Space, Uniform
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "lisa")

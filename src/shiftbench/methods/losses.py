@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from shiftbench.later import F, torch
-from shiftbench.target import NO_LABEL
+from shiftbench.core.later import F, torch
+from shiftbench.data.target import NO_LABEL
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, ONE_DOMAIN, Batch, Method, Number, Task, per_item
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
+from shiftbench.methods.method import METHODS, ONE_DOMAIN, Batch, Method, Number, Task, per_item
 from shiftbench.methods.space import Power, Space
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "mixup")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.errors import unknown
-from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, Batch, Method, Task, memory, per_item
-from shiftbench.registry import register
+from shiftbench.core.errors import unknown
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
+from shiftbench.methods.method import METHODS, Batch, Method, Task, memory, per_item
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 KINDS = ("group", "label", "domain")
 

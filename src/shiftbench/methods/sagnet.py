@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.later import F, nn, torch
-from shiftbench.methods.base import METHODS, Batch, Method, Task, per_item
+from shiftbench.core.later import F, nn, torch
+from shiftbench.core.registry import register
+from shiftbench.methods.method import METHODS, Batch, Method, Task, per_item
 from shiftbench.methods.mixup import draws_of, partner
 from shiftbench.methods.space import Power, Space
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "sagnet")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import ShiftBenchError, unknown
 
 
 @dataclass(frozen=True)

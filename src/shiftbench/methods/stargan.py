@@ -6,17 +6,17 @@ from collections.abc import Generator as Generating
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.later import F, nn, torch
-from shiftbench.methods.base import METHODS, Batch, Method, Number, Stage, Task, Trained
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import F, nn, torch
+from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
+from shiftbench.methods.method import METHODS, Batch, Method, Number, Stage, Task, Trained
 from shiftbench.methods.space import Choice, Power, Space
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
     from shiftbench.models.translator import Generator
 
 

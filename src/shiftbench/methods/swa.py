@@ -6,16 +6,16 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, Batch, Number, Stage, Task, Trained, after, first_step, memory
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
-from shiftbench.registry import register
+from shiftbench.methods.method import METHODS, Batch, Number, Stage, Task, Trained, after, first_step, memory
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "swa")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from shiftbench.errors import unknown
-from shiftbench.later import torch
-from shiftbench.methods.base import METHODS, Codes, Task
+from shiftbench.core.errors import unknown
+from shiftbench.core.later import torch
+from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
+from shiftbench.methods.method import METHODS, Codes, Task
 from shiftbench.methods.reweight import KINDS, idle_exponent
 from shiftbench.methods.space import Space, Uniform
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor

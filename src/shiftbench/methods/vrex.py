@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shiftbench.core.registry import register
 from shiftbench.methods.annealing import ANNEAL, annealed, check_anneal, idle_penalty
-from shiftbench.methods.base import (
+from shiftbench.methods.method import (
     METHODS,
     ONE_DOMAIN,
     OUTPUTS,
@@ -19,12 +20,11 @@ from shiftbench.methods.base import (
     per_item,
 )
 from shiftbench.methods.space import Power, Space
-from shiftbench.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from shiftbench.models.base import Net
+    from shiftbench.models.net import Net
 
 
 @register(METHODS, "vrex")

@@ -1,4 +1,4 @@
-"""Models by name: nets with two parts, `features` and `head`. `catalogue` lists them and needs no torch."""
+"""Models by name: nets with two parts, `features` and `head`. `names` lists them and needs no torch."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ __all__ = ["MODELS", "Net", "build"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'shiftbench.models' has no attribute '{name}'")
-    from shiftbench.models import base
+    from shiftbench.models import net
 
-    return getattr(base, name)
+    return getattr(net, name)

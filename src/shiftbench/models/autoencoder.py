@@ -3,10 +3,10 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import Net, model
-from shiftbench.models.catalogue import CATALOGUE
-from shiftbench.models.pixel_mlp import HIDDEN, hidden_layers
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.models.names import CATALOGUE
+from shiftbench.models.net import Net, model
+from shiftbench.models.small import PIXEL_HIDDEN, hidden_layers
 
 SIDE, LATENT = CATALOGUE["beta-vae"].side, 10
 
@@ -73,7 +73,7 @@ class BetaVAE(Net):
         if latent < 1:
             raise ShiftBenchError(f"Model 'beta-vae': a code needs at least one number, got latent={latent}.")
         self.features = _OnCode(latent)
-        self.head = nn.Linear(HIDDEN, n_classes)
+        self.head = nn.Linear(PIXEL_HIDDEN, n_classes)
 
     @property
     def latent(self) -> int:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from shiftbench.models.base import MODELS, Net
+from shiftbench.models.net import MODELS, Net
 
 HIDDEN = (64, 64, 64)
 """Units of the hidden layers of a predictor: Wiles et al., appendix F.4."""

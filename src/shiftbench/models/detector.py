@@ -9,11 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import Net, model
-from shiftbench.models.detector_regions import regions
-from shiftbench.models.published import Published
-from shiftbench.models.resnet import ResNet50
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.models.detector_parts import regions
+from shiftbench.models.net import Net, model
+from shiftbench.models.torchvision_nets import Published, ResNet50
 
 STEP = 32
 """Images are padded to a multiple of this, right and below, as torchvision does: then maps divide them evenly."""

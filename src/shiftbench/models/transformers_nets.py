@@ -12,12 +12,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import Net, model
-from shiftbench.models.causal import NextToken
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models.dropout import Dropout
-from shiftbench.models.text import seen
-from shiftbench.models.text_blocks import repeatable
+from shiftbench.models.net import Net, model
+from shiftbench.models.text_nets import NextToken, repeatable, seen
 from shiftbench.models.weights import SUFFIXES
 
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")

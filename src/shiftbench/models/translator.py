@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 GRID = 4
 """The discriminator tells the domain from so many by so many parts of an image: where a thing is may be what tells."""

@@ -15,9 +15,9 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.errors import ShiftBenchError
-from shiftbench.readers.pieces import Pieces
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.readers.json_pieces import Pieces
 
 STUFF_IDS = range(92, 184)  # COCO-Stuff numbers its categories after COCO's 91 things
 LARGE = 64 << 20  # below this, decoding is done before numba is imported

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.arrays import Ints
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.tables import FAULTS, as_written, few_columns, first_line, no_doubles, read_table, texts
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.tables import FAULTS, as_written, few_columns, first_line, no_doubles, read_table, texts
 
 BLOCK = 1 << 26
 """Bytes that are read at once: from the first block it is told whether a column holds numbers or text."""

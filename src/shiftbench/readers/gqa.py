@@ -15,11 +15,11 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints, Values
-from shiftbench.collection import Collection, Tags
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.arrays import Floats, Ints, Values
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.readers.images import below, folder, given, in_order
-from shiftbench.readers.pieces import Pieces
+from shiftbench.readers.json_pieces import Pieces
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Length = Annotated[float, msgspec.Meta(ge=0)]

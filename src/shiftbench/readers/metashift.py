@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import Ints, encode
-from shiftbench.collection import Collection, Tags
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Ints, encode
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.readers import plain_pickle
 from shiftbench.readers.images import below, folder, given, in_order
 

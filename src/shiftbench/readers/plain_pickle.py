@@ -9,8 +9,8 @@ import pickletools
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.files import check_regular
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import check_regular
 
 
 class Name(NamedTuple):

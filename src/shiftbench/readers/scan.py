@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from shiftbench.arrays import Floats, Ints
+from shiftbench.core.arrays import Floats, Ints
 
 Bytes = npt.NDArray[np.uint8]
 Place = Any  # an unsigned index; what numba infers is finer than what can be written here

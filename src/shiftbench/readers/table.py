@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.arrays import Floats, Strs, Values, to_strings
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Floats, Strs, Values, to_strings
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import listed
+from shiftbench.core.tables import FAULTS, decimal
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Texts
 from shiftbench.readers.columns import filled, read_columns
 from shiftbench.readers.images import below, folder
-from shiftbench.registry import listed
-from shiftbench.tables import FAULTS, decimal
-from shiftbench.tags import Texts
 
 SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train")
 FACTORS = ("label", "domain", "split")

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.arrays import Ints
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.files import read_table
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import read_table
+from shiftbench.core.tables import strings, whole
+from shiftbench.data.collection import Collection
 from shiftbench.readers.images import below, folder
-from shiftbench.tables import strings, whole
 
 COLUMNS = ("img_id", "img_filename", "y", "split", "place", "place_filename")
 BIRDS = ("landbird", "waterbird")

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Bools
-from shiftbench.benchmark import Benchmark
+from shiftbench.core.arrays import Bools
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.breeds_numbers import Relative, relative
 from shiftbench.reporting.selection import shown_scores
 from shiftbench.reporting.tables import Row, methods_in, pivot
-from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import GAP, MEAN
-from shiftbench.selection import DEFAULT
-from shiftbench.stats import LEVEL
+from shiftbench.scoring.intervals import LEVEL
+from shiftbench.scoring.select import DEFAULT
 
 SHIFT = "breeds"
 SOURCE, TARGET = "id_test", "test"

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Floats
-from shiftbench.benchmark import Benchmark
-from shiftbench.rng import child
-from shiftbench.scores import ALL, Scores
+from shiftbench.core.arrays import Floats
+from shiftbench.core.rng import child
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL, Scores
 from shiftbench.scoring import MEAN
-from shiftbench.stats import LEVEL, student, wilson
+from shiftbench.scoring.intervals import LEVEL, student, wilson
 
 REPLICATES = 10_000
 """Draws behind an interval; each is two numbers, so they cost nothing."""
@@ -64,8 +64,8 @@ def redraw(cell: Cell, level: float, rng: np.random.Generator, replicates: int) 
 
     One run: a bootstrap over its n items, which for a share is Binomial(n, p) / n; p is (hits + ½) / (n + 1), since
     a run that is always right has no wrong item to draw. A mean over seeds: a normal draw with its scored interval,
-    which has items and seeds in it, each once (`stats.parts`). Drawing three seeds again with replacement would not do:
-    the result stays between the lowest and the highest, and covers three times in four.
+    which has items and seeds in it, each once (`intervals.parts`). Drawing three seeds again with replacement would not
+    do: the result stays between the lowest and the highest, and covers three times in four.
     """
     if cell["runs"] == 1:
         n = int(cell["n"])

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from shiftbench.benchmark import Benchmark
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import Scores
 from shiftbench.reporting.breeds import (
     HUMAN,
     PAIRWISE,
@@ -22,9 +23,8 @@ from shiftbench.reporting.breeds_numbers import Classed, by_class, constant_drop
 from shiftbench.reporting.standalone import in_rows, standalone
 from shiftbench.reporting.tables import Row, methods_in, percent, pivot
 from shiftbench.reporting.words import seeds_in_words
-from shiftbench.scores import Scores
-from shiftbench.selection import DEFAULT
-from shiftbench.stats import LEVEL
+from shiftbench.scoring.intervals import LEVEL
+from shiftbench.scoring.select import DEFAULT
 
 WIDE, NARROW = 1120, 360
 SAME = {"name": "identity", "sign": "same", "colour": "", "shape": 0}

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.metrics import LOWER_IS_BETTER
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.tables import pivot
-from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, MEAN, means
-from shiftbench.scoring.draws import read_chosen
+from shiftbench.scoring.intervals import LEVEL
+from shiftbench.scoring.joint_draws import read_chosen
+from shiftbench.scoring.metrics import LOWER_IS_BETTER
 from shiftbench.scoring.rows import P
 from shiftbench.scoring.targets import RANKING, headline
-from shiftbench.stats import LEVEL
 
 PAIRED, APART = "same items", "intervals"
 """How a p-value was found: from the predictions on the same items, or from two intervals alone."""

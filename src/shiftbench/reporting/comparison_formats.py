@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from shiftbench.errors import ShiftBenchError, printable
-from shiftbench.groupings import in_words
-from shiftbench.registry import find
+from shiftbench.core.errors import ShiftBenchError, printable
+from shiftbench.core.registry import find
+from shiftbench.core.tables import no_formula
+from shiftbench.data.groupings import in_words
 from shiftbench.reporting.comparison import PAIRED, Line
-from shiftbench.stats import LEVEL
-from shiftbench.tables import no_formula
+from shiftbench.scoring.intervals import LEVEL
 
 SUFFIXES = {".csv": "csv", ".md": "md", ".markdown": "md", ".tex": "latex"}
 """Endings of files by which a format is known."""

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Floats
-from shiftbench.benchmark import Benchmark
+from shiftbench.core.arrays import Bools, Floats
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL, Scores
 from shiftbench.methods import METHODS
-from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import MEAN
 
 NINETEEN: Mapping[str, str] = {

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shiftbench.arrays import Floats
+from shiftbench.core.arrays import Floats
 from shiftbench.reporting.fine_grained import FEWEST, Study
 from shiftbench.reporting.fine_grained_numbers import Estimate, estimate, placed
-from shiftbench.stats import LEVEL
+from shiftbench.scoring.intervals import LEVEL
 
 
 def agreement(study: Study, pairs: Sequence[tuple[int, int]], level: float = LEVEL) -> tuple[Estimate, Estimate]:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Floats
+from shiftbench.core.arrays import Floats
 from shiftbench.reporting.fine_grained import FAMILIES, ONLY, Place, Study, family_of
-from shiftbench.stats import LEVEL, student
+from shiftbench.scoring.intervals import LEVEL, student
 
 AXES = ("spurious", "low_data", "noise", "size")
 """What a change may be drawn against: N of the first two, p and n of the conditions."""

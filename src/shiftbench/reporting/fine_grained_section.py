@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from shiftbench.benchmark import Benchmark
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import Scores
 from shiftbench.reporting.fine_grained import Place, Study, study
 from shiftbench.reporting.fine_grained_figures import ablated, lines, panel, ranked
 from shiftbench.reporting.fine_grained_numbers import AXES, ablation, bars, changes, ranks
@@ -11,9 +12,8 @@ from shiftbench.reporting.fine_grained_takeaways import SHIFT_WORDS, takeaways
 from shiftbench.reporting.selection import shown_scores
 from shiftbench.reporting.standalone import in_rows, standalone
 from shiftbench.reporting.tables import Row
-from shiftbench.scores import Scores
-from shiftbench.selection import DEFAULT
-from shiftbench.stats import LEVEL
+from shiftbench.scoring.intervals import LEVEL
+from shiftbench.scoring.select import DEFAULT
 
 WIDE, NARROW = (760, 150), (380, 136)
 """Width of a figure and the room for names at its right, on a desk and on a telephone."""

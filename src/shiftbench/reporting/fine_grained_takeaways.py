@@ -15,7 +15,7 @@ from shiftbench.methods import METHODS
 from shiftbench.reporting.fine_grained import COUNTED, Study
 from shiftbench.reporting.fine_grained_agreement import agreement
 from shiftbench.reporting.fine_grained_numbers import Estimate, estimate, leads, rows_by
-from shiftbench.stats import LEVEL
+from shiftbench.scoring.intervals import LEVEL
 
 AGREES, DIFFERS, OPEN = VERDICTS = ("agrees", "does not agree", "cannot be told")
 LIMITED = 5.0

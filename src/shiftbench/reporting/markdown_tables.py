@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.reporting.tables import percent
 
 

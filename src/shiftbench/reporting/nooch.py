@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.benchmark import Benchmark
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import Scores
 from shiftbench.reporting.tables import Row, methods_in, pivot
 from shiftbench.reporting.words import seeds_in_words
-from shiftbench.scores import Scores
 from shiftbench.scoring.kinds import EASY, HARD, SIDES, kinds_of
 
 POSITIVE, NEGATIVE = SIDES

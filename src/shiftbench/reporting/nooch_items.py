@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import unknown
-from shiftbench.metrics import losses
-from shiftbench.predictions import PREDICTIONS, Predictions
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import unknown
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.predictions import PREDICTIONS, Predictions
+from shiftbench.data.scores import Scores
 from shiftbench.reporting.nooch import cells, nooch_in
 from shiftbench.reporting.selection import shown_scores
 from shiftbench.reporting.tables import methods_in
-from shiftbench.scores import Scores
 from shiftbench.scoring import MEAN, read_run
 from shiftbench.scoring.kinds import HARD, SIDES, kinds_of
-from shiftbench.selection import DEFAULT
+from shiftbench.scoring.metrics import losses
+from shiftbench.scoring.select import DEFAULT
 
 TOP = 8
 BASELINE = "erm"

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.scores import Scores
 from shiftbench.reporting.breeds_figures import legend, looks_of
 from shiftbench.reporting.nooch import (
     NEGATIVE,
@@ -25,10 +26,9 @@ from shiftbench.reporting.pictures import pictures_of
 from shiftbench.reporting.selection import shown_scores
 from shiftbench.reporting.standalone import in_rows, standalone
 from shiftbench.reporting.tables import Row, methods_in
-from shiftbench.scores import Scores
+from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.kinds import EASY, HARD
-from shiftbench.selection import DEFAULT
-from shiftbench.stats import LEVEL
+from shiftbench.scoring.select import DEFAULT
 
 WIDE, NARROW = 1120, 360
 SHOWN = 4

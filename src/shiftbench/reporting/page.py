@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from shiftbench import __version__
-from shiftbench.arrays import encode
-from shiftbench.benchmark import SPLITS, Benchmark
-from shiftbench.collection import Collection
-from shiftbench.files import writing
-from shiftbench.groupings import OWN, spaced, titled, untitled
+from shiftbench.core.arrays import encode
+from shiftbench.core.files import writing
+from shiftbench.data.benchmark import SPLITS, Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.groupings import OWN, spaced, titled, untitled
+from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.breeds import of_runs
 from shiftbench.reporting.breeds_section import section as breeds
 from shiftbench.reporting.figures import dumbbells, ladder, panels
@@ -35,11 +36,10 @@ from shiftbench.reporting.words import (
     summary,
     told,
 )
-from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, GAP, Comparison, comparisons
+from shiftbench.scoring.intervals import LEVEL
+from shiftbench.scoring.select import DEFAULT
 from shiftbench.scoring.targets import headline
-from shiftbench.selection import DEFAULT
-from shiftbench.stats import LEVEL
 from shiftbench.sweeps.status import Status
 from shiftbench.sweeps.status import summary as summary_of
 

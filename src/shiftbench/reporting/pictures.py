@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import Ints
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.rng import child
+from shiftbench.core.arrays import Ints
+from shiftbench.core.rng import child
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 
 PER_CELL, CLASSES, SIZE = 5, 4, 128
 """Images per class and split, classes shown, and the largest side of an image."""
@@ -38,7 +38,7 @@ def _few(rows: Ints, purpose: str) -> Ints:
 
 def pictures_of(benchmark: Benchmark, collection: Collection, rows: Ints) -> list[dict[str, str]]:
     """The pictures of some rows; none where the collection has no pixels, or arrays of many channels (.npz)."""
-    from shiftbench.pixels.decode import images
+    from shiftbench.images.decode import images
 
     if not len(rows) or collection.pixels is None:
         return []

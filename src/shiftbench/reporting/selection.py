@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from shiftbench.arrays import Values
-from shiftbench.benchmark import Benchmark
+from shiftbench.core.arrays import Values
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import Scores
 from shiftbench.reporting.tables import Row, methods_in
-from shiftbench.scores import Scores
 from shiftbench.scoring import MEAN
-from shiftbench.selection import (
+from shiftbench.scoring.select import (
     DEFAULT,
     LABELS,
     RULES,

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import printable
-from shiftbench.groupings import in_words
+from shiftbench.core.errors import printable
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.groupings import in_words
+from shiftbench.data.scores import Scores
 from shiftbench.reporting.selection import HEADS
 from shiftbench.reporting.tables import methods_in, percent
-from shiftbench.scores import Scores
-from shiftbench.selection import INSTEAD, LABELS, RULES, TARGETS, Choice, Mean, over_benchmarks, over_seeds, select
+from shiftbench.scoring.select import INSTEAD, LABELS, RULES, TARGETS, Choice, Mean, over_benchmarks, over_seeds, select
 
 if TYPE_CHECKING:
     from rich.table import Table

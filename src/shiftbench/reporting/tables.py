@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.metrics import LOWER_IS_BETTER
-from shiftbench.scores import ALL, Scores
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, MEAN
+from shiftbench.scoring.metrics import LOWER_IS_BETTER
 
 Row = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """What a card shows of a benchmark whose target is no class: which numbers, and what its task is called."""
 
-from shiftbench.benchmark import Benchmark
+from shiftbench.data.benchmark import Benchmark
 from shiftbench.scoring import GAP
 from shiftbench.scoring.targets import RANKING, headline
 

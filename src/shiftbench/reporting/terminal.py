@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from shiftbench.errors import printable
-from shiftbench.groupings import in_words, spaced, untitled
+from shiftbench.core.errors import printable
+from shiftbench.data.groupings import in_words, spaced, untitled
+from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.tables import percent
-from shiftbench.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, GAP, comparisons
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.groupings import in_words
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.groupings import in_words
+from shiftbench.data.scores import Scores
 from shiftbench.reporting.tables import Row, percent, pivot
 from shiftbench.reporting.targets import WORDS
-from shiftbench.scores import Scores
 from shiftbench.scoring import MEAN
 from shiftbench.scoring.targets import headline
 

@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Ints, Strs
-from shiftbench.benchmark import Benchmark
-from shiftbench.groupings import Grouping
-from shiftbench.metrics import Table, f1_items, has_probabilities, losses
-from shiftbench.scores import ALL
+from shiftbench.core.arrays import Ints, Strs
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.groupings import Grouping
+from shiftbench.data.scores import ALL
 from shiftbench.scoring.estimates import loss, share, worst_loss, worst_share
 from shiftbench.scoring.groups import by_grouping
 from shiftbench.scoring.kinds import by_kind, kinds_of
 from shiftbench.scoring.measured import Measured, corrected
+from shiftbench.scoring.metrics import Table, f1_items, has_probabilities, losses
 
 
 class Split(NamedTuple):

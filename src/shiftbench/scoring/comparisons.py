@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from shiftbench.groupings import untitled
-from shiftbench.scores import ALL, Scores
+from shiftbench.data.groupings import untitled
+from shiftbench.data.scores import ALL, Scores
 from shiftbench.scoring.rows import BEHIND, P
 
 

@@ -5,9 +5,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Floats, Ints
-from shiftbench.stats import Lowest, at_lowest, effective, lowest, lowest_mean, over_runs, seeds, student, wilson
-from shiftbench.stats import means as take_apart
+from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.scoring.intervals import (
+    Lowest,
+    at_lowest,
+    effective,
+    lowest,
+    lowest_mean,
+    over_runs,
+    seeds,
+    student,
+    wilson,
+)
+from shiftbench.scoring.intervals import means as take_apart
 
 
 class Estimate(NamedTuple):
@@ -18,7 +28,7 @@ class Estimate(NamedTuple):
     centre: Floats  # methods × groups: the value, or its correction where it is biased
     below: Floats  # methods × groups: how far items take the lower end from the centre
     above: Floats
-    noise: Floats  # methods × groups: variance between runs that items explain, see `stats.parts`
+    noise: Floats  # methods × groups: variance between runs that items explain, see `intervals.parts`
     least: float = 0.0
     most: float = 1.0
 
@@ -80,7 +90,7 @@ def loss(values: Floats, owner: Sequence[int], level: float | None, start: Ints 
 def worst_share(
     hits: Bools, start: Ints, owner: Sequence[int], level: float | None, rows: Ints | None = None
 ) -> Worst:
-    """The lowest accuracy over groups: the mean over runs of each run's lowest, corrected as in `stats.lowest`.
+    """The lowest accuracy over groups: the mean over runs of each run's lowest, corrected as in `intervals.lowest`.
 
     Items lie group by group; or `rows` has their numbers so, an item once for every group that it is in.
 
@@ -98,7 +108,7 @@ def worst_share(
 
 
 def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
-    """The highest mean loss over groups, corrected for the upward bias of a maximum as in `stats.lowest_mean`.
+    """The highest mean loss over groups, corrected for the upward bias of a maximum as in `intervals.lowest_mean`.
 
     No interval where a loss is infinite or a group has a single item.
     """

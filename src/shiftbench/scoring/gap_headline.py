@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.answers import Answers
-from shiftbench.arrays import Ints, positions
-from shiftbench.benchmark import Benchmark
-from shiftbench.groupings import untitled
-from shiftbench.predictions import Predictions
-from shiftbench.scores import ALL
+from shiftbench.core.arrays import Ints, positions
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.groupings import untitled
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import ALL
 from shiftbench.scoring.judge import means
 from shiftbench.scoring.rows import Row
 

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from shiftbench.answers import Answers
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import ShiftBenchError
-from shiftbench.predictions import Predictions
-from shiftbench.scores import Scores
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import Scores
 from shiftbench.scoring.gaps import SAME_RUN, Side, gap
+from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.listing import Finished, runs_in
 from shiftbench.scoring.runs import labels
-from shiftbench.shifts.legality import SETTINGS, legal
-from shiftbench.stats import LEVEL
+from shiftbench.shifts.in_distribution import SETTINGS, legal
 
 
 def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = LEVEL) -> Scores:

@@ -17,13 +17,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Floats, Ints
-from shiftbench.groupings import Grouping, titled
-from shiftbench.metrics.groups import mean_over_groups
-from shiftbench.scores import ALL
+from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.data.groupings import Grouping, titled
+from shiftbench.data.scores import ALL
 from shiftbench.scoring.estimates import Estimate, bare, share, worst_share
+from shiftbench.scoring.intervals import over_runs
 from shiftbench.scoring.measured import Measured, corrected
-from shiftbench.stats import over_runs
+from shiftbench.scoring.metrics.groups import mean_over_groups
 
 WORST, MEAN_OVER, TENTH = "worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy"
 Q = 0.1

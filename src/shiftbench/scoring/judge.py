@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.answers import Answers
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.groupings import Grouping, groupings_of
-from shiftbench.metrics import METRICS
-from shiftbench.predictions import Predictions
-from shiftbench.registry import find
-from shiftbench.scores import ALL, Scores
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import find
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.groupings import Grouping, groupings_of
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import ALL, Scores
 from shiftbench.scoring.estimates import Estimate
+from shiftbench.scoring.intervals import LEVEL, REPLICATES, bootstrap, interval
+from shiftbench.scoring.metrics import METRICS
 from shiftbench.scoring.rows import BEHIND, GAP, MEAN, Row, Rows, predicted_splits
 from shiftbench.scoring.scorer import outputs_of, scorer
 from shiftbench.scoring.targets import GAPS
-from shiftbench.stats import LEVEL, REPLICATES, bootstrap, interval
 
 
 def score(
@@ -45,8 +45,8 @@ def score(
 
     A share has Wilson's interval, macro F1 the same to first order, a loss Student's. A worst group's value is the
     plain minimum, as every paper has it; its interval and `worst_group_accuracy_corrected` are of the truly worst
-    group, without the downward bias of a minimum (see `stats.worst`). Further `metrics` by name (`auc`, …) are scored
-    over all items with percentile bootstrap intervals. With 0 replicates there are no intervals.
+    group, without the downward bias of a minimum (see `intervals.worst`). Further `metrics` by name (`auc`, …) are
+    scored over all items with percentile bootstrap intervals. With 0 replicates there are no intervals.
 
     `by` are further groupings of any columns, the collection's factors among them where it is given (see `groupings`),
     beside those of the benchmark's card. Of each: `accuracy[region]` of every group, `worst_group_accuracy[region]`,
@@ -76,7 +76,7 @@ def means(
 ) -> Scores:
     """Each method's mean over its runs (seeds) on the same items, and how far it is behind the best method.
 
-    Intervals are about other items and other seeds: both parts are in them, each counted once (see `stats.parts`).
+    Intervals are about other items and other seeds: both parts are in them, each counted once (see `intervals.parts`).
     `worst_group_accuracy` is the mean of each run's worst; its group is the lowest on average.
 
     `accuracy_behind_best` (and so on) is the best mean minus this one, paired by item. Its interval and its p-value,

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.arrays import Bools, Floats, Ints, Strs
-from shiftbench.benchmark import Benchmark
-from shiftbench.metrics.calibration import calibration, confidences
-from shiftbench.metrics.delong import auc_items
-from shiftbench.scores import ALL
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL
 from shiftbench.scoring.estimates import Estimate, bare, loss, share, worst_loss, worst_share
+from shiftbench.scoring.intervals import means as take_apart
+from shiftbench.scoring.intervals import over_runs, student, wilson
 from shiftbench.scoring.measured import Measured
-from shiftbench.stats import means as take_apart
-from shiftbench.stats import over_runs, student, wilson
+from shiftbench.scoring.metrics.calibration import calibration, confidences
+from shiftbench.scoring.metrics.delong import auc_items
 
 COLUMN = "kind"
 SIDES = ("hard_positive", "hard_negative")

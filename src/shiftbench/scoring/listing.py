@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from shiftbench.answers import Answers, read_predictions
-from shiftbench.arrays import settings_id
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import ShiftBenchError
-from shiftbench.files import file_digests, read_json
-from shiftbench.predictions import PREDICTIONS, Predictions
-from shiftbench.scoring.contents import contents, read_bytes
+from shiftbench.core.arrays import settings_id
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import file_digests, read_json
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.prediction_lists import Answers, read_predictions
+from shiftbench.data.predictions import PREDICTIONS, Predictions
+from shiftbench.scoring.small_files import contents, read_bytes
 
 LeftOut = dict[str, str]
 """Runs that could not be read, and why."""

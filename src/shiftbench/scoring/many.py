@@ -11,17 +11,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.arrays import Bools, Floats, Ints, Strs
-from shiftbench.metrics import f1_items
-from shiftbench.scores import ALL
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.data.scores import ALL
 from shiftbench.scoring.classes import Split
 from shiftbench.scoring.estimates import Estimate, loss, share
 from shiftbench.scoring.groups import by_grouping
+from shiftbench.scoring.intervals import LEVEL, Lowest, lowest, lowest_mean
+from shiftbench.scoring.intervals import means as take_apart
 from shiftbench.scoring.kinds import by_kind
 from shiftbench.scoring.measured import CORRECTED, Measured
+from shiftbench.scoring.metrics import f1_items
 from shiftbench.scoring.rows import GAP
-from shiftbench.stats import LEVEL, Lowest, lowest, lowest_mean
-from shiftbench.stats import means as take_apart
 
 ONE = [0]
 """The owner of the one long run."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from shiftbench.arrays import Bools, Floats, Ints
-from shiftbench.scores import ALL
+from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.data.scores import ALL
 from shiftbench.scoring.estimates import Estimate, Worst
 
 CORRECTED = "_corrected"

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import ShiftBenchError
-from shiftbench.scores import Scores
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import Scores
 
 
 def named(benchmarks: Sequence[Benchmark], scores: Scores) -> list[Benchmark]:

@@ -11,16 +11,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.arrays import Bools, Strs, positions
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.criteria.lists import CRITERIA, PHASES, HardIds, kinds_by_list, listed_tasks, read_lists
-from shiftbench.criteria.tasks import slug
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_table
-from shiftbench.predictions import CHOICES, IDS, Predictions, refuse_trained
+from shiftbench.core.arrays import Bools, Strs, positions
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_table
+from shiftbench.core.tables import decimal, strings
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import CHOICES, IDS, Predictions, refuse_trained
 from shiftbench.scoring.kinds import COLUMN, EASY, SIDES
-from shiftbench.tables import decimal, strings
+from shiftbench.shifts.context.nooch import CRITERIA, PHASES, HardIds, kinds_by_list, listed_tasks, read_lists, slug
 
 SPLIT = {"valid": "id_val", "test": "test"}
 """The authors' word for a split -> ours."""

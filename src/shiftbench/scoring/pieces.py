@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Values
-from shiftbench.scores import COLUMNS, Scores
+from shiftbench.core.arrays import Values
+from shiftbench.data.scores import COLUMNS, Scores
 from shiftbench.scoring.listing import Finished
 from shiftbench.scoring.many import Batch
 

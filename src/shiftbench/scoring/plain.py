@@ -3,10 +3,10 @@
 import math
 from typing import Any
 
-from shiftbench.groupings import untitled
-from shiftbench.scores import ALL, Scores
+from shiftbench.data.groupings import untitled
+from shiftbench.data.scores import ALL, Scores
+from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.rows import GAP
-from shiftbench.stats import LEVEL
 
 
 def to_json(scores: Scores, *, level: float = LEVEL) -> dict[str, Any]:

@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shiftbench.arrays import Ints, Strs, positions
-from shiftbench.benchmark import Benchmark
-from shiftbench.predictions import PREDICTIONS, Predictions
-from shiftbench.scoring.contents import contents, read_bytes
+from shiftbench.core.arrays import Ints, Strs, positions
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.scoring.listing import Finished, LeftOut, damaged, leaving_out
+from shiftbench.scoring.small_files import contents, read_bytes
 
 Table = npt.NDArray[np.float32]
 NUMBER = np.dtype("<f4")

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from shiftbench.arrays import Bools
-from shiftbench.benchmark import TARGET_TRAIN, Benchmark
-from shiftbench.predictions import TARGET_RT, Predictions
-from shiftbench.scores import Scores
+from shiftbench.core.arrays import Bools
+from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
+from shiftbench.data.predictions import TARGET_RT, Predictions
+from shiftbench.data.scores import Scores
 from shiftbench.scoring.judge import means, score
 from shiftbench.scoring.listing import Finished, LeftOut, leaving_out
 

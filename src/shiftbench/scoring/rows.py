@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.answers import Answers
-from shiftbench.arrays import Bools, Floats, Ints, positions
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import ShiftBenchError
-from shiftbench.predictions import Predictions, refuse_trained
-from shiftbench.scores import ALL
+from shiftbench.core.arrays import Bools, Floats, Ints, positions
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions, refuse_trained
+from shiftbench.data.scores import ALL
 from shiftbench.scoring.estimates import Estimate, Worst
+from shiftbench.scoring.intervals import compare
 from shiftbench.scoring.measured import Measured
-from shiftbench.stats import compare
 
 GAP = "id_test-test"
 """The split of a gap: in-distribution test minus test."""

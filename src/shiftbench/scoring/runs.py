@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.answers import Answers
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import ShiftBenchError
-from shiftbench.predictions import PREDICTIONS, Predictions
-from shiftbench.scores import Scores
-from shiftbench.scoring.batches import predictions_of, score_each
-from shiftbench.scoring.draws import check_draws, on_splits
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import PREDICTIONS, Predictions
+from shiftbench.data.scores import Scores
+from shiftbench.scoring.intervals import LEVEL, REPLICATES
+from shiftbench.scoring.joint_draws import check_draws, on_splits
 from shiftbench.scoring.judge import means, score
 from shiftbench.scoring.listing import Finished, LeftOut, benchmarks_of, leaving_out, read_run, runs_in, written
 from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.reading import Reader
 from shiftbench.scoring.retrained import mean_retrained, score_retrained
+from shiftbench.scoring.side_by_side import predictions_of, score_each
 from shiftbench.shifts.draws import draw_of, shared_splits
-from shiftbench.stats import LEVEL, REPLICATES
 
 __all__ = ["Finished", "benchmarks_of", "labels", "read_run", "runs_in", "score_runs", "scored"]
 

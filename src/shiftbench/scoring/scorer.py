@@ -9,12 +9,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.answers import Answers
-from shiftbench.arrays import Ints
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import ShiftBenchError
-from shiftbench.groupings import Grouping
-from shiftbench.predictions import Predictions
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.groupings import Grouping
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.target import BOXES, TOKEN_KINDS, TOKENS
 from shiftbench.scoring.classes import Split, measure_classes
 from shiftbench.scoring.measured import Measured
 from shiftbench.scoring.target_boxes import box_lists, measure_boxes
@@ -22,7 +23,6 @@ from shiftbench.scoring.target_measures import Part
 from shiftbench.scoring.target_numbers import measure_numbers
 from shiftbench.scoring.target_tasks import measure_tasks
 from shiftbench.scoring.target_tokens import Places, measure_tokens
-from shiftbench.target import BOXES, TOKEN_KINDS, TOKENS
 
 Outputs = npt.NDArray[np.floating] | Answers
 """What a model gives for a split's items, in their order: scores, items × outputs, or a list per item."""

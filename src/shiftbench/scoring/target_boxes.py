@@ -5,13 +5,13 @@ from functools import partial
 
 import numpy as np
 
-from shiftbench.answers import Answers
-from shiftbench.arrays import Floats, Ints, Strs
-from shiftbench.metrics.detection import detection_accuracy
+from shiftbench.core.arrays import Floats, Ints, Strs
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.target import Boxes, boxes_of
 from shiftbench.scoring.measured import Measured
+from shiftbench.scoring.metrics.detection import detection_accuracy
 from shiftbench.scoring.target_estimates import shares, worst_of
 from shiftbench.scoring.target_measures import Part, grouped, over_all
-from shiftbench.target import Boxes, boxes_of
 
 METRIC = "detection_accuracy"
 BY_DOMAIN = METRIC + "_by_domain"

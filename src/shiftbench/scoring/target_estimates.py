@@ -2,18 +2,18 @@
 
 Every metric here is a mean of contributions of items, to first order: c_i = value + n ∂value/∂w_i, w_i the weight of
 item i. Their variance over n is that of the value (the infinitesimal jackknife), so items, seeds and paired differences
-are taken apart as for accuracy, see `stats.parts`. What differs is the scale on which the interval is symmetric.
+are taken apart as for accuracy, see `intervals.parts`. What differs is the scale on which the interval is symmetric.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
+from shiftbench.core.arrays import Floats, Ints
 from shiftbench.scoring.estimates import Estimate, Worst, bare, sizes_of, worst_estimate
-from shiftbench.stats import Lowest, lowest_mean, student, wilson
-from shiftbench.stats import means as take_apart
-from shiftbench.stats.proportion import normal_quantile
+from shiftbench.scoring.intervals import Lowest, lowest_mean, student, wilson
+from shiftbench.scoring.intervals import means as take_apart
+from shiftbench.scoring.intervals.proportion import normal_quantile
 
 Make = Callable[[Floats, Sequence[int], float | None, Ints | None], Estimate]
 """Contributions (runs × items, group by group), the method of each run, the level, the first item of each group.
@@ -85,7 +85,7 @@ def shares(values: Floats, owner: Sequence[int], level: float | None, start: Int
 def worst_of(
     values: Floats, start: Ints, *, owner: Sequence[int], level: float | None, make: Make, fisher: bool = False
 ) -> Worst:
-    """The lowest value over groups, corrected for the downward bias of a minimum as in `stats.lowest_mean`.
+    """The lowest value over groups, corrected for the downward bias of a minimum as in `intervals.lowest_mean`.
 
     A group's standard error is half its interval over z: on Fisher's scale for r. No interval where a group has none.
     """

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.benchmark import Benchmark
-from shiftbench.scores import ALL
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL
 from shiftbench.scoring.estimates import Worst
 from shiftbench.scoring.measured import Measured
 from shiftbench.scoring.target_estimates import Make

@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.metrics.correlation import pearson_by_group
-from shiftbench.metrics.groups import group_means
+from shiftbench.core.arrays import Floats, Ints
 from shiftbench.scoring.estimates import loss, worst_loss
 from shiftbench.scoring.measured import Measured
+from shiftbench.scoring.metrics.correlation import pearson_by_group
+from shiftbench.scoring.metrics.groups import group_means
 from shiftbench.scoring.target_estimates import correlation, worst_of
 from shiftbench.scoring.target_measures import Part, grouped
 

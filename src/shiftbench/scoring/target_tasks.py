@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.arrays import Floats
-from shiftbench.metrics.average_precision import ENTRIES
+from shiftbench.core.arrays import Floats
 from shiftbench.scoring.estimates import Estimate
 from shiftbench.scoring.measured import Measured
+from shiftbench.scoring.metrics.average_precision import ENTRIES
 from shiftbench.scoring.target_estimates import precision, worst_of
 from shiftbench.scoring.target_measures import Part, grouped, over_all
 

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.answers import Answers
-from shiftbench.arrays import Bools, Floats, Ints, Strs
-from shiftbench.errors import ShiftBenchError
-from shiftbench.metrics.tokens import KINDS
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.target import NO_LABEL, TOKENS, kinds_of, tokens_of
 from shiftbench.scoring.measured import Measured
+from shiftbench.scoring.metrics.tokens import KINDS
 from shiftbench.scoring.target_estimates import shares, worst_of
 from shiftbench.scoring.target_measures import Part, grouped, over_all
-from shiftbench.target import NO_LABEL, TOKENS, kinds_of, tokens_of
 
 HEADLINE = (0, 1)
 """Names of classes and of methods."""

@@ -1,6 +1,6 @@
 """Facts about kinds of targets: the metric that ranks, those that may, and those of which a gap is told."""
 
-from shiftbench.benchmark import Benchmark
+from shiftbench.data.benchmark import Benchmark
 from shiftbench.scoring.target_boxes import BY_DOMAIN, METRIC
 from shiftbench.scoring.target_measures import WORST
 

@@ -1,22 +1,22 @@
 """Shifts: rules by which training and test items are drawn from a collection. One file per construction."""
 
-from shiftbench.shifts.base import SHIFTS as SHIFTS
-from shiftbench.shifts.base import Shift as Shift
 from shiftbench.shifts.breeds import Breeds as Breeds
 from shiftbench.shifts.conditions import CONDITIONS as CONDITIONS
 from shiftbench.shifts.conditions import Noise as Noise
 from shiftbench.shifts.conditions import Size as Size
 from shiftbench.shifts.conditions import Under as Under
-from shiftbench.shifts.context import Context as Context
-from shiftbench.shifts.correlation import Correlation as Correlation
+from shiftbench.shifts.context.out_of_context import Context as Context
 from shiftbench.shifts.given import Given as Given
 from shiftbench.shifts.iid import IID as IID
 from shiftbench.shifts.leave_one_domain_out import LeaveOneDomainOut as LeaveOneDomainOut
 from shiftbench.shifts.low_data import LowData as LowData
+from shiftbench.shifts.low_data import Spurious as Spurious
 from shiftbench.shifts.low_data import Unseen as Unseen
 from shiftbench.shifts.recipe import Recipe as Recipe
 from shiftbench.shifts.recipe import build as build
-from shiftbench.shifts.spurious import Spurious as Spurious
+from shiftbench.shifts.shift import SHIFTS as SHIFTS
+from shiftbench.shifts.shift import Shift as Shift
+from shiftbench.shifts.subpopulation import Correlation as Correlation
 from shiftbench.shifts.subpopulation import Subpopulation as Subpopulation
 from shiftbench.shifts.subset import Subset as Subset
 from shiftbench.shifts.temporal import Temporal as Temporal

@@ -5,11 +5,11 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints, Strs, Values
-from shiftbench.benchmark import CODED
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.target import BOXES, KINDS, TOKEN_KINDS, TOKENS, Target, boxes_text, kinds_text, tokens_text
+from shiftbench.core.arrays import Floats, Ints, Strs, Values
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.data.benchmark import CODED
+from shiftbench.data.collection import Collection
+from shiftbench.data.target import BOXES, KINDS, TOKEN_KINDS, TOKENS, Target, boxes_text, kinds_text, tokens_text
 
 TAKEN = ("item", "split", *CODED)
 
@@ -81,7 +81,7 @@ def _boxes(collection: Collection, rows: Ints, tag: str) -> Values:
 
 
 def _tokens(collection: Collection, rows: Ints) -> tuple[Ints, Ints]:
-    from shiftbench.readers.wilds_texts import tokens
+    from shiftbench.readers.wilds.comments import tokens
 
     if len(collection.texts.text) != 2 * len(collection):
         raise ShiftBenchError(f"Collection '{collection.name}' has no tokens: each item needs two texts, its tokens "

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import Strs
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Strs
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import Lists, register
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.hierarchies.cuts import best_cut
-from shiftbench.hierarchies.edges import from_parents, open_hierarchy
 from shiftbench.hierarchies.edits import edited
 from shiftbench.hierarchies.hierarchy import Hierarchy
-from shiftbench.hierarchies.superclasses import Superclasses, superclasses
-from shiftbench.hierarchies.tasks import named_task
-from shiftbench.registry import Lists, register
-from shiftbench.shifts.base import SHIFTS, card
+from shiftbench.hierarchies.sources import from_parents, open_hierarchy
+from shiftbench.hierarchies.superclasses import Superclasses, named_task, superclasses
+from shiftbench.shifts.shift import SHIFTS, card
 from shiftbench.shifts.subclasses import Side, dealt, known_classes, subclass_of
 
 GROUPS = ("subclass", "superclass")

@@ -7,15 +7,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Floats, Ints, Strs, Values, encode
-from shiftbench.benchmark import Benchmark, cells
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.registry import register
-from shiftbench.rng import uniform
-from shiftbench.shifts.base import Shift
-from shiftbench.shifts.deal import quota
-from shiftbench.shifts.mixture import share
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, encode
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import register
+from shiftbench.core.rng import uniform
+from shiftbench.data.benchmark import Benchmark, cells
+from shiftbench.data.collection import Collection
+from shiftbench.shifts.shift import Shift, quota
+from shiftbench.shifts.subpopulation import share
 
 CONDITIONS: dict[str, Any] = {}
 

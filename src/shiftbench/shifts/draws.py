@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.benchmark import CODED, Benchmark
-from shiftbench.collection import Collection
-from shiftbench.shifts.base import Shift
+from shiftbench.data.benchmark import CODED, Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.shifts.conditions import Under
-from shiftbench.shifts.low_data import LowData
-from shiftbench.shifts.spurious import Spurious
+from shiftbench.shifts.low_data import LowData, Spurious
+from shiftbench.shifts.shift import Shift
 
 
 class Member(NamedTuple):

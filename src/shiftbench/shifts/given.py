@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shiftbench.arrays import Strs, Values, encode
-from shiftbench.benchmark import CODED, SPLITS, Benchmark, with_factor
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.groupings import columns_in
-from shiftbench.questions import FORMS
-from shiftbench.registry import Lists, register
+from shiftbench.core.arrays import Strs, Values, encode
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import Lists, register
+from shiftbench.data.benchmark import CODED, SPLITS, Benchmark, with_factor
+from shiftbench.data.collection import Collection
+from shiftbench.data.groupings import columns_in
+from shiftbench.data.questions import FORMS
 from shiftbench.shifts.asked import truth_of
-from shiftbench.shifts.base import SHIFTS, card
+from shiftbench.shifts.shift import SHIFTS, card
 
 ABSENT = "split"
 """The factor that may be absent: its items are then all for test."""

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.registry import register
-from shiftbench.rng import uniform
-from shiftbench.shifts.base import SHIFTS, ambiguous, card
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import register
+from shiftbench.core.rng import uniform
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.shifts.shift import SHIFTS, ambiguous, card
 
 
 @register(SHIFTS, "iid")

@@ -5,14 +5,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from shiftbench.arrays import Ints, encode
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.registry import Lists, register
-from shiftbench.shifts.base import SHIFTS
+from shiftbench.core.arrays import Ints, encode
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import Lists, register
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.shifts.leave_out import folder_word
 from shiftbench.shifts.parts import Names, pick
+from shiftbench.shifts.shift import SHIFTS
 from shiftbench.shifts.sides import TEST, TRAIN, VAL, candidates, dealt
 
 Domains = str | tuple[str, ...]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import Ints
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
 
 MARK = "~"
 """Between the name of a benchmark and that of the domain it leaves out: `cat-dog~sofa`."""

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Floats, Ints, Strs, encode
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.rng import child
-from shiftbench.shifts.base import ambiguous, card
-from shiftbench.shifts.deal import deal, quota, spread
-from shiftbench.shifts.mixture import share
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.rng import child
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.shifts.shift import ambiguous, card, deal, quota, spread
+from shiftbench.shifts.subpopulation import share
 
 Names = tuple[str, ...]
 Where = Mapping[str, tuple[str, ...]]

@@ -6,14 +6,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import FORMAT, MARKER, Collection
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_marker, read_toml
-from shiftbench.parsing import parse_value
-from shiftbench.registry import find, make
-from shiftbench.shifts.base import SHIFTS, Shift
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_marker, read_toml
+from shiftbench.core.parsing import parse_value
+from shiftbench.core.registry import find, make
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import FORMAT, MARKER, Collection
 from shiftbench.shifts.conditions import CONDITIONS, Under
+from shiftbench.shifts.shift import SHIFTS, Shift
 
 TOP = ("collection", "seed")
 KEYS = (*TOP, "shift", "condition")

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.arrays import Ints, Strs, Values
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.rng import uniform
+from shiftbench.core.arrays import Ints, Strs, Values
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.rng import uniform
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.shifts.asked import truth_of
-from shiftbench.shifts.base import ambiguous, card
 from shiftbench.shifts.parts import pick
+from shiftbench.shifts.shift import ambiguous, card
 
 TRAIN, VAL, TEST = "train", "val", "test"
 

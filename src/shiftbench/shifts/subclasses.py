@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Bools, Ints, Strs, positions
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Bools, Ints, Strs, positions
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.data.collection import Collection
 from shiftbench.hierarchies.superclasses import Superclasses
-from shiftbench.shifts.deal import deal
+from shiftbench.shifts.shift import deal
 
 TRAINED, TESTED = ("train",), ("val", "valid", "validation", "test")
 """The words for a split of the data's own."""

@@ -5,13 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from shiftbench.arrays import Ints, Strs
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.questions import dates, moment
-from shiftbench.registry import Lists, register
-from shiftbench.shifts.base import SHIFTS
+from shiftbench.core.arrays import Ints, Strs
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import Lists, register
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.questions import dates, moment
+from shiftbench.shifts.shift import SHIFTS
 from shiftbench.shifts.sides import TEST, TRAIN, VAL, candidates, dealt
 
 Date = str | int

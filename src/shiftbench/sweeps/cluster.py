@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import shiftbench
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import ShiftBenchError, unknown
 
 MODE = "RAY_AUTH_MODE"
 TOKEN = "Where Ray looks for a token: RAY_AUTH_TOKEN, the file at RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token."  # noqa: S105

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.sweeps.work import Job
 from shiftbench.sweeps.worker import Terms, serve
 from shiftbench.training.device import choose_device

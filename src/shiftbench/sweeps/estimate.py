@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.errors import ShiftBenchError
-from shiftbench.staging import scratch
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.staging import scratch
+from shiftbench.data.benchmark import Benchmark
 from shiftbench.sweeps.crew import cores, places, threads_of
 from shiftbench.sweeps.features import wanted
-from shiftbench.sweeps.plan import plan
+from shiftbench.sweeps.packs import plan
 from shiftbench.sweeps.status import look
 from shiftbench.sweeps.warm import FEW, Cost, Shape, Warm, embedding_seconds
 from shiftbench.sweeps.work import Job
@@ -101,7 +101,7 @@ def _assumed(rows: Sequence[Row], busy: int, guessed: int, small: Iterable[str])
 
 def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
     """Packs by shape, the largest first: it is the one that is tried."""
-    from shiftbench.models.catalogue import CATALOGUE
+    from shiftbench.models.names import CATALOGUE
 
     made: dict[str, tuple[int, dict[str, int]]] = {}
     found: dict[Shape, list[tuple[int, Sequence[Job]]]] = {}

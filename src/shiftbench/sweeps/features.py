@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Ints
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.sweeps.work import Job
 from shiftbench.training.run import COLUMNS, SENTENCES, split_features
 
@@ -45,7 +45,7 @@ def embed_missing(
     """Compute and cache what is missing. Where that fails nothing is lost: the runs that need it fail by themselves."""
     for want in wanted(jobs):
         if len(want.missing):
-            from shiftbench.training.embed import embed
+            from shiftbench.training.features import embed
 
             backbone, size = split_features(want.features)
             with suppress(ShiftBenchError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.sweeps.crew import Worker, cores, places, threads_of
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Folder, Ledger
 from shiftbench.sweeps.work import Job, Outcome

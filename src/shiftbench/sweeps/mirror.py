@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
 
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.training.sinks import open_sinks, read_entry
 
 

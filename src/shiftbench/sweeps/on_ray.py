@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shiftbench.collection import MARKER
-from shiftbench.errors import ShiftBenchError
-from shiftbench.files import writing
-from shiftbench.roots import ROOTS, confirmed
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import writing
+from shiftbench.data.collection import MARKER
+from shiftbench.data.roots import ROOTS, confirmed
 from shiftbench.sweeps.cluster import Cluster, joined
 from shiftbench.sweeps.crew import Pack, threads_of
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Folder, Ledger

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from shiftbench.benchmark import MARKER, Benchmark
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import MARKER, Benchmark
 from shiftbench.shifts.draws import draw_of, same_rows
 from shiftbench.shifts.leave_out import leave_out
 from shiftbench.shifts.recipe import collection_folder

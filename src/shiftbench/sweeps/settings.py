@@ -7,11 +7,11 @@ from itertools import product
 from math import prod
 from typing import Any, get_type_hints
 
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.rng import child
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import Choice, Drawn, Grid, Law, Power, Uniform, law
-from shiftbench.models.catalogue import CATALOGUE
-from shiftbench.rng import child
+from shiftbench.models.names import CATALOGUE
 from shiftbench.training.run import Run
 
 ELSEWHERE = {"seed": "seeds = [0, 1] at the top", "benchmark": "benchmarks = [\"FOLDER\"] at the top",

@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError
 
 STATE = "unfinished.tar"
 FETCHED = ("run.json", "log.jsonl", "predictions.parquet")

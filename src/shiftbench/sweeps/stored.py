@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.staging import scratch
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.staging import scratch
 from shiftbench.sweeps.storage import Store
 from shiftbench.sweeps.work import Job, Outcome
 from shiftbench.sweeps.worker import Terms, attempt

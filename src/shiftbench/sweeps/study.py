@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_toml
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_toml
+from shiftbench.core.registry import make
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import SPACES
-from shiftbench.registry import make
+from shiftbench.sweeps.made import Say, Sources
 from shiftbench.sweeps.places import match, places
 from shiftbench.sweeps.settings import Block, layer, run_fields, settings
-from shiftbench.sweeps.sources import Say, Sources
 from shiftbench.sweeps.storage import is_url
 from shiftbench.sweeps.work import Job
 from shiftbench.training.presets import PRESETS, preset_of

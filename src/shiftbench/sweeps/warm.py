@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.arrays import Ints
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.sweeps.crew import Worker
 from shiftbench.sweeps.features import Wanted
 from shiftbench.sweeps.work import Job
 from shiftbench.sweeps.worker import Terms
-from shiftbench.training.embed import embed
+from shiftbench.training.features import embed
 from shiftbench.training.log import lines
 from shiftbench.training.run import split_features
 

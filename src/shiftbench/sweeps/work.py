@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.training.run import Outcome, Run
 
 __all__ = ["Job", "Outcome", "do"]

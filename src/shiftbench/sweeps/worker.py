@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple
 
-from shiftbench.files import lock
+from shiftbench.core.files import lock
 from shiftbench.sweeps.status import failure, look
 from shiftbench.sweeps.work import Job, Outcome, do
 from shiftbench.training.folder import fail

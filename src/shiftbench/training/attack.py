@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftbench.models.base import Net
+from shiftbench.models.net import Net
 
 STEP = 0.8
 """Length of a step as a share of the radius: 0.4 for 0.5 and 0.8 for 1 in BREEDS, Table 14a."""

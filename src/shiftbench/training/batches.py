@@ -4,8 +4,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.rng import child, uniform
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.rng import child, uniform
 
 
 class Batches:

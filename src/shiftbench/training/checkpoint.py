@@ -9,8 +9,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.files import writing
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import writing
 from shiftbench.models.weights import write_weights
 
 

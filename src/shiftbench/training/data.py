@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftbench.arrays import Ints
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.groupings import groupings_of
-from shiftbench.methods.base import Batch, Task
-from shiftbench.models.base import MODELS, Net
-from shiftbench.pixels.augment import augment, draws_of
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.groupings import groupings_of
+from shiftbench.images.augment import augment, draws_of
+from shiftbench.methods.method import Batch, Task
+from shiftbench.models.net import MODELS, Net
 from shiftbench.scoring.scorer import Scorer, scorer
 from shiftbench.training.inputs import inputs
 from shiftbench.training.ragged import Ragged
@@ -74,7 +74,7 @@ class Data:
 
     @cached_property
     def kind(self) -> str:
-        """What is predicted: see `shiftbench.target`."""
+        """What is predicted: see `shiftbench.data.target`."""
         return self.benchmark.target.kind
 
     @property

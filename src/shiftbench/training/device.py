@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from shiftbench.errors import ShiftBenchError
-from shiftbench.later import torch
-from shiftbench.rng import child
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import torch
+from shiftbench.core.rng import child
 
 
 def check_device(name: str) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from shiftbench.methods.base import Batch
-from shiftbench.rng import child
+from shiftbench.core.rng import child
+from shiftbench.methods.method import Batch
 from shiftbench.training.lane import Lane
 from shiftbench.training.schedule import set_rate
 

@@ -13,16 +13,16 @@ import numpy as np
 import torch
 
 import shiftbench
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.files import file_digests, lock, read_json, write_json, writing
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import file_digests, lock, read_json, write_json, writing
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.models.weights import file_digest, read_weights, tensors_digest
-from shiftbench.predictions import PREDICTIONS, Predictions
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import load
 from shiftbench.training.device import choose_device
-from shiftbench.training.embed import Report
+from shiftbench.training.features import Report
 from shiftbench.training.loop import Fitting, Say, learn
 from shiftbench.training.predict import predict_all
 from shiftbench.training.run import Outcome, Run

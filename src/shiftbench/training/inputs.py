@@ -6,15 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftbench.arrays import Ints, Strs, positions
-from shiftbench.benchmark import Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.models.base import MODELS
-from shiftbench.pixels.channels import channel_images
-from shiftbench.pixels.decode import images
-from shiftbench.target import TOKENS, tokens_of
-from shiftbench.training.embed import embed
+from shiftbench.core.arrays import Ints, Strs, positions
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.target import TOKENS, tokens_of
+from shiftbench.images.decode import channel_images, images
+from shiftbench.models.net import MODELS
+from shiftbench.training.features import embed
 from shiftbench.training.ragged import Ragged
 from shiftbench.training.run import COLUMNS, SENTENCES, Run, split_features
 
@@ -32,7 +31,7 @@ def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path |
     if net.takes == "tokens":
         return torch.from_numpy(_tokens(benchmark, collection, rows, run))
     if net.takes == "graphs":
-        from shiftbench.readers.wilds_molecules import graph_lines
+        from shiftbench.readers.wilds.molecules import graph_lines
 
         values, start = graph_lines(collection, rows)
         return Ragged(torch.from_numpy(values), torch.from_numpy(start))
@@ -49,7 +48,7 @@ def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path |
 def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run, cache: Path | None) -> np.ndarray:
     """Features of a backbone, vectors of texts, or the columns of a table."""
     if run.features == SENTENCES:
-        from shiftbench.sentences import embed_texts, encoder
+        from shiftbench.text import embed_texts, encoder
 
         written, vectors = embed_texts(collection, encoder(), cache)
         place = np.searchsorted(written, rows).clip(max=len(written) - 1)

@@ -12,17 +12,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.errors import ShiftBenchError
-from shiftbench.methods.base import METHODS, Batch, Codes, Stage, Task
-from shiftbench.models.base import MODELS, Net, build
-from shiftbench.rng import child, uniform
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.rng import child, uniform
+from shiftbench.methods.method import METHODS, Batch, Codes, Stage, Task
+from shiftbench.models.net import MODELS, Net, build
 from shiftbench.training.attack import attacked
 from shiftbench.training.batches import Batches
 from shiftbench.training.checkpoint import Parts, Point, peek, restore, save_checkpoint
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
-from shiftbench.training.judging import WORDS, check_headline, judged, rank
+from shiftbench.training.evaluate import WORDS, check_headline, judged, rank
 from shiftbench.training.log import Log
 from shiftbench.training.run import Run
 from shiftbench.training.schedule import factors

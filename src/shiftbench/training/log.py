@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shiftbench.files import writing
+from shiftbench.core.files import writing
 
 if TYPE_CHECKING:
     from shiftbench.training.checkpoint import Point

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftbench.methods.base import Stage, Trained
-from shiftbench.models.base import Net
+from shiftbench.methods.method import Stage, Trained
+from shiftbench.models.net import Net
 from shiftbench.models.weights import read_weights
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data

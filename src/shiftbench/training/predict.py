@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftbench.answers import SCORES, Answers
-from shiftbench.arrays import Ints
+from shiftbench.core.arrays import Ints
+from shiftbench.data.prediction_lists import SCORES, Answers
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.target import BOXES, TOKENS
 from shiftbench.methods.losses import LOSSES
-from shiftbench.models.base import Net
-from shiftbench.predictions import Predictions
+from shiftbench.models.net import Net
 from shiftbench.scoring.scorer import Outputs
-from shiftbench.target import BOXES, TOKENS
 from shiftbench.training.data import Data
 from shiftbench.training.run import Run
 

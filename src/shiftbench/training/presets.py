@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from shiftbench.registry import find
+from shiftbench.core.registry import find
 from shiftbench.training.wilds_presets import WILDS_METHODS, WILDS_PRESETS
 
 METASHIFT = {

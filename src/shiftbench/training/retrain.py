@@ -8,21 +8,21 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from shiftbench.benchmark import TARGET_TRAIN, Benchmark
-from shiftbench.collection import Collection
-from shiftbench.errors import ShiftBenchError
-from shiftbench.files import read_json, write_json
-from shiftbench.models.base import MODELS, build
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import read_json, write_json
+from shiftbench.core.staging import scratch
+from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import TARGET_RT, Predictions
+from shiftbench.models.net import MODELS, build
 from shiftbench.models.weights import load_into, read_weights
-from shiftbench.predictions import TARGET_RT, Predictions
 from shiftbench.scoring.listing import read_run
-from shiftbench.staging import scratch
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device
-from shiftbench.training.embed import Report
+from shiftbench.training.evaluate import judged
+from shiftbench.training.features import Report
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run, sign
-from shiftbench.training.judging import judged
 from shiftbench.training.loop import Fitting, learn, set_threads
 from shiftbench.training.run import Run
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
-from shiftbench.arrays import settings_id
-from shiftbench.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import settings_id
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import find, make
+from shiftbench.images.augment import joined, parts_of
 from shiftbench.methods import METHODS, Method
-from shiftbench.methods.base import BATCHES, NEEDS
-from shiftbench.models.catalogue import CATALOGUE, image_models
-from shiftbench.pixels.augment import joined, parts_of
-from shiftbench.registry import find, make
+from shiftbench.methods.method import BATCHES, NEEDS
+from shiftbench.models.names import CATALOGUE, image_models
 from shiftbench.training.schedule import SCHEDULES
 
 OPTIMIZERS = ("adam", "adamw", "sgd")

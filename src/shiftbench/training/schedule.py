@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shiftbench.arrays import Floats
-from shiftbench.later import torch
+from shiftbench.core.arrays import Floats
+from shiftbench.core.later import torch
 
 SCHEDULES = ("constant", "thirds", "cosine", "linear")
 """`thirds`: a tenth after a third of the steps and again after two (BREEDS). `cosine`: (1 + cos(pi t / T)) / 2.

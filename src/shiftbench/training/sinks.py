@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from shiftbench.errors import ShiftBenchError, unknown
-from shiftbench.files import read_json
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_json
 from shiftbench.training.log import lines
 
 UNSHOWN = ("stage", "step", "seconds")
@@ -144,7 +144,7 @@ class MLflow:
         if entry.run not in self.runs:
             name = f"{entry.settings['method']} on {entry.benchmark}, seed {entry.settings['seed']}"
             made = client.create_run(self.experiment, start_time=int(entry.started * 1000), run_name=name,
-                                     tags={"shiftbench.run": entry.run, "shiftbench.benchmark": entry.benchmark})
+                                     tags={"shiftbench.run": entry.run, "shiftbench.data.benchmark": entry.benchmark})
             self.runs[entry.run] = made.info.run_id
         if entry.run not in self.sent:
             client.log_batch(self.runs[entry.run], params=[  # the same again changes nothing

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftbench.methods.base import Batch, Method
+from shiftbench.methods.method import Batch, Method
 from shiftbench.training.lane import Lane, make_optimizer
 from shiftbench.training.schedule import factors
 

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftbench.benchmark import Benchmark
-from shiftbench.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, boxes_of, kinds_of, tokens_of
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, boxes_of, kinds_of, tokens_of
 
 
 def truth_of(benchmark: Benchmark, n_places: int = 0, height: int = 0, width: int = 0) -> Tensor:

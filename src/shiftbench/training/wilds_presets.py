@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shiftbench.errors import unknown
+from shiftbench.core.errors import unknown
 
 
 class Published(NamedTuple):

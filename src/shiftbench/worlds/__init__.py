@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from shiftbench.collection import Collection
+from shiftbench.data.collection import Collection
 from shiftbench.worlds.scenes import scenes as _scenes
 from shiftbench.worlds.sprites import sprites as _sprites
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from shiftbench.worlds.scenes import heads
-from shiftbench.worlds.scenes.breeds import Build
+from shiftbench.worlds.scenes.builds import Build
 from shiftbench.worlds.scenes.coats import hide, leg, limb_ink, markings, tail
 from shiftbench.worlds.scenes.pen import Pen, Point, Polygon
 

@@ -1,15 +1,16 @@
 """Tags of drawn scenes: what can be seen, how much of it and where."""
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
 
-from shiftbench.arrays import Ints, Strs
-from shiftbench.collection import Tags
+from shiftbench.core.arrays import Ints, Strs
+from shiftbench.data.collection import Tags
 from shiftbench.worlds.scenes import themes
 from shiftbench.worlds.scenes.layout import Layout
-from shiftbench.worlds.scenes.model import Scenes, things
 from shiftbench.worlds.scenes.render import Seen
+from shiftbench.worlds.scenes.scene import Scenes, things
 from shiftbench.worlds.scenes.sheet import sheet
 
 VISIBLE = 0.004  # an object or a stuff that covers less of the picture is not tagged: nobody would see it
@@ -74,3 +75,55 @@ def tags(scenes: Scenes, layout: Layout, seen: Seen) -> Tags:
 def codes(names: Strs, kind: str, code: dict[tuple[str, str], int]) -> Ints:
     distinct, back = np.unique(names, return_inverse=True)
     return np.asarray([code[kind, str(name)] for name in distinct], np.int64)[back]
+
+
+# Five captions per scene, from what is in it and can be seen.
+
+PREPOSITIONS = {
+    "street": "on the street", "parking lot": "in a parking lot", "park": "in a park", "yard": "in the yard",
+    "beach": "on the beach", "lake": "by a lake", "farm": "on a farm", "field": "in a field",
+    "savanna": "on the savanna", "forest": "in the forest", "snow": "in the snow", "airport": "at the airport",
+    "plaza": "on a plaza",
+}
+LIGHTS = {"bright": "in bright light", "golden": "in golden light", "dark": "in the dark"}
+STYLES = {"flat": "a flat drawing", "outlined": "an outlined drawing", "textured": "a drawing on rough paper",
+          "pastel": "a pastel", "nocturne": "a picture in night colours"}
+SOME = ("fruit", "coffee", "water", "hay")
+
+
+def captions(factors: Mapping[str, Strs], near: Sequence[Sequence[str]]) -> list[list[str]]:
+    """`near[i]` names the other objects of item i, the most visible first; each item gets five sentences."""
+    columns = ("class", "breed", "colour", "size", "pose", "place", "weather", "light", "style")
+    rows = zip(*(factors[name].tolist() for name in columns), near, strict=True)
+    return [five(*row) for row in rows]
+
+
+def five(kind: str, breed: str, colour: str, size: str, pose: str, place: str, weather: str, light: str, style: str,
+         near: Sequence[str]) -> list[str]:
+    where = PREPOSITIONS.get(place, f"in the {place}")
+    doing = "" if pose == "still" else f" {pose}"
+    full = breed if kind in breed else f"{breed} {kind}"
+    beside = f" next to {listed(near[:1])}" if near else ""
+    sky = LIGHTS[light] if weather == "none" else f"on a {weather} day"
+    scene = f" with {listed(near[:3])}" if near else ""
+    return [sentence(text) for text in (
+        f"{a(colour)} {kind} {where}",
+        f"{a(full)}{doing}{beside}",
+        f"{listed([*near[:2], kind])} {where} {sky}",
+        f"{a(size)} {colour} {kind}{doing} {LIGHTS[light]}{beside}",
+        f"{STYLES[style]} of {a(full)} {where}{scene}")]
+
+
+def a(word: str) -> str:
+    """The word with its article."""
+    return f"some {word}" if word in SOME else f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a sofa, a lamp and a cat`."""
+    named = [a(word) for word in words]
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

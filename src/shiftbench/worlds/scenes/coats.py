@@ -1,6 +1,6 @@
 """Legs, tails and markings: what tells the breeds of one animal apart."""
 
-from shiftbench.worlds.scenes.breeds import Build
+from shiftbench.worlds.scenes.builds import Build
 from shiftbench.worlds.scenes.heads import STRIPED
 from shiftbench.worlds.scenes.pen import Pen, Point
 

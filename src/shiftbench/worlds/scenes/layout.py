@@ -6,12 +6,11 @@ from math import cos, pi, sin
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.arrays import Bools, Floats, Ints, Strs, encode
-from shiftbench.rng import uniform
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
+from shiftbench.core.rng import uniform
 from shiftbench.worlds.scenes import themes
-from shiftbench.worlds.scenes.colours import NAMED
-from shiftbench.worlds.scenes.model import STRIDE, Scenes, things
-from shiftbench.worlds.scenes.pen import FRAME
+from shiftbench.worlds.scenes.pen import FRAME, NAMED
+from shiftbench.worlds.scenes.scene import STRIDE, Scenes, things
 from shiftbench.worlds.scenes.sheet import sheet
 
 THING, PLACE, SKY, AIR = 1, 0, -1, -2  # slots, as the rasteriser knows them

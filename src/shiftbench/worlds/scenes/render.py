@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Images
+from shiftbench.core.arrays import Floats, Images
 from shiftbench.worlds.scenes.layout import Layout
 from shiftbench.worlds.scenes.sheet import sheet
 

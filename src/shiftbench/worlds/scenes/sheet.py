@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from shiftbench.arrays import Floats, Ints
-from shiftbench.errors import ShiftBenchError
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.worlds.scenes.animals import POSES, animal
-from shiftbench.worlds.scenes.breeds import read_builds, split
+from shiftbench.worlds.scenes.builds import read_builds, split
 from shiftbench.worlds.scenes.pen import FRAME, Pen, Point, Polygon
 
 ART = ("places.shapes", "weather.shapes", "indoors.shapes", "things.shapes", "outdoors.shapes", "breeds.shapes")

@@ -1,19 +1,44 @@
 """The world as a collection, and single pictures of it."""
 
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.arrays import Images, Ints
-from shiftbench.collection import Collection, Texts
-from shiftbench.errors import ShiftBenchError
-from shiftbench.worlds.scenes.annotate import shown, tags
-from shiftbench.worlds.scenes.captions import captions
-from shiftbench.worlds.scenes.kinship import parents
+from shiftbench.core.arrays import Images, Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.collection import Collection, Texts
+from shiftbench.worlds.scenes.annotate import captions, shown, tags
 from shiftbench.worlds.scenes.layout import Layout, arrange
-from shiftbench.worlds.scenes.model import sample
 from shiftbench.worlds.scenes.render import CANONICAL, Progress, Seen, render
+from shiftbench.worlds.scenes.scene import sample
+from shiftbench.worlds.scenes.sheet import sheet
+from shiftbench.worlds.scenes.themes import CLASSES
+
+# The class tree: breed -> class -> superclass -> animal or artifact -> entity.
+
+SUPERCLASSES = {
+    "cat": "pet", "dog": "pet", "horse": "farm animal", "cow": "farm animal", "sheep": "farm animal",
+    "bear": "wild animal", "bird": "wild animal", "elephant": "wild animal", "giraffe": "wild animal",
+    "zebra": "wild animal", "bus": "vehicle", "truck": "vehicle", "bowl": "tableware", "cup": "tableware",
+}
+KINDS = {"pet": "animal", "farm animal": "animal", "wild animal": "animal", "vehicle": "artifact",
+         "tableware": "artifact"}
+ROOT = "entity"
+
+
+@cache
+def breeds() -> dict[str, str]:
+    """Every breed and its class."""
+    return {sprite.breed: sprite.name for sprite in sheet().sprites if sprite.name in CLASSES}
+
+
+def parents() -> dict[str, tuple[str, ...]]:
+    """The tree as a collection stores it: a name and the names above it."""
+    above = {**breeds(), **SUPERCLASSES, **KINDS, **dict.fromkeys(KINDS.values(), ROOT)}
+    return {name: (parent,) for name, parent in above.items()}
+
 
 SMALLEST, LARGEST = 32, 256
 

@@ -6,13 +6,22 @@ Orientations are dSprites' 40 from 0 to 360 degrees with both ends, so the last 
 a half turn are no whole number of steps (9.75 and 19.5), so squares and ellipses do not repeat themselves in between.
 """
 
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from shiftbench.arrays import Ints, Values
-from shiftbench.errors import ShiftBenchError
-from shiftbench.rng import uniform
+from shiftbench.core.arrays import Bools, Images, Ints, Values
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.rng import uniform
+from shiftbench.data.collection import Collection
+from shiftbench.readers.npz import Advance, room
 
 TURNS = 39  # steps of orientation in a full circle
 VALUES: dict[str, Values] = {
@@ -57,3 +66,121 @@ def order(seed: int) -> Ints:
     chance = (uniform(seed, "sprites", number) * 2.0**40).astype(np.int64)
     key = repeats.astype(np.int64) << 62 | chance << 22 | number  # no two alike: any sort gives the same order
     return np.sort(key) & (1 << 22) - 1
+
+
+# The 720 stencils: 3 shapes × 6 scales × 40 orientations, each as the share of every pixel that the shape covers.
+#
+# A shape is an inequality in its own coordinates (u, v), in pixels of a 64 px picture at scale 1:
+#
+#     square   max(|u|, |v|) <= 10
+#     ellipse  u² / 14.5² + v² / 7.25² <= 1
+#     heart    (p² + q² - 1)³ <= p² q³   with  p = u / 11.8,  q = v / 11.8 + 0.294  (its centroid is the origin)
+#
+# It is tested at 8 × 8 points of a pixel of the 64 px picture, whatever size is asked for. dSprites' pixels are 0 or
+# 1; with shaded edges no two stencils are alike, while hard edges would draw the smallest square in 21 ways, not 39.
+
+WINDOW = 33  # pixels of a 64 px picture that hold any sprite; the 32 positions move it from edge to edge
+FINE = 8  # points per pixel and direction
+
+
+def covered(shape: str, scale: float, turn: float) -> Bools:
+    """Which points of the window lie in the shape; a turn of 1 is the full circle.
+
+    Cosines are rounded and all else is plain arithmetic in 64 bits, so that every machine finds the same points.
+    """
+    at = (np.arange(WINDOW * FINE) + 0.5) / FINE - WINDOW / 2
+    cos, sin = (round(wave(2 * math.pi * turn) * 2**20) / 2**20 for wave in (math.cos, math.sin))
+    u = (cos * at)[None, :] - (sin * at)[:, None]  # at runs to the right and down, v up
+    v = (-cos * at)[:, None] - (sin * at)[None, :]
+    if shape == "square":
+        return np.asarray(np.maximum(np.abs(u), np.abs(v)) <= 10 * scale)
+    if shape == "ellipse":
+        return np.asarray(u * u + 4 * (v * v) <= (14.5 * scale) * (14.5 * scale))
+    p, q = u / (11.8 * scale), v / (11.8 * scale) + 0.294
+    p2, q2 = p * p, q * q
+    ring = p2 + q2 - 1
+    return np.asarray(ring * ring * ring <= p2 * (q2 * q))
+
+
+@cache
+def stencils(zoom: int) -> Images:
+    """Shape × scale × orientation × window, 0 outside to 255 inside, for pictures of 64 * zoom pixels."""
+    step, side = FINE // zoom, WINDOW * zoom
+    made = np.empty((3, 6, TURNS + 1, side, side), np.uint8)
+    for (i, shape), (j, scale) in product(enumerate(VALUES["shape"].tolist()), enumerate(VALUES["scale"].tolist())):
+        for k in range(TURNS):
+            points = covered(shape, scale, k / TURNS).view(np.uint8)
+            rows = np.add.reduce([points[r::step] for r in range(step)], dtype=np.uint8)
+            count = np.add.reduce([rows[:, c::step] for c in range(step)], dtype=np.int64)
+            made[i, j, k] = (count * 255 + step * step // 2) // (step * step)
+    made[:, :, TURNS] = made[:, :, 0]
+    return made
+
+
+# The world as a collection, and single pictures of it.
+
+SIZES = (32, 64, 128, 256)
+CHUNK = 512
+IN_MEMORY = 4 * 2**30  # bytes of pixels; what is larger lives in a file
+
+
+def sprites(items: int = 6000, seed: int = 0, size: int = 64, progress: Advance | None = None) -> Collection:
+    """The first `items` pictures of the grid in the order of a seed, at `size` × `size`.
+
+    Item i of a seed is the same however many are drawn; no picture comes twice before all the others have come once,
+    and `items=2_211_840` is the whole grid (27 GB). An id is `sprite-` and the number in the grid, so the same picture
+    has the same id under every seed. `progress(done, items)` is called now and then.
+    """
+    if not 1 <= items <= CELLS:
+        raise ShiftBenchError(f"sprites: items is {items}, but the grid has from 1 to {CELLS:,} to draw.")
+    check(size)
+    number = order(seed)[:items]
+    return Collection(name="sprites", items=np.char.mod("sprite-%07d", number), factors=factors(number),
+                      pixels=render(number, size, progress))
+
+
+def draw(number: npt.ArrayLike, size: int = 64) -> Images:
+    """The pictures with these numbers of the grid, in any order, without drawing any other.
+
+    `draw(order(seed)[i], size)[0]` has the pixels of item i of `sprites(items, seed, size)`.
+    """
+    check(size)
+    return render(np.atleast_1d(np.asarray(number, np.int64)), size)
+
+
+def check(size: int) -> None:
+    if size not in SIZES:
+        raise ShiftBenchError(f"sprites: size is {size}, but pictures are drawn at 32, 64, 128 or 256 pixels. "
+                              "64 is usual.")
+
+
+def render(number: Ints, size: int, progress: Advance | None = None) -> Images:
+    """Draw pictures of the grid on all cores; at 32 px each pixel is the mean of four of the 64 px picture."""
+    from shiftbench.worlds.sprites.paint import halve, paint  # numba is loaded by the first picture, not by the import
+
+    cells, zoom, n = codes(number), max(1, size // 64), len(number)
+    table, images = stencils(zoom), space(n, size)
+
+    def work(lo: int) -> int:
+        rows = cells[lo:lo + CHUNK]
+        if size >= 64:
+            paint(rows, table, zoom, images[lo:lo + CHUNK])
+        else:
+            whole = np.zeros((len(rows), 64, 64, 3), np.uint8)
+            paint(rows, table, zoom, whole)
+            halve(whole, images[lo:lo + CHUNK])
+        return len(rows)
+
+    done = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for drawn in pool.map(work, range(0, n, CHUNK)):
+            done += drawn
+            if progress:
+                progress(done, n)
+    return images
+
+
+def space(n: int, size: int) -> Images:
+    """Room for n black pictures: memory, or where they are many a file without a name that vanishes with the array."""
+    shape = (n, size, size, 3)
+    return np.zeros(shape, np.uint8) if math.prod(shape) <= IN_MEMORY else room(shape, Path("sprites"))

@@ -2,7 +2,7 @@
 
 from numba import njit
 
-from shiftbench.arrays import Images, Ints
+from shiftbench.core.arrays import Images, Ints
 
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]

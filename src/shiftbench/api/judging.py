@@ -1,0 +1,337 @@
+"""From predictions to what they are worth: scores, choices, pages, and people's answers."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shiftbench.api.folders import Advance, Place, benchmark_of, collection_of, places
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import listed
+from shiftbench.data.benchmark import CODED, Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.prediction_lists import Answers, read_predictions
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import Scores
+
+if TYPE_CHECKING:
+    from shiftbench.human import Key
+    from shiftbench.leaderboard import Board
+    from shiftbench.scoring.select import Selection
+    from shiftbench.shifts.context.nooch import Ranked
+    from shiftbench.sweeps.status import Status
+    from shiftbench.sweeps.study import Study
+
+
+def score(
+    benchmark: Benchmark | Place, *predictions: Predictions | Answers | Place, study: Place | None = None,
+    nooch: Place | None = None, task: str = "", by: str | Sequence[str] = (),
+    collection: Collection | Place | None = None, ignore_splits: bool = False,
+    columns: Mapping[str, str] | None = None, ignore_extra: bool = False, **options: Any,
+) -> Scores:
+    """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
+
+    Several models are also compared, on the same items: `accuracy_behind_best` is how far each is behind the best one,
+    with an interval and, as `p_accuracy_behind_best`, its p-value (docs/statistics.md).
+
+    `by` are further groupings of any columns, as "region" or "male+female,label" (docs/groups.md); a column that the
+    benchmark does not keep is looked for in its collection.
+
+    Predictions whose `split` says `train` of items that the benchmark holds out are refused: the model has seen them.
+    `ignore_splits` scores them all the same. `columns` says what the files call our columns, {"item": "img",
+    "prediction": "pred"}; `ignore_extra` leaves out, and counts, predictions of items that the benchmark has not.
+
+    Files that end in .json are annotators' answers to a study, whose key is in the folder `study`: their accuracy and
+    agreement come with every model's accuracy on the same pairs of superclasses. `nooch` is the folder of NOOCh's
+    published lists, which then say what is hard; no benchmark is needed with it: score("my.csv", nooch="nooch").
+    """
+    from shiftbench.human import find_key, human_scores, is_answers, model_scores, read_answers
+    from shiftbench.scoring import score as score_one
+    from shiftbench.scoring import versus
+
+    by = listed(by)
+    if "metrics" in options:
+        options["metrics"] = listed(options["metrics"], ",")
+    if nooch is not None and (columns or ignore_extra):
+        raise ShiftBenchError("--column and --ignore-extra are for a benchmark, not for NOOCh's lists: rename the "
+                              "columns to item and prediction.")
+    if nooch is not None:
+        return _score_on_lists(benchmark, predictions, nooch, task, ignore_splits,
+                               {**options, **({"by": by} if by else {})})
+    made = benchmark_of(benchmark)
+    if not predictions:
+        raise ShiftBenchError("There are no predictions to score. Name at least one file.")
+    if by:
+        options |= {"by": by, "collection": collection_for(benchmark, made, by, collection)}
+    people: list[Place] = []
+    parts, models = [], []
+    rivals: dict[str, Predictions | Answers] = {}
+    for name, given in zip(_names(predictions), predictions, strict=True):
+        if not isinstance(given, Predictions | Answers) and is_answers(given):
+            people.append(given)
+            continue
+        loaded = read_predictions(given, made, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
+        parts.append(score_one(made, loaded, run=name, method=name, **options))
+        rivals[name] = loaded
+        if isinstance(loaded, Predictions):
+            models.append((name, loaded))
+    if len(rivals) > 1:
+        parts.append(versus(made, rivals, **{name: value for name, value in options.items() if name != "metrics"}))
+    if people or study is not None:
+        key = find_key(study, people)
+        key.check(made)
+        known = {name: options[name] for name in ("level", "replicates") if name in options}
+        if people:
+            parts.append(human_scores(made, key, read_answers(people, key), **known))
+        parts.append(model_scores(made, key, models, **known))
+    return Scores.join(parts)
+
+
+def _names(predictions: Sequence[Predictions | Answers | Place]) -> list[str]:
+    """A name for each: that of its file, with its folder where two files are called alike, as those of runs are.
+
+    >>> _names(["mine.csv", "runs/a/predictions.parquet", "runs/b/predictions.parquet"])
+    ['mine', 'a/predictions', 'b/predictions']
+    """
+    paths = [Path("predictions") if isinstance(given, Predictions | Answers) else Path(given) for given in predictions]
+    names = [path.stem for path in paths]
+    names = [f"{path.parent.name}/{name}" if names.count(name) > 1 and path.parent.name else name
+             for path, name in zip(paths, names, strict=True)]
+    return [f"{name} {place + 1}" if names.count(name) > 1 else name for place, name in enumerate(names)]
+
+
+def collection_for(
+    benchmark: Benchmark | Place, made: Benchmark, by: Sequence[str], given: Collection | Place | None
+) -> Collection | None:
+    """The collection, where it is given or a grouping has a column that the benchmark's rows do not have."""
+    from shiftbench.data.groupings import columns_in
+    from shiftbench.data.questions import base_of
+
+    own = {*CODED, *made.extra}
+    if given is None and all(base_of(name, own) in own for said in by for name in columns_in(said, own)):
+        return None
+    return collection_of(benchmark, given, needed=False)
+
+
+def _score_on_lists(
+    benchmark: Benchmark | Place, predictions: Sequence[Predictions | Answers | Place], folder: Place, task: str,
+    ignore_splits: bool, options: Mapping[str, Any],
+) -> Scores:
+    """`score` on published lists; what comes first is a benchmark, or a file of predictions like the others."""
+    from shiftbench.scoring import score as score_one
+    from shiftbench.scoring.official import challenges, no_at_ties, on_lists
+
+    parts = []
+    if not isinstance(benchmark, Benchmark) and not Path(benchmark).exists():
+        raise ShiftBenchError(f"{benchmark}: there is no such file. With nooch (--nooch) the first name is a file of "
+                              "predictions, or the folder of a benchmark.")
+    if not isinstance(benchmark, Benchmark) and Path(benchmark).is_file():
+        for name, given in zip(_names((benchmark, *predictions)), (benchmark, *predictions), strict=True):
+            if isinstance(given, Predictions | Answers):
+                raise ShiftBenchError("Without a benchmark, name files of predictions to score on published lists.")
+            parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
+                      for made, loaded in challenges(given, folder, task, ignore_splits=ignore_splits)]
+        return Scores.join(parts)
+    own = benchmark_of(benchmark)
+    if not predictions:
+        raise ShiftBenchError("There are no predictions to score. Name at least one file.")
+    for name, given in zip(_names(predictions), predictions, strict=True):
+        if isinstance(given, Answers):
+            raise ShiftBenchError("Published lists are of classes; these predictions are boxes or tokens.")
+        loaded = read_predictions(given, own, ignore_splits=ignore_splits)
+        positive = task.replace("_", " ") or str(own.card.get("positive") or "")
+        if isinstance(loaded, Predictions) and len(loaded.classes) == 2 and positive in loaded.classes:
+            loaded = no_at_ties(loaded, positive)
+        parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
+                  for made in on_lists(own, folder, task)]
+    return Scores.join(parts)
+
+
+def select(
+    source: Scores | Place, rule: str = "", *, target: str = "accuracy", benchmarks: Place | Sequence[Place] = (),
+    allow_target: bool = False,
+) -> "Selection":
+    """Which of several settings counts: what a rule chooses, or all rules side by side with their regret.
+
+    A single rule that used labels of the target is refused unless `allow_target`.
+    """
+    from shiftbench.scoring.select import RULES, refuse_target
+    from shiftbench.scoring.select import select as apply
+
+    scores, folders = scores_of(source, benchmarks)
+    found = apply(scores, [rule] if rule else tuple(RULES), targets=[target], benchmarks=[one for one, _ in folders])
+    refuse_target(found.choices if rule else (), allow_target=allow_target)
+    return found
+
+
+def scores_of(
+    source: Scores | Place, benchmarks: Place | Sequence[Place] = (), only: Sequence[str] | None = None,
+    unreadable: dict[str, str] | None = None,
+) -> tuple[Scores, list[tuple[Benchmark, Path]]]:
+    """The scores of a table or of a folder of runs, and the benchmarks they are about with their folders.
+
+    Benchmarks are those given and, of runs, those that they were trained on; scores find theirs by its digest. `only`
+    names the runs to take. A run that cannot be read is an error, or is noted in `unreadable` with the reason.
+    """
+    from shiftbench.scoring import benchmarks_of, named, score_runs
+
+    folders = {Path(folder): Benchmark.load(folder) for folder in places(benchmarks)}
+    if isinstance(source, Scores):
+        scores = source
+    elif Path(source).is_dir():
+        known = {one.digest for one in folders.values()}
+        scores = score_runs(source, benchmarks=list(folders.values()), only=only, left_out=unreadable)
+        folders |= {folder: Benchmark.load(folder) for folder in benchmarks_of(source, set(scores["run"].tolist()),
+                                                                               known)}
+    else:
+        scores = Scores.load(source)
+    return scores, [(one, folder) for folder, made in folders.items() for one in named([made], scores)]
+
+
+def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: str = "test") -> "list[Ranked]":
+    """The n tasks (benchmarks) whose hard items cost a method most more than all items do, as NOOCh chose its suite."""
+    from shiftbench.scoring import MEAN
+    from shiftbench.shifts.context.nooch import hardest_tasks
+
+    found = scores_of(source)[0].where(method=method, split=split, metric="nll")
+    losses: dict[str, dict[str, list[float]]] = {"hard": {}, "all": {}}
+    for row in found:
+        if row["group"] in losses and not row["run"].startswith(MEAN):
+            losses[row["group"]].setdefault(row["benchmark"], []).append(row["value"])
+    if not losses["hard"]:
+        raise ShiftBenchError(f"No run of method '{method}' has a loss on hard items of {split}. Train it on "
+                              "benchmarks of shift 'context' first, or name another method.")
+    hard, every = ({task: sum(values) / len(values) for task, values in part.items()} for part in losses.values())
+    return hardest_tasks(hard, every, min(n, len(hard)))
+
+
+def power(
+    benchmark: Benchmark | Place, difference: float | None = None, *, split: str = "test", **known: Any
+) -> list[dict[str, Any]]:
+    """Per group of a split: its items, the smallest difference they show, and what a difference (a share) needs."""
+    from shiftbench.scoring.intervals import group_power
+
+    made = benchmark_of(benchmark)
+    return group_power({"all": len(made.rows(split)), **made.counts()[split]}, difference, **known)
+
+
+def report(
+    source: Scores | Place, out: Place, *, benchmarks: Place | Sequence[Place] = (), rule: str = "id",
+    title: str = "shiftbench report", compare: str | Sequence[str] = (), study: "Study | Place | None" = None,
+    left_out: "list[Status] | None" = None,
+) -> Path:
+    """One self-contained HTML page from a folder of runs or a table of scores.
+
+    Runs that failed, that have not ended or that cannot be read are in no number; they are named on the page and in
+    a warning, and added to `left_out`. With `study` the page has the runs of
+    that study alone; what is missing of it, and what else lies in the folder, is named as well.
+
+    Where a method has several settings, `rule` chooses the one that counts; one that used target labels is refused.
+    `compare` names two methods of a runs folder: of benchmarks with hard items the page shows those on which the two
+    differ most; without it the baseline and the method that is best on hard items.
+    """
+    from shiftbench.reporting import compared
+    from shiftbench.reporting import report as write_report
+    from shiftbench.reporting.selection import REMEDY
+    from shiftbench.scoring.select import chosen_means
+    from shiftbench.sweeps.status import UNREADABLE, describe
+
+    absent: list[Status] = []
+    compare = listed(compare, ",")
+    if len(compare) not in (0, 2):
+        raise ShiftBenchError(f"compare names {len(compare)} methods, but it takes two: erm,group_dro.")
+    if isinstance(source, Scores) or not Path(source).is_dir():
+        if compare:
+            raise ShiftBenchError("Two methods are compared item by item, by predictions: report on a folder of runs.")
+        if study is not None:
+            raise ShiftBenchError("A study says which runs belong to it, and scores do not: report on a folder of "
+                                  "runs.")
+        scores, folders = scores_of(source, benchmarks)
+        made, items = [one for one, _ in folders], []
+    else:
+        only, absent = runs_of(source, study)
+        unreadable: dict[str, str] = {}
+        scores, folders = scores_of(source, benchmarks, only, unreadable)
+        absent += [describe(Path(source) / run, UNREADABLE)._replace(reason=why) for run, why in unreadable.items()]
+        made = [one for one, _ in folders]
+        scores = Scores.join([scores, chosen_means(source, scores, made, rule, remedy=REMEDY)])
+        items = compared(source, scores, made, compare, rule=rule)
+    found = [collection_of(folder, None, needed=False) for _, folder in folders]
+    images = [None if one is None or one.foreign else one for one in found]  # a page can do without pictures
+    page = write_report(scores, made, out, collections=images, title=title, rule=rule, compared=items, absent=absent)
+    if absent:
+        warnings.warn(f"{source}: {_sentence(absent)}", UserWarning, stacklevel=2)
+    if left_out is not None:
+        left_out += absent
+    return page
+
+
+def runs_of(source: Place, study: "Study | Place | None" = None) -> "tuple[list[str] | None, list[Status]]":
+    """Which runs of a folder count, None for all, and those that are missing or in the way (`sweeps.status.left_out`).
+
+    With a study its own count.
+    """
+    from shiftbench.sweeps.status import LEFT_OVER, left_out
+    from shiftbench.sweeps.study import Study
+
+    if study is None:
+        return None, left_out(source)
+    jobs = (study if isinstance(study, Study) else Study.load(study)).jobs(source, collections=False)
+    absent = left_out(source, jobs)
+    lacking = {one.run for one in absent if one.state != LEFT_OVER}
+    done = [run for run in dict.fromkeys(job.run.id for job in jobs) if run not in lacking]
+    if not done:
+        raise ShiftBenchError(f"{source}: none of the {len(jobs):,} runs that the study asks for is done. Is it the "
+                              "study that was swept, with the same --set?")
+    return done, absent
+
+
+def _sentence(absent: "Sequence[Status]", most: int = 5) -> str:
+    """The runs that a report lacks, the first of them by name."""
+    from shiftbench.sweeps.status import summary
+
+    words = []
+    for one in absent[:most]:
+        known = (one.method, one.benchmark and f"on {one.benchmark}", f"seed {one.seed}" if one.seed >= 0 else "",
+                 one.reason.rstrip("."))
+        words.append(f"{one.run} ({one.state}: {', '.join(part for part in known if part)})")
+    more = f" and {len(absent) - most:,} more" if len(absent) > most else ""
+    return f"not in the report are {summary(one.state for one in absent)}: {'; '.join(words)}{more}."
+
+
+def study(
+    benchmark: Benchmark | Place, out: Place, *, collection: Collection | Place | None = None,
+    progress: Advance | None = None, **design: Any,
+) -> "Key":
+    """A web page on which people sort images into two unnamed superclasses, and its key; `score` reads their answers.
+
+    `design` are the fields of `shiftbench.human.Design`: partners, examples, questions, conditions, size, rescale,
+    seed. Hand out the folder `page` of `out`, and keep `key.json`.
+    """
+    from shiftbench.core.registry import make
+    from shiftbench.human import Design, write_study
+
+    images = collection_of(benchmark, collection)
+    assert images is not None
+    return write_study(benchmark_of(benchmark), images, out, make(Design, design, "study"), progress)
+
+
+def board(
+    folder: Place, benchmark: Benchmark | Place | Sequence[Benchmark | Place], out: Place | None = None, *,
+    metric: str = "", seeds: int | None = None, title: str = "",
+) -> "Board":
+    """A leaderboard of a folder of submissions, each number recomputed from its predictions; see docs/board.md.
+
+    Ranked by `metric` on test, by default what the benchmark's target has for accuracy; of several benchmarks, folds of
+    one, by its mean over them. A submission of another benchmark, with too few seeds or against the rules is listed
+    with the reason. `out` is the folder for index.html, board.json and board.csv.
+    """
+    from shiftbench.leaderboard import make_board, make_folds, write_board
+
+    if isinstance(benchmark, Sequence) and not isinstance(benchmark, str):
+        made = make_folds(folder, [benchmark_of(one) for one in benchmark], metric=metric)
+    else:
+        made = make_board(folder, benchmark_of(benchmark), metric=metric, seeds=seeds)
+    if out is not None:
+        write_board(made, out, title=title)
+    return made

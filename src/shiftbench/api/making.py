@@ -1,0 +1,246 @@
+"""From annotations to a benchmark: collections, what is in them, and the shifts built on them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shiftbench.api.folders import Advance, Place, benchmark_of, collection_of, loaded
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import check_regular
+from shiftbench.core.registry import find
+from shiftbench.core.rng import checked_seed
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.checks import Finding
+from shiftbench.data.collection import MARKER, Collection
+
+if TYPE_CHECKING:
+    from shiftbench.hierarchies.hierarchy import Hierarchy
+    from shiftbench.hierarchies.superclasses import Superclasses
+    from shiftbench.metagraph.graph import MetaGraph
+    from shiftbench.shifts.draws import Member
+    from shiftbench.shifts.subset import Rung
+
+
+def read(
+    format: str, *sources: Place, out: Place | None = None, overwrite: bool = False, drop_missing: bool = False,
+    **options: Any,
+) -> Collection:
+    """Read annotations, or draw a world, into a collection: read("world", "scenes", items=6000, seed=0).
+
+    Where `out` holds another collection it is replaced only with `overwrite`. Image files that are not there are
+    counted in a warning; with `drop_missing` their items are dropped.
+    """
+    from shiftbench.readers import READERS
+    from shiftbench.readers.images import with_files
+    from shiftbench.worlds import WORLDS
+
+    def world(name: str, **drawing: Any) -> Collection:
+        return find(WORLDS, "world", name)(**drawing)
+
+    for source in sources if format != "world" else ():
+        check_regular(source)
+    collection = find({**READERS, "world": world}, "format", format)(*map(str, sources), **options)
+    collection = with_files(collection, drop_missing)
+    if out is not None:
+        keep(collection, out, overwrite)
+    return collection
+
+
+def keep(collection: Collection, out: Place, overwrite: bool = False) -> bool:
+    """Save a collection, and say whether that was needed: where `out` holds the same one, nothing is written."""
+    if (Path(out) / MARKER).exists():
+        try:
+            before = Collection.load(out)
+        except ShiftBenchError:
+            before = None
+        if before is not None and before == collection:
+            return False
+        if not overwrite:
+            what = "a damaged collection" if before is None else (
+                f"another collection ('{before.name}', {len(before):,} items; this one is '{collection.name}', "
+                f"{len(collection):,} items)")
+            raise ShiftBenchError(f"{out} holds {what}. Name another folder, or replace it with --overwrite "
+                                  "(overwrite=True); benchmarks that were built on it stay as they are.")
+    collection.save(out)
+    return True
+
+
+def graph(collection: Collection | Place, cls: str, **options: Any) -> "MetaGraph":
+    """The meta-graph of a class: its subsets, how they overlap, their communities and their embedding."""
+    from shiftbench.metagraph.graph import meta_graph
+
+    return meta_graph(loaded(collection), cls, **options)
+
+
+def hierarchy(
+    source: Collection | Place, *, edits: Place | None = None, classes: Place | None = None, tree: bool = False
+) -> "Hierarchy":
+    """A class hierarchy from BREEDS' files, WordNet 3.0, a collection, or a file of parents and children.
+
+    `edits` is a script that is applied to it, `classes` a file with the ids of the leaves to keep.
+    """
+    from shiftbench.hierarchies.edits import edited
+    from shiftbench.hierarchies.sources import open_hierarchy, read_classes
+
+    made = open_hierarchy(source, None if classes is None else read_classes(classes))
+    return edited(made, edits or [], tree=tree) if edits or tree else made
+
+
+def superclasses(
+    source: "Hierarchy | Collection | Place | None" = None, *, level: int | None = None, task: str = "", **choice: Any
+) -> "Superclasses":
+    """The superclasses of a level, or of a task by name, with the subclasses of their source and of their target.
+
+    superclasses("breeds", level=4, subclasses=8, split="bad"); superclasses(task="living17") needs no files.
+    """
+    from shiftbench.hierarchies.hierarchy import Hierarchy
+    from shiftbench.hierarchies.superclasses import named_task
+    from shiftbench.hierarchies.superclasses import superclasses as cut
+
+    made = source if source is None or isinstance(source, Hierarchy) else hierarchy(source)
+    if task:
+        fixed = {"level": level, "root": choice.pop("root", ""), "subclasses": choice.pop("subclasses", None)}
+        given = [key for key, value in fixed.items() if value not in (None, "")]
+        if given:
+            raise ShiftBenchError(f"Task '{task}' has its own {' and '.join(given)}. Leave them or the task out.")
+        choice.pop("balanced", None)
+        return named_task(task, made, **choice)
+    if made is None or level is None:
+        raise ShiftBenchError("Superclasses are cut from a hierarchy at a level, or come with a task. Give one.")
+    return cut(made, level, **choice)
+
+
+def ladder(collection: Collection | Place, test: str, k: int = 4, **options: Any) -> "list[Rung]":
+    """k training sets for the class of a test subset, from near to far: ladder(scenes, "dog(shelf)", 4)."""
+    from shiftbench.shifts.subset import ladder as climb
+
+    return climb(loaded(collection), test, k, **options)
+
+
+def build(recipe: Place, out: Place | None = None, changes: Mapping[str, Any] | None = None) -> Benchmark:
+    """Apply the shift of a recipe to its collection; `changes` replace settings of the file."""
+    from shiftbench.shifts.recipe import build as build_recipe
+
+    return build_recipe(recipe, out, changes)
+
+
+def suite(
+    name: Place, collection: Collection | Place | None, out: Place, *, seed: int | None = None, only: str = "",
+    draws: int = 0, changes: Mapping[str, Any] | None = None, progress: Advance | None = None,
+) -> list[Path]:
+    """Build the benchmarks of a paper's table on a collection: suite("metashift/table1", "collections/vg", "out").
+
+    Or those of a recipe that stands for several, as `leave_one_domain_out` without `test` does for one per domain; its
+    collection and seed are the recipe's unless given.
+    `changes` replace settings of every benchmark, as in `build`. With `draws`, each that has low-data items is built so
+    many times with other such items, `low-10.0`, `low-10.1`, …
+    ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
+    """
+    from shiftbench.shifts.draws import members
+    from shiftbench.shifts.suites import SUITES
+    from shiftbench.shifts.suites import suite as shifts_of
+
+    if str(name) not in SUITES and Path(name).is_file():
+        return _each(Path(name), collection, out, seed, only, changes, progress)
+    if collection is None:
+        raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder.")
+    wanted = members(shifts_of(str(name), only, changes), range(draws), checked_seed(seed or 0))
+    if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
+            Path(collection) / "train").is_dir():
+        raw, collection = collection, Path(out) / "collection"
+        read("imagenet", raw, out=collection, overwrite=True)
+    images, path = loaded(collection), None if isinstance(collection, Collection) else Path(collection)
+    hint = " Name the benchmark of your data set with --only." if not only and len(wanted) > 1 else ""
+    return _saved(wanted, images, path, out, f"suite '{name}'", hint, progress)
+
+
+def _each(
+    recipe: Path, collection: Collection | Place | None, out: Place, seed: int | None, only: str,
+    changes: Mapping[str, Any] | None, progress: Advance | None,
+) -> list[Path]:
+    """The benchmarks that one recipe stands for."""
+    from shiftbench.shifts.draws import members
+    from shiftbench.shifts.recipe import Recipe, each, several
+    from shiftbench.shifts.suites import only_of
+
+    own = {"collection": str(collection)} if isinstance(collection, Path | str) else {}
+    plan = Recipe.load(recipe, {**(changes or {}), **own, **({} if seed is None else {"seed": seed})})
+    images = collection if isinstance(collection, Collection) else loaded(plan.collection)
+    if not several(plan.shift):
+        raise ShiftBenchError(f"{recipe}: stands for one benchmark. Build it with `build`.")
+    wanted = members(only_of(each(plan.shift, images), only, str(recipe)).items(), (), plan.seed)
+    path = None if isinstance(collection, Collection) else plan.collection
+    return _saved(wanted, images, path, out, f"recipe '{recipe}'", "", progress)
+
+
+def _saved(
+    wanted: "Sequence[Member]", images: Collection, path: Path | None, out: Place, source: str, hint: str,
+    progress: Advance | None,
+) -> list[Path]:
+    """Build each benchmark and save it below `out`."""
+    folders = []
+    for number, one in enumerate(wanted):
+        try:
+            folders.append(one.save(images, out, path))
+        except ShiftBenchError as problem:
+            raise ShiftBenchError(f"Benchmark '{one.name}' of {source} cannot be built on collection "
+                                  f"'{images.name}': {problem}{hint}") from problem
+        if progress:
+            progress(number + 1, len(wanted))
+    return folders
+
+
+def check(
+    benchmark: Benchmark | Collection | Place, collection: Collection | Place | None = None
+) -> list[Finding]:
+    """What is wrong with a benchmark, or with a collection; `shiftbench.data.checks.uses` says what it is fit for.
+
+    Where images are at hand, a file that is not there is a finding, and the same content under two ids is a leak.
+    """
+    from shiftbench.data.checks import check as find_faults
+    from shiftbench.data.checks import check_collection
+    from shiftbench.images.decode import content_hashes
+
+    if isinstance(benchmark, Collection):
+        return check_collection(benchmark)
+    if not isinstance(benchmark, Benchmark) and (Path(benchmark) / MARKER).is_file():
+        return check_collection(Collection.load(benchmark))
+    made = benchmark_of(benchmark)
+    images = collection_of(benchmark, collection, needed=False)
+    if images is None or images.pixels is None:
+        return find_faults(made)
+    rows = images.index(made.items)
+    missing = np.isin(rows, images.without_file())
+    hashes = np.char.add("no file of ", made.items).astype(np.object_)  # each differs from all others
+    hashes[~missing] = content_hashes(images, rows[~missing])
+    return find_faults(made, hashes, missing)
+
+
+def trust(collection: Place, root: Place | None = None) -> Path:
+    """Confirm the folder below which a collection that was made elsewhere has its files, or say another; gives it."""
+    from shiftbench.data.collection import MARKER
+    from shiftbench.data.roots import note, notes
+
+    made = Collection.load(collection)
+    folder = Path(root).resolve() if root is not None else made.root
+    if folder is None or made.root is None:
+        raise ShiftBenchError(f"{collection}: names no folder of files, so there is nothing to trust.")
+    if not folder.is_dir():
+        raise ShiftBenchError(f"{folder}: no such folder. Name the folder that holds the files with --root.")
+    if not note(Path(collection) / MARKER, folder):
+        raise ShiftBenchError(f"{notes()}: cannot be written, so it cannot be noted. Set SHIFTBENCH_ROOTS={folder} "
+                              "instead.")
+    return folder
+
+
+def export(
+    benchmark: Benchmark | Place, out: Place, *, to: str = "folder", copy: bool = False,
+    collection: Collection | Place | None = None,
+) -> Path:
+    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's, an ImageFolder) or `csv`."""
+    from shiftbench.exports import export as write_export
+
+    images = collection_of(benchmark, collection, needed=False)
+    return write_export(benchmark_of(benchmark), images, out, to=to, copy=copy)

@@ -1,0 +1,212 @@
+"""A benchmark as a WILDS data set: items (x, y, metadata), its subsets by split, and its `eval`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import shiftbench.images.needs_torch  # noqa: F401
+from shiftbench.compat import wilds_case as wilds_kinds
+from shiftbench.compat.columns import columns, kind_column
+from shiftbench.compat.grouper import Columns, as_array
+from shiftbench.compat.items import Inputs, collate_boxes, collate_graphs, targets
+from shiftbench.compat.judged import Groupings, classes, told
+from shiftbench.compat.wilds_case import Case, Results
+from shiftbench.compat.wilds_eval import evaluate
+from shiftbench.compat.wilds_named import named
+from shiftbench.compat.wilds_options import PLAIN, Options
+from shiftbench.core.arrays import Ints, Strs
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.groupings import OWN
+
+SPLIT_NAMES = {"train": "Train", "id_val": "Validation (ID)", "val": "Validation (OOD)", "id_test": "Test (ID)",
+               "test": "Test (OOD)", "target_train": "Train (target)"}
+AS_GIVEN = ("number", "tasks", "boxes")
+"""Targets that are judged by what a model gives: the package's `eval` takes no prediction_fn there."""
+
+Transform = Callable[[Any], Any]
+Evaluated = tuple[Results, str]
+
+
+class WILDSDataset:
+    """Every row of a benchmark; row i is (x, y, metadata).
+
+    x is an image, a text, tokens or the lines of a molecule (`Inputs`), y what the kind of target has (`targets`). The
+    columns of the metadata are the benchmark's domain and group, its further columns, every factor of the collection
+    that is no fraction (the numbers of a grouper), y or the kinds of tokens, and from_source_domain; `metadata_map`
+    says what the codes stand for. `eval` groups by `groupby_fields`, in any order, and classes also by `groupings`,
+    which may overlap ("male+female,y"); without them, by those of the benchmark's card.
+    """
+
+    collate: Callable[[Sequence[Any]], Any] | None = None
+
+    def __init__(
+        self, benchmark: Benchmark, collection: Collection, *, groupby_fields: Sequence[str] = ("group",),
+        groupings: Sequence[str] | None = None, compat: str | None = None, options: Options = PLAIN,
+    ) -> None:
+        self.benchmark, self.collection, self.compat = benchmark, collection, compat
+        self.dataset_name, self.split_scheme, self.no_nl = benchmark.name, options.scheme, options.no_nl
+        self.inputs = Inputs(benchmark, collection)
+        called = {} if options.ood_val else {"id_val": "val", "val": "ood_val"}
+        self._own = {called.get(name, name): name for name in benchmark.splits}
+        self.split_dict = {name: code for code, name in enumerate(self._own)}
+        self.split_names = {name: SPLIT_NAMES[own] for name, own in self._own.items()}
+        usual = groupings is None and tuple(groupby_fields) == ("group",)
+        self._named = named(benchmark, collection) if usual and compat is not None else None
+        found = columns(benchmark, collection, self.inputs.item)
+        self.y_array: Any = targets(benchmark, collection)
+        if self._named is not None and self._named.y is not None:
+            found["y"] = self._named.y
+            self.y_array = torch.from_numpy(self._named.y.values)
+        self.metadata_fields: list[str] = list(found)
+        self.metadata_map: dict[str, Sequence[str]] = {
+            field: list(column.names) for field, column in found.items() if column.names is not None}
+        parts = [column.values for column in found.values()]
+        self._metadata = np.stack(parts, axis=1).astype(np.result_type(np.int64, *parts), copy=False)
+        self.metadata_array: Any = torch.from_numpy(self._metadata)
+        kind, outputs = benchmark.target.kind, len(self.metadata_map.get("y", benchmark.names["label"]))
+        self.n_classes = {"number": None, "tasks": 2, "tokens": benchmark.target.n}.get(kind, outputs)
+        self.y_size = {"class": 1, "boxes": None, "tokens": None}.get(kind, outputs)
+        self.is_classification, self.is_detection = kind in ("class", "tasks", "tokens"), kind == "boxes"
+        if kind == "boxes":
+            self.collate = collate_boxes
+        elif self.inputs.graphs and kind != "tokens":
+            self.collate = collate_graphs
+        self.groupby_fields = list(groupby_fields)
+        for field in self.groupby_fields:
+            if field not in self.metadata_map:
+                raise unknown("column", field, self.metadata_map, benchmark.name)
+        if groupings and kind != "class":
+            raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {kind}; `groupings` are for classes. Name "
+                                  "columns as groupby_fields.")
+        own = (benchmark.card.get(OWN) or ()) if kind == "class" else ()
+        self._by_card = usual and bool(own)
+        rules = Groupings(self.metadata_fields, self.metadata_map)
+        self._groupings = rules._replace(known={
+            said: rules.of(self._metadata, said, strict=said not in own).names
+            for said in (own if groupings is None else groupings)})
+
+    def __len__(self) -> int:
+        return len(self.benchmark)
+
+    def __getitem__(self, idx: int) -> tuple[Any, Any, Any]:
+        return self.get_input(idx), self.y_array[idx], self.metadata_array[idx]
+
+    def get_input(self, idx: int) -> Any:
+        """x of a row, before any transform."""
+        x = self.inputs[idx]
+        if self.no_nl:
+            x[-1] = 0
+        return x
+
+    @property
+    def split_array(self) -> Ints:
+        names: Strs = np.asarray(list(self._own.values()), np.str_)
+        order = np.argsort(names)
+        return order[np.searchsorted(names[order], self.benchmark.split)]
+
+    def get_subset(self, split: str, frac: float = 1.0, transform: Transform | None = None) -> "WILDSSubset":
+        """The rows of a split; with `frac` below 1 a share of them, drawn with numpy's global generator."""
+        if split not in self.split_dict:
+            raise unknown("split", split, self.split_dict, self.dataset_name)
+        rows = self.benchmark.rows(self._own[split])
+        if frac < 1:
+            kept = int(np.round(len(rows) * frac))
+            rows = np.sort(np.random.permutation(rows)[:kept])  # noqa: NPY002 -- scripts seed the global generator
+        return WILDSSubset(self, rows, transform)
+
+    def eval(
+        self, y_pred: Any, y_true: Any, metadata: Any, prediction_fn: Transform | None = None
+    ) -> Evaluated:
+        """The metrics of the kind of target, of all items, of every group and of the worst, in the package's keys; and
+        the same to be read.
+
+        Classes: acc. Numbers: mse and r. Boxes: detection_acc, and its mean over groups; `y_pred` is a list of
+        {"boxes", "scores"}. Tasks: ap of logits, and tokens: the share of right ones by kind; neither by group. An
+        empty group is NaN, with `compat="wilds-2.0"` 0 as in the package; it is never the worst.
+
+        A grouping's worst is `acc_wg[male+female,y]`. Where a benchmark's card says how it is scored, as CivilComments'
+        by sixteen groups, the first such worst is `acc_wg` too, unless `groupby_fields` or `groupings` say otherwise.
+
+        With `compat="wilds-2.0"` a benchmark that is one of WILDS' ten (`build wilds`) has that one's own keys, as
+        `evaluate` gives them, and y as WILDS numbers it, unless `groupby_fields` or `groupings` say otherwise.
+        """
+        kind = self.benchmark.target.kind
+        if prediction_fn is not None:
+            if kind in AS_GIVEN:
+                raise ShiftBenchError(f"{self.dataset_name} asks for {kind}, which is judged by what the model gives; "
+                                      "it takes no prediction_fn.")
+            y_pred = prediction_fn(y_pred)
+        here = as_array(metadata)
+        predicted, label = (y_pred, y_true) if kind == "boxes" else (as_array(y_pred), as_array(y_true))
+        self._check(predicted, label, here)
+        whole = Columns(self.metadata_fields, self._metadata, self.metadata_map)
+        case = Case(predicted, label, here, whole, {}, self.compat, self.split_scheme)
+        places = self.y_array.shape[1] if kind == "tokens" else 0
+        if self._named is not None:
+            found = evaluate(
+                self._named.name, predicted, label,
+                self._named.metadata(here, self.metadata_fields, self.metadata_map, places),
+                metadata_map=self._named.names, full_metadata=self._named.whole, compat=self.compat)
+            return found, told(found)
+        if kind == "class":
+            return classes(case, self.groupby_fields, self._groupings, self._by_card)
+        if kind == "number":
+            found = wilds_kinds.numbers(case, *self.groupby_fields)
+        elif kind == "tasks":
+            found = wilds_kinds.tasks(case)
+        elif kind == "boxes":
+            found = wilds_kinds.boxes(case, *self.groupby_fields)
+        else:
+            kinds = [self.metadata_fields.index(kind_column(place)) for place in range(places)]
+            found = wilds_kinds.tokens(case, here[:, kinds])
+        return found, told(found)
+
+    def _check(self, predicted: Any, label: Any, here: Any) -> None:
+        """As many predictions, labels and rows of metadata, and predictions of the labels' shape."""
+        listed = self.benchmark.target.kind == "boxes"
+        if len(here) == len(label) and len(predicted) == len(label) and (listed or predicted.shape == label.shape):
+            return
+        if listed:
+            raise ShiftBenchError(f"{self.dataset_name}: {len(predicted)} predictions, {len(label)} labels and "
+                                  f"{len(here)} rows of metadata. Give {{\"boxes\", \"scores\"}} of every image.")
+        raise ShiftBenchError(f"{self.dataset_name}: predictions have the shape {predicted.shape}, labels "
+                              f"{label.shape} and metadata {here.shape}. " + (
+                                  "Give one predicted class per item, or a prediction_fn that does, such as one that "
+                                  "takes the argmax." if self.benchmark.target.kind == "class" else
+                                  "Give what the labels are, in their shape."))
+
+
+class WILDSSubset:
+    """Some rows of a data set, with a transform of x; everything else is the data set's."""
+
+    def __init__(self, dataset: WILDSDataset, indices: Ints, transform: Transform | None) -> None:
+        self.dataset, self.indices, self.transform = dataset, indices, transform
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, idx: int) -> tuple[Any, Any, Any]:
+        x, y, metadata = self.dataset[self.indices[idx]]
+        return x if self.transform is None else self.transform(x), y, metadata
+
+    def __getattr__(self, name: str) -> Any:
+        # not what copying and worker processes ask for before there is a data set
+        if name == "dataset" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+    @property
+    def y_array(self) -> Any:
+        return self.dataset.y_array[self.indices]
+
+    @property
+    def metadata_array(self) -> Any:
+        return self.dataset.metadata_array[self.indices]
+
+    @property
+    def split_array(self) -> Ints:
+        return self.dataset.split_array[self.indices]

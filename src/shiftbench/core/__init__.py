@@ -1,0 +1,1 @@
+"""What knows nothing of the field: errors, randomness, files, arrays, registries."""

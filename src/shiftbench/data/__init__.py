@@ -1,0 +1,1 @@
+"""The types between the stages: collections, benchmarks, predictions, scores."""

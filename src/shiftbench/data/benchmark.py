@@ -1,0 +1,262 @@
+"""A benchmark: what a shift makes of a collection with a seed. Rows, no pixels."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shiftbench.core.arrays import Ints, Strs, Values, digest, encode, positions
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import (
+    check_parts,
+    read_folder,
+    read_marker,
+    read_table,
+    write_json,
+    write_table,
+    writing_folder,
+)
+from shiftbench.core.rng import checked_seed
+from shiftbench.core.tables import strings, values_of
+from shiftbench.data.collection import Collection
+from shiftbench.data.target import Target
+
+MARKER = "benchmark.json"
+FORMAT = 1
+SHAPE = {"name": str, "digest": str, "names": {str: [str]}, "extra": [str], "card": {str: object}}
+
+TARGET_TRAIN = "target_train"
+
+_NUMBER = int | float | None
+CARD = {
+    "notes": [str], "params": {str: object}, "collection": {str: str | int | None}, "distance": _NUMBER,
+    "subsets": {str: int | float}, "conditions": list, "target": {"kind": str, "columns": [str], "n": int},
+    "explanation": [{"tag": str, "kind": str, "train": _NUMBER, "test": _NUMBER, "lift": object}],
+    "cues": [{"tag": str, "kind": str, "strength": int | float}],
+    "superclasses": [{"name": str, "source": [{"name": str}], "target": [{"name": str}]}],
+}
+"""What is in a card has this shape: whoever shows one need not look."""
+
+SPLITS = ("train", "id_val", "val", "id_test", "test", TARGET_TRAIN)
+"""`id_val` and `id_test` are drawn as `train` is; `val` and `test` are drawn after the shift, and so is `target_train`:
+items to adapt to the target with, which no run trains on unless its method says so."""
+
+CODED = ("label", "domain", "group")
+NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Benchmark:
+    """Rows with split, label, domain and group, and the card that explains them.
+
+    `label`, `domain` and `group` are codes; `names[column][code]` is the word. `extra` holds further columns by name.
+    The card: which shift with which parameters and seed on which collection, distance, explanation, counts, notes.
+    """
+
+    items: Strs
+    split: Strs
+    label: Ints
+    domain: Ints
+    group: Ints
+    names: Mapping[str, tuple[str, ...]]
+    card: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Values] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for column in ("split", *CODED):
+            if len(getattr(self, column)) != len(self.items):
+                raise ShiftBenchError(f"A benchmark needs one {column} per row: {len(getattr(self, column))} for "
+                                      f"{len(self.items)} rows.")
+        for word in np.unique(self.split).tolist():
+            if word not in SPLITS:
+                raise unknown("split", word, SPLITS)
+        for column in CODED:
+            codes = getattr(self, column)
+            if len(codes) and (codes.min() < 0 or codes.max() >= len(self.names[column])):
+                raise ShiftBenchError(f"A {column} code lies outside its {len(self.names[column])} names.")
+
+    @staticmethod
+    def of(
+        collection: Collection,
+        shift: Any,
+        seed: int,
+        rows: Ints,
+        split: Strs,
+        *,
+        label: Values,
+        domain: Values,
+        group: Values | None = None,
+        card: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Values] | None = None,
+        target: Target | None = None,
+    ) -> "Benchmark":
+        """From item numbers and one value per row; without `group`, a group is a cell of label × domain.
+
+        Rows come out ordered by split, then by item number: the order does not tell how they were drawn. With a
+        `target` that is no class, `label` is one word for all rows, and its truth stands in `extra`.
+        """
+        order = np.lexsort((rows, positions(np.asarray(split, np.str_), np.asarray(SPLITS))))
+        columns: dict[str, Values] = {"label": np.asarray(label)[order], "domain": np.asarray(domain)[order]}
+        factors = {"label": getattr(shift, "label", ""),
+                   "domain": getattr(shift, "domain", "") or getattr(shift, "factor", "") or "domain"}
+        y, y_names = encode(columns["label"])
+        d, d_names = encode(columns["domain"])
+        if target is not None and target.kind in ("number", "tasks"):
+            y_names = target.columns  # one output each
+        if group is None and target is not None:
+            columns["group"] = columns["domain"].astype(np.str_)
+        elif group is None:
+            columns["group"] = cells(y, y_names, d, d_names, factors)
+        else:
+            columns["group"] = np.asarray(group)[order]
+        g, g_names = encode(columns["group"])
+        made = Benchmark(
+            items=collection.items[rows[order]],
+            split=np.asarray(split, np.str_)[order],
+            label=y, domain=d, group=g,
+            names={"label": y_names, "domain": d_names, "group": g_names},
+            extra={name: np.asarray(values)[order] for name, values in (extra or {}).items()},
+        )
+        params = asdict(shift) if is_dataclass(shift) and not isinstance(shift, type) else {}
+        facts = {
+            "shift": getattr(shift, "name", type(shift).__name__.lower()),
+            "params": params,
+            "seed": checked_seed(seed),
+            "collection": {"name": collection.name, "digest": collection.digest},
+            "distance": None,
+            "notes": [],
+            "factors": factors,
+            **(card or {}),
+            **({} if target is None else {"target": target._asdict()}),
+            "counts": made.counts(),
+        }
+        # A card is what its file holds: tuples are lists before it is saved as after.
+        return Benchmark(made.items, made.split, y, d, g, made.names, json.loads(json.dumps(facts)), made.extra)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Benchmark):
+            return NotImplemented
+        mine, theirs = ({key: card[key] for key in card if key != "name"} for card in (self.card, other.card))
+        return self.digest == other.digest and mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def target(self) -> Target:
+        """What is predicted: one of the labels, unless the card says otherwise."""
+        return Target.of(self.card.get("target"))
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that have rows, in their usual order."""
+        present = set(np.unique(self.split).tolist())
+        return tuple(name for name in SPLITS if name in present)
+
+    def rows(self, split: str) -> Ints:
+        """Row numbers of a split."""
+        if split not in SPLITS:
+            raise unknown("split", split, SPLITS)
+        return np.flatnonzero(self.split == split)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Rows per split and group."""
+        table: dict[str, dict[str, int]] = {}
+        for split in self.splits:
+            n = np.bincount(self.group[self.rows(split)], minlength=len(self.names["group"]))
+            table[split] = {name: int(k) for name, k in zip(self.names["group"], n, strict=True) if k}
+        return table
+
+    @cached_property
+    def digest(self) -> str:
+        """Over every row and name, in order; not over the card."""
+        return digest({
+            "items": self.items, "split": self.split,
+            **{column: getattr(self, column) for column in CODED},
+            **{f"names:{column}": np.asarray(self.names[column], np.str_) for column in CODED},
+            **{f"extra:{name}": values for name, values in sorted(self.extra.items())},
+        })
+
+    @property
+    def short_digest(self) -> str:
+        """By which scores know their benchmark: 48 bits tell apart more benchmarks than anyone has."""
+        return self.digest[:12]
+
+    def save(self, folder: Path | str, name: str = "") -> Path:
+        """Write the folder of `docs/files.md`; an existing benchmark there is replaced in one step."""
+        with writing_folder(folder, MARKER) as place:
+            columns = {"item": pa.array(self.items), "split": pa.array(self.split)}
+            for column in CODED:
+                codes = pa.array(getattr(self, column).astype(np.int32))
+                columns[column] = pa.DictionaryArray.from_arrays(codes, pa.array(self.names[column], pa.string()))
+            columns |= {key: pa.array(values) for key, values in self.extra.items()}
+            write_table(place / "rows.parquet", pa.table(columns))
+            write_json(place / MARKER, {
+                "format": "shiftbench benchmark", "version": FORMAT, "name": name or Path(folder).name,
+                "digest": self.digest, "rows": len(self), "names": {key: list(self.names[key]) for key in CODED},
+                "extra": list(self.extra), "card": self.card})
+        return Path(folder)
+
+    @staticmethod
+    def load(folder: Path | str) -> "Benchmark":
+        """Read a folder that `save` wrote and check its rows against their digest."""
+        return read_folder(Path(folder), MARKER, Benchmark._read)
+
+    @staticmethod
+    def _read(place: Path) -> "Benchmark":
+        facts = read_marker(place, MARKER, "benchmark", FORMAT, SHAPE)
+        if not set(CODED) <= set(facts["names"]):
+            raise ShiftBenchError(f"{place / MARKER}: 'names' must have {', '.join(CODED)}. Build the benchmark again.")
+        check_parts(str(place / MARKER), facts["card"], CARD)
+        file = place / "rows.parquet"
+        table = read_table(file, ["item", "split", *CODED, *facts["extra"]])
+        names = {column: tuple(facts["names"][column]) for column in CODED}
+        codes = {column: positions(strings(file, table, column), np.asarray(names[column], np.str_))
+                 for column in CODED}
+        made = Benchmark(
+            items=strings(file, table, "item"), split=strings(file, table, "split"), **codes, names=names,
+            card={**facts["card"], "name": facts["name"]},
+            extra={key: values_of(file, table, key) for key in facts["extra"]},
+        )
+        if made.digest != facts["digest"]:
+            raise ShiftBenchError(f"{place}: rows.parquet does not match the digest in {MARKER}; the rows were changed "
+                                  "after they were built. Build the benchmark again.")
+        return made
+
+    @property
+    def name(self) -> str:
+        """The folder's name once saved, else the shift's."""
+        return str(self.card.get("name") or self.card.get("shift", "benchmark"))
+
+
+def with_factor(factor: str, names: Sequence[str]) -> list[str]:
+    """Values as they stand in the name of a group: bare numbers say which factor they are of.
+
+    >>> with_factor("y", ["0", "1"]), with_factor("place", ["land", "7"])
+    (['y = 0', 'y = 1'], ['land', '7'])
+    """
+    bare = bool(factor) and all(NUMBER.fullmatch(name) for name in names)
+    return [f"{factor} = {name}" for name in names] if bare else list(names)
+
+
+def cells(label: Ints, labels: Sequence[str], domain: Ints, domains: Sequence[str], factors: Mapping[str, str]) -> Strs:
+    """The cell of label × domain that each row is in, by name; `factors` names what the two are of."""
+    one, other = with_factor(factors.get("label", ""), labels), with_factor(factors.get("domain", ""), domains)
+    names: Strs = np.asarray([f"{a}, {b}" for a in one for b in other], np.str_)
+    return np.asarray(names[label * len(other) + domain], np.str_)
+
+
+def table(benchmark: Benchmark, columns: Sequence[str] = ("item", "split", *CODED)) -> dict[str, Values]:
+    """The rows as words, column by column, for exports and looks."""
+    words: dict[str, Values] = {"item": benchmark.items, "split": benchmark.split}
+    for column in CODED:
+        words[column] = np.asarray(benchmark.names[column], np.str_)[getattr(benchmark, column)]
+    return {name: {**words, **benchmark.extra}[name] for name in columns}

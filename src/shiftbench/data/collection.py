@@ -1,0 +1,375 @@
+"""A collection: items with annotations, before any decision about train or test."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shiftbench.core.arrays import Floats, Ints, Strs, Values, broken_text, digest, positions
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import (
+    check_digests,
+    check_regular,
+    file_digests,
+    inside,
+    read_array,
+    read_folder,
+    read_marker,
+    read_table,
+    write_json,
+    write_table,
+    writing_folder,
+)
+from shiftbench.core.tables import decimal, long_texts, strings, values_of, whole
+from shiftbench.data.questions import FORMS, base_of, resolve
+from shiftbench.data.roots import is_safe, note, noted_root, unconfirmed
+from shiftbench.data.tags import Tags as Tags
+from shiftbench.data.tags import Texts as Texts
+
+MARKER = "collection.json"
+FORMAT = 1
+LONGEST_ID = 4096
+SHAPE = {"name": str, "factors": [str], "tags": [[str]], "pixels": str, "root": str | None, "digest": str}
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """Items with annotations. Made by readers and worlds, read by shifts and meta-graphs.
+
+    `items`    ids in the source data, one per item, no doubles
+    `factors`  columns with exactly one value per item
+    `tags`     names an item may carry or not
+    `texts`    captions or documents
+    `parents`  class hierarchy: name -> names of its parents
+    `pixels`   per item an image (uint8, N × H × W × 3) or a file name below `root`; None when there are no images
+    `home`     the folder it was loaded from, below which what is computed from it is kept
+    `foreign`  whether it was made elsewhere and nobody has confirmed `root` here (see `roots`): no file is taken then
+    """
+
+    name: str
+    items: Strs
+    factors: Mapping[str, Values] = field(default_factory=dict)
+    tags: Tags = field(default_factory=Tags.none)
+    texts: Texts = field(default_factory=Texts.none)
+    parents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pixels: Values | None = None
+    root: Path | None = None
+    home: Path | None = None
+    foreign: bool = False
+
+    def __post_init__(self) -> None:
+        items = np.asarray(self.items)
+        if items.dtype.kind == "O" and max(map(len, map(str, items.tolist())), default=0) > LONGEST_ID:
+            raise ShiftBenchError(f"Collection '{self.name}': an id has more than {LONGEST_ID} letters. An id is a "
+                                  "short name; is this column a text?")
+        if items.dtype.kind != "U":
+            items = items.astype(np.str_)
+        object.__setattr__(self, "items", items)
+        for what, values in (("id", items), ("image file", self.pixels), *self.factors.items()):
+            if values is not None and (odd := broken_text(np.asarray(values))) is not None:
+                raise ShiftBenchError(f"Collection '{self.name}': the {what} '{odd}' is not UTF-8 text. Rename it.")
+        object.__setattr__(self, "texts", Texts(self.texts.item, np.asarray(self.texts.text, np.object_)))
+        if len(np.unique(items)) != len(items):
+            names, counts = np.unique(items, return_counts=True)
+            raise ShiftBenchError(f"Collection '{self.name}': item '{names[counts > 1][0]}' is listed more than once. "
+                                  "Ids must be unique.")
+        for name, values in self.factors.items():
+            if len(values) != len(items):
+                raise ShiftBenchError(f"Collection '{self.name}': factor '{name}' has {len(values)} values "
+                                      f"for {len(items)} items.")
+        for what, rows in (("tags", self.tags.item), ("texts", self.texts.item)):
+            if len(rows) and (rows.min() < 0 or rows.max() >= len(items)):
+                raise ShiftBenchError(f"Collection '{self.name}': its {what} name an item number outside "
+                                      f"0..{len(items) - 1}.")
+        if self.pixels is not None and len(self.pixels) != len(items):
+            raise ShiftBenchError(f"Collection '{self.name}': {len(self.pixels)} images for {len(items)} items.")
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Collection):
+            return NotImplemented
+        same_pixels = (self.pixels is None) == (other.pixels is None)
+        if same_pixels and self.pixels is not None and other.pixels is not None:
+            same_pixels = np.array_equal(self.pixels, other.pixels) and self.root == other.root
+        return self.name == other.name and self.digest == other.digest and same_pixels
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def digest(self) -> str:
+        """Over every annotation, not over the pixels."""
+        parents = [(child, parent) for child, above in sorted(self.parents.items()) for parent in above]
+        return digest({
+            "items": self.items,
+            **{f"factor:{name}": values for name, values in sorted(self.factors.items())},
+            "tags.item": self.tags.item, "tags.tag": self.tags.tag, "tags.area": self.tags.area,
+            "tags.names": np.asarray(self.tags.names, np.str_), "tags.kinds": np.asarray(self.tags.kinds, np.str_),
+            "tags.box_row": self.tags.box_row, "tags.boxes": self.tags.boxes,
+            "texts.item": self.texts.item, "texts.text": self.texts.text,
+            "parents": np.asarray(parents, np.str_).reshape(-1),
+        })
+
+    def factor(self, name: str) -> Values:
+        """One value per item: a column, or a question about tags or about another factor.
+
+        `has:sofa`     yes or no
+        `area:sofa`    the share of the image that sofas cover, 0 where there is none
+        `which:A|B`    A or B, whichever tag the item carries; `none` or `several` where it is not just one of them;
+                       a choice may have a name and several tags: `which:home=sofa+bed|street=car+bus`
+        A name from the class hierarchy stands for every tag below it: `has:vehicle`.
+
+        `bins:age:30,60`, `quantiles:age:4`                           numbers as bins
+        `year:taken`, `month:taken`, `season:taken`, `hour:taken`     of a factor that holds dates; see `questions`
+        """
+        values = resolve(name, self._known)
+        if values is None:
+            raise unknown("factor", base_of(name), [*self.factors, *FORMS.values()])
+        return values
+
+    def _known(self, name: str) -> Values | None:
+        """A column, or the answer to a question about tags; None where the name is neither."""
+        if name in self.factors:
+            values = self.factors[name]
+            if values.dtype.kind == "O":  # see `to_strings`
+                raise ShiftBenchError(f"Factor '{name}' of collection '{self.name}' holds long texts, of up to "
+                                      f"{max(map(len, values.tolist()))} letters, not values. Read it as the text of "
+                                      "the items, or name another factor.")
+            return values
+        question, _, tag = name.partition(":")
+        if question == "has" and tag:
+            answer = np.full(len(self), "no", dtype="U3")
+            answer[self.with_tag(tag)] = "yes"
+            return answer
+        if question == "area" and tag:
+            rows = self._rows(tag)
+            share: Floats = np.zeros(len(self))
+            np.add.at(share, self.tags.item[rows], self.tags.area[rows])
+            return share
+        if question == "which" and tag:
+            return self._which(tag.split("|"))
+        return None
+
+    def _which(self, choices: Sequence[str]) -> Strs:
+        times, chosen = np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
+        names = []
+        for code, choice in enumerate(choices):
+            name, _, listed = choice.rpartition("=")
+            names.append(name or listed)
+            rows = np.unique(np.concatenate([self.with_tag(tag) for tag in listed.split("+")]))
+            times[rows] += 1
+            chosen[rows] = code
+        return np.where(times == 1, np.asarray(names)[chosen], np.where(times == 0, "none", "several"))
+
+    def with_tag(self, name: str) -> Ints:
+        """Numbers of the items that carry a tag, or one below it in the class hierarchy, sorted."""
+        return np.unique(self.tags.item[self._rows(name)])
+
+    def _rows(self, name: str) -> Ints:
+        """The rows of the tags' table that carry a tag or one below it."""
+        below = [tag for tag in self._below(name) if tag in self._words]
+        own = [self.tags.rows_of(name)] if name in self._words or not below else []
+        return np.unique(np.concatenate([*own, *(self.tags.rows_of(tag) for tag in below)]))
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(self.tags.names)
+
+    def _below(self, name: str) -> set[str]:
+        """Every name under this one in the class hierarchy."""
+        found: set[str] = set()
+        layer = {name}
+        while layer:
+            layer = {child for child, above in self.parents.items() if layer.intersection(above)} - found - {name}
+            found |= layer
+        return found
+
+    def index(self, items: Strs) -> Ints:
+        """Item numbers of ids; an id that is not here is an error."""
+        found = positions(np.asarray(items, np.str_), self.items)
+        if len(found) and found.min() < 0:
+            missing = np.asarray(items)[found < 0]
+            raise ShiftBenchError(f"Collection '{self.name}' has no item '{missing[0]}'"
+                                  f"{f' (and {len(missing) - 1} more)' if len(missing) > 1 else ''}.")
+        return found
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the folder of `docs/files.md`; an existing collection there is replaced in one step."""
+        with writing_folder(folder, MARKER) as place:
+            columns = {"item": pa.array(self.items), **{f"factor:{k}": pa.array(v) for k, v in self.factors.items()}}
+            kept = "none"
+            if self.pixels is not None and self.pixels.dtype.kind == "U":
+                kept = "files"
+                columns["pixels"] = pa.array(self.pixels)
+            elif self.pixels is not None:
+                kept = "array"
+                np.save(place / "pixels.npy", self.pixels, allow_pickle=False)
+            write_table(place / "items.parquet", pa.table(columns))
+            tags = self.tags
+            vocabulary = [f"{kind}:{name}" for name, kind in zip(tags.names, tags.kinds, strict=True)]
+            write_table(place / "tags.parquet", pa.table({
+                "item": self._named(tags.item),
+                "tag": pa.DictionaryArray.from_arrays(pa.array(tags.tag), pa.array(vocabulary, pa.string())),
+                "area": pa.array(tags.area),
+            }))
+            if len(tags.boxes):
+                write_table(place / "boxes.parquet", pa.table({"row": tags.box_row, **dict(zip(
+                    ("x", "y", "width", "height"), tags.boxes.T, strict=True))}))
+            words = {"item": self._named(self.texts.item), "text": pa.array(self.texts.text, pa.string())}
+            write_table(place / "texts.parquet", pa.table(words))
+            pairs = [(child, parent) for child, above in self.parents.items() for parent in above]
+            write_table(place / "parents.parquet", pa.table({
+                "child": pa.array([child for child, _ in pairs], pa.string()),
+                "parent": pa.array([parent for _, parent in pairs], pa.string())}))
+            write_json(place / MARKER, {
+                "format": "shiftbench collection", "version": FORMAT, "name": self.name, "items": len(self),
+                "factors": list(self.factors), "tags": [list(tags.names), list(tags.kinds)], "pixels": kept,
+                "root": str(self.root) if self.root else None, "digest": self.digest,
+                "files": file_digests(place, [file.name for file in place.glob("*.parquet")])})
+        if not self.foreign and (self.root is not None or kept == "files"):
+            note(Path(folder) / MARKER, self.root or Path.cwd())
+        return Path(folder)
+
+    def _named(self, rows: Ints) -> pa.Array:
+        """Item numbers as ids. Plain strings: a dictionary would be written again for every row group."""
+        return pa.array(self.items).take(pa.array(rows))
+
+    @staticmethod
+    def load(folder: Path | str) -> "Collection":
+        """Read a folder that `save` wrote and check its tables against their digests.
+
+        Images stay on disk, memory-mapped; they have no digest.
+        """
+        return read_folder(Path(folder), MARKER, Collection._read)
+
+    @staticmethod
+    def _read(place: Path) -> "Collection":
+        facts = read_marker(place, MARKER, "collection", FORMAT, SHAPE)
+        if "files" in facts:  # older collections have none
+            check_digests(place, MARKER, facts["files"], "collection")
+        files = ["pixels"] if facts["pixels"] == "files" else []
+        table = read_table(place / "items.parquet", ["item", *files, *(f"factor:{name}" for name in facts["factors"])])
+        items = strings(place / "items.parquet", table, "item")
+        names, kinds = names_and_kinds(place, facts)
+        long = read_table(place / "tags.parquet", ["item", "tag", "area"])
+        vocabulary = np.asarray([f"{kind}:{name}" for name, kind in zip(names, kinds, strict=True)], np.str_)
+        boxes = place / "boxes.parquet"
+        box = read_table(boxes, ["row", "x", "y", "width", "height"]) if boxes.exists() else None
+        texts = read_table(place / "texts.parquet", ["item", "text"])
+        pairs = read_table(place / "parents.parquet", ["child", "parent"])
+        both = [strings(place / "parents.parquet", pairs, side).tolist() for side in ("child", "parent")]
+        parents: dict[str, tuple[str, ...]] = {}
+        for child, parent in zip(*both, strict=True):
+            parents[child] = (*parents.get(child, ()), parent)
+        noted = noted_root(place / MARKER) if facts.get("root") or files else None
+        root = (noted or Path(facts["root"])) if facts.get("root") else None
+        pixels: Values | None = None
+        if facts["pixels"] == "array":
+            pixels = read_array(place / "pixels.npy")
+            if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] != 3 or not all(pixels.shape[1:]):
+                raise ShiftBenchError(f"{place / 'pixels.npy'}: holds {pixels.dtype} of shape {pixels.shape}, but "
+                                      "images are uint8, items × height × width × 3. Make the collection again.")
+        elif facts["pixels"] == "files":
+            pixels = strings(place / "items.parquet", table, "pixels")
+        return Collection(
+            name=facts["name"],
+            items=items,
+            factors={name: values_of(place / "items.parquet", table, f"factor:{name}") for name in facts["factors"]},
+            tags=Tags(
+                item=positions(strings(place / "tags.parquet", long, "item"), items),
+                tag=positions(strings(place / "tags.parquet", long, "tag"), vocabulary),
+                area=decimal(place / "tags.parquet", long, "area").astype(np.float32),
+                names=tuple(names),
+                kinds=tuple(kinds),
+                box_row=np.zeros(0, np.int64) if box is None else whole(boxes, box, "row"),
+                boxes=np.zeros((0, 4), np.float32) if box is None else np.stack(
+                    [decimal(boxes, box, side) for side in ("x", "y", "width", "height")], axis=1).astype(np.float32),
+            ),
+            texts=Texts(positions(strings(place / "texts.parquet", texts, "item"), items),
+                        long_texts(place / "texts.parquet", texts, "text")),
+            parents=parents,
+            pixels=pixels,
+            root=root,
+            home=place,
+            foreign=bool(facts.get("root") or files) and noted is None and not is_safe(root or Path.cwd(), place),
+        )
+
+    def take(self, rows: Ints) -> "Collection":
+        """The collection of these items alone, in their order, with their annotations; the vocabulary of tags stays."""
+        number = np.full(len(self), -1)
+        number[rows] = np.arange(len(rows))
+        item = number[self.tags.item]
+        order = np.flatnonzero(item >= 0)
+        order = order[np.lexsort((self.tags.tag[order], item[order]))]
+        row = np.full(len(item), -1)
+        row[order] = np.arange(len(order))
+        boxes = np.flatnonzero(row[self.tags.box_row] >= 0)
+        boxes = boxes[np.argsort(row[self.tags.box_row[boxes]], kind="stable")]
+        texts = np.flatnonzero(number[self.texts.item] >= 0)
+        texts = texts[np.argsort(number[self.texts.item[texts]], kind="stable")]
+        return replace(
+            self,
+            items=self.items[rows],
+            factors={name: values[rows] for name, values in self.factors.items()},
+            tags=replace(self.tags, item=item[order], tag=self.tags.tag[order], area=self.tags.area[order],
+                         box_row=row[self.tags.box_row[boxes]], boxes=self.tags.boxes[boxes]),
+            texts=Texts(number[self.texts.item[texts]], self.texts.text[texts]),
+            pixels=None if self.pixels is None else self.pixels[rows],
+            home=None)
+
+    def without_file(self) -> Ints:
+        """Numbers of the items whose image file is not there; none where images are not files.
+
+        Folders are listed, which is faster than asking for a million files one by one; a name that is not in the list
+        is asked for, since some disks take `A.JPG` for `a.jpg`.
+        """
+        if self.pixels is None or self.pixels.dtype.kind != "U":
+            return np.zeros(0, np.int64)
+        root, present = self.root or Path.cwd(), {}
+        missing = []
+        for row, name in enumerate(self.pixels.tolist()):
+            above, _, file = name.rpartition("/")
+            if above not in present:
+                present[above] = _files_in(root / above)
+            if file not in present[above] and not (root / name).is_file():
+                missing.append(row)
+        return np.asarray(missing, np.int64)
+
+    @property
+    def files_root(self) -> Path:
+        """The folder below which its files lie; of a collection from elsewhere it must be confirmed first."""
+        root = self.root or Path.cwd()
+        if self.foreign:
+            raise unconfirmed(self.home or Path(), root)
+        return root
+
+    def path(self, row: int) -> Path:
+        """The image file of an item; a name that leads out of `root` is refused."""
+        if self.pixels is None or self.pixels.dtype.kind != "U":
+            raise ShiftBenchError(f"Collection '{self.name}' has no image files.")
+        path = inside(self.files_root, str(self.pixels[row]))
+        check_regular(path)
+        return path
+
+
+def names_and_kinds(folder: Path, facts: Mapping[str, Any]) -> list[list[str]]:
+    """Of the tags in a marker: [names, kinds]."""
+    found: list[list[str]] = facts["tags"]
+    if len(found) != 2 or len(found[0]) != len(found[1]):
+        raise ShiftBenchError(f"{folder / MARKER}: 'tags' must list names and kinds, as many of each.")
+    return found
+
+
+def _files_in(folder: Path) -> frozenset[str]:
+    """Names of the files in a folder; none where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file())
+    except OSError:
+        return frozenset()

@@ -1,0 +1,287 @@
+"""Groupings: any columns of a benchmark, in any order, as groups to score by. Groups may overlap.
+
+    region                    a group per value
+    urban,label               a group per cell of several columns, named as said: `urban = yes, label = cat`
+    male+female+LGBTQ,label   a group per yes/no column, of its yes alone, here × label; an item may be in several
+    each:male,label           the same of a single yes/no column
+    region!Other              a group per value but this one, whose items are in none
+    bins:age:30,60,label      a column may be a question about another, or about tags: `year:taken`, `has:sofa`
+
+A cell without items is no group, so that it is neither a zero nor the worst.
+"""
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.core.arrays import Bools, Ints, Values, encode
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import listed
+from shiftbench.data.benchmark import CODED, Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.questions import FORMS, NUMBER, base_of, resolve
+
+YES, NO = ("1", "yes", "true"), ("0", "no", "false")
+EACH = "each:"
+OWN = "groupings"
+"""What a benchmark's card calls the groupings that it is always scored by."""
+
+
+class Grouping(NamedTuple):
+    """Groups of the rows 0..n − 1 of a table. A row stands once for every group that it is in, and may be in none."""
+
+    said: str
+    names: tuple[str, ...]
+    rows: Ints  # group by group
+    start: Ints  # where each group begins in `rows`
+    n: int
+
+    @staticmethod
+    def of(said: str, names: Sequence[str], member: Bools) -> "Grouping":
+        """From a table rows × groups that says who is in what; a group without rows is left out."""
+        group, rows = np.nonzero(member.T)
+        codes, start = np.unique(group, return_index=True)
+        return Grouping(said, tuple(names[code] for code in codes), rows, start, len(member))
+
+    @property
+    def size(self) -> Ints:
+        return np.diff(np.append(self.start, len(self.rows)))
+
+    @property
+    def group(self) -> Ints:
+        """The group of every entry of `rows`."""
+        return np.repeat(np.arange(len(self.names)), self.size)
+
+    @property
+    def times(self) -> Ints:
+        """In how many groups each row is."""
+        return np.bincount(self.rows, minlength=self.n)
+
+    @property
+    def member(self) -> Bools:
+        """Rows × groups. Of many rows and groups this is large; nothing here needs it."""
+        table = np.zeros((self.n, len(self.names)), np.bool_)
+        table[self.rows, self.group] = True
+        return table
+
+    def within(self, chosen: Ints) -> "Grouping":
+        """The same of some rows, numbered by their place among them; groups that have none of them are left out."""
+        place = np.full(self.n, -1)
+        place[chosen] = np.arange(len(chosen))
+        rows = place[self.rows]
+        kept = rows >= 0
+        codes, start = np.unique(self.group[kept], return_index=True)
+        return Grouping(self.said, tuple(self.names[code] for code in codes), rows[kept], start, len(chosen))
+
+
+class Coded(NamedTuple):
+    """A column as codes, −1 where a row has no value, and what they stand for."""
+
+    codes: Ints
+    names: Sequence[str]
+
+
+class _Part(NamedTuple):
+    """What stands between two commas: a column and the values of it that make no group, or columns of yes and no."""
+
+    columns: tuple[str, ...]
+    leave_out: tuple[str, ...]
+    each: bool
+
+
+def groupings_of(
+    benchmark: Benchmark, by: str | Iterable[str] = (), collection: Collection | None = None
+) -> tuple[Grouping, ...]:
+    """The groupings that a benchmark's card asks for, then those that are said in `by`, each once."""
+    own = [str(said) for said in benchmark.card.get(OWN) or ()]
+    more = [said for said in dict.fromkeys(listed(by)) if said not in own]
+    return (*(grouping(benchmark, said, collection, strict=False) for said in own),
+            *(grouping(benchmark, said, collection) for said in more))
+
+
+def grouping(
+    benchmark: Benchmark, said: str, collection: Collection | None = None, *, strict: bool = True
+) -> Grouping:
+    """Groups of a benchmark's rows, from its label, domain, group and further columns, and the collection's factors.
+
+    A name that is taken already keeps its first meaning, in this order. See `group_by` for `strict`.
+    """
+    own = {name: Coded(getattr(benchmark, name), benchmark.names[name]) for name in CODED}
+    factors = {} if collection is None else collection.factors
+    known = {*own, *benchmark.extra, *factors}
+    columns: dict[str, Values | Coded] = {}
+    for name in columns_in(said, known):
+        base = base_of(name, known)
+        if base in own:
+            columns[base] = own[base]
+        elif base in benchmark.extra:
+            columns[base] = benchmark.extra[base]
+        elif collection is not None and (base in factors or base.partition(":")[0] in FORMS):
+            # The whole question: quantiles are those of the collection, whichever of its items are in the benchmark.
+            columns[name] = collection.factor(name)[collection.index(benchmark.items)]
+        else:
+            raise unknown("column", base, known, f"Grouping '{said}' of benchmark '{benchmark.name}'")
+    return group_by(columns, said, strict=strict)
+
+
+def columns_in(said: str, known: Iterable[str] = ()) -> tuple[str, ...]:
+    """The columns that a grouping is made of, in its order. A name of `known` is never taken apart.
+
+    >>> columns_in("male+female,label"), columns_in("region!Other"), columns_in("a+b", ["a+b"])
+    (('male', 'female', 'label'), ('region',), ('a+b',))
+    >>> columns_in("bins:age:30,60,label"), columns_in("which:home=sofa+bed|car,label")
+    (('bins:age:30,60', 'label'), ('which:home=sofa+bed|car', 'label'))
+    """
+    return tuple(name for part in _parts(said, known) for name in part.columns)
+
+
+def group_by(columns: Mapping[str, Values | Coded], said: str, *, strict: bool = True) -> Grouping:
+    """Groups of the rows of a table, whose columns are words, whole numbers or codes. NaN is no value.
+
+    A value that is left out, but that no row has, is an error where `strict`: it may be a slip.
+    """
+
+    def look(name: str) -> Values | None:
+        column = columns.get(name)
+        return np.asarray(column.names, np.str_)[column.codes] if isinstance(column, Coded) else column
+
+    whole = dict(columns)
+    for name in columns_in(said, columns):
+        values = whole.get(name)
+        if values is None:
+            values = resolve(name, look)
+        if values is None:
+            raise unknown("column", base_of(name, columns), columns, f"Grouping '{said}'")
+        whole[name] = values
+    choices = [_choices(part, whole, said, strict) for part in _parts(said, columns)]
+    names: list[str] = []
+    rows, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for taken in product(*choices):
+        found, first, size = _cells([column.codes for _, column in taken])
+        names += [", ".join(f"{name} = {column.names[column.codes[row]]}" for name, column in taken) for row in first]
+        rows.append(found)
+        sizes.append(size)
+    size = np.concatenate(sizes)
+    return Grouping(said, tuple(names), np.concatenate(rows), np.cumsum(size) - size, len(choices[0][0][1].codes))
+
+
+def titled(metric: str, said: str) -> str:
+    """What a metric over a grouping is called in a table of scores: `worst_group_accuracy[region]`."""
+    return f"{metric}[{said}]"
+
+
+def untitled(metric: str) -> tuple[str, str]:
+    """A metric and the grouping it is over, if any; the inverse of `titled`.
+
+    >>> untitled("worst_group_accuracy[region]_behind_best"), untitled("nll")
+    (('worst_group_accuracy_behind_best', 'region'), ('nll', ''))
+    """
+    found = re.fullmatch(r"([^\[]*)\[(.*)\]([^\]]*)", metric, re.DOTALL)
+    return (found[1] + found[3], found[2]) if found else (metric, "")
+
+
+def in_words(metric: str) -> str:
+    """A metric for a narrow place, in which a long list of columns is cut short.
+
+    >>> in_words("worst_group_accuracy[urban,label]"), in_words("accuracy[a+b+c+d,label]")
+    ('worst group accuracy by urban, label', 'accuracy by a+3 more, label')
+    """
+    name, said = untitled(metric)
+    cut = [re.sub(r"\+.*", f"+{part.count('+')} more", part) if part.count("+") > 2 else part
+           for part in said.split(",")]
+    return name.replace("_", " ") + (f" by {spaced(','.join(cut))}" if said else "")
+
+
+def spaced(said: str, behind: str = "") -> str:
+    """A grouping with a space behind every comma, and `behind` every +: a page may break its lines there."""
+    return ", ".join(part.strip() for part in said.split(",")).replace("+", f"+{behind}")
+
+
+def _parts(said: str, known: Iterable[str]) -> list[_Part]:
+    names = set(known)
+    parts = []
+    for piece in [said.strip()] if said.strip() in names else _pieces(said, names):
+        column, *left = [piece] if piece in names else [word.strip() for word in piece.split("!")]
+        listed = column not in names and column.startswith(EACH)
+        column = column.removeprefix(EACH) if listed else column
+        single = column in names or column.startswith("which:")  # which:home=sofa+bed|… joins tags, not columns
+        each = (column,) if single else tuple(word.strip() for word in column.split("+"))
+        listed = listed or len(each) > 1
+        if not all(each) or not all(left) or (left and listed):
+            raise ShiftBenchError(f"Grouping '{said}' cannot be read at '{piece}'. Say columns, as in region or "
+                                  "urban,label; yes/no columns as male+female,label; less a value as region!Other.")
+        parts.append(_Part(each, tuple(left), listed))
+    every = [name for part in parts for name in part.columns]
+    for name in every:
+        if every.count(name) > 1:
+            raise ShiftBenchError(f"Grouping '{said}' names the column '{name}' twice. Name it once.")
+    return parts
+
+
+def _pieces(said: str, names: Container[str]) -> list[str]:
+    """What stands between commas, where those between the edges of bins:age:30,60 do not part."""
+    pieces: list[str] = []
+    for word in said.split(","):
+        edge = word.partition("!")[0].strip()
+        within = bool(pieces) and pieces[-1].startswith("bins:") and "!" not in pieces[-1]
+        if within and NUMBER.fullmatch(edge) and edge not in names:
+            pieces[-1] += f",{word.strip()}"
+        else:
+            pieces.append(word.strip())
+    return pieces
+
+
+def _choices(
+    part: _Part, columns: Mapping[str, Values | Coded], said: str, strict: bool
+) -> list[tuple[str, Coded]]:
+    """The columns that stand at a place of a name, each without the values that make no group there."""
+    made = []
+    for name in part.columns:
+        codes, names = _coded(columns[name], name, said)
+        words = [word.lower() for word in names]
+        out = [name for name in names if name in part.leave_out]
+        if part.each:
+            if strange := [names[at] for at, word in enumerate(words) if word not in (*YES, *NO)]:
+                raise ShiftBenchError(f"Grouping '{said}': + joins columns of yes and no (1 and 0), but '{name}' has "
+                                      f"the value '{strange[0]}'. For cells of all its values write {name},…")
+            out = [names[at] for at, word in enumerate(words) if word not in YES]
+        for word in part.leave_out if strict else ():
+            if word not in names:
+                raise unknown("value", word, names, f"Grouping '{said}', column '{name}'")
+        kept = np.asarray([*(word not in out for word in names), False], np.bool_)  # the last one is code −1
+        made.append((name, Coded(np.where(kept[codes], codes, -1), names)))
+    return made
+
+
+def _coded(column: Values | Coded, name: str, said: str) -> Coded:
+    if isinstance(column, Coded):
+        return column
+    if column.dtype.kind != "f":
+        return Coded(*encode(column))
+    known = np.flatnonzero(~np.isnan(column))
+    if (column[known] % 1).any():
+        raise ShiftBenchError(f"Grouping '{said}': column '{name}' holds fractions such as "
+                              f"{column[known][column[known] % 1 != 0][0]:g}, which make no groups. Say bins of "
+                              f"it: bins:{name}:EDGE,EDGE or quantiles:{name}:4.")
+    codes = np.full(len(column), -1)
+    codes[known], names = encode(column[known].astype(np.int64))
+    return Coded(codes, names)
+
+
+def _cells(columns: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
+    """The rows that have a value in every column, cell by cell; then of every cell a row and the number of its rows."""
+    rows = np.flatnonzero(np.logical_and.reduce([codes >= 0 for codes in columns]))
+    cell, many = np.zeros(len(rows), np.int64), 1
+    for codes in columns:
+        mine = codes[rows]
+        cell, many = cell * (1 + mine.max(initial=0)) + mine, many * (1 + int(mine.max(initial=0)))
+        if many > 4 * len(rows) + 1024:  # the cells of many columns must stay countable
+            found, cell = np.unique(cell, return_inverse=True)
+            many = len(found)
+    size = np.bincount(cell, minlength=many)
+    order = np.argsort(cell.astype(np.uint16) if many <= 1 << 16 else cell, kind="stable")  # small codes sort fast
+    there = np.flatnonzero(size)
+    return rows[order], rows[order[(np.cumsum(size) - size)[there]]], size[there]

@@ -1,0 +1,291 @@
+"""Predictions: one row of class scores per item, from our training or from any other model."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from shiftbench.core.arrays import Floats, Ints, Strs, positions
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_table, write_table, writing
+from shiftbench.core.tables import decimal, strings
+from shiftbench.data.benchmark import Benchmark
+
+IDS = ("item", "id", "item_id")
+SPLIT = "split"
+TRAINED = ("train", "training")
+"""What a file of predictions calls items that its model was trained on."""
+HELD_OUT = ("id_val", "val", "id_test", "test")
+CHOICES = ("prediction", "label")
+CONFIDENCE = "confidence"
+LISTS = ("scores", "logits", "probabilities", "probs")
+BLOCK = 4096
+"""Rows of scores that are put together at a time: as many as a processor's cache holds."""
+Reals = npt.NDArray[np.floating]
+PREDICTIONS = "predictions.parquet"
+TARGET_RT = "target_rt.parquet"
+"""In a run's folder: predictions of test by its last layer trained anew on the target."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """`scores[i, c]`: the score of class `classes[c]` for `item[i]`, a logit or log-probability; larger is likelier.
+
+    Where a benchmark asks for numbers or for several tasks, `classes` are their columns and scores the numbers said.
+    """
+
+    item: Strs
+    split: Strs
+    scores: npt.NDArray[np.float32]
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Predictions) and self.classes == other.classes
+                and np.array_equal(self.item, other.item) and np.array_equal(self.split, other.split)
+                and np.array_equal(self.scores, other.scores, equal_nan=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def save(self, path: Path | str) -> Path:
+        """One file: columns item, split and one column of scores per class, `score:cat`.
+
+        Scores are stored as they are: a dictionary or compression makes such numbers longer, not shorter. So two files
+        of the same items differ in the bytes of the scores alone, by which `scoring.reading` reads many of them fast.
+        """
+        table = pa.table({"item": self.item, "split": self.split, **{
+            f"score:{name}": self.scores[:, code] for code, name in enumerate(self.classes)}})
+        if Path(path).suffix == ".csv":
+            write_table(path, table)
+            return Path(path)
+        with writing(path) as hidden:
+            pq.write_table(table, hidden, compression={"item": "zstd", "split": "zstd"}, use_dictionary=["split"],
+                           write_statistics=False, store_schema=False)
+        return Path(path)
+
+    @staticmethod
+    def load(
+        path: Path | str, benchmark: Benchmark, *, ignore_splits: bool = False,
+        columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
+    ) -> "Predictions":
+        """Read a parquet or CSV file of predictions, ours or any other model's, and match it to a benchmark by item id.
+
+        The file has a column `item` (or `id`) and one of:
+        - `prediction` (or `label`): the predicted class, by name or by code, or the number, where one is asked for;
+          `confidence` beside it is the probability of that class, the rest of 1 is spread evenly over the others;
+        - one column per class, named `cat`, `score:cat`, `logit:cat` or `prob:cat` (or with `_` for `:`);
+        - one column `scores`, `logits` or `probabilities` that holds a list per row, in the order of the classes.
+        Scores of classes whose rows all lie in [0, 1] and sum to 1 are taken as probabilities.
+
+        Every id must be in the benchmark and stand once. A split is scored when all its items are there; a split that
+        is there in part is an error, one that is wholly absent is left out. Where the file has a column `split` that
+        says `train` of an item that the benchmark holds out, it is refused unless `ignore_splits`. `columns` says what
+        the file calls a column, {"item": "img", "prediction": "pred"}; with `ignore_extra` ids that are not in the
+        benchmark are counted in a warning and left out.
+        """
+        roles = (IDS[0], SPLIT, CHOICES[0], CONFIDENCE, LISTS[0], *benchmark.names["label"])
+        table, items = prediction_table(path, benchmark, (*IDS, *CHOICES, SPLIT), roles, columns, ignore_extra)
+        where, names = str(path), table.column_names
+        rows = match_items(items, benchmark, where)
+        if SPLIT in names and not ignore_splits:
+            refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
+        classes = benchmark.names["label"]
+        named = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
+        listed = next((name for name in LISTS if name in names), None)
+        chosen = next((name for name in CHOICES if name in names), None)
+        numbers = benchmark.target.kind != "class"
+        if all(named) and numbers:
+            scores: Reals = _table(table, named, where)
+        elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
+            scores = _numbers(table, CHOICES[0], where)[:, None]
+        elif all(named):
+            scores = _log(_table(table, named, where), named[0], where)
+        elif listed is not None:
+            scores = _lists(table, listed, len(classes), where)
+            scores = scores if numbers else _log(scores, listed, where)
+        elif chosen is not None and not numbers:
+            sure = _confidence(table, len(classes), where)
+            with np.errstate(divide="ignore"):
+                rest = np.log((1 - sure) / max(len(classes) - 1, 1)).astype(np.float32)
+                scores = np.repeat(rest[:, None], len(classes), axis=1)
+                code = _codes(strings(where, table, chosen), classes, where)
+                scores[np.arange(len(items)), code] = np.log(sure)
+        else:
+            missing = ", ".join(name for name, column in zip(classes, named, strict=True) if not column)
+            if numbers:
+                one = "a column 'prediction' of numbers" if len(classes) == 1 else "a column of numbers for each output"
+                raise ShiftBenchError(f"{where}: needs {one} (missing: {missing}). Its columns: {', '.join(names)}.")
+            raise ShiftBenchError(f"{where}: needs a column 'prediction', or a column of scores for every class "
+                                  f"(missing: {missing}). Its columns: {', '.join(names)}.")
+        return Predictions(items, benchmark.split[rows], scores.astype(np.float32, copy=False), classes)
+
+    @property
+    def predicted(self) -> Ints:
+        """The class of the largest score; of equal scores the first."""
+        return np.asarray(self.scores.argmax(axis=1), np.int64)
+
+
+def prediction_table(
+    path: Path | str, benchmark: Benchmark, text: Sequence[str], roles: Sequence[str],
+    columns: Mapping[str, str] | None, ignore_extra: bool,
+) -> tuple[pa.Table, Strs]:
+    """A file of predictions with its columns under our names, and its items; columns named in `text` stay text.
+
+    `columns` says what the file calls each of `roles`. A column that it calls so, and that is another, is left out.
+    """
+    theirs = dict(columns or {})
+    for role in theirs:
+        if role not in roles:
+            raise unknown("column of predictions", role, roles, str(path))
+    table = read_table(path, text=(*text, *(name for role, name in theirs.items() if role in text)))
+    for name in theirs.values():
+        if name not in table.column_names:
+            raise unknown("column", name, table.column_names, str(path))
+    kept = [name for name in table.column_names if name not in theirs and name not in theirs.values()]
+    table = pa.table({**{name: table[name] for name in kept}, **{role: table[name] for role, name in theirs.items()}})
+    id_column = next((name for name in IDS if name in table.column_names), None)
+    if id_column is None:
+        raise ShiftBenchError(f"{path}: has no column 'item'. Its columns: {', '.join(table.column_names)}. Say which "
+                              "it is: --column item=NAME.")
+    items = strings(str(path), table, id_column)
+    known = positions(items, benchmark.items) >= 0
+    if ignore_extra and known.any() and not known.all():
+        warnings.warn(f"{path}: {int((~known).sum()):,} of {len(known):,} ids are not in the benchmark, the first is "
+                      f"'{items[~known][0]}'; they are left out.", stacklevel=3)
+        table, items = table.filter(pa.array(known)), items[known]
+    return table, items
+
+
+def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
+    """Rows of the benchmark by id; complains about unknown, double and missing ids."""
+    rows = positions(items, benchmark.items)
+    if (rows < 0).any():
+        strange = items[rows < 0]
+        raise ShiftBenchError(f"{where}: {len(strange)} ids are not in the benchmark, the first is '{strange[0]}'. "
+                              "Predict the items that rows.parquet lists, or leave others out with --ignore-extra.")
+    times = np.bincount(rows, minlength=len(benchmark))
+    if (times > 1).any():
+        double = benchmark.items[times > 1]
+        raise ShiftBenchError(f"{where}: {len(double)} ids stand more than once, the first is '{double[0]}'. "
+                              "Give one prediction per item.")
+    for split in benchmark.splits:
+        part = benchmark.rows(split)
+        absent = part[times[part] == 0]
+        if 0 < len(absent) < len(part):
+            raise ShiftBenchError(f"{where}: {len(absent)} of the {len(part)} items of split '{split}' are missing, "
+                                  f"the first is '{benchmark.items[absent[0]]}'. Predict all of them, or none.")
+    if not len(items):
+        raise ShiftBenchError(f"{where}: holds no predictions.")
+    return rows
+
+
+def refuse_trained(items: Strs, said: Strs, split: Strs, where: str) -> None:
+    """Complain about items of which the predictions say `train` and the benchmark says that they are held out.
+
+    A model has seen them, so that its number on them says nothing about new items. Other differences pass: whoever says
+    `test` of an item of `train` claims less than the benchmark allows, and `val` may be a data set's word for `id_val`.
+    """
+    seen = np.isin(said, TRAINED) & np.isin(split, HELD_OUT)
+    if seen.any():
+        first = int(seen.argmax())
+        raise ShiftBenchError(
+            f"{where}: column '{SPLIT}' says that the model was trained on {int(seen.sum())} items that the benchmark "
+            f"holds out: '{items[first]}' is '{said[first]}' in the predictions and '{split[first]}' in the benchmark. "
+            "Score on the benchmark that the model was trained on, or score with --ignore-splits "
+            "(ignore_splits=True) if the column means something else.")
+
+
+def _numbers(table: pa.Table, name: str, where: str) -> Floats:
+    values = table[name].to_numpy() if pa.types.is_float32(table[name].type) else decimal(where, table, name)
+    with np.errstate(over="ignore"):  # minus infinity is the logarithm of 0 and means never
+        wrong = np.isnan(values) | np.isposinf(values.astype(np.float32, copy=False))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise ShiftBenchError(f"{where}: column '{name}' has no number in row {row + 1}. Give a score for every item.")
+    return values
+
+
+def _table(table: pa.Table, columns: Sequence[str], where: str) -> Reals:
+    """Columns of scores as one table, items × classes, a block of rows at a time.
+
+    Filled column by column the table would be walked through once per class. A score of 64 bits is rounded to the 32
+    that `Predictions` keeps.
+    """
+    values = [_numbers(table, name, where) for name in columns]
+    scores = np.empty((len(table), len(columns)), np.float32)
+    for start in range(0, len(table), BLOCK):
+        scores[start:start + BLOCK] = np.stack([column[start:start + BLOCK] for column in values], axis=1)
+    return scores
+
+
+def _forms(name: str) -> list[str]:
+    """How a column of scores for a class may be named."""
+    return [f"{kind}{mark}{name}" for kind in ("score", "logit", "prob") for mark in (":", "_")]
+
+
+def _lists(table: pa.Table, name: str, n_classes: int, where: str) -> Floats:
+    """A column with a list of scores per row."""
+    column = table[name]
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or
+            pa.types.is_fixed_size_list(column.type)):
+        raise ShiftBenchError(f"{where}: column '{name}' must hold a list of {n_classes} numbers per row, but holds "
+                              f"{column.type}.")
+    many = np.asarray(pc.fill_null(pc.list_value_length(column), 0).to_numpy(), np.int64)
+    for row in np.flatnonzero(many != n_classes)[:1]:
+        raise ShiftBenchError(f"{where}: column '{name}' has {many[row]} scores in row {row + 1}, but there are "
+                              f"{n_classes} classes.")
+    return _numbers(pa.table({name: pc.list_flatten(column)}), name, where).reshape(-1, n_classes)
+
+
+def _log(scores: Reals, name: str, where: str) -> Reals:
+    """Probabilities become log-probabilities; logits stay."""
+    sure = scores.min(initial=0) >= 0 and scores.max(initial=0) <= 1 and np.allclose(scores.sum(axis=1), 1, atol=1e-3)
+    if not sure and not name.startswith("prob"):
+        return scores
+    if (scores < 0).any():
+        row = int(np.flatnonzero((scores < 0).any(axis=1))[0])
+        raise ShiftBenchError(f"{where}: a probability in row {row + 1} is {scores[row].min():g}. Give probabilities "
+                              "from 0 to 1, or name the columns logit:CLASS.")
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(scores))
+
+
+def _confidence(table: pa.Table, n_classes: int, where: str) -> Floats:
+    """The probability of the predicted class; 1 where the file does not say, or says what cannot be one.
+
+    The likeliest of K classes has at least 1 / K. With two classes the rest is the other's; with more it is spread
+    evenly, which only the log-loss of wrong predictions rests on.
+    """
+    sure = np.ones(table.num_rows)
+    if CONFIDENCE not in table.column_names:
+        return sure
+    values = _numbers(table, CONFIDENCE, where).astype(np.float64)
+    for row in np.flatnonzero((values < 1 / n_classes - 1e-3) | (values > 1 + 1e-6))[:1]:
+        warnings.warn(f"{where}: column '{CONFIDENCE}' is not used: row {row + 1} has {values[row]:g}, but the "
+                      f"likeliest of {n_classes} classes has a probability from {1 / n_classes:.3g} to 1.",
+                      stacklevel=4)
+        return sure
+    if n_classes > 2:
+        warnings.warn(f"{where}: has the confidence of the predicted class alone; the rest of 1 is spread evenly over "
+                      f"the other {n_classes - 1} classes, on which the log-loss of wrong predictions rests.",
+                      stacklevel=4)
+    # A hair above 1 / K, so that the predicted class stays the likeliest.
+    return np.clip(values, min(1 / n_classes + 1e-6, 1), 1)
+
+
+def _codes(words: Strs, classes: tuple[str, ...], where: str) -> Ints:
+    """Class codes of a column of names or of codes. Names win where both would fit."""
+    codes = positions(words, np.asarray(classes, np.str_))
+    if (codes < 0).all() and np.isin(words, [str(code) for code in range(len(classes))]).all():
+        return words.astype(np.int64)
+    if (codes < 0).any():
+        raise unknown("class", str(words[codes < 0][0]), classes, where)
+    return codes

@@ -1,0 +1,247 @@
+"""Questions about a factor that make another factor of it: numbers in bins, dates by year, month, season or hour.
+
+    bins:age:30,60        under 30 · 30 to 60 · from 60: an edge belongs to the bin that it begins
+    quantiles:age:4       four bins of as many items each, as far as ties allow: 1 of 4: 18 to 25 · …
+    year:taken            2019
+    month:taken           01 to 12, of any year
+    season:taken          winter (December to February), spring, summer, autumn: those of the north
+    hour:taken            00 to 23, as the date says it
+
+Answers are words that sort as they mean; where an item has no number or no date the answer is `unknown`. What is asked
+about may be a question itself: `bins:area:sofa:0.1,0.3`, `quantiles:year:taken:3`.
+"""
+
+import re
+from collections.abc import Callable, Container
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values
+from shiftbench.core.errors import ShiftBenchError
+
+UNKNOWN = "unknown"
+MISSING = ("", UNKNOWN, "nan", "nat", "none", "null")
+"""Words for a gap, in small letters."""
+MOST_QUANTILES = 100
+SEASONS = ("winter", "spring", "summer", "autumn")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+ZONE = r"(Z|[+-]\d{2}(:?\d{2})?)"
+DATE = rf"^\d{{4}}(-\d{{2}}(-\d{{2}}([T ]\d{{2}}(:\d{{2}}(:\d{{2}}([.,]\d{{1,9}})?)?)?{ZONE}?)?)?)?$"
+"""ISO 8601 as files have it: a year, a month, a day, or a moment, with or without its zone."""
+CUT = {"year": (0, 4), "month": (5, 7), "hour": (11, 13)}
+"""Where an ISO date has what is asked for."""
+FORMS = {
+    "has": "has:TAG", "area": "area:TAG", "which": "which:TAG|TAG", "bins": "bins:FACTOR:EDGE,EDGE",
+    "quantiles": "quantiles:FACTOR:N", "year": "year:DATES", "month": "month:DATES", "season": "season:DATES",
+    "hour": "hour:DATES",
+}
+"""Every question that `Collection.factor` answers, those about tags among them."""
+OF_FACTORS = ("bins", "quantiles", *CUT, "season")
+
+
+class Asked(NamedTuple):
+    """A question taken apart: what is asked, of which factor, and with which edges or number."""
+
+    question: str
+    factor: str
+    detail: str
+
+
+def parse(name: str) -> Asked | None:
+    """A question about a factor; None where the name is none, or one about tags.
+
+    >>> parse("bins:area:sofa:0.1,0.3")
+    Asked(question='bins', factor='area:sofa', detail='0.1,0.3')
+    >>> parse("year:taken"), parse("has:sofa"), parse("taken")
+    (Asked(question='year', factor='taken', detail=''), None, None)
+    """
+    question, _, rest = name.partition(":")
+    if question not in OF_FACTORS or not rest:
+        return None
+    if question not in ("bins", "quantiles"):
+        return Asked(question, rest, "")
+    factor, colon, detail = rest.rpartition(":")
+    if not colon or not factor or not detail:
+        raise ShiftBenchError(f"'{name}' cannot be read. Write {FORMS[question]}, for example "
+                              f"{'bins:age:30,60' if question == 'bins' else 'quantiles:age:4'}.")
+    return Asked(question, factor, detail)
+
+
+def base_of(name: str, known: Container[str] = ()) -> str:
+    """What a question, or a question about a question, is about in the end; a name of `known` is no question.
+
+    >>> base_of("quantiles:year:taken:3"), base_of("bins:area:sofa:0.1"), base_of("year:taken", ["year:taken"])
+    ('taken', 'area:sofa', 'year:taken')
+    """
+    while name not in known and (asked := parse(name)) is not None:
+        name = asked.factor
+    return name
+
+
+def resolve(name: str, look: Callable[[str], Values | None]) -> Values | None:
+    """The values that `look` has of a name, or the answers to a question about one; None where it has neither."""
+    asked: list[Asked] = []
+    while (values := look(name)) is None:
+        one = parse(name)
+        if one is None:
+            return None
+        asked.append(one)
+        name = one.factor
+    for one in reversed(asked):
+        values = answered(one, values)
+    return values
+
+
+def answered(asked: Asked, values: Values) -> Strs:
+    """The answer of every item, from the values of the factor that is asked about."""
+    if asked.question == "bins":
+        return bins(values, asked.detail, asked.factor)
+    if asked.question == "quantiles":
+        return quantiles(values, asked.detail, asked.factor)
+    text = dates(values, asked.factor).text
+    start, stop = CUT.get(asked.question, CUT["month"])
+    part = np.ascontiguousarray(text.astype(f"U{stop}")).view("U1").reshape(len(text), stop)[:, start:]
+    part = np.ascontiguousarray(part).view(f"U{stop - start}").ravel()
+    if asked.question != "season":
+        return np.where(part == "", UNKNOWN, part)
+    names = np.asarray([UNKNOWN, *(SEASONS[number % 12 // 3] for number in range(1, 13))])
+    return names[np.where(part == "", "0", part).astype(np.int64)]
+
+
+def bins(values: Values, edges: str, name: str) -> Strs:
+    """Numbers by edges that rise: item i is in bin k where edge k ≤ x_i < edge k + 1. Nothing is left out.
+
+    >>> bins(np.asarray([12, 30, 59.5, 60, np.nan]), "30,60", "age").tolist()
+    ['under 30', '30 to 60', '30 to 60', 'from 60', 'unknown']
+    """
+    words = [word.strip() for word in edges.split(",")]
+    if not all(NUMBER.fullmatch(word) for word in words):
+        raise ShiftBenchError(f"'bins:{name}:{edges}': edges are numbers with commas between, for example "
+                              f"bins:{name}:30,60.")
+    cuts = np.asarray(words, np.float64)
+    if not np.isfinite(cuts).all() or (np.diff(cuts) <= 0).any():
+        raise ShiftBenchError(f"'bins:{name}:{edges}': edges must rise, each above the one before.")
+    x = numbers(values, name)
+    between = [f"{one} to {other}" for one, other in pairwise(words)]
+    names = np.asarray([f"under {words[0]}", *between, f"from {words[-1]}"])
+    return np.where(np.isnan(x), UNKNOWN, names[np.searchsorted(cuts, x, side="right").clip(max=len(words))])
+
+
+def quantiles(values: Values, many: str, name: str) -> Strs:
+    """Numbers in bins of as many items each; equal numbers are in one bin. A bin's name has its least and its most.
+
+    With q_k the smallest number that k / n of the items do not exceed, item i is in bin k where q_(k−1) < x_i ≤ q_k.
+
+    >>> quantiles(np.asarray([1, 2, 3, 3, 3, 9]), "3", "age").tolist()
+    ['1 of 3: 1 to 2', '1 of 3: 1 to 2', '2 of 3: 3 to 3', '2 of 3: 3 to 3', '2 of 3: 3 to 3', '3 of 3: 9 to 9']
+    """
+    if not many.strip().isdecimal() or not 2 <= int(many[:9]) <= MOST_QUANTILES:
+        raise ShiftBenchError(f"'quantiles:{name}:{many}': give a number of bins from 2 to {MOST_QUANTILES}, for "
+                              f"example quantiles:{name}:4.")
+    n, x = int(many), numbers(values, name)
+    known = np.sort(x[~np.isnan(x)])
+    if not len(known):
+        return np.full(len(x), UNKNOWN)
+    ends = known[np.ceil(np.arange(1, n) * len(known) / n - 1e-9).astype(np.int64).clip(min=1) - 1]
+    bounds = [0, *np.searchsorted(known, ends, side="right").tolist(), len(known)]
+    names = np.asarray([f"{k:0{len(str(n))}} of {n}: {known[low]:.6g} to {known[high - 1]:.6g}" if high > low else ""
+                        for k, (low, high) in enumerate(pairwise(bounds), 1)])
+    return np.where(np.isnan(x), UNKNOWN, names[np.searchsorted(ends, x, side="left").clip(max=n - 1)])
+
+
+def numbers(values: Values, name: str) -> Floats:
+    """The numbers of a factor, NaN where there is none; words that are numbers are numbers."""
+    column = np.asarray(values)
+    if column.dtype.kind in "biuf":
+        x = column.astype(np.float64)
+        return np.where(np.isfinite(x), x, np.nan)
+    words, codes = _distinct(column)
+    told = pc.match_substring_regex(words, f"^(?:{NUMBER.pattern})$", ignore_case=True)
+    for word in words.filter(pc.and_(pc.invert(told), pc.not_equal(words, ""))).to_pylist()[:1]:
+        raise ShiftBenchError(f"Factor '{name}' holds '{word}', which is no number, so that it has no bins.")
+    return np.asarray([float(word or "nan") for word in words.to_pylist()], np.float64)[codes]
+
+
+class Dates(NamedTuple):
+    """A column of dates, one per item: as ISO text without its zone, and as moments that can be compared."""
+
+    text: Strs  # "" where there is none
+    moment: Ints  # microseconds since 1970, UTC; a date without a zone is taken as it stands
+
+    @property
+    def known(self) -> Bools:
+        return np.asarray(self.text != "", np.bool_)
+
+
+def dates(values: Values, name: str) -> Dates:
+    """A factor that holds ISO dates or timestamps, as words, or years, as words or whole numbers.
+
+    >>> dates(np.asarray(["2019-03-04", "2019", "", "2019-03-04 12:30:00Z"]), "taken").text.tolist()
+    ['2019-03-04', '2019', '', '2019-03-04T12:30:00']
+    """
+    column = np.asarray(values)
+    if column.dtype.kind == "M":
+        column = np.datetime_as_string(column, unit="auto")
+    if column.dtype.kind in "iuf":
+        odd = ~np.isnan(column) & (column % 1 != 0) if column.dtype.kind == "f" else np.zeros(len(column), np.bool_)
+        gap = np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), np.bool_)
+        odd |= ~gap & ~((column >= 1000) & (column <= 9999))
+        for value in column[odd][:1]:
+            raise _no_date(name, str(value))
+        column = np.where(gap, "", np.where(gap, 0, column).astype(np.int64).astype(np.str_))
+    words, codes = _distinct(column)
+    right = pc.or_(pc.match_substring_regex(words, DATE), pc.equal(words, ""))
+    for word in words.filter(pc.invert(right)).to_pylist()[:1]:
+        raise _no_date(name, word)
+    words = pc.replace_substring(words, " ", "T")
+    text = pc.replace_substring_regex(words, f"(T.*?){ZONE}$", r"\1")
+    zone = pc.not_equal(words, text).to_numpy(zero_copy_only=False)
+    gap = pc.equal(words, "").to_numpy(zero_copy_only=False)
+    moment = np.full(len(words), np.iinfo(np.int64).min)
+    for part, kind in ((~gap & ~zone, pa.timestamp("us")), (~gap & zone, pa.timestamp("us", "UTC"))):
+        moment[part] = _moments(words.filter(pa.array(part)), kind, name)
+    return Dates(np.asarray(text.to_pylist(), np.str_)[codes], moment[codes])
+
+
+def moment(text: str, name: str) -> int:
+    """One date as a moment: the first of its year, month or day. `name` is the setting that holds it."""
+    word = str(text).strip()
+    if not re.match(DATE, word):
+        raise ShiftBenchError(f"{name} = '{text}' is no date. Write a year, a month or a day: 2019, 2019-03, "
+                              "2019-03-04.")
+    return int(dates(np.asarray([word]), name).moment[0])
+
+
+def _moments(words: pa.Array, kind: pa.DataType, name: str) -> Ints:
+    """ISO text as microseconds; what a date does not say is the first of it."""
+    whole = pc.replace_substring_regex(words, r"^(\d{4})$", r"\1-01")
+    whole = pc.replace_substring_regex(whole, r"^(\d{4}-\d{2})$", r"\1-01")
+    whole = pc.replace_substring_regex(whole, r"(T\d{2})($|Z|[+-])", r"\1:00\2")
+    whole = pc.replace_substring_regex(whole, r"[.,](\d{1,6})\d*", r".\1")
+    try:
+        return np.asarray(whole.cast(kind).cast(pa.int64()), np.int64)
+    except pa.ArrowInvalid:
+        for word, one in zip(words.to_pylist(), whole.to_pylist(), strict=True):
+            try:
+                pa.scalar(one).cast(kind)
+            except pa.ArrowInvalid as problem:
+                raise _no_date(name, word) from problem
+        raise
+
+
+def _no_date(name: str, word: str) -> ShiftBenchError:
+    return ShiftBenchError(f"Factor '{name}' holds '{word}', which is no date. Dates are ISO text (2019-03-04, "
+                           "2019-03-04T12:30, 2019-03) or years (2019).")
+
+
+def _distinct(column: Values) -> tuple[pa.Array, Ints]:
+    """The distinct words of a column without spaces around them, "" for a gap, and which of them each item has."""
+    chunks = pa.chunked_array([pa.array(column.astype(np.str_), pa.string())]).combine_chunks()
+    coded = chunks.dictionary_encode()
+    words = pc.utf8_trim_whitespace(coded.dictionary)
+    gap = pc.is_in(pc.utf8_lower(words), value_set=pa.array(MISSING))
+    return pc.if_else(gap, "", words), coded.indices.to_numpy().astype(np.int64)

@@ -1,0 +1,75 @@
+"""Below which folder a collection may take files: its own maker's word counts, a stranger's does not.
+
+A collection of image files says in collection.json where they lie. One that came from elsewhere could say `/`, and an
+export would then copy whatever files it names. So every collection that is saved here is noted, by the SHA-256 of its
+collection.json and the folder of its files, in ~/.config/shiftbench/collections; one that is not noted there has to be
+confirmed first (`shiftbench trust`). Where several machines or users share data, SHIFTBENCH_ROOTS names folders, with :
+between, whose files any collection may use.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from shiftbench.core.errors import ShiftBenchError
+
+ROOTS = "SHIFTBENCH_ROOTS"
+
+
+def notes() -> Path:
+    """The file of what this user confirmed: a line each, SHA-256, tab, folder."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(base) / "shiftbench" / "collections"
+
+
+def noted_root(marker: Path) -> Path | None:
+    """The folder that was confirmed for the collection with this collection.json, the latest; None where none was."""
+    own = _digest(marker)
+    try:
+        lines = notes().read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        digest, _, root = line.partition("\t")
+        if digest == own and root:
+            return Path(root)
+    return None
+
+
+def note(marker: Path, root: Path | str) -> bool:
+    """Confirm the folder of a collection's files; False where there is no place to write that down."""
+    if noted_root(marker) == Path(root):
+        return True
+    with suppress(OSError):
+        notes().parent.mkdir(parents=True, exist_ok=True)
+        with notes().open("a", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(f"{_digest(marker)}\t{root}\n")  # one short line: processes that append do not mix theirs
+        return True
+    return False
+
+
+def is_safe(root: Path, home: Path) -> bool:
+    """Whether files below `root` may be taken without asking: it lies in the collection's own folder, or is allowed."""
+    allowed = [home, *(Path(part) for part in os.environ.get(ROOTS, "").split(os.pathsep) if part)]
+    return any(root.resolve().is_relative_to(part.resolve()) for part in allowed)
+
+
+def confirmed(folders: Iterable[Path | str], marker: str) -> str:
+    """The folders that were confirmed for collections, as SHIFTBENCH_ROOTS has them: for workers on other machines."""
+    noted = [str(root) for folder in folders if (root := noted_root(Path(folder) / marker)) is not None]
+    return os.pathsep.join(dict.fromkeys([*filter(None, [os.environ.get(ROOTS)]), *noted]))
+
+
+def unconfirmed(home: Path, root: Path) -> ShiftBenchError:
+    return ShiftBenchError(f"{home}: says that its files lie below {root}, but it was not made here. If files may be "
+                           f"taken from there: shiftbench trust {home}; if they lie elsewhere: shiftbench trust {home} "
+                           "--root FOLDER.")
+
+
+def _digest(marker: Path) -> str:
+    try:
+        return hashlib.sha256(marker.read_bytes()).hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,281 @@
+"""Hierarchies in files: BREEDS' three, parent–child tables (CSV, text), JSON; and a collection's own parents."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import read_json, read_table, read_text
+from shiftbench.data.collection import MARKER, Collection
+from shiftbench.hierarchies.cuts import Groups, Sides
+from shiftbench.hierarchies.hierarchy import Hierarchy
+
+# WordNet 3.0's noun database: the id n02084071 is the byte at which the line of that synset begins.
+
+DATA = "data.noun"
+VERSION = re.compile(r"WordNet (\d+\.\d+)")
+KNOWN = ("02084071", "dog")
+"""A synset of 3.0 that stands elsewhere in 3.1: how a file without its licence is told."""
+ABOVE = ("@", "@i")  # hypernym, instance hypernym
+
+
+def wordnet(folder: Path, classes: Iterable[str] | None = None) -> Hierarchy:
+    """Read `data.noun`: synsets become nodes, hypernyms parents; a person or a city hangs below its kind too.
+
+    ImageNet's ids are offsets of version 3.0; in 3.1 the same number is another synset: other versions are refused.
+    """
+    path = folder / DATA
+    lines = read_text(path).splitlines()
+    _check_version(path, lines)
+    names: dict[str, str] = {}
+    edges: list[tuple[str, str]] = []
+    for number, line in enumerate(lines, 1):
+        if line.startswith(" ") or not line.strip():  # the licence
+            continue
+        try:
+            node, words, above = _synset(line)
+        except (ValueError, IndexError) as problem:
+            raise ShiftBenchError(f"{path}: line {number} is not a synset of WordNet's database. "
+                                  "Copy the file again.") from problem
+        names[node] = ", ".join(words)
+        edges += [(parent, node) for parent in above]
+    for parent, child in edges:
+        if parent not in names:
+            raise ShiftBenchError(f"{path}: '{child}' is below '{parent}', which is not in the file; it is cut off. "
+                                  "Copy the file again.")
+    return Hierarchy.of(edges, leaves=classes, names=names, name=str(folder))
+
+
+def _synset(line: str) -> tuple[str, list[str], list[str]]:
+    """`offset file type n word id … p symbol offset type places … | gloss`; n is written in base 16."""
+    fields = line.partition("|")[0].split()
+    offset, n = fields[0], int(fields[3], 16)
+    if len(offset) != 8 or fields[2] != "n" or n < 1:
+        raise ValueError(line)
+    words = [word.replace("_", " ") for word in fields[4: 4 + 2 * n: 2]]
+    count, rest = int(fields[4 + 2 * n]), fields[5 + 2 * n:]
+    if len(words) != n or len(rest) < 4 * count:
+        raise ValueError(line)
+    above = [f"n{rest[k + 1]}" for k in range(0, 4 * count, 4) if rest[k] in ABOVE and rest[k + 2] == "n"]
+    return f"n{int(offset):08d}", words, above
+
+
+def _check_version(path: Path, lines: list[str]) -> None:
+    licence = " ".join(line for line in lines[:60] if line.startswith(" "))
+    stated = VERSION.search(licence)
+    if stated:
+        version = stated[1]
+    else:
+        known = any(line.startswith(KNOWN[0]) and f" {KNOWN[1]} " in line for line in lines)
+        version = "3.0" if known else "unknown"
+    if version != "3.0":
+        raise ShiftBenchError(f"{path}: is WordNet {version}, but ImageNet's ids are offsets of WordNet 3.0 and mean "
+                              "other synsets here. Give the database of 3.0 (Debian: package wordnet-base, folder "
+                              "/usr/share/wordnet).")
+
+
+EDGES, NAMES, CLASSES = "class_hierarchy.txt", "node_names.txt", "dataset_class_info.json"
+ENTITY = "n00001740"
+"""WordNet's root, from which the levels of BREEDS are counted."""
+
+
+def open_hierarchy(source: Path | str | Collection, classes: Iterable[str] | None = None) -> Hierarchy:
+    """Read a hierarchy from whatever holds one; with `classes`, only these leaves and what is above them is kept.
+
+    a folder with class_hierarchy.txt   BREEDS: edges, names and classes
+    a folder with data.noun             WordNet 3.0
+    a folder with collection.json, or a collection: its `parents`
+    FILE.csv                            columns parent and child, maybe name (of the child)
+    FILE.json                           {parent: [child, …]}, or a list of pairs [parent, child]
+    FILE.txt                            a parent and a child per line
+    """
+    if isinstance(source, Collection):
+        return from_parents(source.parents, source.name, classes)
+    path = Path(source)
+    if not path.exists():
+        raise ShiftBenchError(f"{path}: no such file or folder. {HOW}")
+    if (path / EDGES).is_file():
+        return breeds(path, classes)
+    if (path / DATA).is_file():
+        return wordnet(path, classes)
+    if (path / MARKER).is_file():
+        return from_parents(Collection.load(path).parents, str(path), classes)
+    if path.is_file() and path.suffix in READ:
+        edges, names = READ[path.suffix](path)
+        return Hierarchy.of(edges, leaves=classes, names=names, name=str(path))
+    raise ShiftBenchError(f"{path} holds no hierarchy. {HOW}")
+
+
+HOW = (f"A hierarchy is a folder with {EDGES} (BREEDS), with {DATA} (WordNet 3.0) or with {MARKER}, or a file of "
+       "parents and children: .csv, .json or .txt.")
+
+
+def holds_hierarchy(path: Path) -> bool:
+    """Whether a path looks like a hierarchy rather than like anything else of ours."""
+    return (path / EDGES).is_file() or (path / DATA).is_file() or (path.is_file() and path.suffix in READ)
+
+
+def from_parents(
+    parents: Mapping[str, Iterable[str]], name: str, classes: Iterable[str] | None = None
+) -> Hierarchy:
+    """From names and the names above them, as a collection holds them."""
+    if not parents:
+        raise ShiftBenchError(f"{name}: this collection has no class hierarchy of its own. Give one: a file of parents "
+                              "and children, BREEDS' files or WordNet.")
+    edges = [(above, child) for child, all_above in parents.items() for above in all_above]
+    return Hierarchy.of(edges, leaves=classes, name=name)
+
+
+def breeds(folder: Path, classes: Iterable[str] | None = None) -> Hierarchy:
+    """The three files of BREEDS: an edge per line, an id and its names per line, and the classes of the data set."""
+    edges, _ = _text(folder / EDGES)
+    names: dict[str, str] = {}
+    if (folder / NAMES).is_file():
+        for number, line in enumerate(_lines(folder / NAMES), 1):
+            node, tab, words = line.partition("\t")
+            if not tab:
+                raise ShiftBenchError(f"{folder / NAMES}: line {number} is {line!r}, but it must be an id, a tab and "
+                                      "names.")
+            names[node.strip()] = words.strip()
+    if (folder / CLASSES).is_file():
+        own = read_classes(folder / CLASSES)
+        names = {str(node): str(words) for _, node, words in read_json(folder / CLASSES)} | names
+        classes = own if classes is None else classes
+    made = Hierarchy.of(edges, leaves=classes, names=names, name=str(folder))
+    return made.under(ENTITY) if ENTITY in made.nodes and len(made.roots) > 1 else made
+
+
+def read_classes(path: Path | str) -> list[str]:
+    """Ids of classes from a file: one per line, or BREEDS' list of [number, id, names]."""
+    if Path(path).suffix != ".json":
+        return [line.split()[0] for line in _lines(Path(path))]
+    rows = read_json(path)
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, list) and len(row) == 3 for row in rows):
+        raise ShiftBenchError(f"{path}: must be a list of [number, id, names].")
+    return [str(node) for _, node, _ in rows]
+
+
+Edges = list[tuple[str, str]]
+
+
+def _csv(path: Path) -> tuple[Edges, dict[str, str]]:
+    table = read_table(path, ["parent", "child"], text=["parent", "child", "name"])
+    rows = {name: table[name].to_pylist() for name in table.column_names if name in ("parent", "child", "name")}
+    for number, pair in enumerate(zip(rows["parent"], rows["child"], strict=True), 2):
+        if not all(pair):
+            raise ShiftBenchError(f"{path}: line {number} lacks its parent or its child.")
+    names = {child: word for child, word in zip(rows["child"], rows.get("name", rows["child"]), strict=True) if word}
+    return list(zip(rows["parent"], rows["child"], strict=True)), names
+
+
+def _json(path: Path) -> tuple[Edges, dict[str, str]]:
+    raw = read_json(path)
+    pairs: list[Any] = []
+    if isinstance(raw, dict) and all(isinstance(children, list) for children in raw.values()):
+        pairs = [(parent, child) for parent, children in raw.items() for child in children]
+    elif isinstance(raw, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in raw):
+        pairs = [(parent, child) for parent, child in raw]
+    if not pairs or not all(isinstance(word, str) for pair in pairs for word in pair):
+        raise ShiftBenchError(f"{path}: must be {{parent: [child, …]}} or a list of pairs [parent, child], all of them "
+                              "text.")
+    return pairs, {}
+
+
+def _text(path: Path) -> tuple[Edges, dict[str, str]]:
+    edges: Edges = []
+    for number, line in enumerate(_lines(path), 1):
+        words = line.split("\t") if "\t" in line else line.split()
+        if len(words) != 2:
+            raise ShiftBenchError(f"{path}: line {number} is {line!r}, but it must be a parent and a child.")
+        edges.append((words[0].strip(), words[1].strip()))
+    return edges, {}
+
+
+def _lines(path: Path) -> list[str]:
+    return [line for line in read_text(path).splitlines() if line.strip()]
+
+
+READ = {".csv": _csv, ".json": _json, ".txt": _text}
+
+
+# The choice of subclasses that BREEDS' public code makes, number for number: `compat="breeds"`.
+#
+# One legacy stream, RandomState(2), is used up across the superclasses in the order of their ids, so that leaving one
+# out changes those after it. Ours (`splits.py`) has a stream for each and halves groups without serving the source
+# first.
+
+SEED = 2
+
+
+def published_groups(hierarchy: Hierarchy, node: int) -> Groups:
+    """Child groups by id, then the largest first; where a subclass is below two children it is in both."""
+    children = hierarchy.children(node)
+    while len(children) == 1:
+        children = hierarchy.children(int(children[0]))
+    groups = [hierarchy.nodes[hierarchy.leaves_below(child)].tolist() for child in children.tolist()]
+    return sorted(groups, key=len, reverse=True)
+
+
+def published_choice(leaves: list[str], n: int, stream: np.random.RandomState) -> list[str]:
+    """Without a split: n subclasses of a superclass."""
+    return [str(leaf) for leaf in stream.choice(np.asarray(leaves), n, replace=False)]
+
+
+def published_sides(groups: Groups, half: int, split: str, stream: np.random.RandomState) -> tuple[Sides, bool]:
+    """Source and target of one superclass, and whether they had to be repaired.
+
+    The public code stops where its halves are unequal or share a subclass; here the shorter side is filled from what is
+    left over, or the longer one is cut.
+    """
+    if split == "rand":
+        pool = sorted(leaf for group in groups for leaf in group)
+        chosen = published_choice(pool, 2 * half, stream)
+        sides = (chosen[:half], chosen[half:])
+    else:
+        sides = _bad(groups, half) if split == "bad" else _good(groups, half)
+    return _repaired(sides, groups, half)
+
+
+def _bad(groups: Groups, half: int) -> Sides:
+    """Whole groups to the side that has fewer, ties to the source."""
+    sides: Sides = ([], [])
+    spare: list[str] = []
+    for group in groups:
+        to = 0 if len(sides[0]) <= len(sides[1]) else 1
+        room = half - len(sides[to])
+        if room > 0:
+            sides[to].extend(group[:room])
+            spare.extend(group[room:])
+    for side in sides:  # both from the front of what was spared: at most one of them lacks any
+        side.extend(spare[: half - len(side)])
+    return sides
+
+
+def _good(groups: Groups, half: int) -> Sides:
+    """Each group in two, the first part to the source; a group of one goes to the source while there is room."""
+    sides: Sides = ([], [])
+    for group in groups:
+        room = [half - len(side) for side in sides]
+        cut = min(1, room[0]) if len(group) == 1 else min(len(group) // 2, room[0])
+        sides[0].extend(group[:cut])
+        sides[1].extend(group[cut: cut + room[1]])
+    return sides
+
+
+def _repaired(sides: Sides, groups: Groups, half: int) -> tuple[Sides, bool]:
+    source, target = sides
+    if len(source) == len(target) == len({*source, *target}) / 2:
+        return sides, False
+    source = list(dict.fromkeys(source))
+    target = [leaf for leaf in dict.fromkeys(target) if leaf not in source]
+    left = [leaf for leaf in sorted({leaf for group in groups for leaf in group}) if leaf not in {*source, *target}]
+    for side in (source, target):
+        while len(side) < half and left:
+            side.append(left.pop(0))
+    while len(source) > len(target) + 1:
+        target.append(source.pop())
+    most = min(len(source), len(target))
+    return (source[:most], target[:most]), True

@@ -1,0 +1,171 @@
+"""What annotators answered: files that the page saves, checked against the key."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftbench.core.arrays import Bools, Ints, Strs, encode
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_json
+from shiftbench.human.pages import Key, pair_of
+
+FORMAT = "shiftbench answers"
+VERSION = 1
+HEAD = {"study": str, "annotator": str, "session": str, "saved": str, "check": int, "tasks": list}
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """One row per image that an annotator sorted. `missing` counts images of tasks begun that were left unsorted."""
+
+    annotator: Strs
+    task: Strs
+    pair: Strs
+    split: Strs
+    image: Strs
+    chosen: Ints  # group 0 or 1
+    right: Bools
+    missing: Mapping[str, int]  # by split
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    @property
+    def question(self) -> Ints:
+        """A code per task and image: the same for all annotators who were asked the same."""
+        return encode(np.char.add(np.char.add(self.task, " "), self.image))[0]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One annotator's answers to one task, and the file they are from."""
+
+    file: Path
+    session: str
+    saved: str
+    chosen: Mapping[str, int]
+
+
+def is_answers(path: Any) -> bool:
+    """Whether a file given to `score` is one of answers rather than of predictions: its name ends in .json."""
+    return isinstance(path, str | Path) and Path(path).suffix.lower() == ".json"
+
+
+def read_answers(paths: Sequence[Path | str], key: Key) -> Answers:
+    """All files of a study; what does not belong to it is refused, what came twice counts once and is noted."""
+    if not paths:
+        raise ShiftBenchError("There are no answers to read. Name the files that the page saved.")
+    sheets: dict[tuple[str, str], Sheet] = {}
+    notes: list[str] = []
+    for path in paths:
+        annotator, found = _read(Path(path), key)
+        for task, sheet in found.items():
+            before = sheets.get((annotator, task))
+            if before is not None:
+                sheet = _one_of(before, sheet, annotator, task, notes)
+            sheets[annotator, task] = sheet
+    columns: dict[str, list[Any]] = {name: [] for name in ("annotator", "task", "pair", "split", "image", "chosen",
+                                                            "right")}
+    missing = dict.fromkeys(key.splits.values(), 0)
+    for (annotator, task), sheet in sorted(sheets.items()):
+        asked = key.by_id[task]
+        missing[asked["split"]] += len(asked["questions"]) - len(sheet.chosen)
+        for image, chosen in sorted(sheet.chosen.items()):
+            row = (annotator, task, pair_name(pair_of(asked)), asked["split"], image, chosen,
+                   chosen == asked["questions"][image]["group"])
+            for name, value in zip(columns, row, strict=True):
+                columns[name].append(value)
+    if not columns["right"]:
+        raise ShiftBenchError(f"{paths[0]}: no image was sorted in the {len(paths)} files given. There is nothing to "
+                              "score.")
+    words = {name: np.asarray(columns[name], np.str_) for name in ("annotator", "task", "pair", "split", "image")}
+    left = sum(missing.values())
+    if left:
+        notes.append(f"{left} of {left + len(columns['right'])} images in tasks that were begun are unsorted; they "
+                     "count as missing, not as wrong.")
+    return Answers(**words, chosen=np.asarray(columns["chosen"], np.int64), missing=missing,
+                   right=np.asarray(columns["right"], np.bool_), notes=tuple(dict.fromkeys(notes)))
+
+
+def pair_name(pair: tuple[str, str]) -> str:
+    """How a pair of superclasses stands in a table: `cat / dog`."""
+    return " / ".join(pair)
+
+
+def checksum(study: str, annotator: str, tasks: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> int:
+    """FNV-1a over what was answered, as the page computes it. It finds a slip of an editor, not a forger."""
+    listed = "".join(f"\n{task}:" + ",".join(f"{image}={group}" for image, group in chosen) for task, chosen in tasks)
+    value = 0x811C9DC5
+    for byte in f"{study}\n{annotator}{listed}".encode():
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return value
+
+
+def _read(path: Path, key: Key) -> tuple[str, dict[str, Sheet]]:
+    facts = read_json(path)
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise ShiftBenchError(f"{path}: not a file of answers. The page of a study saves them as answers-….json.")
+    if facts.get("version") != VERSION:
+        raise ShiftBenchError(f"{path}: answers in format {facts.get('version')}, this version reads {VERSION}.")
+    for name, kind in HEAD.items():
+        if not isinstance(facts.get(name), kind):
+            raise ShiftBenchError(f"{path}: '{name}' is missing or not what it should be; the file was changed. Save "
+                                  "it from the page again.")
+    if facts["study"] != key.id:
+        raise ShiftBenchError(f"{path}: answers to study {facts['study']}, but the key is of study {key.id}. Give the "
+                              "study whose page they were saved from.")
+    annotator = " ".join(facts["annotator"].split())
+    if not annotator:
+        raise ShiftBenchError(f"{path}: has no annotator's name. Without one, two people look like one.")
+    sheets: dict[str, Sheet] = {}
+    listed = []
+    for entry in facts["tasks"]:
+        task, chosen = _entry(entry, key, path)
+        if task in sheets:
+            raise ShiftBenchError(f"{path}: task '{task}' stands twice, but the page saves each once; the file was "
+                                  "changed.")
+        sheets[task] = Sheet(path, facts["session"], facts["saved"], dict(chosen))
+        listed.append((task, chosen))
+    if checksum(key.id, facts["annotator"], listed) != facts["check"]:
+        raise ShiftBenchError(f"{path}: the answers do not match the file's own check; they were changed after the "
+                              "page saved them. Save them from the page again.")
+    return annotator, sheets
+
+
+def _entry(entry: Any, key: Key, path: Path) -> tuple[str, list[tuple[str, int]]]:
+    """One task of a file: every image known, none twice, each in group 0 or 1."""
+    task = entry.get("task") if isinstance(entry, dict) else None
+    if not isinstance(task, str) or not isinstance(entry.get("answers"), list):
+        raise ShiftBenchError(f"{path}: a task has no 'task' or no 'answers'; the file was changed.")
+    if task not in key.by_id:
+        raise unknown("task", task, key.by_id, str(path))
+    asked = key.by_id[task]["questions"]
+    chosen: list[tuple[str, int]] = []
+    for answer in entry["answers"]:
+        image, group = (answer.get("image"), answer.get("group")) if isinstance(answer, dict) else (None, None)
+        if not isinstance(image, str) or image not in asked:
+            raise ShiftBenchError(f"{path}: task '{task}' does not ask for image {image!r}; the file was changed.")
+        if group not in (0, 1) or isinstance(group, bool):
+            raise ShiftBenchError(f"{path}: task '{task}', image {image}: the group is {group!r}, but must be 0 or 1.")
+        chosen.append((image, int(group)))
+    if len(dict(chosen)) < len(chosen):
+        raise ShiftBenchError(f"{path}: task '{task}' has an image twice; the file was changed.")
+    return task, chosen
+
+
+def _one_of(before: Sheet, sheet: Sheet, annotator: str, task: str, notes: list[str]) -> Sheet:
+    """Which of two sheets for one annotator and task counts: of one session the later; else they must be the same."""
+    if before.chosen == sheet.chosen:
+        notes.append(f"{sheet.file.name} repeats answers of {before.file.name}; they count once.")
+        return before
+    if before.session != sheet.session:
+        raise ShiftBenchError(f"{sheet.file}: '{annotator}' answers task '{task}' otherwise than in {before.file}, in "
+                              "another session. If these are two people, give each a name of their own; else leave one "
+                              "file out.")
+    late, early = (sheet, before) if sheet.saved >= before.saved else (before, sheet)
+    notes.append(f"{late.file.name} was saved later than {early.file.name} in the same session; its answers count.")
+    return late

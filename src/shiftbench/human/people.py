@@ -1,0 +1,206 @@
+"""Annotators and models on the same pairs of superclasses, as scores."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shiftbench.core.arrays import Bools, Floats, Ints, encode, positions
+from shiftbench.core.errors import printable
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import ALL, Scores
+from shiftbench.human.agreement import Agreement, agreement, clustered, two_way
+from shiftbench.human.answers import Answers, is_answers, pair_name, read_answers
+from shiftbench.human.pages import Key, find_key
+from shiftbench.reporting.tables import percent
+from shiftbench.reporting.terminal import scores_table, versus_table
+from shiftbench.scoring import GAP
+from shiftbench.scoring.intervals import LEVEL, REPLICATES, effective, student, wilson
+from shiftbench.scoring.metrics.pairwise import PairMean, over_pairs
+
+HUMAN = "human"
+"""The method of what annotators did."""
+METRIC = "pairwise_accuracy"
+METRICS = (METRIC, f"{METRIC}_gap", "answered", "agreement", "fleiss_kappa")
+"""What a study adds to a table of scores."""
+
+Row = dict[str, Any]
+
+
+def human_scores(
+    benchmark: Benchmark, key: Key, answers: Answers, *, level: float = LEVEL, replicates: int = REPLICATES
+) -> Scores:
+    """Annotators' `pairwise_accuracy` per condition, over both and per pair; `agreement` and `fleiss_kappa`.
+
+    The split of a score is where the images were from: `id_test` for the source control, `test` for the target. Over
+    all pairs the interval is clustered by annotator and pair; for a single pair it is Wilson's. `answered` is the share
+    of images sorted in the tasks that were begun; the others count as missing, not as wrong.
+    """
+    head = {"run": HUMAN, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": HUMAN, "seed": 0}
+    annotator, pair, question = encode(answers.annotator)[0], encode(answers.pair)[0], answers.question
+    rows: list[Row] = []
+
+    def add(split: str, group: str, n: int, metric: str, value: float, low: float, high: float) -> None:
+        ends = (low, high) if replicates else (math.nan, math.nan)
+        rows.append({**head, "split": split, "group": group, "n": n, "metric": metric, "value": value, "low": ends[0],
+                     "high": ends[1]})
+
+    def share(split: str, of: Bools) -> None:
+        right = answers.right[of]
+        add(split, ALL, len(right), METRIC, float(right.mean()),
+            *clustered(right, annotator[of], pair[of], question[of], level))
+
+    there = [split for split in key.splits.values() if (answers.split == split).any()]
+    for split in there:
+        of = answers.split == split
+        share(split, of)
+        for name in sorted(set(answers.pair[of].tolist())):
+            one = answers.right[of & (answers.pair == name)]
+            low, high = wilson(float(one.mean()), len(one), level)
+            add(split, name, len(one), METRIC, float(one.mean()), float(low), float(high))
+        asked = int(of.sum()) + answers.missing[split]
+        add(split, ALL, asked, "answered", int(of.sum()) / asked, math.nan, math.nan)
+        agreed = _agreement(answers, of, level, replicates)
+        if agreed.n:
+            add(split, ALL, agreed.n, "agreement", *agreed.raw)
+            add(split, ALL, agreed.n, "fleiss_kappa", *agreed.kappa)
+    if len(there) == 2:
+        share("+".join(there), np.ones(len(answers), np.bool_))
+        gap, half = _gap(answers, there, annotator, pair, level)
+        add(GAP, ALL, int((answers.split == there[1]).sum()), f"{METRIC}_gap", gap, gap - half, gap + half)
+    return Scores.of(rows)
+
+
+def model_scores(
+    benchmark: Benchmark, key: Key, models: Sequence[tuple[str, Predictions]], *, level: float = LEVEL,
+    replicates: int = REPLICATES,
+) -> Scores:
+    """Each model's pairwise accuracy on the pairs of the study: over all of them, and on each.
+
+    All items of a pair's split count, not only those that annotators saw, and both superclasses count alike, as in a
+    task with equally many of each. The interval is Wilson's at the number of independent items with the same variance;
+    the gap's is normal. With 0 replicates there are no intervals.
+    """
+    rows: list[Row] = []
+    names = list(benchmark.names["label"])
+    pairs = [(names.index(a), names.index(b)) for a, b in key.pairs]
+    for name, model in models:
+        head = {"run": name, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": name, "seed": 0}
+        means: list[PairMean] = []
+        for split in key.splits.values():
+            part = np.flatnonzero(model.split == split)
+            if not len(part):
+                continue
+            label, table = benchmark.label[positions(model.item[part], benchmark.items)], model.scores[part]
+            means.append(over_pairs(label, table, pairs, balanced=True))
+            rows.append({**head, "split": split, "group": ALL, **_ends(means[-1], level)})
+            rows += [{**head, "split": split, "group": pair_name(pair),
+                      **_ends(over_pairs(label, table, [codes], balanced=True), level)}
+                     for pair, codes in zip(key.pairs, pairs, strict=True)]
+        if len(means) == 2:
+            gap = means[0].value - means[1].value
+            half = float(student(math.inf, level)) * math.sqrt(means[0].variance + means[1].variance)
+            rows.append({**head, "split": GAP, "group": ALL, "n": means[1].n, "metric": f"{METRIC}_gap", "value": gap,
+                         "low": gap - half, "high": gap + half})
+    return Scores.of(rows if replicates else [{**row, "low": math.nan, "high": math.nan} for row in rows])
+
+
+def _ends(mean: PairMean, level: float) -> Row:
+    size = effective(np.asarray(mean.value), np.asarray(mean.variance), mean.n)
+    low, high = wilson(mean.value, size, level)
+    return {"n": mean.n, "metric": METRIC, "value": mean.value, "low": float(low), "high": float(high)}
+
+
+def _gap(answers: Answers, splits: list[str], annotator: Ints, pair: Ints, level: float) -> tuple[float, float]:
+    """Source minus target, and half its interval: both were sorted by the same people and for the same pairs."""
+    influence: Floats = np.zeros(len(answers))
+    means = []
+    for sign, split in ((1, splits[0]), (-1, splits[1])):
+        of = answers.split == split
+        means.append(float(answers.right[of].mean()))
+        influence[of] = sign * (answers.right[of] - means[-1]) / of.sum()
+    spread = two_way(influence, annotator, pair)
+    if not spread.freedom:
+        return means[0] - means[1], math.nan
+    return means[0] - means[1], float(student(spread.freedom, level)) * math.sqrt(spread.variance)
+
+
+def _agreement(answers: Answers, of: Bools, level: float, replicates: int) -> Agreement:
+    questions, first, code = np.unique(answers.question[of], return_index=True, return_inverse=True)
+    counts = np.zeros((len(questions), 2), np.int64)
+    np.add.at(counts, (code, answers.chosen[of]), 1)
+    return agreement(counts, encode(answers.task[of][first])[0], level=level, replicates=replicates)
+
+
+# Annotators and models side by side, for a terminal.
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def tables(scores: Scores, level: float = LEVEL) -> "list[Table]":
+    """The usual table of whatever is no part of a study, then who is how good on pairs, then every pair."""
+    study = np.isin(scores["metric"], METRICS)
+    rest = Scores({name: values[~study] for name, values in scores.columns.items()})
+    own = Scores({name: values[study] for name, values in scores.columns.items()})
+    drawn = [scores_table(rest)] if len(rest) else []
+    if (beside := versus_table(rest)) is not None:
+        drawn.append(beside)
+    return [*drawn, study_table(own, level), pairs_table(own)] if len(own) else drawn
+
+
+def answer_notes(files: Sequence[Path], study: Path | None) -> tuple[str, ...]:
+    """What to know of the answers among these files: what came twice, what is missing."""
+    answers = [file for file in files if is_answers(file)]
+    return read_answers(answers, find_key(study, answers)).notes if answers else ()
+
+
+def study_table(scores: Scores, level: float = LEVEL) -> "Table":
+    """A row per method and split; annotators also have the interval that takes every answer for independent."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Two superclasses at a time", title_justify="left")
+    for name in ("who", "split", "metric"):
+        drawn.add_column(name)
+    for name in ("n", "%", "interval", "if independent"):
+        drawn.add_column(name, justify="right")
+    before = ""
+    for row in scores.where(group=ALL):
+        plain = ""
+        if row["method"] == HUMAN and row["metric"] == METRIC and not math.isnan(row["low"]):
+            low, high = wilson(row["value"], row["n"], level)
+            plain = f"{percent(float(low))}–{percent(float(high))}"
+        kappa = row["metric"] == "fleiss_kappa"
+        shown = [f"{row[name]:.2f}" if kappa else percent(row[name]) for name in ("value", "low", "high")]
+        ends = "" if math.isnan(row["low"]) else f"{shown[1]}{' to ' if row['low'] < 0 else '–'}{shown[2]}"
+        drawn.add_row(Text(printable(row["method"]) if row["method"] != before else ""), Text(printable(row["split"])),
+                      Text(printable(row["metric"]).replace("_", " ")), f"{row['n']:,}", Text(shown[0], "bold"),
+                      Text(ends, "dim"), Text(plain, "dim"))
+        before = row["method"]
+    return drawn
+
+
+def pairs_table(scores: Scores) -> "Table":
+    """A row per pair, a column per method and split, the pairs with the lowest value first."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    found = {(row["group"], row["method"], row["split"]): row["value"] for row in scores
+             if row["metric"] == METRIC and row["group"] != ALL}
+    columns = list(dict.fromkeys((method, split) for _, method, split in found))
+    pairs = sorted({pair for pair, _, _ in found}, key=lambda pair: (
+        min((value for (name, _, _), value in found.items() if name == pair), default=1.0), pair))
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Pairwise accuracy, per cent", title_justify="left")
+    drawn.add_column("pair")
+    for method, split in columns:
+        drawn.add_column(Text(f"{printable(method)}\n{printable(split)}"), justify="right")
+    for pair in pairs:
+        values = [percent(found[pair, *column]) if (pair, *column) in found else "–" for column in columns]
+        drawn.add_row(Text(printable(pair)), *values)
+    return drawn

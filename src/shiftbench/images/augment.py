@@ -1,0 +1,186 @@
+"""Augmentation of a whole batch at once, on the device the batch is on; every draw is a number that is handed in."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.later import F, torch
+from shiftbench.images import interventions, policies
+from shiftbench.images.policies import RANDOM_OPS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ONLY = {f"only-{op}": (op, "identity") for op in RANDOM_OPS}
+
+PRESETS = {"none": 0, "standard": 5, "color": 10, "imagenet": 8, "randaugment": policies.RANDAUGMENT_DRAWS,
+           "autoaugment": policies.AUTOAUGMENT_DRAWS, "augmix": policies.AUGMIX_DRAWS,
+           "noise": interventions.NOISE_DRAWS, "erase": interventions.ERASE_DRAWS,
+           "texture": interventions.TEXTURE_DRAWS,
+           **dict.fromkeys(ONLY, policies.RANDAUGMENT_DRAWS)}
+"""Name -> how many numbers from [0, 1) it takes per image.
+
+`none`: only normalised.
+`standard`: random resized crop of at least 0.7 of the area, and flip.
+`color`: standard, then brightness, contrast, saturation and hue moved by up to 0.3 and one image in ten made grey
+(DomainBed's and so MetaShift's recipe).
+`imagenet`: random resized crop of at least 0.08 of the area, flip, brightness, contrast and saturation moved by up to
+0.4 (He et al. 2016, as most train it).
+`randaugment`: three of sixteen operations in a row at strength 5 of 10 (Cubuk et al. 2020).
+`autoaugment`: one of 25 learned pairs of operations, for CIFAR-10 below 128 px, else for ImageNet (Cubuk et al. 2019).
+`augmix`: the image mixed with three chains of up to three weak operations, no consistency loss (Hendrycks et al. 2020).
+`noise`: Gaussian noise of deviation 0.2 · 255 on every pixel and channel, cut to 0..255 (BREEDS).
+`erase`: half the images lose a rectangle of 0.02 to 0.33 of the area (BREEDS; Zhong et al. 2020).
+`texture`: surfaces made even, then covered with random waves; ours, not Stylized ImageNet.
+`only-OP`: randaugment which at each of its three places draws OP or nothing, for each of its sixteen operations
+(the ablation of Wiles et al., appendix B.2): `only-rotate`, `only-solarize`, `only-cutout`, …
+
+From `randaugment` on they neither crop nor flip: they are what a paper says and no more. Names are joined by "+":
+`standard+erase` is `standard` and then `erase`."""
+
+CROP_AREA = (0.7, 1.0)
+IMAGENET_AREA = (0.08, 1.0)
+CROP_RATIO = (3 / 4, 4 / 3)
+JITTER = 0.3
+IMAGENET_JITTER = 0.4
+GREY = 0.1
+
+
+def parts_of(preset: str) -> list[str]:
+    """The names that a preset joins, in the order in which they are applied; an unknown one is an error.
+
+    >>> parts_of("standard+erase")
+    ['standard', 'erase']
+    """
+    names = preset.split("+")
+    for name in names:
+        if name not in PRESETS:
+            raise unknown("augmentation", name, PRESETS, f"augment={preset}" if len(names) > 1 else "")
+    if len(names) > 1 and ("none" in names or len(set(names)) < len(names)):
+        raise ShiftBenchError(f"augment={preset}: joins 'none', or a name with itself. Name each augmentation once, "
+                              "for example standard+erase.")
+    return names
+
+
+def draws_of(preset: str) -> int:
+    """How many numbers from [0, 1) a preset takes per image: those of its names, side by side."""
+    return sum(PRESETS[name] for name in parts_of(preset))
+
+
+def joined(first: str, then: str) -> str:
+    """The preset that does what `first` says and then `then`; what `first` ends with already is not done twice.
+
+    >>> joined("standard", "noise"), joined("none", "noise"), joined("standard+noise", "noise")
+    ('standard+noise', 'noise', 'standard+noise')
+    """
+    if first == "none" or then == "none":
+        return then if first == "none" else first
+    return first if f"+{first}".endswith(f"+{then}") else f"{first}+{then}"
+
+
+def augment(images: Tensor, preset: str, mean: Tensor, std: Tensor, u: Tensor | None = None) -> Tensor:
+    """uint8 N × H × W × 3 to float N × 3 × H × W: (augmented - mean) / std, with mean and std on the 0..255 scale.
+
+    `u` holds uniform numbers, N × draws_of(preset). Who calls makes them from seed and step, so a run draws the same
+    crops on a laptop and on a GPU, and a resumed one needs no memory of earlier draws.
+    """
+    names = parts_of(preset)
+    x = images.permute(0, 3, 1, 2)
+    if u is not None and preset != "none":
+        for name, own in zip(names, u.split([PRESETS[name] for name in names], dim=1), strict=True):
+            x = augmented(x, name, own)
+    # The permuted view is channels-last already, which is what convolutions on the CPU and on tensor cores want.
+    x = x.float()
+    return (x - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1)
+
+
+def augmented(x: Tensor, name: str, u: Tensor) -> Tensor:
+    """One augmentation, of a single name: N × 3 × H × W on the 0..255 scale to the same, from bytes or floats.
+
+    The operations of Pillow's kind (randaugment and those after it) work on whole levels: floats are rounded first.
+    """
+    if name in ("standard", "color", "imagenet"):
+        x = _crop_and_flip(x.float(), u[:, :5], IMAGENET_AREA if name == "imagenet" else CROP_AREA)
+        return _recolor(x, u[:, 5:]) if name == "color" else _jitter(x, u[:, 5:]) if name == "imagenet" else x
+    if name in INTERVENTIONS:
+        return INTERVENTIONS[name](x.float(), u)
+    x = (x if x.dtype == torch.uint8 else (x + 0.5).clamp(0, 255).byte()).contiguous()
+    if name == "autoaugment":
+        x = policies.autoaugment(x, u)
+    elif name == "augmix":
+        x = policies.augmix(x, u)
+    else:
+        x = policies.randaugment(x, u, ONLY.get(name, RANDOM_OPS))
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+INTERVENTIONS = {"noise": interventions.noise, "erase": interventions.erase, "texture": interventions.texture}
+
+
+def _crop_and_flip(x: Tensor, u: Tensor, areas: tuple[float, float]) -> Tensor:
+    """A crop of random area and aspect ratio, resized to the full image by bilinear sampling, mirrored half the time.
+
+    With crop width w and height h as shares of the image, output point (u, v) in [-1, 1]^2 is read at
+    (±w u + s (1 - w), h v + t (1 - h)) with s, t uniform in [-1, 1].
+    """
+    area = areas[0] + u[:, 0] * (areas[1] - areas[0])
+    low, high = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
+    root = torch.exp((low + u[:, 1] * (high - low)) / 2)
+    width, height = (area.sqrt() * root).clamp(max=1.0), (area.sqrt() / root).clamp(max=1.0)
+    mirror = torch.where(u[:, 4] < 0.5, -1.0, 1.0)
+    theta = torch.zeros(len(x), 2, 3, device=x.device)
+    theta[:, 0, 0], theta[:, 0, 2] = mirror * width, (2 * u[:, 2] - 1) * (1 - width)
+    theta[:, 1, 1], theta[:, 1, 2] = height, (2 * u[:, 3] - 1) * (1 - height)
+    grid = F.affine_grid(theta, list(x.shape), align_corners=False)
+    return F.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+def _recolor(x: Tensor, u: Tensor) -> Tensor:
+    """Brightness, contrast and saturation are factors from 0.7 to 1.3; hue turns the colour circle by up to 0.3 of a
+    full turn (in the YIQ plane, where grey stays grey and brightness stays what it was)."""
+    factor = (1 - JITTER + 2 * JITTER * u[:, :3]).view(-1, 3, 1, 1, 1)
+    x = _lighten(x, factor)
+    grey = _luma(x)
+    color = (x - grey) * factor[:, 2]
+    angle = 2 * math.pi * JITTER * (2 * u[:, 3] - 1)
+    turn = _hue_turn(angle, x.device)
+    x = (grey + torch.einsum("nij,njhw->nihw", turn, color)).clamp(0, 255)
+    return torch.where((u[:, 4] < GREY).view(-1, 1, 1, 1), _luma(x).expand_as(x), x)
+
+
+def _jitter(x: Tensor, u: Tensor) -> Tensor:
+    """Brightness, contrast and saturation are factors from 0.6 to 1.4, in this order."""
+    factor = (1 - IMAGENET_JITTER + 2 * IMAGENET_JITTER * u[:, :3]).view(-1, 3, 1, 1, 1)
+    x = _lighten(x, factor)
+    grey = _luma(x)
+    return (grey + (x - grey) * factor[:, 2]).clamp(0, 255)
+
+
+def _lighten(x: Tensor, factor: Tensor) -> Tensor:
+    x = (x * factor[:, 0]).clamp(0, 255)
+    level = _luma(x).mean(dim=(2, 3), keepdim=True)
+    return (level + (x - level) * factor[:, 1]).clamp(0, 255)
+
+
+def _luma(x: Tensor) -> Tensor:
+    return 0.299 * x[:, 0:1] + 0.587 * x[:, 1:2] + 0.114 * x[:, 2:3]
+
+
+def _hue_turn(angle: Tensor, device: torch.device) -> Tensor:
+    """Rotation by `angle` in the chroma plane, seen from RGB: inverse(YIQ) · R(angle) · YIQ."""
+    there, back = _yiq(device)
+    cos, sin = torch.cos(angle), torch.sin(angle)
+    turn = torch.zeros(len(angle), 3, 3, device=device)
+    turn[:, 0, 0] = 1
+    turn[:, 1, 1], turn[:, 1, 2], turn[:, 2, 1], turn[:, 2, 2] = cos, -sin, sin, cos
+    return back @ turn @ there
+
+
+@lru_cache
+def _yiq(device: torch.device) -> tuple[Tensor, Tensor]:
+    """RGB to YIQ and back. Made once per device: a recorded step must not copy from the host."""
+    there = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
+    return there.to(device), torch.linalg.inv(there).to(device)

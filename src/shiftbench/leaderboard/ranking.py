@@ -1,0 +1,302 @@
+"""The board: every submission with its numbers, recomputed from its predictions, and the order of those that count."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.groupings import OWN, titled
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import ALL, Scores
+from shiftbench.leaderboard.entries import MARKER, read_entry
+from shiftbench.leaderboard.submitted import fold_of
+from shiftbench.leaderboard.verify import Rule, Verified, refuse_copies, required_seeds, seeds_of, verify
+from shiftbench.reporting.tables import pivot
+from shiftbench.scoring import BEHIND, Comparison, comparisons, means, score
+from shiftbench.scoring.intervals import LEVEL, REPLICATES, student
+from shiftbench.scoring.metrics import LOWER_IS_BETTER, METRICS, has_probabilities
+from shiftbench.scoring.rows import P
+from shiftbench.scoring.targets import RANKING, headline
+
+SPLITS = ("test", "val", "id_test")
+"""What is shown, the split that ranks first."""
+BESIDE = ("accuracy", "worst_group_accuracy", "macro_f1")
+"""Scored with the metric that ranks."""
+LOSSES = ("nll", "worst_group_nll")
+SCORED = (*BESIDE, "worst_class_accuracy", "worst_group_accuracy_corrected", *LOSSES)
+"""Metrics whose intervals are over items and seeds together; others of `METRICS` are scored seed by seed."""
+OVER = ("worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy")
+"""Of each grouping of the benchmark's card: `worst_group_accuracy[region]`, and so on."""
+
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """A submission on the board. `rank` is None where it does not count; `cells[split][metric]` has its numbers.
+
+    A cell: value (the mean over seeds), std (with ddof 1), low, high, best and tied (in its table), group, n, seeds
+    (each one's own value) and behind: the paired `Comparison` with the best of its table, None where there is none.
+    """
+
+    verified: Verified
+    cells: Mapping[str, Mapping[str, Cell]]
+    rank: int | None = None
+
+    def cell(self, split: str, metric: str) -> Cell | None:
+        return self.cells.get(split, {}).get(metric)
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """All submissions: those that count in their order, training algorithms first (§9.1, §9.2), then the others."""
+
+    benchmark: Benchmark
+    metric: str
+    required: int
+    listed: tuple[Listed, ...]
+    folds: tuple[Benchmark, ...] = ()  # where numbers are means over folds; `benchmark` is then the first
+
+    def table(self, algorithms: bool) -> list[Listed]:
+        return [one for one in self.listed if one.rank and one.verified.entry.algorithm == algorithms]
+
+    @property
+    def refused(self) -> list[Listed]:
+        return [one for one in self.listed if one.rank is None]
+
+
+def make_board(
+    folder: Path | str, benchmark: Benchmark, *, metric: str = "", seeds: int | None = None
+) -> Board:
+    """Verify and rank every submission in a folder by a metric on test; `seeds` are required of each.
+
+    Without a metric it is the one that goes with what is predicted: accuracy, for numbers the worst group's r, and so
+    on (`scoring.targets.HEADLINES`).
+    """
+    metric = metric or headline(benchmark)
+    root = Path(folder)
+    if not root.is_dir():
+        raise ShiftBenchError(f"{root}: no such folder. A board is made of a folder of submissions.")
+    kind = benchmark.target.kind
+    known = {*SCORED, *METRICS, *further(benchmark)} if kind == "class" else {*RANKING[kind], headline(benchmark)}
+    if metric not in known:
+        raise unknown("metric", metric, known)
+    if "test" not in benchmark.splits:
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no split 'test' to rank by.")
+    required = required_seeds(benchmark) if seeds is None else seeds
+    if required < 1:
+        raise ShiftBenchError(f"seeds = {required}, but a submission has at least one.")
+    names = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    names = [name for name in names if (root / name / MARKER).exists() or not (root / name / "board.json").exists()]
+    if not names:
+        raise ShiftBenchError(f"{root} holds no submissions. One is a folder with {MARKER} and files of predictions.")
+    found = refuse_copies([verify(root, read_entry(root, name), benchmark, required) for name in names])
+    listed: list[Listed] = []
+    for algorithms in (True, False):
+        part = [one for one in found if one.valid and one.entry.algorithm == algorithms]
+        listed += ranked(part, numbers(benchmark, part, metric), metric)
+    # Those that do not count are scored one by one: they are nobody's rival.
+    listed += [Listed(one, numbers(benchmark, [one], metric)[one.entry.folder]) for one in found if not one.valid]
+    listed.sort(key=lambda one: one.rank is None)
+    return Board(benchmark, metric, required, tuple(listed))
+
+
+def further(benchmark: Benchmark) -> list[str]:
+    """The metrics over the groupings that the benchmark's card asks for, grouping by grouping."""
+    return [titled(metric, str(said)) for said in benchmark.card.get(OWN) or () for metric in OVER]
+
+
+def numbers(
+    benchmark: Benchmark, entries: Sequence[Verified], metric: str
+) -> dict[str, dict[str, dict[str, Cell]]]:
+    """By folder, split and metric: mean and standard deviation over seeds, interval, and who is told from the best."""
+    made: dict[str, dict[str, dict[str, Cell]]] = {one.entry.folder: {} for one in entries}
+    for split in SPLITS:
+        runs = {one.entry.folder: seeds_of(one, split) for one in entries if one.has(split)}
+        if split not in benchmark.splits or not runs:
+            continue
+        told, each = (_of_classes if benchmark.target.kind == "class" else _of_others)(benchmark, runs, metric)
+        for name, judged in told.items():
+            behind = _behind(judged, split, name)
+            cells = {row["method"]: row["cells"][benchmark.name] for row in pivot(judged, name, split)}
+            for folder, cell in cells.items():
+                made[folder].setdefault(split, {})[name] = {
+                    **cell, **_spread(each, folder, split, name), "behind": behind.get(folder)}
+    return made
+
+
+def _behind(judged: Scores, split: str, metric: str) -> dict[str, Comparison]:
+    """Each submission against the best on the same items; empty for a metric that `scoring.means` does not pair."""
+    names = (metric, metric + BEHIND, P + metric + BEHIND)
+    rows = Scores.join([judged.where(split=split, metric=name) for name in names])
+    return {one.other: one for one in comparisons(rows) if one.group == ALL}
+
+
+def _of_classes(
+    benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], metric: str
+) -> tuple[dict[str, Scores], Scores]:
+    """By metric the scores that have it with intervals, and those of every seed."""
+    runs = {folder: {seed: one for seed, one in parts.items() if isinstance(one, Predictions)}
+            for folder, parts in given.items()}
+    joint = means(benchmark, {folder: list(parts.values()) for folder, parts in runs.items()})
+    over = further(benchmark)
+    extra = () if metric in (*SCORED, *over) else (metric,)
+    each = Scores.join([
+        score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, metrics=extra,
+              replicates=REPLICATES if extra else 0)
+        for folder, parts in runs.items() for seed, one in parts.items()])
+    sure = {folder: list(parts.values()) for folder, parts in runs.items()
+            if all(has_probabilities(one.scores) for one in parts.values())}
+    told = {}
+    for name in dict.fromkeys((metric, *BESIDE, *over)):
+        # A bare choice has no loss; that of one submission does not take the others' away.
+        losses = means(benchmark, sure) if sure and name in LOSSES else Scores.of([])
+        told[name] = each if name in extra else losses if name in LOSSES else joint
+    return told, each
+
+
+def _of_others(
+    benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], metric: str
+) -> tuple[dict[str, Scores], Scores]:
+    """The same for targets that are no classes."""
+    joint = means(benchmark, {folder: list(parts.values()) for folder, parts in given.items()})
+    each = Scores.join([
+        score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, replicates=0)
+        for folder, parts in given.items() for seed, one in parts.items()])
+    return dict.fromkeys((metric, *RANKING[benchmark.target.kind]), joint), each
+
+
+def _spread(each: Scores, folder: str, split: str, metric: str) -> Cell:
+    """Each seed's value and their standard deviation, which one seed does not have."""
+    rows = [row for row in each.where(method=folder, split=split, metric=metric)
+            if metric.startswith("worst_") or row["group"] == ALL]
+    values = [row["value"] for row in rows]
+    return {"std": float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
+            "seeds": {str(row["seed"]): row["value"] for row in rows}}
+
+
+def ranked(
+    entries: Sequence[Verified], cells: Mapping[str, Mapping[str, Mapping[str, Cell]]], metric: str
+) -> list[Listed]:
+    """In the order of their means; one whose predictions have no such number says so and is not ranked."""
+    value = {folder: split.get("test", {}).get(metric, {"value": math.nan})["value"] for folder, split in cells.items()}
+    sign = 1 if metric in LOWER_IS_BETTER else -1
+    known = [one for one in entries if math.isfinite(value[one.entry.folder])]
+    known.sort(key=lambda one: (sign * value[one.entry.folder], one.entry.folder))
+    why = f"Its predictions have no {metric} on test: bare choices have no loss, and some metrics need two classes."
+    return [*(Listed(one, cells[one.entry.folder], rank) for rank, one in enumerate(known, start=1)),
+            *(Listed(replace(one, reasons=(why,)), cells[one.entry.folder]) for one in entries if one not in known)]
+
+
+# A board of several folds: one number per submission, the mean over folds, as WILDS has it for PovertyMap.
+#
+# Folds have other items each, so each is a benchmark of its own, and a submission names the digests of all of them,
+# with spaces between. Files say which fold they are of: `poverty_split:test_fold:A_pred.csv`, `fold-A-
+# seed-0.parquet`.
+
+Cells = dict[str, dict[str, Cell]]
+
+
+def make_folds(folder: Path | str, benchmarks: Sequence[Benchmark], *, metric: str = "") -> Board:
+    """Verify every submission on every fold, one seed of each at least, and rank by the mean over folds on test."""
+    names = [fold_of(one) or one.name for one in benchmarks]
+    if len(set(names)) < len(names):
+        raise ShiftBenchError(f"Of folds each must be another; got {', '.join(names)}. Build one benchmark per fold, "
+                              "from the splits split_A to split_E.")
+    boards = [make_board(folder, one, metric=metric, seeds=1) for one in benchmarks]
+    listed = [{one.verified.entry.folder: one for one in board.listed} for board in boards]
+    found = {name: [part[name] for part in listed] for name in listed[0]}
+    verified = {name: _verified_in_folds(ones, names) for name, ones in found.items()}
+    cells = {name: _cells_of_folds(ones, names) for name, ones in found.items()}
+    made: list[Listed] = []
+    for algorithms in (True, False):
+        part = [one for one in verified.values() if one.valid and one.entry.algorithm == algorithms]
+        _mark_folds({one.entry.folder: cells[one.entry.folder] for one in part})
+        made += ranked(part, {one.entry.folder: cells[one.entry.folder] for one in part}, boards[0].metric)
+    made += [Listed(one, cells[name]) for name, one in verified.items() if not one.valid]
+    made.sort(key=lambda one: one.rank is None)
+    return Board(benchmarks[0], boards[0].metric, len(names), tuple(made), tuple(benchmarks))
+
+
+def _verified_in_folds(ones: Sequence[Listed], names: Sequence[str]) -> Verified:
+    """The entry counts where it counts in every fold; of each fold it keeps the first seed."""
+    first = ones[0].verified
+    # What is wrong in every fold is said once.
+    said = [dict.fromkeys(one.verified.reasons) for one in ones]
+    shared = [reason for reason in said[0] if all(reason in other for other in said)]
+    own = [f"Fold {name}: {reason}" for name, reasons in zip(names, said, strict=True) for reason in reasons
+           if reason not in shared]
+    predictions = {place: next(iter(one.verified.predictions.values())) for place, one in enumerate(ones)
+                   if one.verified.predictions}
+    rules = tuple(Rule(rule.name, len(predictions) == len(ones), f"{len(predictions)} of the {len(ones)} folds")
+                  if rule.name == "Replicates" else rule for rule in first.rules)
+    return replace(first, predictions=predictions, rules=rules, reasons=(*shared, *own))
+
+
+def _cells_of_folds(ones: Sequence[Listed], names: Sequence[str]) -> Cells:
+    """Means over folds, where every fold has the number, and their standard deviation (ddof 1) over folds.
+
+    A half-width is √(Σ half-width²) / k: folds are trained and tested apart, and taken as they are.
+    """
+    made: Cells = {}
+    for split in SPLITS:
+        for metric in ones[0].cells.get(split, {}):
+            each = [cell for one in ones if (cell := one.cell(split, metric)) is not None]
+            if len(each) < len(ones):
+                continue
+            value, low, high = (np.asarray([cell[key] for cell in each]) for key in ("value", "low", "high"))
+            mean, many = float(value.mean()), len(each)
+            made.setdefault(split, {})[metric] = {
+                "value": mean, "std": float(np.std(value, ddof=1)) if many > 1 else math.nan,
+                "low": mean - math.sqrt(((value - low) ** 2).sum()) / many,
+                "high": mean + math.sqrt(((high - value) ** 2).sum()) / many,
+                "n": sum(cell["n"] for cell in each), "group": " or ".join(dict.fromkeys(
+                    cell["group"] for cell in each)), "runs": many, "scored": False, "best": False, "tied": False,
+                "behind": None,
+                "seeds": dict(zip(names, value.tolist(), strict=True))}
+    return made
+
+
+def _mark_folds(entries: Mapping[str, Mapping[str, Mapping[str, Cell]]]) -> None:
+    """The best of each column, how far each other one is behind it, and which cannot be told from it."""
+    columns = dict.fromkeys((part, name) for one in entries.values() for part, cells in one.items() for name in cells)
+    for split, metric in columns:
+        column = {folder: one[split][metric] for folder, one in entries.items() if metric in one.get(split, {})}
+        known = {folder: cell for folder, cell in column.items() if math.isfinite(cell["value"])}
+        lower = metric in LOWER_IS_BETTER
+        if len(known) < 2:
+            continue
+        first = (min if lower else max)(known, key=lambda folder: float(known[folder]["value"]))
+        best = known[first]
+        for folder, cell in known.items():
+            if cell is best:
+                cell["best"] = True
+            elif lower or cell["runs"] < 2:  # as a board of one benchmark does with losses
+                cell["tied"] = not (cell["low"] > best["high"] if lower else best["low"] > cell["high"])
+            else:
+                cell["behind"] = _behind_in_folds(best, cell, pairs=len(known) * (len(known) - 1) // 2)._replace(
+                    split=split, metric=metric, best=first, other=folder)
+                cell["tied"] = not cell["behind"].low > 0
+
+
+def _behind_in_folds(best: Cell, cell: Cell, pairs: int, level: float = LEVEL) -> Comparison:
+    """Two submissions fold by fold: Student's t of the k differences d, mean(d) ± t₍k−1₎ sd(d) / √k.
+
+    A hard fold is hard for both, so folds are compared within, not across. Level and p-value are Bonferroni's for all
+    `pairs` of the table, since the best was found in it.
+    """
+    from scipy.special import stdtr
+
+    difference = np.asarray([best["seeds"][fold] - cell["seeds"][fold] for fold in best["seeds"]])
+    many, mean = len(difference), float(difference.mean())
+    error = float(np.std(difference, ddof=1)) / math.sqrt(many)
+    half = float(student(many - 1, 1 - (1 - level) / pairs)) * error
+    p = 2 * float(stdtr(many - 1, -abs(mean) / error)) if error > 0 else float(mean == 0)
+    return Comparison("", "", "", "", ALL, best["n"], "", "", best["value"], cell["value"], mean - half, mean + half,
+                      min(1.0, pairs * p))

@@ -1,0 +1,195 @@
+"""A submission's files of predictions: which seed each is of, and what is in it. No pickle is ever opened.
+
+Ours are tables with item ids, as `Predictions.load` and `Answers.load` read them, with `seed-0` in the name. WILDS' are
+`camelyon17_split:test_seed:0_epoch:best_pred.csv`: one item per line, in the order of the split, a class or the numbers
+that its benchmark asks for, with commas between.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from shiftbench.core.arrays import Floats, Ints, Strs, positions
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import check_regular, inside
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.prediction_lists import Answers, read_predictions
+from shiftbench.data.predictions import Predictions
+
+Y = "y"
+"""The column of WILDS' own numbers of the classes."""
+WILDS = re.compile(r".+?_split[:=-](?P<split>(?:id_)?(?:train|val|test))_(?:seed[:=-](?P<seed>\d{1,9})|"
+                   r"fold[:=-](?P<fold>[A-E]))(?!\d).*\.csv", re.DOTALL)
+SEED = re.compile(r"(?:^|[^a-zA-Z])seed[:=_-]?(\d{1,9})(?!\d)")
+FOLD = re.compile(r"(?:^|[^a-zA-Z])fold[:=_-]?([A-Z])(?![a-zA-Z])")
+PICKLES = (".pth", ".pt", ".pkl", ".pickle", ".npy", ".npz")
+MOST_FILES = 500
+MOST_BYTES = 1 << 30
+"""Of one file; of a parquet file also when it is unpacked."""
+
+
+class Part(NamedTuple):
+    """A file of one seed; `split` where it holds bare lines of that split."""
+
+    path: Path
+    seed: int
+    split: str
+
+
+def fold_of(benchmark: Benchmark) -> str:
+    """The letter of the fold that a benchmark is: that of its split, split_A; "" where it has none."""
+    params = benchmark.card.get("params")
+    said = re.fullmatch(r".*_([A-Z])", str(params.get("split", ""))) if isinstance(params, Mapping) else None
+    return said[1] if said else ""
+
+
+def find_parts(place: Path, fold: str = "") -> dict[int, list[Part]]:
+    """The files of every seed, in the order of the seeds. Other files (a README) are let be, and other folds'."""
+    found: dict[int, list[Part]] = {}
+    names = sorted(path.name for path in place.iterdir() if not path.name.startswith("."))
+    if len(names) > MOST_FILES:
+        raise ShiftBenchError(f"{len(names):,} files, where at most {MOST_FILES} are read.")
+    for name in names:
+        suffix = Path(name).suffix.lower()
+        if suffix in PICKLES:
+            raise ShiftBenchError(f"{name}: a file that may hold code is not opened. Save the predictions as CSV or "
+                                  "parquet.")
+        if suffix not in (".csv", ".parquet"):
+            continue
+        path = inside(place, name)
+        if not path.is_file():
+            raise ShiftBenchError(f"{name} is not a file.")
+        if path.stat().st_size > MOST_BYTES:
+            raise ShiftBenchError(f"{name}: {path.stat().st_size:,} bytes, where at most {MOST_BYTES:,} are read.")
+        said = FOLD.search(name)
+        if said and not fold:
+            raise ShiftBenchError(f"{name}: folds have other items each, and this benchmark is none of them. A fold is "
+                                  "built from a split whose name ends in its letter: split_A.")
+        if not said or said[1] == fold:
+            part = _part(path, name)
+            found.setdefault(part.seed, []).append(part)
+    return dict(sorted(found.items()))
+
+
+def _part(path: Path, name: str) -> Part:
+    theirs, ours = WILDS.fullmatch(name), SEED.search(name)
+    if theirs is not None:
+        return Part(path, int(theirs["seed"] or 0), theirs["split"])
+    if ours is None:
+        raise ShiftBenchError(f"{name}: its name does not say which seed it is of. Name it seed-0.parquet, or as WILDS "
+                              "does: camelyon17_split:test_seed:0_pred.csv.")
+    return Part(path, int(ours[1]), "")
+
+
+def load(parts: Sequence[Part], benchmark: Benchmark) -> Predictions | Answers:
+    """The predictions of one seed, from all its files; every split once, and whole."""
+    made = [_lines(part, benchmark) if part.split else _table(part.path, benchmark) for part in parts]
+    splits = [split for one in made for split in np.unique(one.split).tolist()]
+    double = next((split for split in splits if splits.count(split) > 1), None)
+    if double is not None:
+        raise ShiftBenchError(f"Seed {parts[0].seed} has split '{double}' in more than one file. Give it once.")
+    if len(made) == 1:
+        return made[0]
+    item, split = np.concatenate([one.item for one in made]), np.concatenate([one.split for one in made])
+    lists = [one for one in made if isinstance(one, Answers)]
+    if lists:
+        return Answers.of(item, split, {name: [part for one in lists for part in one.lists(name)]
+                                        for name in lists[0].values})
+    tables = [one.scores for one in made if isinstance(one, Predictions)]
+    return Predictions(item, split, np.concatenate(tables), benchmark.names["label"])
+
+
+def only(predictions: Predictions | Answers, split: str) -> Predictions | Answers:
+    """The predictions of one split, its items in the order of their ids."""
+    rows = np.flatnonzero(predictions.split == split)
+    rows = rows[np.argsort(predictions.item[rows], kind="stable")]
+    if isinstance(predictions, Answers):
+        return predictions.take(rows)
+    return Predictions(predictions.item[rows], predictions.split[rows], predictions.scores[rows], predictions.classes)
+
+
+def numbered(benchmark: Benchmark) -> bool:
+    """Whether bare numbers in a file are this benchmark's codes, not names of its classes."""
+    return (benchmark.target.kind == "class" and Y not in benchmark.extra
+            and not any(name.isdigit() for name in benchmark.names["label"]))
+
+
+def _table(path: Path, benchmark: Benchmark) -> Predictions | Answers:
+    """A table of ours; a parquet file that unpacks to more than a prediction per item is not unpacked."""
+    if path.suffix.lower() == ".parquet":
+        try:
+            facts = pq.read_metadata(path)
+        except (pa.ArrowException, OSError) as problem:
+            raise ShiftBenchError(f"{path}: not a readable parquet table.") from problem
+        size = sum(facts.row_group(place).total_byte_size for place in range(facts.num_row_groups))
+        if facts.num_rows > len(benchmark) or size > MOST_BYTES:
+            raise ShiftBenchError(f"{path}: {facts.num_rows:,} rows and {size:,} bytes unpacked, where the benchmark "
+                                  f"has {len(benchmark):,} rows and at most {MOST_BYTES:,} bytes are read.")
+    return read_predictions(path, benchmark)
+
+
+def _lines(part: Part, benchmark: Benchmark) -> Predictions:
+    """One class per line, by name or by code; or the numbers of an item."""
+    if benchmark.target.kind in ("boxes", "tokens"):
+        raise ShiftBenchError(f"{part.path}: {benchmark.target.kind} are read from tables with item ids. Name them "
+                              "seed-0.parquet, or seed-0.csv.")
+    if part.split not in benchmark.splits:
+        raise ShiftBenchError(f"{part.path}: the benchmark has no split '{part.split}'. Its splits: "
+                              f"{', '.join(benchmark.splits)}.")
+    check_regular(part.path)
+    try:
+        text = part.path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise ShiftBenchError(f"{part.path}: not a text file.") from problem
+    words = np.asarray([line.strip() for line in text.splitlines()], np.str_)
+    rows = benchmark.rows(part.split)
+    if len(words) != len(rows):
+        raise ShiftBenchError(f"{part.path}: {len(words):,} lines, but split '{part.split}' has {len(rows):,} items. "
+                              "Give one prediction per line, in the order of the split, without a head.")
+    if benchmark.target.kind == "class":
+        codes = _codes(words, benchmark.names["label"], part.path, _by_y(benchmark))
+        scores = np.full((len(rows), len(benchmark.names["label"])), -np.inf, np.float32)
+        scores[np.arange(len(rows)), codes] = 0.0
+    else:
+        scores = _numbers(words, len(benchmark.names["label"]), part.path).astype(np.float32)
+    return Predictions(benchmark.items[rows], benchmark.split[rows], scores, benchmark.names["label"])
+
+
+def _numbers(words: Strs, many: int, path: Path) -> Floats:
+    lists = [word.split(",") for word in words.tolist()]
+    for line in (line for line, one in enumerate(lists) if len(one) != many):
+        raise ShiftBenchError(f"{path}: line {line + 1} has {len(lists[line])} numbers, but an item has {many}.")
+    try:
+        found = np.asarray(lists, np.float64).reshape(len(lists), many)
+    except ValueError as problem:
+        raise ShiftBenchError(f"{path}: a line must hold {many} numbers, with commas between ({problem}).") from problem
+    for line in np.flatnonzero(~np.isfinite(found).all(axis=1))[:1]:
+        raise ShiftBenchError(f"{path}: line {line + 1} is '{str(words[line])[:40]}', which is no number.")
+    return found
+
+
+def _by_y(benchmark: Benchmark) -> Strs | None:
+    """The number that WILDS has for each class, where the rows keep it as `y` (build wilds)."""
+    if Y not in benchmark.extra:
+        return None
+    named = np.full(len(benchmark.names["label"]), "", "U20")
+    named[benchmark.label] = np.asarray(benchmark.extra[Y]).astype(np.str_)
+    return named
+
+
+def _codes(words: Strs, classes: tuple[str, ...], path: Path, numbers: Strs | None = None) -> Ints:
+    codes = positions(words, np.asarray(classes, np.str_) if numbers is None else numbers)
+    if numbers is not None and (codes < 0).all():
+        codes = positions(words, np.asarray(classes, np.str_))
+    if numbers is None and (codes < 0).all() and np.isin(words, [str(code) for code in range(len(classes))]).all():
+        return words.astype(np.int64)
+    if (codes < 0).any():
+        line = int(np.flatnonzero(codes < 0)[0])
+        raise ShiftBenchError(f"{path}: line {line + 1} is '{str(words[line])[:40]}', which is no class. Give a name, "
+                              f"or a number from 0 to {len(classes) - 1}.")
+    return codes

@@ -1,0 +1,156 @@
+"""Whether a submission counts: its predictions are of this benchmark, whole and enough, and it keeps the rules."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from shiftbench.core.arrays import digest
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import inside
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions
+from shiftbench.leaderboard.entries import ELSEWHERE, Entry, told
+from shiftbench.leaderboard.submitted import find_parts, fold_of, load, numbered, only
+
+REQUIRED: Mapping[str, int] = {"camelyon17": 10, "civilcomments": 5, "poverty": 5}
+"""Seeds that WILDS asks for; of other data 3, or 1 where nothing is trained on the benchmark."""
+OTHERS = 3
+SILENT = "not declared"
+
+
+class Rule(NamedTuple):
+    """A guideline of the paper's §9 and what a submission makes of it; `met` is None where it is advice not taken."""
+
+    name: str
+    met: bool | None
+    says: str
+
+
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """An entry with its predictions by seed, as far as they could be read, and why it does not count."""
+
+    entry: Entry
+    predictions: Mapping[int, Predictions | Answers]
+    rules: tuple[Rule, ...] = ()
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        return not self.reasons
+
+    def has(self, split: str) -> bool:
+        """Whether every seed predicts the split."""
+        return bool(self.predictions) and all(split in one.split for one in self.predictions.values())
+
+
+def required_seeds(benchmark: Benchmark) -> int:
+    """How many seeds the benchmark's data ask for."""
+    source = benchmark.card.get("collection")
+    name = str(source.get("name", "")) if isinstance(source, Mapping) else ""
+    return REQUIRED.get(name.lower(), OTHERS) if "train" in benchmark.splits else 1
+
+
+def verify(root: Path, entry: Entry, benchmark: Benchmark, required: int) -> Verified:
+    """Read a submission's predictions and hold it to the rules. Whatever is wrong is a reason, never an error."""
+    reasons, notes = list(entry.problems), list(entry.notes)
+    if benchmark.digest not in entry.benchmark.split():  # of folds it names several
+        if entry.benchmark:
+            reasons.append(f"Its predictions are of another benchmark: digest {entry.benchmark[:16]}…, where "
+                           f"'{benchmark.name}' has {benchmark.digest[:16]}…")
+        return Verified(entry, {}, (), tuple(reasons), tuple(notes))
+    predictions: dict[int, Predictions | Answers] = {}
+    try:
+        found = find_parts(inside(root, entry.folder), fold_of(benchmark))
+        if any(part.split for parts in found.values() for part in parts) and numbered(benchmark):
+            notes.append("Numbers in its files are read as the benchmark's classes from 0: "
+                         f"{', '.join(benchmark.names['label'][:10])}"
+                         f"{' …' if len(benchmark.names['label']) > 10 else ''}.")
+        for seed, parts in found.items():
+            predictions[seed] = load(parts, benchmark)
+    # What Arrow and the file system say of a stranger's file is about that file, and no reason to list nobody.
+    except (ShiftBenchError, OSError, ValueError, pa.ArrowException) as problem:
+        return Verified(entry, {}, (), (*reasons, told(problem, root)), tuple(notes))
+    made = Verified(entry, predictions)
+    lacking = [seed for seed, one in predictions.items() if "test" not in one.split]
+    if lacking:
+        reasons.append(f"Seed {', '.join(map(str, lacking))} has no predictions of test.")
+    rules = _rules(made, benchmark, required)
+    reasons += [f"{rule.name}: {rule.says}." for rule in rules if rule.met is False and rule.says != SILENT]
+    return replace(made, rules=rules, reasons=tuple(reasons), notes=tuple([*notes, *_same_seeds(predictions)]))
+
+
+def _rules(made: Verified, benchmark: Benchmark, required: int) -> tuple[Rule, ...]:
+    """§9 as far as files can tell. Advice that is not taken is shown; only a breach is a reason."""
+    entry, seeds = made.entry, len(made.predictions)
+    chosen = entry.selected_on
+    alone = "train" not in benchmark.splits  # evaluation only: models come from elsewhere
+    allowed = {*benchmark.splits, *((ELSEWHERE,) if alone else ())} - {"test"}
+    says = f"by {chosen}" if chosen else SILENT
+    if chosen == "test":
+        says += ", which is for the final evaluation only"
+    elif chosen == ELSEWHERE and not alone:
+        says = "by data elsewhere, although the benchmark has items to choose by"
+    elif chosen and chosen not in (*benchmark.splits, ELSEWHERE):
+        says += ", a split that the benchmark does not have" + (f"; say '{ELSEWHERE}'" if alone else "")
+    both = [split for split in ("id_test", "test") if split in benchmark.splits]
+    absent = [split for split in both if not made.has(split)]
+    data = entry.external_data
+    return (
+        Rule("Replicates", seeds >= required, f"{seeds} of the {required} seeds"),
+        Rule("Model chosen (9.3)", chosen in allowed, says),
+        Rule("External data (9.1)", None if data else data is not None, data or ("none" if data == "" else SILENT)),
+        Rule("Architecture (9.1)", None if entry.model else True, entry.model or "the default"),
+        Rule("Before and after the shift (9.4)", None if absent or len(both) < 2 else True,
+             f"no predictions of {', '.join(absent)}" if absent else
+             "both are shown" if len(both) == 2 else "the benchmark has no id_test"),
+    )
+
+
+def _same_seeds(predictions: Mapping[int, Predictions | Answers]) -> list[str]:
+    """Seeds whose predictions of test are the same: right for a method without chance, else a copied file."""
+    seen: dict[str, int] = {}
+    notes = []
+    for seed, one in predictions.items():
+        first = seen.setdefault(_print(one), seed)
+        if first != seed:
+            notes.append(f"Seeds {first} and {seed} predict test alike to the last digit.")
+    return notes
+
+
+def _print(predictions: Predictions | Answers) -> str:
+    some = only(predictions, "test")
+    if isinstance(some, Predictions):
+        return digest({"item": some.item, "scores": some.scores})
+    return digest({"item": some.item, **{f"{name}{part}": column for name, lists in some.values.items()
+                                         for part, column in enumerate(lists)}})
+
+
+def refuse_copies(listed: Sequence[Verified]) -> list[Verified]:
+    """Of submissions with the same predictions, or the same method by the same authors, the first counts."""
+    by_print: dict[tuple[str, ...], str] = {}
+    by_name: dict[tuple[str, tuple[str, ...]], str] = {}
+    made = []
+    for one in listed:
+        reasons, entry = list(one.reasons), one.entry
+        if one.valid:  # an entry that does not count keeps no other from counting
+            prints = tuple(sorted(_print(part) for part in one.predictions.values()))
+            same = by_print.setdefault(prints, entry.folder)
+            named = by_name.setdefault((entry.method.lower(), entry.authors), entry.folder)
+            if same != entry.folder:
+                reasons.append(f"A duplicate: its predictions are those of '{same}'.")
+            elif named != entry.folder:
+                reasons.append(f"A duplicate: '{named}' is the same method by the same authors. Keep one.")
+        made.append(replace(one, reasons=tuple(reasons)))
+    return made
+
+
+def seeds_of(one: Verified, split: str) -> dict[int, Predictions | Answers]:
+    """A split's predictions by seed."""
+    return {seed: only(part, split) for seed, part in one.predictions.items() if bool(np.any(part.split == split))}

@@ -1,0 +1,156 @@
+"""What a board is written as: board.json with all of it, board.csv with a line per submission, and a page."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from shiftbench import __version__
+from shiftbench import reporting as house
+from shiftbench.core.files import write_json, write_table, writing
+from shiftbench.data.groupings import spaced, untitled
+from shiftbench.leaderboard.ranking import SPLITS, Board, Cell, Listed, further
+from shiftbench.reporting.tables import percent
+from shiftbench.reporting.terminal import probability
+from shiftbench.reporting.words import breakable
+from shiftbench.scoring import Comparison
+from shiftbench.scoring.intervals import LEVEL
+from shiftbench.scoring.targets import RANKING
+
+PAGE, JSON, CSV = "index.html", "board.json", "board.csv"
+FIELDS = ("method", "authors", "paper", "code", "selected_on", "external_data", "model", "parameters", "benchmark")
+HEADS = {
+    "accuracy": "Accuracy", "worst_group_accuracy": "Worst group", "macro_f1": "Macro F1", "nll": "Loss (nll)",
+    "worst_class_accuracy": "Worst class", "worst_group_nll": "Highest loss of a group",
+    "worst_group_accuracy_corrected": "Worst group, corrected", "r": "Pearson’s r", "worst_group_r": "Worst group’s r",
+    "mean_ap": "Average precision", "detection_accuracy_by_domain": "Detection accuracy, mean over domains",
+}
+ZERO = "\u200b"
+"""A place where a line may break."""
+UNDER = {"test": "test, after the shift", "val": "val, after the shift", "id_test": "id_test, before the shift"}
+
+
+def write_board(board: Board, out: Path | str, *, title: str = "") -> Path:
+    """Write the three files into a folder; gives the page's path."""
+    place = Path(out)
+    write_json(place / JSON, plain(board))
+    write_table(place / CSV, _table(board))
+    named = board.benchmark.name + (f" to {board.folds[-1].name}" if board.folds else "")
+    text = _page(board, title or f"Leaderboard: {named}")
+    with writing(place / PAGE) as hidden:
+        hidden.write_text(text, encoding="utf-8")
+    return place / PAGE
+
+
+def plain(board: Board) -> dict[str, Any]:
+    """The board as nested plain data; what is not a number is null."""
+    made = board.benchmark
+    return {
+        "format": "shiftbench board", "version": 1, "benchmark": {"name": made.name, "digest": made.digest},
+        **({"folds": [{"name": one.name, "digest": one.digest} for one in board.folds]} if board.folds else {}),
+        "metric": board.metric, "split": "test", "level": LEVEL, "required_seeds": board.required,
+        "entries": [_entry(one) for one in board.listed],
+    }
+
+
+def _entry(one: Listed) -> dict[str, Any]:
+    entry = one.verified.entry
+    said = {name: getattr(entry, name) for name in FIELDS}
+    return {
+        "folder": entry.folder, "rank": one.rank, "valid": one.verified.valid,
+        "table": "algorithms" if entry.algorithm else "beyond", "reasons": list(one.verified.reasons),
+        "notes": list(one.verified.notes), **said, "authors": list(entry.authors),
+        "rules": [rule._asdict() for rule in one.verified.rules], "seeds": sorted(one.verified.predictions),
+        "scores": {split: {metric: _numbers(cell) for metric, cell in cells.items()}
+                   for split, cells in one.cells.items()},
+    }
+
+
+def _numbers(cell: Cell) -> dict[str, Any]:
+    kept = {name: _finite(cell[name]) for name in ("value", "std", "low", "high")}
+    return {**kept, "best": cell["best"], "tied": cell["tied"], "group": cell["group"], "n": cell["n"],
+            "seeds": {seed: _finite(value) for seed, value in cell["seeds"].items()}, "behind": _paired(cell)}
+
+
+def _paired(cell: Cell | None) -> dict[str, Any] | None:
+    """How far a submission is behind the best of its table on the same items; None for the best itself."""
+    one: Comparison | None = cell["behind"] if cell else None
+    return one and {"best": one.best, "difference": one.difference, "low": _finite(one.low), "high": _finite(one.high),
+                    "p": _finite(one.p)}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _table(board: Board) -> pa.Table:
+    rows = [{
+        "rank": one.rank, "table": "algorithms" if one.verified.entry.algorithm else "beyond",
+        "folder": _safe(one.verified.entry.folder),
+        **{name: _safe(getattr(one.verified.entry, name)) for name in FIELDS if name not in ("authors", "parameters")},
+        "authors": _safe(", ".join(one.verified.entry.authors)), "parameters": one.verified.entry.parameters,
+        "seeds": len(one.verified.predictions), "valid": one.verified.valid,
+        "reason": _safe(" ".join(one.verified.reasons)),
+        **{f"{split}:{board.metric}:{name}": _finite(cell[name]) if cell else None for split in SPLITS
+           for cell in [one.cell(split, board.metric)] for name in ("value", "std", "low", "high")},
+        **{f"test:{board.metric}:behind_{name}": pair[name] if pair else None
+           for pair in [_paired(one.cell("test", board.metric))] for name in ("difference", "low", "high", "p")},
+    } for one in board.listed]
+    types = {"rank": pa.int64(), "parameters": pa.int64(), "seeds": pa.int64(), "valid": pa.bool_()}
+    return pa.table({name: pa.array([row[name] for row in rows], types.get(
+        name, pa.float64() if ":" in name else pa.string())) for name in rows[0]})
+
+
+def _safe(word: str | None) -> str | None:
+    """A stranger's text that no spreadsheet takes for a formula."""
+    return f"'{word}" if word and word[0] in "=+-@\t" else word
+
+
+def _page(board: Board, title: str) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    drawer = Environment(loader=FileSystemLoader([Path(__file__).parent, Path(house.__file__).parent]), autoescape=True,
+                         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    drawer.filters |= {"shown": _shown, "breakable": breakable, "probability": probability}
+    # Of a benchmark that says how it is scored (CivilComments' sixteen groups) that is the worst group that counts.
+    worst = next(iter(further(board.benchmark)), "worst_group_accuracy")
+    beside = worst if board.metric == "accuracy" else "accuracy"
+    if board.benchmark.target.kind != "class":
+        beside = next((name for name in RANKING[board.benchmark.target.kind] if name != board.metric), "")
+    has = [split for split in SPLITS if split in board.benchmark.splits]
+    alone = "train" not in board.benchmark.splits
+    under = {split: split for split in SPLITS} if alone else UNDER
+    unit = "fold" if board.folds else "seed"
+    columns = [{"split": split, "metric": board.metric, "head": _head(board.metric), "under": under[split]}
+               for split in has]
+    if beside:
+        columns.append({"split": "test", "metric": beside, "head": _head(beside), "under": under["test"]})
+    tables: list[dict[str, Any]] = [
+        {"id": "algorithms", "head": "Models" if alone else "Training algorithms", "rows": board.table(True),
+         "paired": _has_pairs(board, True),
+         "under": "Trained elsewhere; the benchmark has nothing to train on." if alone
+         else "The benchmark’s own data and its default model."},
+        {"id": "beyond", "head": "Models with declared extras" if alone else "Beyond training algorithms",
+         "rows": board.table(False), "paired": _has_pairs(board, False),
+         "under": "Other data or another architecture, as declared."}]
+    return drawer.get_template("board.html").render(
+        title=title, version=__version__, level=f"{100 * LEVEL:g}", board=board, columns=columns, tables=tables,
+        metric=_head(board.metric).lower(), counted=sum(len(table["rows"]) for table in tables),
+        n=sum(len(one.rows("test")) for one in board.folds or (board.benchmark,)), unit=unit)
+
+
+def _has_pairs(board: Board, algorithms: bool) -> bool:
+    return any(_paired(one.cell("test", board.metric)) for one in board.table(algorithms))
+
+
+def _head(metric: str) -> str:
+    name, said = untitled(metric)
+    return HEADS.get(name, name.replace("_", " ").capitalize()) + (f" by {spaced(said, ZERO)}" if said else "")
+
+
+def _shown(value: float, metric: str) -> str:
+    """Shares in per cent, losses and correlations as they are."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.3f}" if metric.endswith("nll") or metric in RANKING["number"] else percent(value)

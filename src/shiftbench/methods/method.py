@@ -1,0 +1,259 @@
+"""What a method is, what it is told about the task, and what a batch holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+from shiftbench.core.later import nn, torch
+from shiftbench.core.registry import find
+from shiftbench.methods.losses import LOSSES
+from shiftbench.methods.space import Space, listed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftbench.models.net import Net
+
+METHODS: dict[str, type[Method]] = {}
+
+OUTPUTS = ("class", "number", "tasks", "tokens")
+"""The kinds of target whose loss is one of the outputs."""
+
+BATCHES = ("plain", "domain", "group")
+"""What a batch is drawn from: all training items alike, or the same number from each domain, or from each group."""
+
+NEEDS = {"": "any model", "features": "features that learn", "images": "images", "maps": "images and maps of features"}
+"""What a method may ask of a model. Those of the first two kinds run on cached features too."""
+
+
+ONE_DOMAIN = "all training items are of one domain"
+"""Why a setting of a method that compares domains may be idle."""
+
+
+def no_twin() -> Net:
+    """Of a task without a model."""
+    raise NotImplementedError("this task was made without a model, so there is no second net")
+
+
+class Task(NamedTuple):
+    """What a method may know before it starts. Domains and groups are those of the training items, coded 0, 1, …
+
+    `label_counts[d, y]` is the number of training items of domain d and label y; `group_counts[g]` that of group g.
+    `n_features` is the width of the net's features, `steps` how many the stage has. `twin()` is a second net of the
+    run's model, on the CPU, that starts from other numbers.
+    """
+
+    n_classes: int
+    n_domains: int
+    n_groups: int
+    n_features: int
+    label_counts: Tensor
+    group_counts: Tensor
+    steps: int = 1
+    twin: Callable[[], Net] = no_twin
+
+
+class Batch(NamedTuple):
+    """Training items: inputs, codes, numbers among the training items, a weight for each loss (None: all 1), and the
+    random numbers a method asked for, uniform in [0, 1), items × `draws`.
+
+    `label` is what is to be predicted, of the benchmark's `kind` of target: a code per item, or numbers (NaN where a
+    task has no label), or tokens, or boxes.
+    """
+
+    x: Tensor
+    label: Tensor
+    domain: Tensor
+    group: Tensor
+    index: Tensor
+    weight: Tensor | None = None
+    u: Tensor | None = None
+    kind: str = "class"
+
+
+class Codes(NamedTuple):
+    """Label, domain and group of every training item."""
+
+    label: Tensor
+    domain: Tensor
+    group: Tensor
+
+
+class Trained(Protocol):
+    """What `fit` gets back for a stage: the net with its chosen weights, the method's state as the last step left it,
+    and what the net says about a split."""
+
+    net: Net
+    state: nn.Module
+    step: int  # updates done
+    best_step: int  # the one whose weights were chosen
+
+    def logits(self, split: str = "train") -> Tensor: ...
+
+    def wrong(self, split: str = "train") -> Tensor: ...
+
+    def take(self, weights: Mapping[str, Tensor]) -> None:
+        """Give the net other weights; its batch norms then measure the training items anew."""
+
+
+class Stage(NamedTuple):
+    """What `fit` asks for: train this method, and all in which that differs from the run's plain training."""
+
+    method: Method
+    weights: Tensor | None = None  # of each training item's loss
+    share: float = 1.0  # of the run's steps
+    start: Trained | None = None  # begin with its weights; None: from the run's own start
+    trains: Sequence[str] = ()  # what the names of the parameters that learn begin with; none: all learn
+    split: str = "train"  # the items to learn from
+    lr: float | None = None  # None: the run's
+    select_on: str = ""  # which weights are kept; empty: as the run says
+    idle: Mapping[str, str] = {}  # settings that turned out to change nothing, each with the reason
+
+
+@dataclass(frozen=True)
+class Method:
+    """A learning rule: hyperparameters are fields, memory is a state, and the loss is what is minimised.
+
+    Verbs with defaults. `state(task)` makes the memory: a module, so that its tensors move, train and are saved with
+    the net's. `loss(net, batch, state, step)` is a number to go down on; it may update the state. `fit()` is the
+    training as a row of stages: `learned = yield Stage(method)` for each, so that many runs can be trained at once.
+    `net(net)` is what the run's model becomes before training, and `adapted(net, inputs)` what it becomes for the items
+    of one domain afterwards: it may look at their inputs, at no label. `drawing(codes)` are the weights by which
+    training items are drawn, None for all alike. `idle(task)` names the settings that change nothing on this task, each
+    with the reason; the run's log and the terminal say so.
+
+    A loss is computed for many runs at once, or recorded once and replayed on a GPU: in both cases `step` and the
+    numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`. Nor
+    does it draw: `draws` says how many random numbers it wants per item, and they come with the batch.
+
+    `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from;
+    `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree. `settings`
+    are fields of the run that make the method what it is: a model, an augmentation, weights to start from. `targets`
+    are the kinds of target it can learn.
+    """
+
+    family: ClassVar[str] = ""
+    batches: ClassVar[str] = "plain"
+    needs: ClassVar[str] = ""  # of the model; see NEEDS
+    settings: ClassVar[Mapping[str, Any]] = {}
+    adapts: ClassVar[bool] = False  # whether `adapted` does anything
+    targets: ClassVar[tuple[str, ...]] = ("class",)
+    space: ClassVar[Space] = {}
+    shapes: ClassVar[tuple[str, ...]] = ()
+    name: ClassVar[str]
+
+    @property
+    def draws(self) -> int:
+        return 0
+
+    def net(self, net: Net) -> Net:
+        return net
+
+    def drawing(self, codes: Codes) -> Tensor | None:
+        return None
+
+    def idle(self, task: Task) -> dict[str, str]:
+        return {}
+
+    def state(self, task: Task) -> nn.Module:
+        return nn.Module()
+
+    def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def fit(self) -> Generator[Stage, Trained, Trained]:
+        return (yield Stage(self))
+
+    def adapted(self, net: Net, inputs: Tensor) -> Net:
+        return net
+
+    def numbers(self) -> dict[str, float]:
+        """The hyperparameters in which runs trained at once may differ."""
+        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in self.shapes}
+        return {key: float(value) for key, value in values.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)}
+
+
+def facts(name: str) -> dict[str, Any]:
+    """What a list of methods shows of one. `space` is what a sweep draws from, `wiles` the grid of Wiles et al."""
+    cls = find(METHODS, "method", name)
+    return {"name": name, "family": cls.family, "batches": cls.batches, "needs": NEEDS[cls.needs],
+            "targets": list(cls.targets),
+            "head_only": cls.needs in ("", "features"),
+            "settings": dict(cls.settings),
+            "parameters": {part.name: part.default for part in fields(cls)},
+            "space": {key: str(law) for key, law in cls.space.items()}, "wiles": listed(name, "wiles"),
+            "summary": (cls.__doc__ or "").strip().splitlines()[0]}
+
+
+def per_item(outputs: Tensor, batch: Batch) -> Tensor:
+    """The loss of each item, times its weight; of classes the cross-entropy."""
+    losses = LOSSES[batch.kind].per_item(outputs, batch.label)
+    return losses if batch.weight is None else losses * batch.weight
+
+
+def risks(net: Net, batch: Batch) -> Tensor:
+    """The same from the inputs, also of a net whose loss is its own: a detector looks for boxes while it learns."""
+    if not net.own_loss:
+        return per_item(net(batch.x), batch)
+    losses = net.losses(batch.x, batch.label)
+    return losses if batch.weight is None else losses * batch.weight
+
+
+def means_by(values: Tensor, codes: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Mean of the values per code, 0 where a code is absent, and how many items each code has.
+
+    As a product with the one-hot matrix: unlike a scatter it adds in a fixed order on every device. In 32 bits whatever
+    the run's precision is: a penalty is made of small differences of means.
+    """
+    with torch.autocast(values.device.type, enabled=False):
+        member = one_hot(codes, n).float()
+        count = member.sum(dim=0)
+        return (values.float() @ member) / count.clamp(min=1), count
+
+
+def one_hot(codes: Tensor, n: int) -> Tensor:
+    """True where an item has the code, items × codes. torch's own looks at the data, which a recorded loss must not."""
+    return codes[:, None] == torch.arange(n, device=codes.device)
+
+
+Number: TypeAlias = "float | Tensor"
+"""A hyperparameter, or one per run where many runs are trained at once."""
+
+
+def after(step: int | Tensor, start: Number, value: Number, before: Number) -> Number:
+    """`value` from step `start` on, `before` until then."""
+    late = (step >= start) * 1.0
+    return late * value + (1.0 - late) * before
+
+
+def first_step(share: Number, steps: int) -> Number:
+    """The first step t with t >= share * steps. To a millionth, so that a share in 32 bits gives the same step.
+
+    >>> first_step(0.1, 300), float(first_step(torch.tensor(0.1), 300))
+    (30, 30.0)
+    """
+    begin = share * steps * (1 - 1e-6)
+    return torch.ceil(begin) if isinstance(begin, torch.Tensor) else math.ceil(begin)
+
+
+def at_most(value: Number, most: float) -> Number:
+    return value.clamp(max=most) if isinstance(value, torch.Tensor) else min(value, most)
+
+
+def at_least(value: Number, least: float) -> Number:
+    return value.clamp(min=least) if isinstance(value, torch.Tensor) else max(value, least)
+
+
+def memory(**values: Tensor | int) -> nn.Module:
+    """A state without parameters: tensors become buffers, which are saved and moved; numbers are plain attributes."""
+    state = nn.Module()
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor):
+            state.register_buffer(name, value)
+        else:
+            setattr(state, name, value)
+    return state

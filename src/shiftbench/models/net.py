@@ -1,0 +1,181 @@
+"""What a model is: a net with `features` and `head`, so that methods can look in between."""
+
+import shiftbench.images.needs_torch  # noqa: F401
+
+# isort: split
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import find
+from shiftbench.core.rng import child
+from shiftbench.models.names import CATALOGUE, Model, image_models
+from shiftbench.models.weights import load_into, read_weights
+
+PLAIN = Model()
+
+
+class Net(nn.Module):
+    """logits = head(z), z = features(x), with z of width `width`.
+
+    What x is, and all else that is known before a net is built, is told by `Model`; a class has those facts as
+    attributes, from the catalogue. Images are normalised with `mean` and `std`, which are on the 0..255 scale.
+    """
+
+    takes: ClassVar[str] = PLAIN.takes
+    side: ClassVar[int] = PLAIN.side
+    has_maps: ClassVar[bool] = PLAIN.has_maps
+    sized: ClassVar[bool] = PLAIN.sized
+    recordable: ClassVar[bool] = PLAIN.recordable
+    per_place: ClassVar[bool] = PLAIN.per_place
+    own_loss: ClassVar[bool] = PLAIN.own_loss
+    source: ClassVar[bool] = PLAIN.source
+    channels: ClassVar[int] = PLAIN.channels
+    mean: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
+    std: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
+    name: ClassVar[str]
+
+    features: nn.Module
+    head: nn.Linear
+
+    @property
+    def width(self) -> int:
+        return int(self.head.in_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+    def maps(self, x: Tensor) -> Tensor:
+        """The features of every place, N × C × H × W, or N × C × tokens × 1: features(x) = pool(maps(x))."""
+        raise self._without_maps()
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """The features of an image from those of its places."""
+        raise self._without_maps()
+
+    @classmethod
+    def tokens(cls, texts: Sequence[str], length: int, weights: str) -> npt.NDArray[np.int32]:
+        """The texts as tokens, N × length, for a net that takes them; `weights` may name their vocabulary."""
+        raise NotImplementedError
+
+    def losses(self, x: Tensor, target: Tensor) -> Tensor:
+        """The loss of each item, of a net that has its own."""
+        raise NotImplementedError
+
+    def found(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Boxes in pixels (M × 4: left, top, right, bottom) and scores of each image, of a detector."""
+        raise NotImplementedError
+
+    def norms(self) -> list[nn.modules.batchnorm._BatchNorm]:
+        """Its batch norms, in order of definition; there may be none."""
+        return [part for part in self.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+
+    def _without_maps(self) -> ShiftBenchError:
+        have = sorted(name for name, model in CATALOGUE.items() if model.has_maps)
+        return ShiftBenchError(f"Model '{self.name}' has no feature maps: its features belong to no place of an image. "
+                               f"Models that have: {', '.join(have)}.")
+
+    @staticmethod
+    def rename(key: str) -> str:
+        """The name in this net of a tensor of a published weight file; our own names pass unchanged."""
+        return key
+
+    def completed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a file, renamed; where it may hold a part of this net alone, the rest is as it is here."""
+        return tensors
+
+    @classmethod
+    def imagenet(cls) -> Path:
+        """The file of the ImageNet weights, fetched or found; an error that says what to do where there is none."""
+        have = sorted(name for name, net in MODELS.items()
+                      if any("imagenet" in vars(part) for part in net.__mro__ if part is not Net))
+        raise ShiftBenchError(f"Model '{cls.name}' has no ImageNet weights. Models that have: {', '.join(have)}. "
+                              "Use weights=none, or weights=FILE with a checkpoint of your own.")
+
+
+N = TypeVar("N", bound=type[Net])
+_CLASSES: dict[str, type[Net]] = {}
+
+
+def model(name: str) -> Callable[[N], N]:
+    """Make a class the net of the catalogue's model of that name; it gets the facts about the model as attributes."""
+
+    def enter(cls: N) -> N:
+        cls.name = name
+        for key, value in CATALOGUE[name]._asdict().items():
+            if key != "home":
+                setattr(cls, key, value)
+        _CLASSES[name] = cls
+        return cls
+
+    return enter
+
+
+class Nets(Mapping[str, type[Net]]):
+    """Model -> class of its net, whose module is imported when it is asked for: an MLP needs no torchvision."""
+
+    def __getitem__(self, name: str) -> type[Net]:
+        import_module(CATALOGUE[name].home)
+        return _CLASSES[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(CATALOGUE)
+
+    def __len__(self) -> int:
+        return len(CATALOGUE)
+
+    def __contains__(self, name: object) -> bool:
+        return name in CATALOGUE
+
+
+MODELS = Nets()
+
+
+def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", seed: int = 0) -> Net:
+    """A net of the table, drawn from the seed on the CPU (so every device starts from the same numbers), then loaded.
+
+    `weights` is `none`, `imagenet`, or a file: .safetensors, or .pth/.pt read as weights only. `n_inputs` is the width
+    of the cached features for the nets that take them, and the side of the images in pixels for the others (0: the
+    class's `side`). The head is the file's where its shape fits `n_classes`. A net with a `source` has no shape without
+    one: `weights` is then the folder or the name of what is to be loaded.
+    """
+    cls = find(MODELS, "model", name)
+    if n_classes < 1:
+        raise ShiftBenchError(f"Model '{name}': a net needs at least one class, got {n_classes}.")
+    if cls.takes == "features" and n_inputs < 1:
+        raise ShiftBenchError(f"Model '{name}' works on cached features. Name them, for example "
+                              "features=efficientnet-lite0@128, or choose a model that takes images: "
+                              f"{', '.join(image_models())}.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(child(seed, "model", name).integers(2**63)))
+        net = cls(n_classes, n_inputs, source=weights) if cls.source else cls(n_classes, n_inputs)
+    given = getattr(net.head, "out_features", n_classes)
+    if given != n_classes and not net.own_loss:
+        raise ShiftBenchError(f"Model '{name}' gives {given:,} outputs, but there are {n_classes:,} classes. Give its "
+                              "head as many outputs as the net is asked for (n_classes).")
+    if weights != "none" and not cls.source:
+        path = cls.imagenet() if weights == "imagenet" else Path(weights)
+        tensors = net.completed({cls.rename(key): value for key, value in read_weights(path).items()})
+        try:
+            load_into(net, tensors, path)
+        except ShiftBenchError as problem:
+            if not cls.sized:
+                raise
+            raise ShiftBenchError(f"{problem} A net of model '{name}' is made for images of one side, here "
+                                  f"{n_inputs or cls.side} px: use a file of that side.") from problem
+    return net
+
+
+def expect(x: Tensor, side: int, name: str) -> None:
+    """Images of another side than a net was built for are an error that says so."""
+    if x.shape[2:] != (side, side):
+        raise ShiftBenchError(f"Model '{name}' was built for images of {side} × {side} px, but got "
+                              f"{' × '.join(map(str, x.shape[2:]))}. Build it with n_inputs={x.shape[2]}, or choose "
+                              "another size.")

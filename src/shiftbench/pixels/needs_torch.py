@@ -1,5 +1,0 @@
-"""Imported first by every part that trains: says which extra to install where torch is missing."""
-
-from shiftbench.later import load_torch
-
-load_torch()

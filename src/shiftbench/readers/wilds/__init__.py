@@ -1,0 +1,89 @@
+"""The ten data sets of WILDS (Koh et al., 2021), in the folders that WILDS lays out. Nothing is downloaded."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.core.errors import unknown
+from shiftbench.data.collection import Collection
+from shiftbench.readers.wilds.comments import amazon, civilcomments, py150
+from shiftbench.readers.wilds.metadata import find, released
+from shiftbench.readers.wilds.molecules import molpcba
+from shiftbench.readers.wilds.photos import camelyon17, fmow, iwildcam, rxrx1
+from shiftbench.readers.wilds.poverty import poverty
+from shiftbench.readers.wilds.wheat import globalwheat
+
+
+class Published(NamedTuple):
+    """A data set: who reads it, the folders it is unpacked into (newest first), and what the paper counts in it.
+
+    `examples` and `domains` are of the paper's first table. A domain column is named only where the table counts that
+    column's values over all splits (of Amazon's users, it leaves out those of val).
+    """
+
+    read: Callable[[Path, bool], Collection]
+    folders: tuple[str, ...]
+    examples: int
+    domain: str = ""
+    domains: int = 0
+
+
+DATASETS = {
+    "iwildcam": Published(iwildcam, ("iwildcam_v2.0",), 203_029, "location", 323),
+    "camelyon17": Published(camelyon17, ("camelyon17_v1.0",), 455_954, "hospital", 5),
+    "rxrx1": Published(rxrx1, ("rxrx1_v1.0",), 125_510, "experiment", 51),
+    "molpcba": Published(molpcba, ("ogbg_molpcba",), 437_929, "scaffold", 120_084),
+    "globalwheat": Published(globalwheat, ("globalwheat_v1.1", "globalwheat_v1.0"), 6_515, "session", 47),
+    "civilcomments": Published(civilcomments, ("civilcomments_v1.0",), 448_000),
+    "fmow": Published(fmow, ("fmow_v1.1",), 523_846),
+    "poverty": Published(poverty, ("poverty_v1.1",), 19_669, "country", 23),
+    "amazon": Published(amazon, ("amazon_v2.1", "amazon_v2.0"), 539_502),
+    "py150": Published(py150, ("py150_v1.0",), 150_000),
+}
+OTHER_NAMES = {"ogbg-molpcba": "molpcba", "ogb-molpcba": "molpcba", "povertymap": "poverty"}
+
+
+def wilds(
+    dataset: str, *, root: Path | str, version: str | None = None, images: bool = True, name: str | None = None
+) -> Collection:
+    """Read a data set of WILDS below `root`: `root`/iwildcam_v2.0/metadata.csv and what belongs to it.
+
+    Every collection has `split` in our words and the columns that WILDS calls metadata; `label` is the label in words,
+    `y` as WILDS numbers it. Counts that are not the published ones are a warning: a sample is legal. A file or a column
+    that is missing is an error. `images=False` reads the tables alone.
+    """
+    known = OTHER_NAMES.get(dataset.lower(), dataset.lower())
+    if known not in DATASETS:
+        raise unknown("data set", dataset, DATASETS, "WILDS")
+    facts = DATASETS[known]
+    place = find(root, facts.folders, version)
+    collection = facts.read(place, images)
+    for note in differences(collection, known, place):
+        warnings.warn(f"{place}: {note}.", stacklevel=2)
+    return collection if name is None else replace(collection, name=name)
+
+
+def differences(collection: Collection, dataset: str, place: Path) -> list[str]:
+    """What is not as published: the release file, the number of examples, the number of domains."""
+    facts = DATASETS[dataset]
+    notes = [note for note in (released(place),) if note]
+    # FMoW's table counts the sequestered images, whose rows are in the file but which are no items.
+    items = _lines(place / "rgb_metadata.csv") if dataset == "fmow" else len(collection)
+    if items != facts.examples:
+        notes.append(f"{items:,} examples, where {facts.examples:,} are published")
+    if facts.domain:
+        found = len(np.unique(collection.factors[facts.domain]))
+        if found != facts.domains:
+            notes.append(f"{found:,} values of {facts.domain}, where {facts.domains:,} are published")
+    return notes
+
+
+def _lines(path: Path) -> int:
+    """Rows of a CSV file without line breaks in its values."""
+    from shiftbench.readers.columns import read_columns
+
+    return int(read_columns(path, ("split",), every=False).num_rows)

@@ -1,0 +1,137 @@
+"""WILDS' data sets of text: CivilComments, Amazon and Py150."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from shiftbench.core.arrays import Ints, Values, positions
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_json, read_text
+from shiftbench.core.tables import decimal, long_texts, strings, whole
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Texts
+from shiftbench.readers.columns import filled, read_columns, within
+from shiftbench.readers.wilds.metadata import needed
+
+IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
+OTHER_MARKS = ("identity_any", "severe_toxicity", "obscene", "threat", "insult", "identity_attack", "sexual_explicit")
+REVIEW = ("reviewerID", "asin", "category", "reviewYear", "overall", "reviewText")
+AMAZON_SPLITS = np.asarray(["train", "val", "id_val", "test", "id_test"])  # splits/user.csv counts in this order
+PY150 = {"train": "train", "IDval": "id_val", "OODval": "val", "IDtest": "id_test", "OODtest": "test"}
+TOKENS = {"class": 0, "method": 1, "punctuation": 2, "keyword": 3, "builtin": 4, "literal": 5, "other_identifier": 6,
+          "masked": -100}
+
+
+def civilcomments(place: Path, images: bool = True) -> Collection:
+    """Comments on news: `label` is toxic or civil, and eight identities (0 or 1) say of whom a comment speaks.
+
+    A score of at least 0.5 is a 1. A comment may name several identities, so groups overlap. The id is the row.
+    A comment that says only `NA` or nothing stays one; the package makes the number nan of it.
+    """
+    (path,) = needed(place, "all_data_with_identities.csv")
+    marks = (*IDENTITIES, *OTHER_MARKS)
+    columns = ("toxicity", "comment_text", "split", *marks)
+    table = read_columns(path, columns, text=("comment_text", "split"), every=False)
+    filled(path, table, ("toxicity", "split"), blank=True)
+    split = strings(path, table, "split")
+    for row in np.flatnonzero(~np.isin(split, ("train", "val", "test")))[:1]:
+        raise unknown("split", str(split[row]), ("train", "val", "test"), f"{path}: row {row}")
+    y = (decimal(path, table, "toxicity") >= 0.5).astype(np.int64)
+    # A missing score compares false, which is 0: the comment was not asked about.
+    named: dict[str, Values] = {mark: (decimal(path, table, mark) >= 0.5).astype(np.int64) for mark in marks}
+    return Collection(
+        name="civilcomments",
+        items=np.arange(len(y)).astype(np.str_),
+        factors={"label": np.where(y == 1, "toxic", "civil"), "y": y, **named, "split": split},
+        texts=_texts(path, table, "comment_text"))
+
+
+def amazon(place: Path, images: bool = True) -> Collection:
+    """Product reviews: `label` is 1 to 5 stars, the domain is `user`. `y` is WILDS' number, 0 to 4.
+
+    splits/user.csv says of every row of reviews.csv where it belongs; rows marked -1 are not part of the data set
+    and no items. The id is the row of reviews.csv.
+    """
+    path, dealt = needed(place, "reviews.csv", "splits/user.csv")
+    codes = whole(dealt, read_columns(dealt, ("split",)), "split")
+    within(dealt, "split", codes, len(AMAZON_SPLITS) - 1, -1)
+    table = read_columns(path, REVIEW, text=("reviewerID", "asin", "category", "reviewText"), every=False)
+    if len(codes) != table.num_rows:
+        raise ShiftBenchError(f"{dealt}: has {len(codes)} rows, but {path.name} has {table.num_rows}. Both must be of "
+                              "one version.")
+    rows = np.flatnonzero(codes >= 0)
+    table = table.take(pa.array(rows))
+    filled(path, table, ("reviewerID", "category", "reviewYear", "overall"), blank=True)
+    stars = whole(path, table, "overall")
+    within(path, "overall", stars, 5, 1)
+    return Collection(
+        name="amazon",
+        items=rows.astype(np.str_),
+        factors={"label": stars, "y": stars - 1, "user": strings(path, table, "reviewerID"),
+                 "product": strings(path, table, "asin", gap=""), "category": strings(path, table, "category"),
+                 "year": whole(path, table, "reviewYear"), "split": AMAZON_SPLITS[codes[rows]]},
+        texts=_texts(path, table, "reviewText"))
+
+
+def py150(place: Path, images: bool = True) -> Collection:
+    """Python code as tokens: the label of a token is the next one; the domain is `repo`.
+
+    Every item has two texts, numbers with spaces between: its tokens, and what kind each of them is (`TOKENS`); the
+    function `tokens` gives both as arrays.
+    """
+    folder = "metadata/repo_file_names"
+    needed(place, f"{folder}/repo_ids.csv", *(f"{folder}/{part}.txt" for part in PY150), *(
+        f"processed/{part}_input{kind}.json" for part in PY150 for kind in ("", "_tok_type")))
+    ids = place / folder / "repo_ids.csv"
+    table = read_columns(ids, ("id", "repo_name"), text=("repo_name",))
+    repo_id, repo_name = whole(ids, table, "id"), strings(ids, table, "repo_name")
+    items: list[str] = []
+    repos: list[str] = []
+    words: list[str] = []
+    lines: list[str] = []
+    for part, word in PY150.items():
+        listed = read_text(place / folder / f"{part}.txt").removesuffix("\n").split("\n")
+        files = [line.strip() for line in listed]  # a name may hold what str.splitlines takes for a line's end
+        codes, kinds = (_numbers(place / f"processed/{part}_input{which}.json") for which in ("", "_tok_type"))
+        if not len(codes) == len(kinds) == len(files):
+            raise ShiftBenchError(f"{place}: of {part}, {len(codes)} items have tokens, {len(kinds)} have kinds and "
+                                  f"{len(files)} a file name. They must be as many.")
+        for row, (code, kind) in enumerate(zip(codes, kinds, strict=True)):
+            if len(code) != len(kind):
+                raise ShiftBenchError(f"{place}: {part} item {row} has {len(code)} tokens but {len(kind)} kinds.")
+            lines += [" ".join(map(str, code)), " ".join(map(str, kind))]
+        items += [f"{part}/{row}" for row in range(len(files))]
+        repos += ["/".join(file.split("/")[:2]) for file in files]
+        words += [word] * len(files)
+    repo = np.asarray(repos, np.str_)
+    repo_name, last = np.unique(repo_name[::-1], return_index=True)  # of a name that comes twice, the last
+    found = positions(repo, repo_name)
+    for row in np.flatnonzero(found < 0)[:1]:
+        raise ShiftBenchError(f"{ids}: has no repository '{repo[row]}', which item {items[row]} comes from.")
+    return Collection(
+        name="py150",
+        items=np.asarray(items, np.str_),
+        factors={"repo": repo, "repo_id": repo_id[::-1][last][found], "split": np.asarray(words, np.str_)},
+        texts=Texts(np.repeat(np.arange(len(items)), 2), np.asarray(lines, np.object_)))
+
+
+def tokens(collection: Collection) -> tuple[Ints, Ints]:
+    """Tokens and their kinds of a Py150 collection, items × places; masked kinds are -100."""
+    code, kind = ([np.array(line.split(), np.int64) for line in collection.texts.text[start::2]] for start in (0, 1))
+    return np.stack(code), np.stack(kind)
+
+
+def _texts(path: Path, table: pa.Table, column: str) -> Texts:
+    """One text per item; an item whose text is empty has the empty one."""
+    return Texts(np.arange(len(table)), long_texts(path, table, column, gap=""))
+
+
+def _numbers(path: Path) -> list[list[int]]:
+    lists = read_json(path)
+    if not isinstance(lists, list) or not all(isinstance(one, list) for one in lists):
+        raise ShiftBenchError(f"{path}: is not a list of lists of whole numbers.")
+    for row, one in enumerate(lists):
+        if not all(type(number) is int for number in one):
+            raise ShiftBenchError(f"{path}: item {row} has a token that is not a whole number.")
+    return lists

@@ -1,0 +1,178 @@
+"""WILDS' image data sets with one class per image: iWildCam, Camelyon17, RxRx1, FMoW."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shiftbench.core.arrays import Ints, Strs, Values, positions
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.tables import strings, whole
+from shiftbench.data.collection import Collection
+from shiftbench.readers.columns import filled, read_columns, within
+from shiftbench.readers.wilds.metadata import animals, needed, pictures, shuffled
+from shiftbench.readers.wilds.metadata import camelyon17 as camelyon17_table
+from shiftbench.readers.wilds.metadata import iwildcam as iwildcam_table
+
+RXRX1 = ("cell_type", "dataset", "experiment", "plate", "well", "site", "sirna_id")
+FMOW = ("split", "category", "timestamp", "country_code")
+CLOCK = (("day", 8), ("minute", 14), ("second", 17))  # where two digits stand in 2013-06-05 05:44:19
+LAST_YEARS = (2013, 2016)  # FMoW: validation begins with the first, test with the second
+LAND = (  # FMoW numbers its 62 classes in this order
+    "airport", "airport_hangar", "airport_terminal", "amusement_park", "aquaculture", "archaeological_site",
+    "barn", "border_checkpoint", "burial_site", "car_dealership", "construction_site", "crop_field", "dam",
+    "debris_or_rubble", "educational_institution", "electric_substation", "factory_or_powerplant", "fire_station",
+    "flooded_road", "fountain", "gas_station", "golf_course", "ground_transportation_station", "helipad",
+    "hospital", "impoverished_settlement", "interchange", "lake_or_pond", "lighthouse", "military_facility",
+    "multi-unit_residential", "nuclear_powerplant", "office_building", "oil_or_gas_facility", "park",
+    "parking_lot_or_garage", "place_of_worship", "police_station", "port", "prison", "race_track",
+    "railway_bridge", "recreational_facility", "road_bridge", "runway", "shipyard", "shopping_mall",
+    "single-unit_residential", "smokestack", "solar_farm", "space_facility", "stadium", "storage_tank",
+    "surface_mine", "swimming_pool", "toll_booth", "tower", "tunnel_opening", "waste_disposal",
+    "water_treatment_facility", "wind_farm", "zoo",
+)
+MIXED_SLIDE = 23  # Camelyon17, mixed-to-test: this slide of the test hospital is trained on
+
+
+def iwildcam(place: Path, images: bool = True) -> Collection:
+    """Photos of camera traps: `label` is the animal, `y` its number, the domain is `location`.
+
+    The label has a name where categories.csv is there, else it is the number. Images lie in train/, whatever the split.
+    """
+    (table,) = needed(place, "metadata.csv")
+    read = iwildcam_table([table], "iwildcam")
+    own = dict(read.factors)
+    y, when, names = own.pop("animal"), own["datetime"], place / "categories.csv"
+    label = animals(names, table, y) if names.is_file() else y
+    clock: dict[str, Values] = {part: _digits(table, when, start) for part, start in CLOCK}
+    order = ("location", "sequence", "year", "month", "day", "hour", "minute", "second", "split")
+    pixels, root = pictures(place, [f"train/{name}" for name in read.items.tolist()], images)
+    return replace(read, factors={"label": label, "y": y, **{name: (own | clock)[name] for name in order}},
+                   pixels=pixels, root=root)
+
+
+def camelyon17(place: Path, images: bool = True) -> Collection:
+    """Patches of tissue: `label` is normal or tumor, the domain is `hospital` (0 to 4), scores are also per `slide`.
+
+    `split_mixed_to_test` is WILDS' in-distribution setting: slide 23 of the test hospital is in train.
+    """
+    (table,) = needed(place, "metadata.csv")
+    read = camelyon17_table(table, "camelyon17")
+    own = dict(read.factors)
+    label, split = own.pop("tumor"), own.pop("split")
+    folders = [f"patient_{patient}_node_{node}" for patient, node in zip(
+        own["patient"].tolist(), own["node"].tolist(), strict=True)]
+    files = [f"patches/{folder}/{item}.png" for folder, item in zip(folders, read.items.tolist(), strict=True)]
+    pixels, root = pictures(place, files, images)
+    mixed = np.where(own["slide"] == MIXED_SLIDE, "train", split)
+    return replace(read, pixels=pixels, root=root, factors={
+        "label": label, "y": (label == "tumor").astype(np.int64), **own, "split": split, "split_mixed_to_test": mixed})
+
+
+def rxrx1(place: Path, images: bool = True) -> Collection:
+    """Images of cells: `label` is the number of the siRNA, the domain is `experiment`, scores are per `cell_type`.
+
+    The column `dataset` says train, val or test; site 2 of the training experiments is id_test. `split_mixed_to_test`
+    is WILDS' in-distribution setting: site 1 of the test experiments is in train, in place of as many training
+    experiments of the same cell type (those numbered 01, 02, …); test is their site 2.
+    """
+    (path,) = needed(place, "metadata.csv")
+    table = read_columns(path, RXRX1, text=("cell_type", "dataset", "experiment", "well"), every=False)
+    filled(path, table, RXRX1, blank=True)
+    kind, word, experiment, well = (strings(path, table, name)
+                                    for name in ("cell_type", "dataset", "experiment", "well"))
+    _allowed(path, "dataset", word, ("train", "val", "test"))
+    plate, site, y = (whole(path, table, name) for name in ("plate", "site", "sirna_id"))
+    within(path, "site", site, 2, 1)
+    files = [f"images/{one}/Plate{two}/{three}_s{four}.png" for one, two, three, four in zip(
+        experiment.tolist(), plate.tolist(), well.tolist(), site.tolist(), strict=True)]
+    pixels, root = pictures(place, files, images)
+    mixed = np.where((word == "train") & (site == 2), "unused", np.where((word == "test") & (site == 1), "train", word))
+    tested = Counter(name.split("-")[0] for name in np.unique(experiment[word == "test"]).tolist())
+    replaced = [f"{cells}-{number:02}" for cells, many in tested.items() for number in range(1, many + 1)]
+    mixed[np.isin(experiment, replaced)] = "unused"
+    return Collection(
+        name="rxrx1",
+        items=np.asarray([name.removeprefix("images/").removesuffix(".png") for name in files], np.str_),
+        factors={"label": y, "y": y, "cell_type": kind, "experiment": experiment, "plate": plate, "well": well,
+                 "site": site, "split": np.where((word == "train") & (site == 2), "id_test", word),
+                 "split_mixed_to_test": mixed},
+        pixels=pixels, root=root)
+
+
+def fmow(place: Path, images: bool = True) -> Collection:
+    """Satellite images: `label` is the use of the land, the domain is `year`, scores are also per `region`.
+
+    Split, from the file's own (train, val, test) and the year t:  train, id_val, id_test where t < 2013;  val where
+    2013 ≤ t < 2016 and the file says val;  test where t ≥ 2016 and the file says test;  all others are `unused`, which
+    the shift `given` leaves out with ignore = ["unused"]. Sequestered images (seq) are no items, as in WILDS. The id is
+    the row of rgb_metadata.csv, by which the images are named. A country without a region is in `Other`; the package
+    makes a region `nan` of one that the file leaves empty, which is none of the six published.
+    `split_mixed_to_test` is WILDS' in-distribution setting: half of train is kept (seed 114) and filled up with as many
+    images from 2013 on that are not the file's test (seed 113), except those that are val.
+    """
+    path, codes = needed(place, "rgb_metadata.csv", "country_code_mapping.csv")
+    table = read_columns(path, FMOW, text=FMOW, every=False)
+    filled(path, table, ("split", "category", "timestamp"), blank=True)
+    word = strings(path, table, "split")
+    _allowed(path, "split", word, ("train", "val", "test", "seq"))
+    kept = np.flatnonzero(word != "seq")
+    every, years = word, _digits(path, strings(path, table, "timestamp"), 0, 4)
+    word, label, year = word[kept], strings(path, table, "category")[kept], years[kept]
+    country = strings(path, table, "country_code", gap="")[kept]
+    first, last = LAST_YEARS
+    before, between = year < first, (year >= first) & (year < last)
+    split = np.select(
+        [before & (word == "train"), before & (word == "val"), before & (word == "test"),
+         between & (word == "val"), (year >= last) & (word == "test")],
+        ["train", "id_val", "id_test", "val", "test"], "unused")
+    pixels, root = pictures(place, [f"images/rgb_img_{row}.png" for row in kept.tolist()], images)
+    y = positions(label, np.asarray(LAND, np.str_))
+    for row in np.flatnonzero(y < 0)[:1]:
+        raise unknown("category", str(label[row]), LAND, f"{path}: row {kept[row]}")
+    return Collection(
+        name="fmow",
+        items=kept.astype(np.str_),
+        factors={"label": label, "y": y, "region": _regions(codes, country),
+                 "year": year, "country": country, "split": split,
+                 "split_mixed_to_test": _mixed(split, kept, every, years)},
+        pixels=pixels, root=root)
+
+
+def _mixed(split: Strs, kept: Ints, word: Strs, year: Ints) -> Strs:
+    """FMoW's mixed-to-test; WILDS draws from all rows of the table and drops the sequestered ones afterwards."""
+    later = np.flatnonzero((year >= LAST_YEARS[0]) & (word != "test"))
+    train = kept[split == "train"]
+    half = len(train) // 2
+    drawn = np.concatenate([shuffled(later, 113)[:half], shuffled(train, 114)[:half]])
+    mixed = np.where(split == "train", "unused", split)
+    mixed[np.isin(kept, drawn) & (mixed == "unused")] = "train"
+    return mixed
+
+
+def _regions(path: Path, country: Strs) -> Strs:
+    """The region of each country code, `Other` where the file names none; of a code that comes twice, the last."""
+    table = read_columns(path, ("alpha-3", "region"), text=("alpha-3", "region"), every=False)
+    code, region = (strings(path, table, name, gap="") for name in ("alpha-3", "region"))
+    code, last = np.unique(code[::-1], return_index=True)
+    found = positions(country, code)
+    names = region[::-1][last][found] if len(code) else np.zeros(len(country), "U5")
+    return np.where((found < 0) | (names == ""), "Other", names)
+
+
+def _allowed(path: Path, column: str, words: Strs, known: tuple[str, ...]) -> None:
+    for row in np.flatnonzero(~np.isin(words, known))[:1]:
+        raise unknown("split", str(words[row]), known, f"{path}: row {row}, column '{column}'")
+
+
+def _digits(path: Path, text: Values, start: int, long: int = 2) -> Ints:
+    """The whole number that stands at one place of every time."""
+    part = pc.utf8_slice_codeunits(pa.array(text, pa.string()), start, start + long)
+    try:
+        return np.asarray(part.cast(pa.int64()), np.int64)
+    except pa.ArrowException as problem:
+        raise ShiftBenchError(f"{path}: a time is not written like 2013-06-05T05:44:19 "
+                              f"({str(problem).splitlines()[0]}).") from problem

@@ -1,0 +1,119 @@
+"""GlobalWheat of WILDS: photos of wheat fields, with a box around every head of wheat."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftbench.core.arrays import Floats, Ints, Strs, Values, positions
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.tables import long_texts, strings, whole
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Tags
+from shiftbench.readers.columns import filled, read_columns, within
+from shiftbench.readers.wilds.metadata import needed, pictures
+
+SIDE = 1024  # pixels per side of every image
+HEAD = "wheat_head"
+NUMBER = re.compile(r"-?\d+(\.\d*)?")
+FIELDS = {
+    "Arvalis": 12, "ETHZ": 1, "Inrae": 1, "NMBU": 2, "Rres": 1, "ULiège-GxABT": 1, "Utokyo": 3, "Ukyoto": 1,
+    "NAU": 3, "ARC": 1, "UQ": 11, "Terraref": 2, "KSU": 4, "CIMMYT": 3, "Usask": 1,
+}  # sessions per team, in the order in which the column `domain` counts them
+SESSIONS = tuple(f"{team}_{number}" for team, many in FIELDS.items() for number in range(1, many + 1))
+OFFICIAL = {"train": "official_train", "val": "official_val", "test": "official_test", "id_val": "fixed_train_val",
+            "id_test": "fixed_train_test"}
+OTHERS = {  # the other settings of WILDS, read where all their files are there
+    "split_test_to_test": {"train": "fixed_test_train", "val": "official_val", "test": "fixed_test_test"},
+    "split_mixed_to_test": {"train": "mixed_train_train", "val": "official_val", "test": "mixed_train_test"},
+    "split_official_with_subsampled_test": {
+        "train": "official_train", "val": "official_val", "test": "fixed_test_test"},
+}
+
+
+def globalwheat(place: Path, images: bool = True) -> Collection:
+    """Boxes are the boxes of the tag `wheat_head`; the domain is `session`; `heads` counts the boxes of an image.
+
+    Factors `country`, `location` and `stage` belong to the session. `split` is the official one; `split_test_to_test`
+    and `split_mixed_to_test` are WILDS' in-distribution settings, `unused` for the images they leave out;
+    `split_official_with_subsampled_test` trains on the official train and tests where test-to-test does.
+    """
+    paths = needed(place, *(f"{name}.csv" for name in OFFICIAL.values()), "metadata_domain.csv")
+    parts = [_part(path) for path in paths[:-1]]
+    items = np.concatenate([part[0] for part in parts])
+    session = np.concatenate([part[1] for part in parts])
+    text = np.concatenate([part[2] for part in parts])
+    split = np.concatenate([np.full(len(part[0]), word, "U7") for word, part in zip(OFFICIAL, parts, strict=True)])
+    row, box = _boxes(place, items, text)
+    area = box[:, 2:].clip(min=0).prod(axis=1)
+    pixels, root = pictures(place, [f"images/{name}" for name in items.tolist()], images)
+    return Collection(
+        name="globalwheat",
+        items=items,
+        factors={"heads": np.bincount(row, minlength=len(items)).astype(np.int64),
+                 "session": np.asarray(SESSIONS, np.str_)[session], **_fields(paths[-1], session), "split": split,
+                 **_others(place, items)},
+        tags=Tags.of(row, np.zeros(len(row), np.int64), (HEAD,), area=area, boxes=box),
+        pixels=pixels, root=root)
+
+
+def corners(collection: Collection) -> tuple[Ints, npt.NDArray[np.float32]]:
+    """Item numbers and boxes (left, top, right, bottom) in pixels, as WILDS' metric takes them."""
+    tags = collection.tags
+    box = tags.boxes * np.float32(SIDE)
+    return tags.item[tags.box_row], np.concatenate([box[:, :2], box[:, :2] + box[:, 2:]], axis=1)
+
+
+def _part(path: Path) -> tuple[Strs, Ints, Values]:
+    columns = ("image_name", "BoxesString", "domain")
+    table = read_columns(path, columns, text=columns[:2])
+    filled(path, table, columns, blank=True)
+    session = whole(path, table, "domain")
+    within(path, "domain", session, len(SESSIONS) - 1)
+    return strings(path, table, "image_name"), session, long_texts(path, table, "BoxesString")
+
+
+def _boxes(place: Path, items: Strs, text: Values) -> tuple[Ints, Floats]:
+    """Item and box (x, y, width, height as shares) of every head; `no_box` says that there is none.
+
+    The file has left, top, right and bottom in pixels; a part of a pixel is cut off, as WILDS does.
+    """
+    lists = [[] if line.strip() == "no_box" else line.split(";") for line in text.tolist()]
+    row = np.repeat(np.arange(len(lists)), [len(one) for one in lists]).astype(np.int64)
+    flat = [box.split() for one in lists for box in one]
+    for at in (at for at, box in enumerate(flat) if len(box) != 4 or not all(map(NUMBER.fullmatch, box))):
+        raise ShiftBenchError(f"{place}: image '{items[row[at]]}' has the box '{' '.join(flat[at])}'. A box is four "
+                              "numbers: left top right bottom.")
+    sides = np.trunc(np.asarray(flat, np.float64).reshape(-1, 4))
+    return row, np.concatenate([sides[:, :2], sides[:, 2:] - sides[:, :2]], axis=1) / SIDE
+
+
+def _fields(path: Path, session: Ints) -> dict[str, Values]:
+    """Country, location and stage of growth of each session."""
+    columns = ("name", "country", "location", "development_stage")
+    table = read_columns(path, columns, text=columns, between=";")
+    names, *told = (strings(path, table, column, gap="") for column in columns)
+    used = np.unique(session)
+    found = positions(np.asarray(SESSIONS, np.str_)[used], names)
+    for at in used[found < 0].tolist()[:1]:
+        raise ShiftBenchError(f"{path}: has no session '{SESSIONS[at]}', which an image names.")
+    row = np.zeros(len(SESSIONS), np.int64)
+    row[used] = found
+    return {name: values[row[session]] for name, values in zip(("country", "location", "stage"), told, strict=True)}
+
+
+def _others(place: Path, items: Strs) -> dict[str, Values]:
+    splits: dict[str, Values] = {}
+    for name, files in OTHERS.items():
+        if not all((place / f"{file}.csv").is_file() for file in files.values()):
+            continue
+        words = np.full(len(items), "unused", "U7")
+        for word, file in files.items():
+            listed = _part(place / f"{file}.csv")[0]
+            found = positions(listed, items)
+            for image in listed[found < 0].tolist()[:1]:
+                raise ShiftBenchError(f"{place / f'{file}.csv'}: image '{image}' is in none of the official files.")
+            words[found] = word
+        splits[name] = words
+    return splits

@@ -1,0 +1,101 @@
+"""Means over items and over runs, and how much of their variance comes from each.
+
+A metric that is a mean over items, or is one to first order, is a table of contributions: c[r, i] of item i to run r.
+Items and seeds are crossed, every run of a method sees the same items, so
+
+    c[r, i] = method + item i + seed r + their own rest,    Var(mean) = σ²_item / n + σ²_seed / k + σ²_rest / (n k).
+
+The spread between k runs shows σ²_seed + σ²_rest / n: much of it may come from the finite number of items alone
+(Jordan, 2024). Resampling items and runs at once counts the rest up to three times (Owen, 2007); here each part is
+counted once.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.scoring.intervals.bootstraps import checked
+
+
+class Means(NamedTuple):
+    """Means of contributions over the items of each group, by run and by method."""
+
+    runs: Floats  # runs × groups
+    value: Floats  # methods × groups: the mean over a method's runs
+    items: Floats  # methods × groups: variance of `value` through the items
+    noise: Floats  # methods × groups: variance of a single run's mean through σ²_rest
+    of: Ints  # methods: how many runs
+
+
+def over_runs(values: Floats, method: Sequence[int] | Ints) -> Floats:
+    """Runs × anything -> methods × anything: the means over each method's runs."""
+    owner = np.asarray(method, np.int64)
+    if np.array_equal(owner, np.arange(len(owner))):
+        return values  # single runs, of which there may be many
+    order = np.argsort(owner, kind="stable")
+    count = np.bincount(owner)
+    summed = np.add.reduceat(values[order], np.cumsum(count) - count, axis=0)
+    return np.asarray(summed / count.reshape(-1, *[1] * (values.ndim - 1)))
+
+
+def means(values: npt.NDArray[np.generic], method: Sequence[int] | Ints, start: Ints | None = None) -> Means:
+    """Take contributions apart; `values` is runs × items, `method[r]` the method of run r.
+
+    Items lie group by group, and `start` has the first item of each group; without it there is one.
+    """
+    table = np.asarray(values, np.float64)
+    first = np.zeros(1, np.int64) if start is None else start
+    size = np.diff(np.append(first, table.shape[1]))
+    count = np.bincount(np.asarray(method, np.int64))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        runs = np.add.reduceat(table, first, axis=1) / size
+        value = over_runs(runs, method)
+        squares = np.add.reduceat(over_runs(table, method) ** 2, first, axis=1)
+        items = np.maximum(squares / size - value**2, 0) / size
+        if len(count) == len(table):
+            return Means(runs, value, items, np.zeros_like(items), count)
+        rest = count[:, None] * (over_runs(np.add.reduceat(table**2, first, axis=1), method) - squares
+                                 - size * (over_runs(runs**2, method) - value**2))
+        freedom = (count[:, None] - 1) * (size - 1)
+        noise = np.where(freedom > 0, np.maximum(rest, 0) / np.maximum(freedom, 1) / size, 0.0)
+    return Means(runs, value, items, noise, count)
+
+
+class Seeds(NamedTuple):
+    """The variance of each method's mean through its seeds, and the degrees of freedom that it was estimated with."""
+
+    variance: Floats  # methods × groups
+    freedom: float
+
+    def half_width(self, level: float) -> Floats:
+        """t √variance: how far seeds alone take the ends of an interval."""
+        return student(self.freedom, level) * np.sqrt(self.variance)
+
+
+def student(freedom: Floats | Ints | float, level: float) -> Floats:
+    """t with P(|T| ≤ t) = level for Student's T; NaN without degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return np.asarray(stdtrit(freedom, (1 + checked(level)) / 2))
+
+
+def seeds(runs: Floats, noise: Floats, method: Sequence[int] | Ints) -> Seeds:
+    """What seeds add: the variance between a method's runs beyond `noise`, over their number.
+
+    With few runs a method's own estimate is often too low by chance, so it counts for no less than the pooled one of
+    all methods, which also stands in for a method with a single run. Of that many degrees of freedom is then t. With
+    single runs only nothing is known of seeds: the variance is 0, and an interval is about these runs and no others.
+    """
+    count = np.bincount(np.asarray(method, np.int64))[:, None]
+    freedom = int((count - 1).sum())
+    if not freedom:
+        return Seeds(np.zeros_like(noise), np.inf)
+    with np.errstate(invalid="ignore"):
+        apart = (runs - over_runs(runs, method)[np.asarray(method)]) ** 2
+        spread = over_runs(apart, method) * count / np.maximum(count - 1, 1)
+        excess = spread - noise
+        pooled = ((count - 1) * excess).sum(axis=0) / freedom
+        return Seeds(np.maximum(np.where(count > 1, np.maximum(excess, pooled), pooled), 0) / count, float(freedom))

@@ -1,0 +1,136 @@
+"""How many items it takes to see a difference between two models, and which difference a number of items shows.
+
+Two models with accuracies p and p + δ on the same n items differ in their answers: a share ψ of the items is right for
+one of them alone. McNemar's test sees the difference with probability
+
+    power = Φ((δ √n − z √ψ) / √(ψ − δ²)),    z = Φ⁻¹(1 − α / 2),    α = (1 − level) / comparisons
+
+(Connor, 1987). The more the models err on the same items, the smaller is ψ and the fewer items are needed; with a
+correlation ρ of their errors ψ = p₁ q₁ + p₂ q₂ − 2 ρ √(p₁ q₁ p₂ q₂) + δ². On different items it takes n of each, with
+variances 2 p̄ q̄ and p₁ q₁ + p₂ q₂ in place of ψ and ψ − δ². Seeds are not in this: it is about two trained models.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.scoring.intervals.bootstraps import LEVEL, checked
+
+POWER = 0.8
+MOST_ITEMS = 1e15
+"""Items beyond which a number of items is no plan, and doubles no longer count them one by one."""
+MOST_TESTS = 10**12
+
+
+@dataclass(frozen=True)
+class Design:
+    """What is known before the experiment; `items` below are those of the group that is looked at."""
+
+    accuracy: float = 0.7  # of the weaker model
+    correlation: float = 0.5  # of the two models' errors; 0.5 where nothing is known
+    disagreement: float | None = None  # ψ, where it is known: it takes the place of the correlation
+    paired: bool = True
+    level: float = LEVEL
+    comparisons: int = 1
+
+    def __post_init__(self) -> None:
+        checked(self.level)
+        _check("accuracy", self.accuracy, 0 <= self.accuracy <= 1, "is a share: 0.7")
+        _check("correlation", self.correlation, -1 <= self.correlation <= 1,
+               "is 0 where models err independently and 1 where they err on the same items")
+        _check("disagreement", self.disagreement, self.disagreement is None or 0 <= self.disagreement <= 1,
+               "is the share of items that only one of the models is right about")
+        _check("comparisons", self.comparisons, 1 <= self.comparisons <= MOST_TESTS,
+               f"is how many tests are made, from 1 to {MOST_TESTS:,}")
+
+    def power(self, items: int, difference: float) -> float:
+        """The probability that a difference in accuracy is seen."""
+        from scipy.special import ndtr
+
+        under, there = self._variances(difference)
+        reach = difference * math.sqrt(items) - self._z() * math.sqrt(under)
+        return float(ndtr(reach / math.sqrt(there))) if there > 0 else float(reach > 0)
+
+    def items_needed(self, difference: float, power: float = POWER) -> int:
+        """The fewest items with which a difference is seen with this probability."""
+        exact = self._items(difference, power)
+        if not exact <= MOST_ITEMS:
+            raise ShiftBenchError(f"To see a difference of {100 * difference:g} points takes more than {MOST_ITEMS:g} "
+                                  "items. Ask for a larger difference.")
+        return math.ceil(exact)
+
+    def smallest_difference(self, items: int, power: float = POWER) -> float:
+        """The smallest difference that is seen with this probability; NaN where not even 1 − accuracy is."""
+        low, high = 0.0, 1 - self.accuracy
+        if high <= 0 or self._items(high, power) > items:
+            return math.nan
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._items(middle, power) <= items else (middle, high)
+        return high
+
+    def _items(self, difference: float, power: float) -> float:
+        """What `items_needed` rounds up; infinite where it is more than a double holds."""
+        from scipy.special import ndtri
+
+        _check("power", power, 0 < power < 1, "is a probability: 0.8")
+        under, there = self._variances(difference)
+        reach = self._z() * math.sqrt(under) + float(ndtri(power)) * math.sqrt(there)
+        root = max(0.0, reach) / difference
+        return root * root  # overflows to infinity, where root ** 2 raises
+
+    def _variances(self, difference: float) -> tuple[float, float]:
+        """The variance of a difference times the items: where in truth there is none, and where it is there."""
+        _check("difference", difference, 0 < difference <= 1, "is a share above 0: two points are 0.02")
+        if self.accuracy + difference > 1 + 1e-12:
+            raise ShiftBenchError(f"No model is {100 * difference:g} points better than one with an accuracy of "
+                                  f"{self.accuracy:g}. Ask for a smaller difference, or a lower accuracy.")
+        weak, strong = self.accuracy, min(1.0, self.accuracy + difference)
+        one, other, mean = weak * (1 - weak), strong * (1 - strong), (weak + strong) / 2
+        if not self.paired:
+            return 2 * mean * (1 - mean), one + other
+        told = self.disagreement
+        if told is None:
+            told = one + other - 2 * self.correlation * math.sqrt(one * other) + difference**2
+        told = max(told, difference)  # no fewer items make up the difference
+        return told, told - difference**2
+
+    def _z(self) -> float:
+        from scipy.special import ndtri
+
+        return -float(ndtri((1 - self.level) / 2 / self.comparisons))
+
+
+def power(items: int, difference: float, **known: Any) -> float:
+    """The probability to see a difference: power(500, 0.02, accuracy=0.9). `known` are the fields of `Design`."""
+    return Design(**known).power(items, difference)
+
+
+def items_needed(difference: float, power: float = POWER, **known: Any) -> int:
+    """The fewest items per group that show a difference with this power: items_needed(0.02, accuracy=0.9)."""
+    return Design(**known).items_needed(difference, power)
+
+
+def smallest_difference(items: int, power: float = POWER, **known: Any) -> float:
+    """The smallest difference that so many items show with this power: smallest_difference(200, accuracy=0.9)."""
+    return Design(**known).smallest_difference(items, power)
+
+
+def group_power(
+    sizes: Mapping[str, int], difference: float | None = None, power: float = POWER, **known: Any
+) -> list[dict[str, Any]]:
+    """One row per group: its items, the smallest difference they show and, of a difference, items needed and chance."""
+    design = Design(**known)
+    rows: list[dict[str, Any]] = []
+    for group, items in sizes.items():
+        rows.append({"group": group, "items": items, "smallest": design.smallest_difference(items, power)})
+        if difference is not None:
+            rows[-1] |= {"needed": design.items_needed(difference, power), "chance": design.power(items, difference)}
+    return rows
+
+
+def _check(name: str, value: float | None, fits: bool, meaning: str) -> None:
+    if not fits:
+        raise ShiftBenchError(f"{name} = {value}, but it {meaning}.")

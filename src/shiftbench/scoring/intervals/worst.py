@@ -1,0 +1,206 @@
+"""The lowest of several groups: an interval of the true lowest, and an estimate without the downward bias of a minimum.
+
+Of groups that are alike the lowest is low by chance: with 12 groups of 50 items, all at 0.5, the minimum is 0.39 on
+average. A bootstrap draws the minimum of what is already noisy and lies lower still: its 95 % interval holds the truth
+in 1 % of such cases.
+
+**The interval.** Group g has X_g ~ Binomial(n_g, p_g), and θ = min_g p_g is sought. Let l_g(e) and u_g(e) be Clopper's
+and Pearson's one-sided limits, each wrong with probability e at most, and a = (1 − level) / 2.
+
+    low  = min_g l_g(a)
+    high = the largest t with  t ≤ u_g((1 − level^(1 / K(t))) / 2)  for every group that is in at t.
+
+A group is in at t where l_g(½) < t, so that it looks no better than t, and K(t) counts them. Only groups that are in
+can refuse t, and the correction is Šidák's for their number. It keeps the level in samples of any size, for independent
+groups of any sizes,
+
+    P(low ≤ θ ≤ high) ≥ level.
+
+Let g be the group with p_g = θ. (1) No other group is in at θ: then only g can refuse θ, with K = 1, and low > θ only
+if l_g(a) > θ, each with probability a at most. (2) Others are in: then low < θ. Let F_p be the distribution function of
+X_h, k the first number with F_θ(k) ≥ ½ and j the last with F_θ(j) ≤ c / 2, for c = 1 − level^(1 / K). Group h is in
+where X_h ≤ k and refuses where X_h ≤ j. Given that it is in, it refuses with probability F_p(j) / F_p(k) ≤
+F_θ(j) / F_θ(k) ≤ c, as p_h ≥ θ and the ratio falls in p (monotone likelihood ratio). So given which K groups are in,
+some group refuses with probability 1 − (1 − c)^K = 1 − level at most. (Such conditioning is Zhao, Small & Su's, 2019,
+and Ellis, Pecanka & Goeman's, 2020; that the two ends share their error is ours.)
+
+It is never longer than Bonferroni's: (1 − level^(1 / K)) / 2 ≥ a / K ≥ a / G, so [low, high] lies within
+[min_g l_g(a / G), min_g u_g(a / G)]. A group that is clearly the worst keeps its own interval, however many others
+there are. Where groups overlap they are not independent: *high* is then Bonferroni's, which no dependence breaks, and
+*low* is the same. Limits of means are Student's, and the level holds as far as they do. How often all this holds the
+truth, and how long it is: python bench/intervals.py
+
+**The estimate** inverts the law of the minimum. With m the lowest rate seen,
+
+    S(θ) = P(min_g X_g / n_g > m) + ½ P(min_g X_g / n_g = m) = ½,
+
+where the group seen lowest has θ and the others max(θ, their own rate); it is moved into the interval.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.scoring.intervals.bootstraps import LEVEL, checked
+
+REACH = 9.0
+"""Standard errors of the smallest group within which the estimate is sought."""
+NEGLIGIBLE = 30.0
+"""A group counts in the estimate only if the logarithm of its chance to be the lowest is above minus this."""
+
+
+class Lowest(NamedTuple):
+    """Of each run: the ends, and the corrected estimate between them."""
+
+    low: Floats
+    middle: Floats
+    high: Floats
+
+
+def lowest(right: Ints, size: Ints, level: float = LEVEL, *, overlap: bool = False) -> Lowest:
+    """The lowest true rate of groups in which `right[r, g]` of `size[g]` items are right, for each run r.
+
+    Groups that `overlap` share items; the estimate is then the plain minimum. One group has Clopper's and Pearson's
+    interval.
+    """
+    error = (1 - checked(level)) / 2
+    low = _limit(right, size, error).min(axis=1)
+    if overlap:
+        return Lowest(low, (right / size).min(axis=1), 1 - _limit(size - right, size, error / len(size)).max(axis=1))
+    high = _highest(_limit(right, size, 0.5), level, lambda runs, each: 1 - _limit(size - right[runs], size, each))
+    return Lowest(low, np.clip(_middle(right, size), low, high), high)
+
+
+def lowest_mean(
+    mean: Floats, error: Floats, level: float = LEVEL, *, freedom: Floats | Ints | float = np.inf
+) -> Lowest:
+    """The same for means with standard errors, runs × groups, on so many degrees of freedom: the lowest true mean.
+
+    Of losses, the highest is minus the lowest of minus the means.
+    """
+    from scipy.special import log_ndtr, stdtrit
+
+    error = np.maximum(error, 1e-9 * (1 + np.abs(mean)))
+    low = (mean + stdtrit(freedom, (1 - checked(level)) / 2) * error).min(axis=1)
+    high = _highest(mean, level, lambda runs, each: mean[runs] - stdtrit(freedom, each) * error[runs])
+    seen, worst = mean.min(axis=1), mean.argmin(axis=1)
+    others = np.where(np.arange(mean.shape[1]) == worst[:, None], -np.inf, mean)
+
+    def above(theta: Floats) -> Floats:
+        standard = (np.maximum(others, theta[:, None]) - seen[:, None]) / error
+        return np.asarray(np.exp(log_ndtr(standard).sum(axis=1)))
+
+    reach = REACH * error.max(axis=1)
+    middle = _invert(above, seen - reach, seen + reach, np.zeros(len(seen), np.bool_))
+    return Lowest(low, np.clip(middle, low, high), high)
+
+
+def at_lowest(values: Bools | Floats, group: Ints, worst: Ints) -> Floats:
+    """Contributions of items to each run's mean in its group `worst[r]`: their mean is that mean, to first order.
+
+    c[r, i] = mean + (n / n_g) (values[r, i] − mean) for the items of group g, and the mean for all others.
+    """
+    mine = group == worst[:, None]
+    n_group = mine.sum(axis=1, keepdims=True)
+    mean = (values * mine).sum(axis=1, keepdims=True) / n_group
+    return np.asarray(mean + mine * (values - mean) * (values.shape[1] / n_group))
+
+
+def _highest(enters: Floats, level: float, upper: Callable[[Ints, Floats], Floats]) -> Floats:
+    """The largest t that no group in at t refuses; group g is in where `enters[r, g]` < t.
+
+    `upper(runs, each)` has the limits of some runs' groups, each wrong with probability `each`. What all groups
+    together allow bounds t; at that bound fewer groups are in, which allow less, and so on: the bounds fall, and never
+    below the largest t. The group that sets a bound stays in.
+    """
+    high, runs = np.empty(len(enters)), np.arange(len(enters))
+    inside = np.ones(enters.shape, np.bool_)
+    while runs.size:
+        each = -np.expm1(np.log(level) / inside.sum(axis=1)) / 2
+        high[runs] = np.where(inside, upper(runs, each[:, None]), np.inf).min(axis=1)
+        fewer = inside & (enters[runs] < high[runs, None])
+        again = (fewer != inside).any(axis=1)
+        runs, inside = runs[again], fewer[again]
+    return high
+
+
+def _limit(right: Ints, size: Ints, error: Floats | float) -> Floats:
+    """Clopper's and Pearson's lower limit p of `right` of `size` items: P(X ≥ right | p) = error.
+
+    Solved once for each pair of counts and error: of many runs on the same groups most are alike.
+    """
+    from scipy.special import betaincinv
+
+    x, n, wrong = np.broadcast_arrays(right, size, error)
+    errors, which = np.unique(wrong, return_inverse=True)
+    base = int(n.max(initial=0)) + 1
+    codes, place = np.unique((which.reshape(x.shape) * base + n) * base + x, return_inverse=True)
+    hits, items, of = codes % base, codes // base % base, errors[codes // base**2]
+    limit = np.where(hits > 0, betaincinv(np.maximum(hits, 1), items - hits + 1.0, of), 0.0)
+    return np.asarray(limit[place.reshape(x.shape)])
+
+
+def _middle(right: Ints, size: Ints) -> Floats:
+    """θ with S(θ) = ½."""
+    from scipy.special import betainc, expit, xlog1py, xlogy
+
+    rate = right / size
+    seen, worst = rate.min(axis=1), rate.argmin(axis=1)
+    forced = np.arange(len(size)) == worst[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):  # Chernoff: P(X / n ≤ m) ≤ exp(−n KL(m, p)) for m < p
+        apart = xlogy(seen, seen)[:, None] + xlogy(1 - seen, 1 - seen)[:, None] - (
+            xlogy(seen[:, None], rate) + xlog1py(1 - seen[:, None], -rate))
+    run, group = np.nonzero(forced | (rate <= seen[:, None]) | ~(size * apart > NEGLIGIBLE))
+    own, n, m = rate[run, group], size[group], seen[run]
+    own[forced[run, group]] = 0.0
+    above = np.floor(m * n + 1e-9)  # X > above: better than the lowest seen
+    equal = np.abs(m * n - above) < 1e-6  # the group can be exactly as low
+    log_ways = _log_ways(n, above)
+
+    def tail(logit: Floats) -> Floats:
+        p = np.maximum(own, expit(logit)[run])
+        better = np.where(above < n, betainc(above + 1, np.maximum(n - above, 1), p), 0.0)
+        same = np.where(equal, np.exp(log_ways + xlogy(above, p) + xlog1py(n - above, -p)), 0.0)
+        with np.errstate(divide="ignore"):
+            strict = np.bincount(run, np.log(better), len(seen))
+            loose = np.bincount(run, np.log(np.minimum(better + same, 1.0)), len(seen))
+        return np.asarray((np.exp(strict) + np.exp(loose)) / 2)
+
+    start = (seen * size[worst] + 1) / (size[worst] + 2)
+    centre = np.log(start / (1 - start))
+    reach = REACH / np.sqrt(size.min() * start * (1 - start))
+    # S is ½ at least where nothing is right, and ½ at most where everything is.
+    final = (seen == 0) | (seen == 1)
+    return np.asarray(np.where(final, seen, expit(_invert(tail, centre - reach, centre + reach, final))))
+
+
+def _log_ways(n: Ints, k: Floats) -> Floats:
+    from scipy.special import gammaln
+
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
+
+
+def _invert(tail: Callable[[Floats], Floats], low: Floats, high: Floats, known: Bools) -> Floats:
+    """Of each run: where the growing `tail` reaches ½ between low and high, REACH standard errors off.
+
+    False position on the normal scale, where a tail is nearly a line, with the Illinois rule against a stuck end. What
+    is `known` need not be found; a run that is found stays, so that it does not depend on the others.
+    """
+    from scipy.special import ndtri
+
+    a, b = low, high
+    f, g = np.full(len(a), -REACH), np.full(len(b), REACH)  # as a line would have it
+    x, before, found = a, np.zeros(len(a)), known
+    for _ in range(50):
+        x = np.where(found, x, b - g * (b - a) / (g - f))
+        h = np.asarray(ndtri(np.clip(tail(x), 1e-300, 1 - 1e-16)))
+        found = found | (np.abs(h) < 1e-4)
+        if found.all():
+            break
+        side = np.sign(h)
+        stuck = np.where(side == before, 0.5, 1.0)  # the other end has not moved twice in a row
+        f, g = np.where(side < 0, h, f * stuck), np.where(side < 0, g * stuck, h)
+        a, b, before = np.where(side < 0, x, a), np.where(side < 0, b, x), side
+    return x

@@ -1,0 +1,17 @@
+"""Which run counts: the choice among runs that differ in their settings, as a pure function of the scores.
+
+A rule gives every run one number, its criterion, and takes for each benchmark, method and seed the run where it is best
+(per seed, as DomainBed and Wiles et al., 2022). The criteria differ in what they look at; a choice says whether that
+was a label from after the shift. A rule that has nothing to look at chooses nothing and says why.
+"""
+
+from shiftbench.scoring.select.choose import Choice, Refused, Selection, chosen, refuse_target, select, setting_of
+from shiftbench.scoring.select.means import Mean, over_benchmarks, over_seeds
+from shiftbench.scoring.select.rescore import chosen_means
+from shiftbench.scoring.select.rules import DEFAULT, LABELS, RULES, TARGETS, Rule
+from shiftbench.scoring.select.runs import INSTEAD, Runs
+
+__all__ = [
+    "DEFAULT", "INSTEAD", "LABELS", "RULES", "TARGETS", "Choice", "Mean", "Refused", "Rule", "Runs", "Selection",
+    "chosen", "chosen_means", "over_benchmarks", "over_seeds", "refuse_target", "select", "setting_of",
+]

@@ -1,0 +1,211 @@
+"""Rules applied to scores: the chosen runs, what they are worth on test, and why a rule chose nothing."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import find
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.groupings import in_words, untitled
+from shiftbench.data.scores import Scores
+from shiftbench.scoring.metrics import LOWER_IS_BETTER
+from shiftbench.scoring.select.rules import DEFAULT, JUDGES, RULES, TARGET, TARGETS, UNKNOWN, Rule, labels_of
+from shiftbench.scoring.select.runs import Runs
+from shiftbench.scoring.targets import headline
+from shiftbench.shifts.leave_out import MARK
+
+
+class Choice(NamedTuple):
+    """The run that a rule takes for one benchmark, method and seed, and what that is worth on test."""
+
+    benchmark: str
+    method: str
+    seed: int
+    rule: str
+    run: str
+    setting: str
+    among: int  # runs there were to choose from
+    by: str  # the criterion in words
+    criterion: float
+    labels: str  # see LABELS
+    target: str  # the metric of all that follows
+    test: float
+    low: float
+    high: float
+    oracle: float  # of the best run there was
+    blind: float  # the mean of all runs: what a choice without looking gives
+    group: str = ""  # the worst group, where that is the target
+    n: int = 0  # the test items behind it
+
+    @property
+    def regret(self) -> float:
+        return self.oracle - self.test
+
+
+class Refused(NamedTuple):
+    """Why a rule chose nothing on a benchmark, for one method or, where none is named, for all."""
+
+    benchmark: str
+    method: str
+    rule: str
+    why: str
+
+
+class Selection(NamedTuple):
+    """What some rules chose, and where they could not."""
+
+    choices: tuple[Choice, ...]
+    refused: tuple[Refused, ...]
+
+
+ALLOW = "say allow_target=True (--allow-target)"
+"""The remedy where a caller can allow the choice."""
+
+
+def setting_of(rule: str) -> str:
+    """The `setting` of a mean that was scored over the runs a rule chose, which may differ in theirs."""
+    return f"chosen by {rule}"
+
+
+def select(
+    scores: Scores, rules: Iterable[str] = tuple(RULES), *, targets: Sequence[str] = TARGETS,
+    benchmarks: Iterable[Benchmark] = (),
+) -> Selection:
+    """Apply rules to every benchmark, method and seed of a table.
+
+    Each choice is judged by every target, and the oracle chooses by it. `benchmarks` say whether `val` shares domains
+    with `test`, and by which number `wilds` chooses.
+    """
+    return _apply(Runs(scores), tuple(rules), targets, benchmarks)
+
+
+def chosen(
+    scores: Scores, rule: str = DEFAULT, *, target: str = TARGETS[0], benchmarks: Iterable[Benchmark] = (),
+    allow_target: bool = False, remedy: str = ALLOW,
+) -> Scores:
+    """The rows of the chosen runs alone: one run per benchmark, method and seed, for all that comes after.
+
+    Means over runs are left out, since they were made before the choice. A choice that used target labels is an error,
+    unless `allow_target`.
+    """
+    runs = Runs(scores)
+    made = _apply(runs, (rule,), (target,), benchmarks).choices
+    refuse_target(made, allow_target=allow_target, remedy=remedy)
+    kept = {(one.benchmark, one.method, one.seed, one.run) for one in made}
+    who = zip(runs.benchmark.tolist(), runs.method.tolist(), runs.seed.tolist(), runs.name.tolist(), strict=True)
+    keep = np.asarray([(runs.benchmarks[benchmark], runs.methods[method], seed, run) in kept
+                       for benchmark, method, seed, run in who], np.bool_)
+    return Scores({name: values[keep[runs.place]] for name, values in runs.scores.columns.items()})
+
+
+def refuse_target(choices: Iterable[Choice], *, allow_target: bool = False, remedy: str = ALLOW) -> None:
+    """Fail where a choice used labels of the target, or where nobody can tell, unless that is allowed.
+
+    `remedy` is what the caller can do who wants the choice all the same.
+    """
+    for one in choices:
+        if one.labels == TARGET and not allow_target:
+            raise ShiftBenchError(f"Rule '{one.rule}' chose runs of '{one.benchmark}' by {one.by}: labels of the "
+                                  f"target, which nobody has before deployment. Choose another rule, or {remedy}.")
+        if one.labels == UNKNOWN and not allow_target:
+            raise ShiftBenchError(f"Rule '{one.rule}' chose runs of '{one.benchmark}' by {one.by}, drawn after the "
+                                  "shift, and without the benchmark it is not known whether these are domains of the "
+                                  f"test. Give the benchmark (--benchmark), or {remedy}.")
+
+
+def _apply(
+    runs: Runs, rules: Sequence[str], targets: Sequence[str], benchmarks: Iterable[Benchmark]
+) -> Selection:
+    known = {benchmark.name: benchmark for benchmark in benchmarks}
+    choices: list[Choice] = []
+    refused: list[Refused] = []
+    scored = [name for name in np.unique(runs.scores["metric"]).tolist()
+              if untitled(name)[0] in JUDGES and not name.startswith("accuracy[")]  # of single groups alone
+    for target in targets:
+        if target not in (*TARGETS, *scored):
+            raise unknown("target", target, dict.fromkeys((*TARGETS, *scored)))
+        for name in rules:
+            rule = find(RULES, "rule", name)
+            for code in runs.originals:
+                benchmark, mine = runs.benchmarks[code], runs.of(code)
+                found = (_left_out(runs, code, mine) if MARK in rule.splits
+                         else _measure(runs, rule, mine, target, known.get(benchmark)))
+                if not found.split:
+                    refused.append(Refused(benchmark, "", name, found.by))
+                    continue
+                picked = runs.best(mine, found.value if found.lower else -found.value)
+                labels = labels_of(found.split, known.get(benchmark))
+                choices += _choices(runs, mine, picked, name, found, target, labels)
+                refused += [Refused(benchmark, runs.methods[method], name, f"none of its runs has {found.by}")
+                            for method in np.setdiff1d(runs.method[mine], runs.method[picked])]
+    return Selection(tuple(choices), tuple(dict.fromkeys(refused)))
+
+
+class _Found(NamedTuple):
+    """A criterion as measured: of every run, on which split and in words. Without a split the words say why not."""
+
+    value: Floats
+    split: str
+    by: str
+    lower: bool = False  # the smaller, the better
+
+
+def _measure(runs: Runs, rule: Rule, mine: Ints, target: str, benchmark: Benchmark | None) -> _Found:
+    """The criterion of a rule on one benchmark's runs, from the first split that has it."""
+    if rule.headline and benchmark is None:
+        return _Found(np.full(len(runs), np.nan), "", "the benchmark's card says its headline; give it (--benchmark)")
+    metric = headline(benchmark) if rule.headline and benchmark is not None else rule.metric or target
+    lower = untitled(metric)[0] in LOWER_IS_BETTER
+    said = {"worst_group_nll": "loss (nll) of the worst group", "macro_f1": "macro F1"}.get(metric, in_words(metric))
+    for split in rule.splits:
+        if metric == "worst_group_nll" and not np.isnan(runs.hard(split).value[mine]).all():
+            return _Found(runs.hard(split).value, split,
+                          f"larger loss (nll) of hard positives and hard negatives on {split}", lower)
+        found = runs.number(split, metric)
+        if np.isnan(found.value[mine]).all():
+            continue
+        what = "class" if "class" in metric else "group"
+        if rule.metric.startswith("worst_") and (found.n[mine] == runs.number(split, "accuracy").n[mine]).all():
+            return _Found(found.value, "", f"{split} has one {what}, so that there is no worst")
+        return _Found(found.value, split, f"{said} on {split}", lower)
+    return _Found(np.full(len(runs), np.nan), "", f"its runs have no {said} on {' or '.join(rule.splits)}")
+
+
+def _left_out(runs: Runs, benchmark: int, mine: Ints) -> _Found:
+    """The mean test accuracy over the parts that leave a domain out, of the runs with the same setting and seed."""
+    value, parts = np.full(len(runs), np.nan), runs.parts(benchmark)
+    if not parts:
+        return _Found(value, "", "it has no runs that were trained without one of its domains")
+    if (runs.setting[mine] == "").any():
+        return _Found(value, "", "its scores do not say the settings, by which runs without a domain are matched")
+    accuracy, total = runs.number("test", "accuracy").value, np.zeros(len(mine))
+    for part in parts:
+        there, of_kind = runs.of(part), np.full(len(runs), np.nan)
+        of_kind[runs.kind[there]] = accuracy[there]
+        total += of_kind[runs.kind[mine]]  # a setting that lacks a part cannot be compared with the others
+    value[mine] = total / len(parts)
+    if np.isnan(total).all():
+        return _Found(value, "", f"no setting has runs on all {len(parts)} parts that leave a domain out")
+    return _Found(value, MARK, f"accuracy on left-out training domains, mean of {len(parts)}")
+
+
+def _choices(
+    runs: Runs, mine: Ints, picked: Ints, rule: str, found: _Found, target: str, labels: str
+) -> list[Choice]:
+    """The picked runs, each beside the others of its method and seed."""
+    test = runs.number("test", target)
+    which = runs.which("test", target) if target.startswith("worst_") else np.zeros(len(runs), np.str_)
+    among, there, of = np.bincount(runs.cell[mine]), mine[~np.isnan(test.value[mine])], runs.cell
+    best, n = np.full(len(among), np.nan), np.bincount(of[there], minlength=len(among))
+    np.fmax.at(best, of[there], test.value[there])
+    total = np.bincount(of[there], test.value[there], minlength=len(among))
+    return [
+        Choice(runs.benchmarks[runs.benchmark[one]], runs.methods[runs.method[one]], int(runs.seed[one]), rule,
+               str(runs.name[one]), str(runs.setting[one]), int(among[of[one]]), found.by, float(found.value[one]),
+               labels, target, float(test.value[one]), float(test.low[one]), float(test.high[one]),
+               float(best[of[one]]), float(total[of[one]] / n[of[one]]) if n[of[one]] else np.nan, str(which[one]),
+               int(np.nan_to_num(test.n[one])))
+        for one in picked.tolist()]

@@ -1,0 +1,110 @@
+"""Runs of one benchmark, scored in batches that are read one after the other and judged side by side."""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.core.arrays import Ints
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.groupings import groupings_of
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import Scores
+from shiftbench.scoring.classes import Split
+from shiftbench.scoring.judge import score
+from shiftbench.scoring.listing import Finished, LeftOut
+from shiftbench.scoring.many import score_batch
+from shiftbench.scoring.pieces import Piece
+from shiftbench.scoring.reading import Order, Reader, Table
+
+BATCH = 4096
+"""Runs scored at once: the more, the more of them share the law of a worst group."""
+HELD = 4_000_000
+"""Scores held at once in a batch."""
+
+
+class Pack(NamedTuple):
+    """Runs that predict the same splits, and what was read of each."""
+
+    finite: bool  # whether every score is
+    runs: list[Finished]
+    scores: list[Table]
+    orders: list[Order]
+
+
+def score_each(
+    reader: Reader, runs: Sequence[Finished], name: str, replicates: int, level: float, left_out: LeftOut | None = None
+) -> Iterator[Piece]:
+    """The scores of runs on the reader's benchmark, which they call `name`, a few runs at a time and in their order."""
+    benchmark = reader.benchmark
+    groupings = groupings_of(benchmark)
+    known = {split: Split.of(benchmark, split, groupings) for split in benchmark.splits}
+    size = min(BATCH, max(1, HELD // (len(benchmark) * len(benchmark.names["label"]))))
+
+    def judged(pack: Pack) -> Piece:
+        if not pack.finite:  # classes were ruled out: what can be said of a loss is another matter in every run
+            each = zip(pack.runs, pack.scores, pack.orders, strict=True)
+            return Piece.of(Scores.join([_alone(benchmark, *one, replicates, level) for one in each]), name)
+        splits = [known[split] for split in pack.orders[0].splits]
+        batch = score_batch(splits, *_stack(pack), level if replicates else None)
+        return Piece.of_batch(batch, pack.runs, name, benchmark.short_digest)
+
+    if len(runs) <= size:
+        yield from map(judged, _packs(reader, runs, size, left_out))
+        return
+    with ThreadPoolExecutor(_cores()) as pool:
+        pending: deque[Future[Piece]] = deque()
+        for pack in _packs(reader, runs, size, left_out):
+            pending.append(pool.submit(judged, pack))
+            if len(pending) > _cores():
+                yield pending.popleft().result()
+        for future in pending:
+            yield future.result()
+
+
+def predictions_of(benchmark: Benchmark, scores: Table, order: Order) -> Predictions:
+    """What a reader read, in the order of the benchmark's rows."""
+    rows = np.flatnonzero(order.place >= 0)
+    return Predictions(benchmark.items[rows], benchmark.split[rows], scores[:, order.place[rows]].T,
+                       benchmark.names["label"])
+
+
+def _packs(reader: Reader, runs: Sequence[Finished], size: int, left_out: LeftOut | None) -> Iterator[Pack]:
+    """Runs in their order, `size` at a time; those that predict other splits go into other packs."""
+    waiting: dict[tuple[tuple[str, ...], bool], Pack] = {}
+    for run, scores, order in reader.read_each(runs, left_out):
+        finite = bool(scores.min(initial=0) > -np.inf)
+        pack = waiting.setdefault((order.splits, finite), Pack(finite, [], [], []))
+        pack.runs.append(run)
+        pack.scores.append(scores)
+        pack.orders.append(order)
+        if len(pack.runs) == size:
+            yield waiting.pop((order.splits, finite))
+    yield from waiting.values()
+
+
+def _stack(pack: Pack) -> tuple[Table, Ints]:
+    """Runs × classes × items, and the place of every row."""
+    first = pack.orders[0]
+    if all(order is first for order in pack.orders):
+        return np.stack(pack.scores), first.place
+    rows = np.flatnonzero(first.place >= 0)
+    place = np.full(len(first.place), -1)
+    place[rows] = np.arange(len(rows))
+    each = zip(pack.scores, pack.orders, strict=True)
+    return np.stack([scores[:, order.place[rows]] for scores, order in each]), place
+
+
+def _alone(
+    benchmark: Benchmark, run: Finished, scores: Table, order: Order, replicates: int, level: float
+) -> Scores:
+    return score(benchmark, predictions_of(benchmark, scores, order), run=run.folder.name,
+                 method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
+                 replicates=replicates, level=level)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,199 @@
+"""NOOCh's published lists of image ids: one file per criterion, task, kind and split.
+
+    nooch_ids_{CE|gist}_{task}_{hard_positive|hard_negative}_{valid|test}.npy
+
+Everything else of a split is easy. Ids are told by name alone; labels are not in the files.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftbench.core.arrays import Strs
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import writing
+
+# The twelve tasks of NOOCh (Madras & Zemel, 2021, §3.2) with the cue whose presence makes their environments.
+
+TASKS = {
+    "car": "road",
+    "bowl": "dining table",
+    "boat": "sea",
+    "fire hydrant": "pavement",
+    "airplane": "sky-other",
+    "cow": "grass",
+    "backpack": "person",
+    "cup": "dining table",
+    "surfboard": "sea",
+    "tie": "person",
+    "sports ball": "playingfield",
+    "kite": "sky-other",
+}
+"""Label -> strongest cue, in the words of COCO and COCO-Stuff. A task may have further cues, which `cues` finds."""
+
+WORLD_TASKS = {
+    "bus": "street",
+    "elephant": "savanna",
+    "horse": "farm",
+    "giraffe": "savanna",
+    "bear": "forest",
+    "car": "street",
+}
+"""The like on the built-in world of scenes, where the cues are places."""
+
+
+def slug(task: str) -> str:
+    """A task as file names say it.
+
+    >>> slug("fire hydrant")
+    'fire_hydrant'
+    """
+    return task.replace(" ", "_")
+
+
+CRITERIA = ("CE", "gist")
+PHASES = ("valid", "test")
+SIDES = ("hard_positive", "hard_negative")
+SPLIT_IDS = {"train_ids": "train", "valid_ids": "id_val", "test_ids": "test"}
+_NAME = re.compile(r"nooch_ids_(CE|gist)_(.+)_(hard_positive|hard_negative)_(valid|test)\.npy")
+
+
+class HardIds(NamedTuple):
+    """The ids of one challenge set, in the order of the files."""
+
+    positive: Strs
+    negative: Strs
+
+
+def read_lists(folder: Path | str, criterion: str, task: str, phase: str) -> HardIds:
+    """One challenge set: read_lists("nooch", "CE", "fire hydrant", "test"). `ce` means CE."""
+    positive, negative = (_read(_file(folder, criterion, task, side, phase)) for side in SIDES)
+    both = np.intersect1d(positive, negative)
+    if both.size:
+        raise ShiftBenchError(f"{folder}: image {both[0]} is a hard positive and a hard negative of '{task}' in "
+                              f"{phase}. One of the two lists was changed; copy both again.")
+    return HardIds(positive, negative)
+
+
+def read_splits(path: Path | str) -> dict[str, Strs]:
+    """The ids of the split that the lists belong to: cocostuff_split_image_ids.npz as published, by our words."""
+    file = Path(path)
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            if not isinstance(found, np.lib.npyio.NpzFile) or not set(SPLIT_IDS) <= set(found.files):
+                raise ShiftBenchError(f"{file}: has no {', '.join(SPLIT_IDS)}. Give cocostuff_split_image_ids.npz.")
+            ids = {ours: _checked(file, found[theirs]) for theirs, ours in SPLIT_IDS.items()}
+    except ShiftBenchError:
+        raise
+    except Exception as problem:  # whatever a damaged archive makes zipfile and numpy stumble over
+        raise ShiftBenchError(f"{file}: not readable as numpy's npz ({_first_line(problem)}).") from problem
+    both = np.concatenate(list(ids.values()))
+    if len(np.unique(both)) != len(both):
+        names, times = np.unique(both, return_counts=True)
+        raise ShiftBenchError(f"{file}: image {names[times > 1][0]} is in two splits. Copy the file again.")
+    return ids
+
+
+def write_lists(folder: Path | str, criterion: str, task: str, phase: str, ids: HardIds) -> list[Path]:
+    """Write one challenge set as the authors do; ids that are whole numbers are written as such."""
+    written = []
+    for side, names in zip(SIDES, ids, strict=True):
+        path = _file(folder, criterion, task, side, phase, there=False)
+        whole = all(re.fullmatch(r"0|[1-9]\d{0,17}", name) for name in names.tolist())
+        with writing(path) as hidden, hidden.open("wb") as handle:
+            np.save(handle, names.astype(np.int64) if whole else names, allow_pickle=False)
+        written.append(path)
+    return written
+
+
+def listed_tasks(folder: Path | str) -> tuple[str, ...]:
+    """The tasks that a folder has lists of, as file names say them."""
+    names = [_NAME.fullmatch(path.name) for path in sorted(Path(folder).glob("nooch_ids_*.npy"))]
+    return tuple(sorted({name[2] for name in names if name}))
+
+
+def kinds_by_list(items: Strs, ids: HardIds) -> Strs:
+    """The kind of each item: its list's, else easy. Ids that are no item here are passed over, as the authors do."""
+    return np.where(np.isin(items, ids.positive), SIDES[0], np.where(np.isin(items, ids.negative), SIDES[1], "easy"))
+
+
+def _file(folder: Path | str, criterion: str, task: str, side: str, phase: str, there: bool = True) -> Path:
+    named = next((word for word in CRITERIA if word.lower() == criterion.lower()), None)
+    if named is None:
+        raise unknown("criterion of lists", criterion, CRITERIA)
+    if phase not in PHASES:
+        raise unknown("split of lists", phase, PHASES)
+    short = slug(task)
+    if not short or "/" in short or "\\" in short or "\0" in short:
+        raise ShiftBenchError(f"'{task}' is no name of a task. Give the name of a class, such as 'fire hydrant'.")
+    path = Path(folder) / f"nooch_ids_{named}_{short}_{side}_{phase}.npy"
+    if there and not path.is_file():
+        if not Path(folder).is_dir():
+            raise ShiftBenchError(f"{folder}: no such folder. Give the folder of the files nooch_ids_*.npy.")
+        tasks = listed_tasks(folder)
+        if short not in tasks:
+            raise unknown("task", short, tasks, str(folder))
+        raise ShiftBenchError(f"{path}: no such file. A challenge set is two lists, of hard positives and negatives.")
+    return path
+
+
+def _read(path: Path) -> Strs:
+    try:
+        ids = np.load(path, allow_pickle=False)
+    except Exception as problem:  # numpy lets through what its parser of headers stumbles over
+        raise ShiftBenchError(f"{path}: not a list of ids in numpy's format ({_first_line(problem)}). Copy it "
+                              "again; files of Python objects are never opened.") from problem
+    return _checked(path, ids)
+
+
+def _checked(path: Path, ids: Any) -> Strs:
+    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or ids.dtype.kind not in "iuU":
+        shape = getattr(ids, "shape", "")
+        raise ShiftBenchError(f"{path}: holds {getattr(ids, 'dtype', type(ids).__name__)} of shape {shape}, but a list "
+                              "of ids is one row of whole numbers.")
+    if ids.dtype.kind == "i" and (ids < 0).any():
+        raise ShiftBenchError(f"{path}: has the id {ids.min()}. Ids are 0 or more.")
+    names: Strs = ids.astype(np.str_)
+    if len(np.unique(names)) != len(names):
+        values, times = np.unique(names, return_counts=True)
+        raise ShiftBenchError(f"{path}: lists image {values[times > 1][0]} more than once. Copy the file again.")
+    return names
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem) or type(problem).__name__).splitlines()[0]
+
+
+# Which tasks make a suite: those whose hard items cost most more than all items do (Madras & Zemel, 2021, §3.2).
+
+class Ranked(NamedTuple):
+    """A task and by how much its mean loss on hard items exceeds that on all items."""
+
+    task: str
+    hard: float
+    all: float
+    gap: float
+
+
+def hardest_tasks(hard: Mapping[str, float], every: Mapping[str, float], n: int = 12) -> list[Ranked]:
+    """The n tasks with the largest  mean loss on hard items − mean loss on all items,  largest first.
+
+    Tasks without a loss on hard items (NaN: they have none) do not take part; of equal ones the name decides.
+
+    >>> chosen = hardest_tasks({"car": 0.9, "tie": 0.3, "cat": 0.4}, {"car": 0.4, "tie": 0.1, "cat": 0.1}, 2)
+    >>> [one.task for one in chosen]
+    ['car', 'cat']
+    """
+    for task in hard:
+        if task not in every:
+            raise unknown("task", task, every, "Mean losses on all items")
+    able = [Ranked(task, loss, every[task], loss - every[task]) for task, loss in hard.items()
+            if math.isfinite(loss) and math.isfinite(every[task])]
+    if not 1 <= n <= len(able):
+        raise ShiftBenchError(f"{n} tasks are asked for, but {len(able)} of {len(hard)} have losses on hard and on all "
+                              "items. Ask for as many as there are, or train more tasks.")
+    return sorted(able, key=lambda one: (-one.gap, one.task))[:n]

@@ -1,0 +1,316 @@
+"""In-distribution settings: the benchmark that tells what a method would reach without the shift (Koh et al., 2021).
+
+The gap between the two is what the shift costs: see `scoring.gaps`. Settings that train on items of the test
+distribution leave it as it is and so isolate the shift; the others are for where there are too few of them (§5.1).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from shiftbench.core.arrays import Bools, Ints, Strs, Values, positions
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import make
+from shiftbench.core.rng import child
+from shiftbench.data.benchmark import SPLITS, Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.groupings import grouping, untitled
+from shiftbench.shifts.given import Given
+from shiftbench.shifts.shift import deal, quota
+
+# What kind of shift a benchmark has, and which in-distribution settings can be made of it (Koh et al., 2021).
+#
+#     P_train = Σ_d q_train(d) P_d,    P_test = Σ_d q_test(d) P_d,    D = {d : q(d) > 0} on each side
+
+SETTINGS = ("test-to-test", "mixed-to-test", "train-to-train", "average", "random-split")
+"""Those of §5.2; the first two keep the distribution that is tested, and so isolate the shift."""
+GENERALIZATION, SUBPOPULATION, HYBRID = "domain generalization", "subpopulation shift", "hybrid"
+
+LEAST = 30
+"""Items to test on, at least: below, an interval says nothing (as `shiftbench check` has it)."""
+FEW = 10
+"""Items of a class or domain of test under which half of them are too few to train on."""
+SPARSE = 0.1
+"""Share of test that may lie in such classes or domains."""
+
+
+def kind_of(benchmark: Benchmark) -> str:
+    """Which of the three problems of §3 it is, by the domains of training and test.
+
+        domain generalization   D_test ∩ D_train = ∅
+        subpopulation shift     D_test ⊆ D_train
+        hybrid                  some test domains are seen in training and some are not, or none is and groups of
+                                another factor are seen on both sides (FMoW: years are new, regions are not)
+
+    The groups are the benchmark's own, and those by which its headline ranks.
+    """
+    seen = _seen(benchmark.domain, benchmark)
+    if seen.all():
+        return SUBPOPULATION
+    rows = benchmark.rows("test")
+    cells = np.unique(np.stack([benchmark.label[rows], benchmark.group[rows]]), axis=1).shape[1]
+    crossed = cells > len(np.unique(benchmark.label[rows])) and _seen(benchmark.group, benchmark).any()
+    return HYBRID if seen.any() or crossed or _ranked_groups_are_seen(benchmark) else GENERALIZATION
+
+
+def _ranked_groups_are_seen(benchmark: Benchmark) -> bool:
+    """Whether the headline is of a grouping, groups of which are in training and in test."""
+    said = untitled(str(benchmark.card.get("headline") or ""))[1]
+    if not said:
+        return False
+    found = grouping(benchmark, said, strict=False)
+    sides = [found.group[benchmark.split[found.rows] == split] for split in ("train", "test")]
+    return bool(np.isin(*sides).any())
+
+
+def legal(benchmark: Benchmark, *, unseen: bool = False) -> dict[str, str]:
+    """Every setting by name, with the reason why it cannot be made and what to do instead; empty where it can.
+
+    With `unseen`, average is legal for groups that are not in training.
+    """
+    found: dict[str, Callable[[Benchmark], str]] = {
+        "test-to-test": _may_test_to_test, "mixed-to-test": _may_mix_to_test, "train-to-train": _may_train_to_train,
+        "average": partial(_average, unseen=unseen), "random-split": _random_split}
+    broken = _broken(benchmark)
+    return {setting: broken or found[setting](benchmark) for setting in SETTINGS}
+
+
+def _broken(benchmark: Benchmark) -> str:
+    for split in ("train", "test"):
+        if not len(benchmark.rows(split)):
+            return f"There is no split '{split}', so there is nothing to compare. Build the benchmark with one."
+    if len(np.unique(benchmark.items)) < len(benchmark):
+        return "Some items stand in two rows, so that training and test may share them. See shiftbench check."
+    return ""
+
+
+def _may_test_to_test(benchmark: Benchmark) -> str:
+    small = _may_mix_to_test(benchmark)
+    if small:
+        return small
+    rows = np.concatenate([benchmark.rows("test"), benchmark.rows("target_train")])
+    for column, many in (("label", "classes"), ("domain", "domains")):
+        codes = getattr(benchmark, column)[rows]
+        count = np.bincount(codes)
+        sparse = count[codes] < FEW
+        if sparse.mean() > SPARSE:
+            return (f"{int(((count > 0) & (count < FEW)).sum())} of the {int((count > 0).sum())} {many} of test have "
+                    f"under {FEW} items, and hold {sparse.mean():.0%} of them: too few to train on as well. Choose "
+                    "mixed-to-test, which keeps training items of the others, or train-to-train.")
+    return ""
+
+
+def _may_mix_to_test(benchmark: Benchmark) -> str:
+    n = len(benchmark.rows("test"))
+    if n < 2 * LEAST and not (n >= LEAST and len(benchmark.rows("target_train"))):
+        return (f"Test has {n} items; if half of them go to training, under {LEAST} are left to test on. Build a "
+                "larger test, or choose train-to-train.")
+    return "Training has 1 item, and a mixture needs two." if len(benchmark.rows("train")) < 2 else ""
+
+
+def _may_train_to_train(benchmark: Benchmark) -> str:
+    if len(benchmark.rows("id_test")):
+        return ""
+    n = len(benchmark.rows("train"))
+    if n < 2 * LEAST:
+        return (f"There is no id_test, and training has {n} items: too few to draw {LEAST} from. Build the benchmark "
+                "with an id_test, or with more training items.")
+    return _noisy(benchmark, "There is no id_test, and one drawn from training would have wrong labels")
+
+
+def _average(benchmark: Benchmark, unseen: bool) -> str:
+    groups = np.unique(benchmark.group[benchmark.rows("test")])
+    if len(groups) < 2:
+        return "Test has one group, so its average is its worst. Build the benchmark with groups."
+    new = int((~_seen(benchmark.group, benchmark)).sum())
+    if new and not unseen:
+        return (f"{new} of the {len(groups)} groups of test are not in training: they are no subpopulations of it, and "
+                "their average is not in distribution either. Choose another setting, or, to set new groups against "
+                "their average as the paper does with Amazon's new users, say so: --unseen.")
+    return ""
+
+
+def _random_split(benchmark: Benchmark) -> str:
+    return _noisy(benchmark, "A test dealt from all items would have wrong labels")
+
+
+def _noisy(benchmark: Benchmark, what: str) -> str:
+    if "true_label" not in benchmark.extra:
+        return ""
+    return f"{what}: those of training were made noisy. Make the setting without the condition 'noise'."
+
+
+def _seen(codes: Ints, benchmark: Benchmark) -> Bools:
+    """Which of the codes of test are in training too."""
+    return np.isin(np.unique(codes[benchmark.rows("test")]), codes[benchmark.rows("train")])
+
+
+MANY = 10
+"""Domains of training and of test from which on they may be taken as interchangeable, if they were dealt at random."""
+DROPPED = ("counts", "distance", "explanation", "name", "notes", "setting")
+"""What the card of the reference says of its own rows."""
+
+
+def in_distribution(
+    benchmark: Benchmark, setting: str, seed: int = 0, *, moved: float = 0.5, unseen: bool = False,
+    collection: Collection | None = None, given: str = "",
+) -> Benchmark:
+    """The benchmark of a setting of §5.2; `benchmark` is the reference, out of distribution.
+
+        test-to-test    train and id_val are drawn from test, as many items as training had, or as there are
+        mixed-to-test   that many training items give way to items of test, half of training at most
+        train-to-train  id_test is the test: id_test − test of the same run. Drawn from train where there is none
+        average         all rows as they are: average − worst group of the same run. With `unseen`, of new groups too
+        random-split    all items change places at random; every split keeps its size
+
+    What is drawn from test is at most the share `moved` of it, by the shares of its cells of label × domain × group;
+    the rest is tested, and of it the reference has predictions too. Items of `target_train` go first. Where the data
+    set has the setting itself, `given` is the factor of the `collection` that holds its split: `split_mixed_to_test`.
+    A setting that cannot be made is an error with the reason; what weakens the comparison is a note on the card.
+    """
+    if setting not in SETTINGS:
+        raise unknown("setting", setting, SETTINGS)
+    if not 0 < moved < 1:
+        raise ShiftBenchError(f"moved = {moved}, but it is the share of test that goes to training: between 0 and 1.")
+    if given:
+        return _published(benchmark, setting, collection, given)
+    reason = legal(benchmark, unseen=unseen)[setting]
+    if reason:
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}', setting {setting}: {reason}")
+    own = int(child(seed, "setting").integers(2**62))
+    if setting == "test-to-test":
+        split, notes = _test_to_test(benchmark, own, moved)
+    elif setting == "mixed-to-test":
+        split, notes = _mixed_to_test(benchmark, own, moved)
+    elif setting == "train-to-train":
+        split, notes = _train_to_train(benchmark, own)
+    elif setting == "average":
+        split, notes = benchmark.split, ["Average over test against its worst group, on the same rows."]
+        if legal(benchmark)[setting]:
+            notes.append("Groups of test are not all in training, so the average is of new groups too.")
+    else:
+        split = benchmark.split[child(own, setting).permutation(len(benchmark))]
+        notes = ["All items were dealt anew: test is not that of the reference, and may be easier or harder. Items "
+                 "that belong together (frames of one film, patches of one slide) may be on both sides."]
+    return _made(benchmark, split, setting, seed, notes)
+
+
+def _test_to_test(benchmark: Benchmark, seed: int, moved: float) -> tuple[Strs, list[str]]:
+    """Train and id_val from test, in the ratio that they had; what training was is left out."""
+    train, inside = len(benchmark.rows("train")), len(benchmark.rows("id_val"))
+    taken = _from_test(benchmark, train + inside, seed, moved)
+    drawn = _draw(benchmark, taken, inside * len(taken) // (train + inside), seed + 1)
+    split = np.where(np.isin(benchmark.split, ("train", "id_val", "id_test", "target_train")), "", benchmark.split)
+    split[taken] = "train"
+    split[drawn] = "id_val"
+    n, count = len(taken) - len(drawn), np.bincount(benchmark.label[benchmark.rows("test")])
+    notes = [] if n == train else [f"Trained on {n} items of test where the reference has {train}, which makes the gap "
+                                   "smaller; for as many on both sides cut the reference (condition 'size')."]
+    small = int(((count > 0) & (count < FEW)).sum())
+    return split, notes + ([f"{small} classes of test have under {FEW} items."] if small else [])
+
+
+def _mixed_to_test(benchmark: Benchmark, seed: int, moved: float) -> tuple[Strs, list[str]]:
+    """Items of test take the places of as many training items; validation stays as it is."""
+    train = benchmark.rows("train")
+    taken = _from_test(benchmark, len(train) // 2, seed, moved)
+    split = np.where(benchmark.split == "target_train", "", benchmark.split)
+    split[_draw(benchmark, train, len(taken), seed)] = ""
+    split[taken] = "train"
+    return split, [f"{len(taken)} of {len(train)} training items ({len(taken) / len(train):.0%}) are of the test "
+                   "distribution. A model that must fit both may fit test less well than one of test-to-test."]
+
+
+def _train_to_train(benchmark: Benchmark, seed: int) -> tuple[Strs, list[str]]:
+    """The rows as they are, with an id_test."""
+    train, test, split = benchmark.rows("train"), benchmark.rows("test"), benchmark.split.astype("U12")
+    domains = [len(np.unique(benchmark.domain[rows])) for rows in (train, test)]
+    notes = [f"id_test and test are of different distributions ({domains[0]} and {domains[1]} domains). " + (
+        "With this many domains, dealt at random, they may be taken as equally hard."
+        if min(domains) >= MANY else
+        "If test is harder in itself, part of the gap is not the shift's: see mixed-to-test.")]
+    if "id_test" not in benchmark.splits:
+        n = min(max(LEAST, len(train) // 10), len(train) // 2)
+        split[_draw(benchmark, train, n, seed)] = "id_test"
+        notes.append(f"There is no id_test: {n} of the {len(train)} training items were drawn for it, so train again.")
+    return split, notes
+
+
+def _from_test(benchmark: Benchmark, wanted: int, seed: int, moved: float) -> Ints:
+    """Rows of the test distribution for training: of target_train first, then of test, which keeps LEAST items."""
+    spare, test = benchmark.rows("target_train"), benchmark.rows("test")
+    own = _draw(benchmark, spare, min(wanted, len(spare)), seed)
+    room = max(0, min(int(moved * len(test)), len(test) - LEAST))
+    taken = np.concatenate([own, _draw(benchmark, test, min(wanted - len(own), room), seed)])
+    if not len(taken):
+        raise ShiftBenchError(f"moved = {moved:g} of {len(test)} items of test is not one item. Raise `moved`.")
+    return taken
+
+
+def _draw(benchmark: Benchmark, rows: Ints, n: int, seed: int) -> Ints:
+    """n of some rows by the shares of their cells of label × domain × group."""
+    if not n:
+        return rows[:0]
+    places = benchmark.label[rows] * len(benchmark.names["domain"]) + benchmark.domain[rows]
+    cell = np.unique(places * len(benchmark.names["group"]) + benchmark.group[rows], return_inverse=True)[1]
+    shares = np.bincount(cell) / len(rows)
+    return deal(rows, cell, {"train": quota(n, shares)}, seed, tuple(map(str, range(len(shares)))))[0]
+
+
+def _made(
+    benchmark: Benchmark, split: Strs, setting: str, seed: int, notes: list[str], given: str = ""
+) -> Benchmark:
+    """The rows that have a split, in their usual order, with the names of the reference and a card of their own."""
+    kept = np.flatnonzero(split != "")
+    rows = kept[np.lexsort((kept, positions(split[kept], np.asarray(SPLITS))))]
+    made = Benchmark(benchmark.items[rows], split[rows], benchmark.label[rows], benchmark.domain[rows],
+                     benchmark.group[rows], benchmark.names, {}, _extra(benchmark, rows, split[rows]))
+    return _told(made, benchmark, setting, seed, notes, given)
+
+
+def _told(
+    made: Benchmark, reference: Benchmark, setting: str, seed: int, notes: list[str], given: str
+) -> Benchmark:
+    tested = "id_test" if setting == "train-to-train" else "test"
+    facts = {"name": setting, "kind": kind_of(reference), "seed": seed, "given": given,
+             "reference": {"name": reference.name, "digest": reference.digest},
+             "train": len(made.rows("train")), "tested": len(made.rows(tested))}
+    card = {**{key: value for key, value in reference.card.items() if key not in DROPPED},
+            "name": f"{reference.name}-{setting}", "setting": facts, "distance": None, "counts": made.counts(),
+            "notes": [f"In-distribution setting {setting} of '{reference.name}' ({reference.digest[:8]}), whose "
+                      f"problem is: {facts['kind']}.", *notes]}
+    return replace(made, card=json.loads(json.dumps(card)))
+
+
+def _extra(benchmark: Benchmark, rows: Ints, split: Strs) -> Mapping[str, Values]:
+    """Further columns; how often an item is drawn is 1 for those that are new in training, and 1 on average."""
+    extra = {key: values[rows] for key, values in benchmark.extra.items()}
+    if "weight" in extra:
+        train, stayed = split == "train", benchmark.split[rows] == "train"
+        weight = np.where(train & stayed, extra["weight"].astype(np.float64), np.where(train, 1.0, 0.0))
+        total = weight.sum()
+        extra["weight"] = weight * (int(train.sum()) / total) if total else np.where(train, 1.0, 0.0)
+    return extra
+
+
+def _published(benchmark: Benchmark, setting: str, collection: Collection | None, given: str) -> Benchmark:
+    """The setting as the data set's makers dealt it: the same shift `given`, with another column of splits."""
+    if benchmark.card.get("shift") != "given" or collection is None:
+        raise ShiftBenchError(f"Factor '{given}' is for a benchmark of the shift 'given' and needs its collection; "
+                              f"'{benchmark.name}' is of shift '{benchmark.card.get('shift')}'"
+                              f"{'' if collection else ', and no collection was named'}. Leave `given` out to draw.")
+    if benchmark.card.get("conditions"):
+        raise ShiftBenchError(f"'{benchmark.name}' was made under conditions, which factor '{given}' knows nothing of. "
+                              "Build it without them, or leave `given` out to draw.")
+    params: dict[str, Any] = dict(benchmark.card["params"])
+    ignore = sorted({*params.get("ignore", ()), "unused"})
+    shift = make(Given, {**params, "split": given, "ignore": ignore}, f"setting {setting}")
+    made = shift.build(collection, int(benchmark.card.get("seed", 0)))
+    strange = int((positions(made.items[made.rows("test")], benchmark.items[benchmark.rows("test")]) < 0).sum())
+    notes = [f"Split as factor '{given}' has it."] + (
+        [f"{strange} items of its test are not in the reference's; a gap is over the others."] if strange else [])
+    return _told(made, benchmark, setting, int(benchmark.card.get("seed", 0)), notes, given)

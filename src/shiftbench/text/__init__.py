@@ -1,0 +1,6 @@
+"""Texts to vectors: sentence encoders, and the captions of a collection averaged per item. numpy alone, no torch."""
+
+from shiftbench.text.encoders import DEFAULT as DEFAULT
+from shiftbench.text.encoders import Encoder as Encoder
+from shiftbench.text.encoders import encoder as encoder
+from shiftbench.text.vectors import embed_texts as embed_texts

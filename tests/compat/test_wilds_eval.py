@@ -1,0 +1,555 @@
+"""`evaluate` gives what the package wilds 2.0.0 gives, key by key; and without its quirks what is right."""
+
+import importlib
+import math
+import os
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from shiftbench.compat.grouper import Columns, CombinatorialGrouper
+from shiftbench.compat.wilds_eval import evaluate
+from shiftbench.compat.wilds_known import DATASETS, HELD_OUT, IDENTITIES, poverty_fold
+from shiftbench.core.errors import ShiftBenchError
+
+SESSIONS = ["Arvalis_1", "ETHZ_1", "UQ 1", "UQ_2"]
+LENGTH = 6
+
+
+class Inputs(NamedTuple):
+    """What `eval` takes, and what the data set knows: its whole metadata, and names."""
+
+    predicted: Any
+    label: Any
+    metadata: np.ndarray
+    full: np.ndarray
+    names: dict[str, list[Any]] | None = None
+
+
+def mix(n: int, size: int, seed: int) -> np.ndarray:
+    """Whole numbers below `size` that look random and are the same everywhere."""
+    at = np.arange(1, n + 1) * (2 * seed + 1)
+    return (at * at * 31 + at * 17 + seed * 101) % 10007 % 211 % size
+
+
+def columns(n: int, sizes: list[int], seed: int) -> np.ndarray:
+    return np.stack([mix(n, size, seed + at) for at, size in enumerate(sizes)], axis=1)
+
+
+def inputs(name: str, n: int = 40, seed: int = 1) -> Inputs:
+    """A small data set of each kind; the rows that are judged are the first ones, so that some groups are empty."""
+    whole = 4 * n
+    guess = np.where(mix(n, 5, seed) < 2, mix(n, 4, seed + 1), mix(n, 3, seed + 2))
+    label = mix(n, 3, seed + 2)
+    if name == "amazon":
+        full = columns(whole, [9, 5, 3, 4, 3], seed)
+        full[:n, 0] %= 7
+        return Inputs(guess, label, full[:n], full, {"user": [f"A{code}" for code in range(9)]})
+    if name == "camelyon17":
+        full = columns(whole, [2, 6, 2], seed)
+        full[:n, 1] = full[:n, 1] // 2 * 2
+        return Inputs(guess % 2, label % 2, full[:n], full)
+    if name == "civilcomments":
+        full = columns(whole, [2] * 16, seed)
+        full[:n, -1] = label % 2
+        return Inputs(guess % 2, label % 2, full[:n], full)
+    if name == "fmow":
+        full = columns(whole, [4, 3, 3], seed)
+        return Inputs(guess, label, full[:n], full, {"region": ["Asia", "Other", "North Africa", "Europe"],
+                                                     "year": [2002, 2003, 2004]})
+    if name == "globalwheat":
+        full = columns(whole, [4, 2, 2, 2], seed)
+        full[:n, 0] %= 3
+        truth, found = [], []
+        for at in range(n):
+            left = columns(at % 4, [40, 40], seed + at).astype(np.float32)
+            truth.append({"boxes": np.concatenate([left, left + 10], axis=1)})
+            moved = np.concatenate([left, left, left + 30]) + columns(3 * len(left), [5, 5], seed + 2 * at)
+            found.append({"boxes": np.concatenate([moved, moved + 10], axis=1).astype(np.float32),
+                          "scores": (mix(len(moved), 8, at + seed) / 8 + 0.125).astype(np.float32)})
+        return Inputs(found, truth, full[:n], full, {"session": SESSIONS})
+    if name == "iwildcam":
+        full = columns(whole, [4, 9, 2, 12, 28, 24, 60, 60, 3], seed)
+        return Inputs(guess, label, full[:n], full)
+    if name == "ogb-molpcba":
+        truth = np.stack([mix(n, 3, seed + task) for task in range(5)], axis=1).astype(float)
+        truth[truth == 2] = math.nan
+        truth[:, 4] = np.where(truth[:, 4] == 1, math.nan, truth[:, 4])
+        return Inputs(np.stack([mix(n, 9, seed + 9 + task) for task in range(5)], axis=1) / 4, truth,
+                      columns(n, [3], seed), columns(n, [3], seed))
+    if name == "poverty":
+        truth = (mix(n, 100, seed) / 50 - 1).astype(np.float32)[:, None]
+        given = (truth + (mix(n, 100, seed + 3) / 100).astype(np.float32)[:, None]).astype(np.float32)
+        full = columns(whole, [2, 2, 4], seed).astype(float)
+        return Inputs(given, truth, full[:n], full, {"country": ["angola", "benin", "ghana", "mali"]})
+    if name == "py150":
+        kind = mix(n * LENGTH, 7, seed).reshape(n, LENGTH)
+        kind[mix(n * LENGTH, 9, seed + 1).reshape(n, LENGTH) == 0] = -100
+        truth = mix(n * LENGTH, 3, seed + 2).reshape(n, LENGTH).astype(np.float32)
+        given = np.where(mix(n * LENGTH, 3, seed + 3).reshape(n, LENGTH) > 0, truth, 1 + truth).astype(np.int64)
+        truth[kind == -100] = math.nan
+        truth[0, :2] = math.nan  # also where the kind is known
+        full = np.concatenate([columns(n, [5], seed), kind, np.ones((n, 1), np.int64)], axis=1)
+        return Inputs(given, truth, full, full)
+    full = columns(whole, [4, 5, 4, 9, 2, 3], seed)
+    full[:n, 0] %= 3
+    return Inputs(guess, label, full[:n], full, {"cell_type": ["HEPG2", "HUVEC", "RPE", "U2OS"]})
+
+
+def ours(name: str, case: Inputs, compat: str | None = "wilds-2.0") -> dict[str, float]:
+    return evaluate(name, case.predicted, case.label, case.metadata, metadata_map=case.names, full_metadata=case.full,
+                    compat=compat)
+
+
+MODULES = {"ogb-molpcba": "ogbmolpcba"}
+CLASSES = {"amazon": "AmazonDataset", "camelyon17": "Camelyon17Dataset", "civilcomments": "CivilCommentsDataset",
+           "fmow": "FMoWDataset", "globalwheat": "GlobalWheatDataset", "iwildcam": "IWildCamDataset",
+           "ogb-molpcba": "OGBPCBADataset", "poverty": "PovertyMapDataset", "py150": "Py150Dataset",
+           "rxrx1": "RxRx1Dataset"}
+GROUPS = {"amazon": "user", "camelyon17": "slide", "globalwheat": "session", "iwildcam": "location",
+          "poverty": "urban", "rxrx1": "cell_type"}
+
+
+def package(name: str, case: Inputs) -> dict[str, float]:
+    """The package's own `eval` on a data set of its class that has been given our metadata; skips without it."""
+    try:
+        torch = importlib.import_module("torch")
+        module = importlib.import_module(f"wilds.datasets.{MODULES.get(name, name)}_dataset")
+        importlib.import_module("torch_scatter")
+    except ImportError as missing:
+        if "SHIFTBENCH_WILDS" in os.environ:
+            raise
+        pytest.skip(f"the package wilds cannot be imported: {missing}")
+    group = importlib.import_module("wilds.common.grouper").CombinatorialGrouper
+    metrics = importlib.import_module("wilds.common.metrics.all_metrics")
+    kind = getattr(module, CLASSES[name])
+    data = kind.__new__(kind)
+    data._metadata_fields, data._metadata_map = list(DATASETS[name].fields), case.names
+    data._metadata_array, data._split_scheme = torch.from_numpy(case.full), "user"
+    data._metric = metrics.DetectionAccuracy()
+    data._identity_vars = list(IDENTITIES)
+    if name == "civilcomments":
+        data._eval_groupers = [group(data, [identity, "y"]) for identity in IDENTITIES]
+    elif name == "fmow":
+        data._eval_groupers = {field: group(data, [field]) for field in ("year", "region")}
+    elif name in GROUPS:
+        data._eval_grouper = group(data, [GROUPS[name]])
+    elif name == "ogb-molpcba":
+        data._metric = importlib.import_module("ogb.graphproppred").Evaluator("ogbg-molpcba")
+        data._metric.num_tasks = case.label.shape[1]
+    elif name == "py150":
+        data._TYPE2ID = {"class": 0, "method": 1, "punctuation": 2, "keyword": 3, "builtin": 4, "literal": 5,
+                         "other_identifier": 6, "masked": -100}
+    if name == "globalwheat":
+        predicted, label = ([{key: torch.from_numpy(part) for key, part in one.items()} for one in many]
+                            for many in (case.predicted, case.label))
+    else:
+        predicted, label = torch.from_numpy(case.predicted), torch.from_numpy(case.label)
+    return dict(data.eval(predicted, label, torch.from_numpy(case.metadata))[0])
+
+
+def close(name: str, wanted: dict[str, float]) -> Any:
+    """Counts and shares are equal to the last digit; sums of 32-bit floats depend on their order."""
+    summed = name in ("globalwheat", "poverty", "iwildcam", "ogb-molpcba")
+    return pytest.approx(wanted, rel=2e-6 if summed else 0, abs=0, nan_ok=True)
+
+
+def shown(name: str, found: dict[str, float]) -> dict[str, float]:
+    """Of many groups, those that are recorded below."""
+    return {key: value for key, value in found.items() if key in RECORDED[name]}
+
+
+RECORDED: dict[str, dict[str, float]] = {
+    "amazon": {"acc_avg": 0.800000011920929, "acc_wg": 0.7142857313156128, "acc_user:A0": 0.7142857313156128,
+               "count_user:A0": 7.0, "acc_user:A4": 0.875, "count_user:A4": 8.0, "acc_user:A7": 0.0,
+               "count_user:A7": 0.0, "10th_percentile_acc": 0.7357142925262451},
+    "camelyon17": {"acc_avg": 0.875, "acc_slide:0": 0.8571428656578064, "count_slide:0": 14.0, "acc_slide:1": 0.0,
+                   "count_slide:1": 0.0, "acc_slide:2": 0.8461538553237915, "count_slide:2": 13.0,
+                   "acc_slide:4": 0.9230769276618958, "acc_wg": 0.8461538553237915},
+    "civilcomments": {"acc_avg": 0.875, "acc_y:0_male:1": 1.0, "count_y:0_male:1": 14.0, "count_y:1_male:1": 3.0,
+                      "acc_y:0_female:1": 0.7142857313156128, "acc_y:1_LGBTQ:1": 0.8571428656578064,
+                      "acc_y:0_christian:1": 0.8333333134651184, "acc_y:0_muslim:1": 0.8125,
+                      "acc_y:0_other_religions:1": 0.7647058963775635, "count_y:0_other_religions:1": 17.0,
+                      "acc_y:0_black:1": 0.9333333373069763, "acc_y:1_white:1": 0.75, "acc_wg": 0.7142857313156128},
+    "fmow": {"acc_avg": 0.800000011920929, "acc_year:2002": 0.8125, "acc_year:2003": 0.7857142686843872,
+             "count_year:2003": 14.0, "acc_worst_year": 0.7857142686843872, "acc_region:Asia": 0.7272727489471436,
+             "acc_region:Other": 1.0, "acc_region:NorthAfrica": 0.5833333134651184, "count_region:NorthAfrica": 12.0,
+             "acc_worst_region": 0.5833333134651184},
+    "globalwheat": {"detection_acc_avg": 0.35080355405807495, "detection_acc_session:Arvalis_1": 0.254323273897171,
+                    "count_session:Arvalis_1": 19.0, "detection_acc_session:ETHZ_1": 0.30000001192092896,
+                    "detection_acc_session:UQ1": 0.5416666865348816, "detection_acc_session:UQ_2": 0.0,
+                    "count_session:UQ_2": 0.0, "detection_acc_wg": 0.254323273897171,
+                    "detection_acc_avg_dom": 0.3653299907843272},
+    "iwildcam": {"acc_avg": 0.800000011920929, "recall-macro_all": 0.7994047403335571,
+                 "F1-macro_all": 0.8065909147262573},
+    "ogb-molpcba": {"ap": 0.35788164423020075},
+    "poverty": {"mse_avg": 0.2893424928188324, "mse_urban:0": 0.32187825441360474, "count_urban:0": 23.0,
+                "mse_urban:1": 0.2453235238790512, "count_urban:1": 17.0, "mse_wg": 0.32187825441360474,
+                "r_all": 0.8761516809463501, "r_urban:0": 0.8792455792427063, "r_urban:1": 0.8822733759880066,
+                "r_wg": 0.8792455792427063},
+    "py150": {"acc": 0.5694444179534912, "Acc (Class-Method)": 0.5694444179534912,
+              "Acc (Overall)": 0.6521739363670349, "Acc (class)": 0.5714285969734192,
+              "Acc (method)": 0.5675675868988037, "Acc (punctuation)": 0.8399999737739563,
+              "Acc (keyword)": 0.7352941036224365, "Acc (builtin)": 0.4444444477558136,
+              "Acc (literal)": 0.6818181872367859, "Acc (other_identifier)": 0.7241379022598267},
+    "rxrx1": {"acc_avg": 0.800000011920929, "acc_cell_type:HEPG2": 0.8421052694320679, "count_cell_type:HEPG2": 19.0,
+              "acc_cell_type:HUVEC": 1.0, "acc_cell_type:RPE": 0.5833333134651184, "acc_cell_type:U2OS": 0.0,
+              "count_cell_type:U2OS": 0.0, "acc_wg": 0.5833333134651184},
+}
+"""What wilds 2.0.0 gave for `inputs(name)`, run with torch 2.15 and scikit-learn 1.9."""
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_recorded_values_are_met(name):
+    """What the package gave once, in its order; a share to the last digit of its 32-bit floats."""
+    found = shown(name, ours(name, inputs(name)))
+    assert list(found) == list(RECORDED[name])
+    assert found == close(name, RECORDED[name])
+
+
+def odd() -> dict[str, tuple[str, Inputs]]:
+    """Inputs at which the package does something of its own."""
+    cases = {f"none {name}": (name, first(inputs(name), 0)) for name in DATASETS}
+    cases |= {f"one {name}": (name, first(inputs(name), 1)) for name in DATASETS}
+    poor, land, talk, code = (inputs(name) for name in ("poverty", "fmow", "civilcomments", "py150"))
+    flat = np.where(poor.metadata[:, :1] == 1, np.float32(0.1), poor.predicted)
+    cases["constant in one group"] = "poverty", poor._replace(predicted=flat)
+    cases["constant everywhere"] = "poverty", poor._replace(predicted=np.zeros_like(poor.predicted))
+    cases["not a number"] = "poverty", poor._replace(predicted=np.where(flat == flat[3], np.float32(np.nan), flat))
+    cases["only Other"] = "fmow", land._replace(metadata=land.metadata * [0, 1, 1] + [1, 0, 0])
+    cases["Other in a name, spaces"] = "fmow", land._replace(
+        names={"region": ["Asia", "A sia", "Other place", "Europe"], "year": [1, 2, 3]})
+    cases["identity never named"] = "civilcomments", talk._replace(
+        metadata=talk.metadata * ([0] + [1] * 15), full=talk.full * ([0] + [1] * 15))
+    cases["identity named elsewhere"] = "civilcomments", talk._replace(metadata=talk.metadata * ([0] + [1] * 15))
+    cases["no class or method"] = "py150", code._replace(metadata=np.maximum(code.metadata, 2))
+    cases["no from_source_domain"] = "py150", code._replace(metadata=code.metadata[:, :-1])
+    return cases
+
+
+def first(case: Inputs, n: int) -> Inputs:
+    return case._replace(predicted=case.predicted[:n], label=case.label[:n], metadata=case.metadata[:n])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("title", sorted(odd()))
+def test_the_package_does_the_same_at_the_edges(title):
+    """The same keys and values, and an error where the package has one of some kind."""
+    name, case = odd()[title]
+    try:
+        wanted = package(name, case)
+    except (RuntimeError, IndexError, ValueError):
+        with pytest.raises(ShiftBenchError):
+            ours(name, case)
+        return
+    found = ours(name, case)
+    assert list(found) == list(wanted)
+    assert found == close(name, wanted)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_the_package_gives_the_same(name, seed):
+    """Keys, their order, values and their types' meaning, on data with empty groups."""
+    case = inputs(name, 40 + 17 * seed, seed)
+    wanted = package(name, case)
+    found = ours(name, case)
+    assert list(found) == list(wanted)
+    assert found == close(name, wanted)
+
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_without_quirks_only_what_is_undefined_changes(name):
+    """The same keys but for spaces; a group without items is NaN and a whole 0, every other value is the same."""
+    quirky, clean = ours(name, inputs(name)), ours(name, inputs(name), None)
+    assert {key.replace(" ", "") for key in clean} == {key.replace(" ", "") for key in quirky}
+    for key, value in clean.items():
+        old = quirky[key if key in quirky else key.replace(" ", "")]
+        if key.startswith("count_"):
+            assert isinstance(value, int)
+            assert isinstance(old, float)
+        elif math.isnan(value):
+            assert old == 0
+            assert clean[f"count_{key.removeprefix('detection_').partition('_')[2]}"] == 0
+        elif name != "py150":
+            assert value == pytest.approx(old, rel=2e-6)
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_without_quirks_no_items_is_no_value(name):
+    """Nothing to judge by is NaN wherever the package would say 0 or fail."""
+    found = ours(name, first(inputs(name), 0), None)
+    assert found
+    assert all(value == 0 if key.startswith("count_") else math.isnan(value) for key, value in found.items())
+
+
+def test_a_row_counts_in_every_identity_it_names():
+    """CivilComments' groups overlap, and who is not named makes no group."""
+    metadata = np.zeros((3, 16), np.int64)
+    metadata[0, :2] = metadata[1, 0] = 1
+    metadata[2, -1] = 1
+    found = evaluate("civilcomments", np.array([0, 1, 1]), metadata[:, -1], metadata, compat=None)
+    assert (found["count_y:0_male:1"], found["count_y:0_female:1"], found["count_y:0_white:1"]) == (2, 1, 0)
+    assert (found["acc_y:0_male:1"], found["acc_y:0_female:1"]) == (0.5, 1)
+    assert sum(key.startswith("acc_y:") for key in found) == 16
+    assert "acc_y:0_male:0" not in found
+    assert found["acc_wg"] == 0.5
+
+
+def test_an_empty_group_of_civilcomments_is_the_worst_only_in_the_package():
+    """A perfect model on a slice without white has 0 in the package and 1 in truth."""
+    metadata = np.ones((4, 16), np.int64)
+    metadata[:, -1] = [0, 1, 0, 1]
+    metadata[:, IDENTITIES.index("white")] = 0
+    quirky, clean = (evaluate("civilcomments", metadata[:, -1], metadata[:, -1], metadata, compat=compat)
+                     for compat in ("wilds-2.0", None))
+    assert (quirky["acc_wg"], quirky["acc_y:0_white:1"], quirky["count_y:0_white:1"]) == (0, 0, 0)
+    assert clean["acc_wg"] == 1
+    assert math.isnan(clean["acc_y:0_white:1"])
+
+
+def test_the_package_leaves_out_an_identity_that_the_whole_data_lacks():
+    """Sizes come from the whole data: an identity that is nowhere 1 has no key, and no empty group to be the worst."""
+    metadata = np.ones((4, 16), np.int64)
+    metadata[:, -1] = [0, 1, 0, 1]
+    metadata[:, 0] = 0
+    found = evaluate("civilcomments", metadata[:, -1], metadata[:, -1], metadata, full_metadata=metadata)
+    assert "acc_y:0_male:1" not in found
+    assert found["acc_wg"] == found["acc_y:0_female:1"] == 1
+
+
+def test_the_package_has_a_zero_for_nothing():
+    """iWildCam without items is 0 throughout; molpcba without a task of both labels, and Py150 cut short, raise."""
+    nothing = first(inputs("iwildcam"), 0)
+    assert ours("iwildcam", nothing) == {"acc_avg": 0, "recall-macro_all": 0, "F1-macro_all": 0}
+    with pytest.raises(ShiftBenchError, match="no task"):
+        ours("ogb-molpcba", first(inputs("ogb-molpcba"), 1))
+    case = inputs("py150")
+    with pytest.raises(ShiftBenchError, match="from_source_domain"):
+        ours("py150", case._replace(metadata=case.metadata[:, :-1]))
+
+
+def test_the_package_passes_over_a_group_without_correlation():
+    """Constant predictions in one group make its r NaN and the other group the worst."""
+    case = inputs("poverty")
+    flat = np.where(case.metadata[:, :1] == 1, np.float32(0.1), case.predicted)
+    found = ours("poverty", case._replace(predicted=flat))
+    assert math.isnan(found["r_urban:1"])
+    assert found["r_wg"] == found["r_urban:0"]
+    with pytest.raises(ShiftBenchError, match="do not vary"):
+        ours("poverty", case._replace(predicted=np.zeros_like(flat)))
+
+
+def test_other_is_no_region_to_be_worst():
+    """With only Other left the package says 0 at accuracy 1; a name that contains the word is a region all the same."""
+    metadata = np.array([[5, 14, 0], [5, 15, 1]])
+    assert evaluate("fmow", metadata[:, 2], metadata[:, 2], metadata)["acc_worst_region"] == 0
+    assert math.isnan(evaluate("fmow", metadata[:, 2], metadata[:, 2], metadata, compat=None)["acc_worst_region"])
+    names = {"region": ["Asia", "Other islands"], "year": range(2002, 2018)}
+    rows = np.array([[0, 1, 0], [1, 1, 1]])
+    for compat, wanted in (("wilds-2.0", 1), (None, 0)):
+        found = evaluate("fmow", np.array([0, 0]), rows[:, 2], rows, metadata_map=names, compat=compat)
+        assert found["acc_worst_region"] == wanted
+
+
+def test_no_class_or_method_token_is_a_whole_zero():
+    """Py150's headline without such a token is the integer 0 in the package, NaN here."""
+    metadata = np.array([[3, 2, 5, 1]])
+    label = np.array([[7.0, 8.0]])
+    quirky, clean = (evaluate("py150", np.array([[7, 0]]), label, metadata, compat=compat)
+                     for compat in ("wilds-2.0", None))
+    assert quirky["acc"] == 0
+    assert isinstance(quirky["acc"], int)
+    assert quirky["Acc (Overall)"] == clean["Acc (Overall)"] == 0.5
+    assert math.isnan(clean["acc"])
+
+
+def test_a_masked_token_is_wrong_only_in_the_package():
+    """A class token without a label counts as wrong there, and is left out here."""
+    metadata, label = np.array([[3, 0, 0, 1]]), np.array([[7.0, math.nan]])
+    assert evaluate("py150", np.array([[7, 0]]), label, metadata)["acc"] == 0.5
+    assert evaluate("py150", np.array([[7, 0]]), label, metadata, compat=None)["acc"] == 1
+    assert evaluate("py150", np.array([[7, 0]]), label, metadata[:, :-1], compat=None)["acc"] == 1
+
+
+def test_the_worst_error_is_the_largest_and_one_item_has_no_correlation():
+    """PovertyMap: mse_wg is a maximum, r_wg a minimum; a lone rural place raises in the package alone."""
+    metadata = np.array([[0, 0, 0], [0, 0, 0], [0, 0, 0], [1, 0, 0]])
+    label, predicted = np.array([[1.0], [2.0], [3.0], [0.0]]), np.array([[1.0], [2.0], [4.0], [5.0]])
+    found = evaluate("poverty", predicted, label, metadata, compat=None)
+    assert found["mse_wg"] == found["mse_urban:1"] == 25
+    assert math.isnan(found["r_urban:1"])
+    assert found["r_wg"] == pytest.approx(np.corrcoef(label[:3, 0], predicted[:3, 0])[0, 1])
+    with pytest.raises(ShiftBenchError, match="one item"):
+        evaluate("poverty", predicted, label, metadata)
+
+
+def test_a_model_that_has_diverged_has_no_worst_group():
+    """Without quirks a NaN prediction is not passed over."""
+    case = inputs("poverty")
+    given = case.predicted.copy()
+    given[0] = math.nan
+    found = ours("poverty", case._replace(predicted=given), None)
+    assert all(math.isnan(found[key]) for key in ("mse_avg", "mse_wg", "r_all", "r_wg"))
+
+
+def test_published_sizes_and_names_hold_without_the_whole_data():
+    """Four arguments are enough: Camelyon17 has 50 slides, fMoW 6 regions and 16 years, GlobalWheat 47 sessions."""
+    y = np.array([0, 1])
+    slides = evaluate("camelyon17", y, y, np.array([[0, 3, 0], [1, 7, 1]]))
+    assert sum(key.startswith("count_slide:") for key in slides) == 50
+    land = evaluate("fmow", y, y, np.array([[0, 14, 0], [2, 15, 1]]))
+    assert [key for key in land if key.startswith("acc_region")] == [
+        f"acc_region:{name}" for name in ("Asia", "Europe", "Africa", "Americas", "Oceania", "Other")]
+    assert (land["count_year:2016"], land["count_year:2017"], land["count_year:2002"]) == (1, 1, 0)
+    box = np.array([[0.0, 0.0, 5.0, 5.0]])
+    wheat = evaluate("globalwheat", [{"boxes": box, "scores": np.ones(1)}], [{"boxes": box}], np.array([[46, 0, 0, 0]]))
+    assert sum(key.startswith("count_session:") for key in wheat) == 47
+    assert wheat["count_session:Usask_1"] == wheat["detection_acc_avg_dom"] == 1
+
+
+def test_amazon_has_other_groups_in_other_split_schemes():
+    """By user the percentile is asked for; by category or year the worst group."""
+    case = inputs("amazon")
+    found = evaluate("amazon", case.predicted, case.label, case.metadata, split_scheme="category_subpopulation")
+    assert {"acc_category:0", "acc_category:2", "acc_wg"} <= set(found)
+    assert "10th_percentile_acc" not in found
+    assert "acc_year:3" in evaluate("amazon", case.predicted, case.label, case.metadata, split_scheme="time")
+
+
+def test_tensors_and_logits_are_taken():
+    """Tensors are known by what they can do, and prediction_fn turns what the model gives into classes."""
+    torch = pytest.importorskip("torch")
+    case = inputs("rxrx1")
+    logits = torch.nn.functional.one_hot(torch.from_numpy(case.predicted), 5).float().requires_grad_()
+    found = evaluate("rxrx1", logits, torch.from_numpy(case.label), torch.from_numpy(case.metadata),
+                     metadata_map=case.names, full_metadata=torch.from_numpy(case.full),
+                     prediction_fn=lambda given: given.argmax(1))
+    assert found == ours("rxrx1", case)
+
+
+def test_requests_that_cannot_be_met_are_named():
+    """An unknown data set or mode, arrays that do not fit, a prediction_fn where raw output is judged."""
+    case = inputs("camelyon17")
+    with pytest.raises(ShiftBenchError, match="Did you mean 'camelyon17'"):
+        evaluate("camelyon", case.predicted, case.label, case.metadata)
+    with pytest.raises(ShiftBenchError, match=r"wilds-2\.0"):
+        ours("camelyon17", case, "wilds-1.0")
+    with pytest.raises(ShiftBenchError, match="as many of each"):
+        ours("camelyon17", case._replace(label=case.label[1:]))
+    with pytest.raises(ShiftBenchError, match="shape"):
+        ours("camelyon17", case._replace(label=case.label[:, None]))
+    with pytest.raises(ShiftBenchError, match="prediction_fn"):
+        evaluate("poverty", case.predicted, case.label, case.metadata, prediction_fn=abs)
+
+
+def test_the_first_column_varies_fastest_whatever_the_order_asked_for():
+    """Ids follow the columns of the data; our names do too, the package's follow the request and are wrong."""
+    rows = np.array([[country, time, 0] for time in range(3) for country in range(2)])
+    data = Columns(["country", "time", "y"], rows, {"country": ["Mali", "Togo"], "time": [2001, 2002, 2003]})
+    for fields in (["country", "time"], ["time", "country"]):
+        grouper = CombinatorialGrouper(data, fields)
+        assert grouper.n_groups == 6
+        assert grouper.metadata_to_group(rows).tolist() == [0, 1, 2, 3, 4, 5]
+        assert grouper.group_str(1) == "time = 2001, country = Togo"
+        assert grouper.group_field_str(4) == "time:2003_country:Mali"
+    plain = data._replace(metadata_map=None)
+    assert CombinatorialGrouper(plain, ["country", "time"], compat="wilds-2.0").group_str(4) == "time = 2, country = 0"
+    assert CombinatorialGrouper(plain, ["time", "country"], compat="wilds-2.0").group_str(4) == "country = 2, time = 0"
+    with pytest.raises(IndexError):
+        CombinatorialGrouper(data, ["time", "country"], compat="wilds-2.0").group_str(4)
+
+
+def test_empty_combinations_keep_their_number():
+    """A size is one more than the largest value of the whole data, and of all data sets that are grouped together."""
+    one, two = Columns(["a", "b"], np.array([[0, 2]])), Columns(["a", "b"], np.array([[3, 0]]))
+    grouper = CombinatorialGrouper([one, two], ["a", "b"])
+    assert grouper.cardinality.tolist() == [4, 3]
+    group, counts = grouper.metadata_to_group(np.array([[3, 0], [0, 2]]), return_counts=True)
+    assert group.tolist() == [3, 8]
+    assert counts.tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0]
+    alone = CombinatorialGrouper(one, None)
+    assert (alone.n_groups, alone.group_str(0), alone.metadata_to_group(np.ones((2, 2))).tolist()) == (1, "all", [0, 0])
+
+
+def test_a_value_that_the_whole_data_lacks_is_named():
+    """The package lets it fall on another group; we say which column has it."""
+    data = Columns(["a", "b"], np.array([[1, 1]]))
+    with pytest.raises(ShiftBenchError, match="Column 'a' has the value 2"):
+        CombinatorialGrouper(data, ["a", "b"]).metadata_to_group(np.array([[2, 0]]))
+    silent = CombinatorialGrouper(data, ["a", "b"], compat="wilds-2.0")
+    assert silent.metadata_to_group(np.array([[2, 0]])).tolist() == [2]
+    with pytest.raises(ShiftBenchError, match="'b' has the value -1"):
+        CombinatorialGrouper(data._replace(metadata_array=np.array([[1, -1]])), ["a", "b"])
+    with pytest.raises(ShiftBenchError, match="No column named 'c'"):
+        CombinatorialGrouper(data, ["c"])
+    with pytest.raises(ShiftBenchError, match="names only 1 value"):
+        CombinatorialGrouper(data._replace(metadata_map={"a": ["x"]}), ["a"]).group_str(1)
+
+
+def test_groups_of_tensors_are_tensors():
+    """A training script gets long tensors, counts as 32-bit floats as in the package."""
+    torch = pytest.importorskip("torch")
+    rows = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    group, counts = CombinatorialGrouper(Columns(["a", "b"], rows), ["a", "b"]).metadata_to_group(rows, True)
+    assert (group.dtype, counts.dtype) == (torch.int64, torch.float32)
+    assert (group.tolist(), counts.tolist()) == ([2, 3], [0, 0, 1, 1])
+
+
+def test_names_that_differ_by_a_space_stay_apart():
+    """In the package the later one takes the key, though both count for the worst."""
+    rows = np.array([[0, 0, 0], [1, 0, 1]])
+    names = {"region": ["A B", "AB"], "year": range(2002, 2018)}
+    given = np.array([0, 0])
+    quirky, clean = (evaluate("fmow", given, rows[:, 2], rows, metadata_map=names, compat=compat)
+                     for compat in ("wilds-2.0", None))
+    assert quirky["acc_region:AB"] == clean["acc_region:AB"] == 0
+    assert clean["acc_region:A B"] == 1
+    assert "acc_region:A B" not in quirky
+
+
+def test_folds_rotate():
+    """A fold chooses models on the countries that the next one tests on, and the five test on all 23 once."""
+    for fold, following in zip("ABCDE", "BCDEA", strict=True):
+        splits = poverty_fold(fold)
+        assert splits["val"] == poverty_fold(following)["test"]
+        assert len({country for countries in splits.values() for country in countries}) == 23
+        assert sum(len(countries) for countries in splits.values()) == 23
+    assert len({country for countries in HELD_OUT.values() for country in countries}) == 23
+    with pytest.raises(ShiftBenchError, match="No fold named 'F'"):
+        poverty_fold("F")
+
+
+def test_evaluating_needs_no_torch():
+    """Importing and calling `evaluate` on arrays loads neither torch nor the package."""
+    script = ("import sys, numpy as np; from shiftbench.compat.wilds_eval import evaluate;"
+              "y = np.array([0, 1]); evaluate('iwildcam', y, y, np.zeros((2, 9)));"
+              "assert not {'torch', 'wilds', 'sklearn', 'scipy'} & set(sys.modules)")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("fields", [["a", "b"], ["c", "a"], ["b"], ["c", "b", "a"], None])
+def test_the_package_groups_the_same(fields):
+    """Ids and counts in any order of fields; names too, wrong ones included, where its quirks are asked for."""
+    try:
+        torch = importlib.import_module("torch")
+        theirs = importlib.import_module("wilds.common.grouper").CombinatorialGrouper
+    except ImportError as missing:
+        if "SHIFTBENCH_WILDS" in os.environ:
+            raise
+        pytest.skip(f"the package wilds cannot be imported: {missing}")
+    rows = torch.from_numpy(columns(60, [3, 2, 4], 5))
+    data = Columns(["a", "b", "c"], rows, {"other": ["x"]})
+    wanted, found = theirs(data, fields), CombinatorialGrouper(data, fields, compat="wilds-2.0")
+    assert found.n_groups == wanted.n_groups
+    for mine, given in zip(found.metadata_to_group(rows, True), wanted.metadata_to_group(rows, True), strict=True):
+        assert mine.dtype == given.dtype
+        assert mine.tolist() == given.tolist()
+    for group in range(found.n_groups):
+        assert found.group_str(group) == wanted.group_str(group)
+        assert found.group_field_str(group) == wanted.group_field_str(group)

@@ -1,0 +1,84 @@
+"""A small study of the built-in world's breeds, as a user runs it: two models, retrained last layers, one page."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL
+from shiftbench.scoring import score_runs
+from shiftbench.sweeps.study import Study
+
+STUDY = """
+suites = ["breeds/world"]
+members = ["rand"]
+seeds = 2
+[world]
+name = "scenes"
+items = 3000
+size = 32
+[run]
+features = "efficientnet-lite0@32"
+steps = 60
+eval_every = 30
+[methods.erm]
+model = ["linear", "mlp"]
+"""
+
+
+def shell(*words, cwd):
+    done = subprocess.run([sys.executable, "-m", "shiftbench", *words], cwd=cwd, capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """As examples/breeds/world.toml, with fewer and smaller pictures, one split, two seeds and a few steps."""
+    place = tmp_path_factory.mktemp("breeds")
+    (place / "study.toml").write_text(STUDY)
+    told = shell("sweep", "study.toml", "--out", "R", "--device", "cpu", "--workers", "1", "--json", cwd=place)
+    shell("retrain", "R", "--steps", "60", "--rates", "0.1,0.5", "--device", "cpu", "--quiet", cwd=place)
+    shell("report", "R", "--out", "r.html", cwd=place)
+    return place, json.loads(told)
+
+
+def test_two_models_are_trained_and_retrained(small):
+    """Every run ends well and has a source, a target and a target-RT accuracy, the last on the same items."""
+    place, told = small
+    assert (told["failed"], told["done"]) == (0, 4)
+    made = Benchmark.load(place / "R" / "benchmarks" / "rand")
+    scores = score_runs(place / "R", benchmarks=[made]).where(group=ALL)
+    for split, metric in (("id_test", "accuracy"), ("test", "accuracy"), ("test", "target_rt_accuracy")):
+        some = scores.where(split=split, metric=metric)
+        single = some["value"][some["seed"] >= 0]
+        assert len(single) == 4
+        assert ((some["low"] < some["value"]) & (some["value"] < some["high"])).all()
+        assert (single > 1.5 / len(made.names["label"])).all()
+
+
+def test_the_example_is_a_study():
+    """examples/breeds/world.toml is read, and has three models on the three splits."""
+    study = Study.load(Path(__file__).parents[2] / "examples" / "breeds" / "world.toml")
+    assert {(one["model"], one["features"]) for one in study.settings()} == {
+        ("linear", "efficientnet-lite0@32"), ("linear", "efficientnet-lite0@64"), ("mlp", "efficientnet-lite0@64")}
+    assert [one.name for one in study.sources.members()] == ["good", "rand", "bad"]
+
+
+def test_the_page_tells_them_with_intervals(small):
+    """The table has two models and five numbers for each, all with an interval."""
+    place, _ = small
+    page = (place / "r.html").read_text(encoding="utf-8")
+    part = page.partition('<section id="breeds">')[2].partition("</section>")[0]
+    body = part.partition("<tbody>")[2].partition("</tbody>")[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", body, re.S)
+    assert [re.search(r'<th scope="row">(.*?)</th>', row)[1] for row in rows] == ["erm, linear", "erm, mlp"]
+    for row in rows:
+        assert row.count("<data") == row.count("<small>") == 5
+    for name in ("breeds-source-target", "breeds-relative", "breeds-classes"):
+        assert f'id="{name}"' in part

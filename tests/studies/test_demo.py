@@ -1,0 +1,31 @@
+"""The whole flow in one call: what `make demo` does, with one seed instead of three."""
+
+import pytest
+
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.demonstration import HELD_OUT, LADDER, SHARES, demo
+from shiftbench.reporting import distance_tables
+from shiftbench.scoring.select import RULES
+
+
+@pytest.mark.slow
+def test_the_demo_shows_the_shape_and_does_nothing_twice(tmp_path):
+    """ERM falls from every rung of the ladder to the one after next, and a second call trains no run again."""
+    shown = demo(tmp_path, seeds=(0,))
+    benchmarks = [Benchmark.load(folder) for folder in shown.benchmarks]
+    (table,) = distance_tables(shown.scores, benchmarks)
+    far = [column["x"] for column in table["columns"]]
+    erm = [cell["value"] for row in table["rows"] if row["method"] == "erm" for cell in row["cells"]]
+    assert far == sorted(far)
+    assert len(erm) == len(LADDER)
+    assert all(later < sooner for sooner, later in zip(erm, erm[2:], strict=False))
+    assert erm[-1] < 0.5 < erm[0]
+    done = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/done")}
+    assert len(done) == (len(LADDER) + len(SHARES) + 2 * len(HELD_OUT)) * 5 * 2  # methods, learning rates
+    again = demo(tmp_path, seeds=(0,))
+    assert again.scores == shown.scores
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/done")} == done
+    page = shown.page.read_text()
+    assert "dog(shelf)" in page
+    for rule in RULES.values():
+        assert rule.head in page

@@ -1,0 +1,120 @@
+"""Runs are named by their content, and batches are a function of seed and step."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.training import Run
+from shiftbench.training.batches import Batches
+from shiftbench.training.run import split_features
+from tests.toys import FEATURES, learn, toy_features, toy_rows, toy_run
+
+# Batches
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.integers(1, 12), st.integers(0, 10**6),
+       st.integers(0, 99))
+def test_batches_are_a_function_of_seed_and_step(codes, size, seed, step):
+    """Any step can be asked first; each pool gives its share; a round shows every item of a large pool once."""
+    pools = np.asarray(codes)
+    one, other = Batches(pools, size, seed), Batches(pools, size, seed)
+    for earlier in range(3):
+        other.at(earlier)
+    assert np.array_equal(one.at(step), other.at(step))
+    assert np.array_equal(one.block(step, 3), np.stack([one.at(step + k) for k in range(3)]))
+    assert len(one.at(step)) == len(one) == size * len(set(codes))
+    assert (np.bincount(pools[one.at(step)], minlength=3)[np.unique(pools)] == size).all()
+    for number, code in enumerate(np.unique(pools)):
+        pool = np.flatnonzero(pools == code)
+        if len(pool) >= size:
+            drawn = np.concatenate([one.at(t)[number * size:(number + 1) * size] for t in range(len(pool))])
+            assert np.array_equal(np.bincount(drawn, minlength=len(pools))[pool], np.full(len(pool), size))
+            assert sorted(drawn[:len(pool)]) == sorted(pool)
+
+
+def test_another_seed_gives_other_batches():
+    """Seeds and steps matter."""
+    pools = np.zeros(100, np.int64)
+    assert not np.array_equal(Batches(pools, 20, 0).at(0), Batches(pools, 20, 1).at(0))
+    assert not np.array_equal(Batches(pools, 20, 0).at(0), Batches(pools, 20, 0).at(1))
+
+
+# Runs
+
+
+def test_a_run_survives_json_and_has_one_name():
+    """Run -> JSON -> Run is the same run; naming a default or writing 1 for 1.0 changes nothing; any change does."""
+    run = Run("ab" * 32, method="irm", params={"penalty": 10}, features=FEATURES, lr=1)
+    again = Run.of(json.loads(json.dumps(run.to_json())))
+    assert again == run
+    assert again.id == run.id
+    assert len(run.id) == 16
+    assert Run("ab" * 32, method="irm", params={"penalty": 10.0, "anneal": 0.1}, features=FEATURES, lr=1.0).id == run.id
+    for change in ({"seed": 1}, {"lr": 0.5}, {"params": {"penalty": 11.0}}, {"batches": "plain"}, {"benchmark": "cd"}):
+        assert dataclasses.replace(run, **change).id != run.id
+
+
+def test_a_run_has_the_same_name_in_every_process():
+    """The id does not depend on the process or on its hash seed."""
+    script = f"from shiftbench.training import Run; print(Run('x', method='irm', features='{FEATURES}').id)"
+    other = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": "1"}, check=True,
+                           capture_output=True, text=True)
+    assert other.stdout.strip() == Run("x", method="irm", features=FEATURES).id
+
+
+@pytest.mark.parametrize(("wrong", "says"), [
+    ({"method": "erm2"}, "Did you mean 'erm'"), ({"model": "linea"}, "Did you mean 'linear'"),
+    ({"optimizer": "adm"}, "Did you mean 'adam'"), ({"params": {"penalti": 1}}, "No setting named 'penalti'"),
+    ({"steps": 0}, "'steps' is 0, but must be at least 1"), ({"lr": 0}, "'lr' is 0.0"),
+    ({"lr": float("nan")}, "'lr' is nan"), ({"stepz": 3}, "Did you mean 'steps'"),
+    ({"features": ""}, "works on cached features"), ({"model": "small-cnn"}, "takes images"),
+    ({"features": "efficientnet@64"}, "Did you mean 'efficientnet-lite0'"),
+    ({"features": "resnet18@x"}, "BACKBONE@SIZE"), ({"steps": "3"}, "must be of type int"),
+    ({"batches": "domains"}, "Did you mean 'domain'"), ({"select_on": "acc"}, "Did you mean 'accuracy'"),
+    ({"augment": "heavy"}, "No augmentation named"),
+])
+def test_wrong_settings_are_told(wrong, says):
+    """Each wrong setting is an error that names it and what is allowed."""
+    with pytest.raises(ShiftBenchError, match=says):
+        Run.of({"benchmark": "x", "features": FEATURES, **wrong})
+
+
+def test_names_of_embeddings():
+    """BACKBONE@SIZE; without a size, the one its weights were trained at."""
+    assert split_features("efficientnet-lite0@128") == ("efficientnet-lite0", 128)
+    assert split_features("resnet18") == ("resnet18", 224)
+
+
+def test_weights_decide_how_often_an_item_is_drawn():
+    """Items come in proportion to their weight in their pool, those of weight 0 never; a pool of zeros still comes."""
+    codes = np.repeat([0, 1, 2], [4, 2, 3])
+    weights = np.asarray([0.0, 1.0, 2.0, 5.0, 3.0, 1.0, 0.0, 0.0, 0.0])
+    drawn = Batches(codes, 8, seed=3, weights=weights).block(0, 4000)
+    share = np.bincount(drawn.ravel(), minlength=9) / drawn.size * 3
+    np.testing.assert_allclose(share[:6], [0, 1 / 8, 2 / 8, 5 / 8, 3 / 4, 1 / 4], atol=0.01)
+    assert (share[6:] > 0).all()
+    assert np.array_equal(drawn[70], Batches(codes, 8, seed=3, weights=weights).at(70))
+
+
+def test_a_run_draws_by_the_weights_of_its_benchmark():
+    """Training items of weight 0 change nothing, unless the run says resample = false."""
+    _, benchmark = toy_rows()
+    weight = np.where(np.arange(len(benchmark)) % 3 == 0, 0.0, 1.0)
+    weighed = dataclasses.replace(benchmark, extra={"weight": weight})
+    x = toy_features(benchmark)
+    moved = x.clone()
+    moved[torch.from_numpy((weight == 0) & (benchmark.split == "train"))] += 5
+    test = torch.from_numpy(benchmark.split == "test")
+    for resample in (True, False):
+        run = toy_run(weighed, resample=resample)
+        assert torch.equal(learn(run, weighed, x)[test], learn(run, weighed, moved)[test]) == resample
