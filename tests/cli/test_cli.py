@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import shiftbench as sb
+from shiftbench.cli import PANELS, app
 from shiftbench.core.files import write_table
 from shiftbench.data.benchmark import Benchmark
 
@@ -145,6 +146,14 @@ def test_a_truncated_benchmark_is_one_message(shell, project, file, keep):
     code, _, err = shell("show", "b")
     assert code == 1
     assert file in err
+
+
+@pytest.mark.parametrize("command", app.registered_commands, ids=lambda one: one.callback.__name__)
+def test_every_verb_has_a_panel_and_an_example(command):
+    """`--help` groups the verbs, and the help of each shows a command that uses it."""
+    name = command.callback.__name__
+    assert (command.rich_help_panel in PANELS) == (name != "demo")
+    assert f"\n    shiftbench {name}" in command.callback.__doc__
 
 
 def test_the_module_can_be_run():

@@ -51,11 +51,20 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
         raise typer.Exit
 
 
-app.add_typer(read, name="read")
-for verb in (demo, show, graph, hierarchy, build, setting, check, embed, train, pretrain, methods, sweep, fetch,
-             retrain, score, select, gap, hardest, power, conflicts, report, table, study, board,
-             export, trust):
-    app.command()(verb)
+PANELS = {
+    "Data": (show, export, trust),
+    "Shifts": (graph, hierarchy, build, setting, check, power),
+    "Training": (methods, embed, train, pretrain, retrain, sweep, fetch),
+    "Judging": (score, select, gap, table, conflicts, hardest),
+    "Sharing": (report, board, study),
+}
+"""The verbs as `--help` groups them, in the order in which people need them."""
+
+app.command()(demo)
+app.add_typer(read, name="read", rich_help_panel="Data")
+for panel, verbs in PANELS.items():
+    for verb in verbs:
+        app.command(rich_help_panel=panel)(verb)
 
 
 def main() -> None:

@@ -19,14 +19,14 @@ def board(
         list[Path], typer.Option("--benchmark", "-b", help="Folder of the benchmark they predict; of folds, each.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for index.html, board.json, board.csv.")],
     metric: Annotated[
-        str, typer.Option(help="Ranks on test; default: accuracy, or what the target has instead.")] = "",
+        str, typer.Option(help="Metric that ranks, on test; default: the benchmark's headline.")] = "",
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Seeds required; default: WILDS' number for its data, else 3.")] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """A leaderboard without a server: check every submission, recompute its numbers, write a page and tables.
+    """Make a leaderboard without a server: verify every submission, recompute its numbers, write a page and tables.
 
     shiftbench board submissions --benchmark benchmarks/cat-dog --out board
     """

@@ -13,13 +13,15 @@ from shiftbench.core.errors import ShiftBenchError
 def build(
     recipe: Annotated[Path, typer.Argument(help="A TOML file, or a suite by name: metashift/table1.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the new benchmark.")],
-    changes: Annotated[list[str] | None, typer.Option("--set", help="Replace a setting, e.g. --set p=0.06; of a suite, "
-                                                      "that of every benchmark.")] = None,
-    collection: Annotated[Path | None, typer.Option(help="The collection; in place of the recipe's.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="The seed; in place of the recipe's.")] = None,
-    only: Annotated[str, typer.Option(help="Of a suite, the benchmark of that name, else those that begin so.")] = "",
-    draws: Annotated[int, typer.Option(min=0, help="Of a suite, so many benchmarks of each, one per seed, that "
-                                       "differ in their low-data items.")] = 0,
+    changes: Annotated[list[str] | None, typer.Option(
+        "--set", help="Replace a setting, e.g. --set p=0.06; in a suite, for "
+                                                      "every benchmark.")] = None,
+    collection: Annotated[Path | None, typer.Option(help="Collection that replaces the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed that replaces the recipe's.")] = None,
+    only: Annotated[str, typer.Option(
+        help="Build only this benchmark of a suite, or those whose names begin so.")] = "",
+    draws: Annotated[int, typer.Option(min=0, help="Build every benchmark of a suite this many times, once per "
+                                       "seed, with other low-data items each time.")] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

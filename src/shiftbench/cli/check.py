@@ -15,11 +15,11 @@ def check(
     allow: Annotated[list[str] | None, typer.Option(help="A finding to accept, e.g. --allow 'missing class'.")] = None,
     json: Json = False,
 ) -> None:
-    """What is a benchmark fit for: training, selection, scoring? Exit 1 when what it has is unfit.
+    """Check what a benchmark is fit for: training, selection, scoring. The exit code is 1 if it is unfit.
 
-    Finds leakage, empty cells, small splits and missing classes. Where the collection and its images are at hand, also
-    image files that are not there, all of them, and the same content under two ids. A benchmark of test items alone is
-    fit for scoring. Of a collection, only its image files are checked.
+    It finds leakage, empty cells, small splits and missing classes. With the collection at hand, it also lists missing
+    image files and images that stand under two ids. A benchmark of test items alone is fit for scoring. Of a
+    collection, it checks only the image files.
 
     shiftbench check benchmarks/cat-dog --allow "missing class"
     """

@@ -11,12 +11,13 @@ from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress
 
 def conflicts(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark whose groups are subsets.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the matrix, the heatmap and what stands out.")],
+    out: Annotated[Path, typer.Option(
+        "--out", "-o", help="Folder for the matrix, the heatmap and the strongest conflicts.")],
     model: Annotated[str, typer.Option(help="linear or mlp on features; small-cnn, resnet18 on images.")] = "mlp",
     features: Annotated[str, typer.Option(help="Backbone and size for linear and mlp.")] = "",
-    weights: Annotated[str, typer.Option(help="Start of an image model: none, imagenet or a file.")] = "none",
-    steps: Annotated[int, typer.Option(help="Steps of each repeat; every one is evaluated.")] = 300,
-    repeats: Annotated[int, typer.Option(help="Trainings from a new start; 5 or more for intervals over them.")] = 8,
+    weights: Annotated[str, typer.Option(help="Initial weights of an image model: none, imagenet or a file.")] = "none",
+    steps: Annotated[int, typer.Option(help="Steps per repeat; each step is evaluated.")] = 300,
+    repeats: Annotated[int, typer.Option(help="Repeats from new initial weights; intervals need 5 or more.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Seed of starts, batches and resampling.")] = 0,
     makeup: Annotated[str, typer.Option(help="Batches: varied (more precise) or plain (the paper).")] = "varied",
     changes: Annotated[list[str] | None, typer.Option("--set", help="Another setting, e.g. --set lr=0.01.")] = None,
@@ -25,7 +26,7 @@ def conflicts(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Training conflicts: what a step on each training subset does to the loss on every evaluation subset.
+    """Measure training conflicts: how a step on each training subset changes the loss on every evaluation subset.
 
     Writes matrix.parquet, heatmap.png and conflicts.json. Further settings: lr, batch_size, skip, size, train_items,
     eval_items.

@@ -15,7 +15,9 @@ def demo(
     workers: Annotated[int, typer.Option(help="Training processes; 0 means one per core.")] = 0,
     quiet: Quiet = False,
 ) -> None:
-    """The whole flow on the built-in world: draw, build, embed, train, score, report. No download.
+    """Run the whole flow on the built-in world: draw, build, embed, train, score, report. It downloads nothing.
+
+    shiftbench demo --out demo
 
     Four training sets at growing distance and three minority shares; five methods, two learning rates, three seeds:
     MetaShift's Tables 1 and 2 in the terminal, and report.html to look at, which also shows what every rule of

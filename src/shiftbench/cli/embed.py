@@ -11,13 +11,14 @@ from shiftbench.cli.output import Json, Quiet, print_json, progress, say
 
 def embed(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
-    model: Annotated[str, typer.Option(help="Backbone; this one has its weights on board.")] = "efficientnet-lite0",
+    model: Annotated[str, typer.Option(
+        help="Backbone; the weights of the default come with the package.")] = "efficientnet-lite0",
     size: Annotated[int, typer.Option(help="Pixels per side that the backbone sees.")] = 224,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Cache the features of every item, once, for head-only training. Goes on where it was interrupted.
+    """Compute the features of every item once, for training heads. It resumes when interrupted.
 
     shiftbench embed benchmarks/cat-dog --model efficientnet-lite0 --size 128
     """

@@ -10,12 +10,13 @@ from shiftbench.cli.output import Json, Quiet, print_json, say
 
 
 def fetch(
-    url: Annotated[str, typer.Argument(help="Where a sweep on Ray brought its runs: s3://…, gs://…, file:///….")],
+    url: Annotated[str, typer.Argument(
+        help="Store into which a sweep on Ray wrote its runs: s3://…, gs://…, file:///….")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of runs on this machine.")],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Bring finished runs from a store to a folder, to be shown, scored and reported. Weights stay where they are.
+    """Copy finished runs from a store to a folder, to show, score and report them. Weights stay in the store.
 
     shiftbench fetch s3://bucket/runs --out runs
     """

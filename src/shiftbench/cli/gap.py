@@ -11,13 +11,13 @@ from shiftbench.cli.output import Json, Quiet, print_json, print_table, say
 
 def gap(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs, on a benchmark and on settings made of it.")],
-    setting: Annotated[str, typer.Option(help="Of this setting alone.")] = "",
+    setting: Annotated[str, typer.Option(help="Only this setting.")] = "",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """What the shift costs each method: in distribution minus out of distribution, with an interval.
+    """Measure what the shift costs each method: in distribution minus out of distribution, with an interval.
 
     shiftbench gap runs runs-mixed
     """

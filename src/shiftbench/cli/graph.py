@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def graph(
     collection: Annotated[Path, typer.Argument(help="Folder of a collection.")],
     cls: Annotated[str, typer.Option("--class", help="The class whose subsets are shown, e.g. cat.")] = "",
-    every: Annotated[bool, typer.Option("--all", help="All classes: the paper's summary, streamed from disk.")] = False,
+    every: Annotated[bool, typer.Option(
+        "--all", help="Summarise all classes, as the paper does; streams from disk.")] = False,
     threshold: Annotated[float, typer.Option(help="Edges with a smaller overlap are dropped (the paper: 0.1).")] = 0.1,
     min_size: Annotated[int, typer.Option(help="Smallest subset, in items.")] = 25,
     kinds: Annotated[list[str] | None, typer.Option("--kind", help="Contexts of this kind; may be repeated.")] = None,
@@ -24,15 +25,16 @@ def graph(
     scaling: Annotated[str, typer.Option(help="unit (the paper's numbers) or orthonormal (equation 2).")] = "unit",
     communities: Annotated[str, typer.Option(help="louvain, leiden or greedy.")] = "louvain",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the community search.")] = 0,
-    origin: Annotated[str | None, typer.Option("--from", help="Distances from this subset: 'dog(shelf)'.")] = None,
-    rungs: Annotated[int, typer.Option("--ladder", help="Propose so many training sets, near to far of --from.")] = 0,
-    items: Annotated[int, typer.Option(help="Items that each of them needs at least.")] = 100,
+    origin: Annotated[str | None, typer.Option("--from", help="Show distances from this subset: 'dog(shelf)'.")] = None,
+    rungs: Annotated[int, typer.Option(
+        "--ladder", help="Propose this many training sets, from near to far of --from.")] = 0,
+    items: Annotated[int, typer.Option(help="Fewest items of each training set of --ladder.")] = 100,
     engine: Annotated[str, typer.Option(help="Where --all counts: local or ray.")] = "local",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write it: FILE.png, .html, or .json with all "
                                        "subsets and edges; of --all and --ladder .json.")] = None,
     json: Json = False,
 ) -> None:
-    """The meta-graph of a class: its subsets, how they overlap, their communities and distances.
+    """Compute the meta-graph of a class: its subsets, their overlaps, communities and distances.
 
     shiftbench graph collections/scenes --class dog --from 'dog(shelf)' --out dog.png
 

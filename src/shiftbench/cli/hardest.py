@@ -16,7 +16,7 @@ def hardest(
     split: Annotated[str, typer.Option(help="The split whose items are compared.")] = "test",
     json: Json = False,
 ) -> None:
-    """The tasks whose hard items cost a method most more than all items do: how NOOCh chose its twelve.
+    """Rank tasks by how much more a method loses on their hard items than on all items: how NOOCh chose its twelve.
 
     shiftbench hardest runs --n 12
     """

@@ -33,7 +33,7 @@ def hierarchy(
     tree: Annotated[bool, typer.Option("--tree", help="Refuse a hierarchy in which a node has two parents.")] = False,
     json: Json = False,
 ) -> None:
-    """A class hierarchy: its levels and cuts, or superclasses with their source and target subclasses.
+    """Show a class hierarchy: its levels and cuts, or superclasses with their source and target subclasses.
 
     shiftbench hierarchy breeds/
 

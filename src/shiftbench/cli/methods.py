@@ -4,7 +4,10 @@ from shiftbench.cli.output import Json, print_json, print_table
 
 
 def methods(json: Json = False) -> None:
-    """Every method: family, what it needs, parameters with defaults; with --json also search spaces."""
+    """List every method: its family, what it needs, its parameters with defaults; with --json also search spaces.
+
+    shiftbench methods
+    """
     from shiftbench.methods import METHODS, facts
 
     listed = [facts(name) for name in METHODS]

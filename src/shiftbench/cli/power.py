@@ -13,19 +13,20 @@ from shiftbench.core.errors import ShiftBenchError
 def power(
     benchmark: Annotated[Path | None, typer.Argument(help="Folder of a benchmark: what its groups can show.")] = None,
     difference: Annotated[float | None, typer.Option(help="Points of accuracy between two models, e.g. 2.")] = None,
-    accuracy: Annotated[float, typer.Option(help="Of the weaker model, a share.")] = 0.7,
-    correlation: Annotated[float, typer.Option(help="Of the two models' errors: 0 independent, 1 the same.")] = 0.5,
-    disagreement: Annotated[
-        float | None, typer.Option(help="Instead: the share of items that only one model is right about.")] = None,
+    accuracy: Annotated[float, typer.Option(help="Accuracy of the weaker model, from 0 to 1.")] = 0.7,
+    correlation: Annotated[float, typer.Option(
+        help="Correlation of the two models' errors: 0 independent, 1 the same.")] = 0.5,
+    disagreement: Annotated[float | None, typer.Option(
+        help="Share of items that exactly one model gets right; replaces --correlation.")] = None,
     level: Annotated[float, typer.Option(help="Level of the test.")] = 0.95,
     power: Annotated[float, typer.Option(help="Probability with which the difference is to be seen.")] = 0.8,
     comparisons: Annotated[int, typer.Option(help="Pairs of models, or groups, that are tested at once.")] = 1,
     split: Annotated[str, typer.Option(help="Split of the benchmark.")] = "test",
     json: Json = False,
 ) -> None:
-    """How many items per group a difference needs, and which difference a benchmark's groups can show.
+    """Compute how many items a difference needs, or which difference a benchmark's groups can show.
 
-    Two models are compared on the same items (paired) or on different ones. Seeds are not in it.
+    It covers two models on the same items (paired) and on different items. It does not cover seeds.
 
     shiftbench power --difference 2 --accuracy 0.8
 

@@ -11,7 +11,7 @@ from shiftbench.cli.output import Json, Quiet, print_json, progress, say
 
 def pretrain(
     collection: Annotated[Path, typer.Argument(help="Folder of a collection with images.")],
-    label: Annotated[str, typer.Option(help="The factor to tell, e.g. class or shape.")],
+    label: Annotated[str, typer.Option(help="The factor to predict, e.g. class or shape.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder; weights.safetensors will be in it.")],
     model: Annotated[str, typer.Option(help="A model that takes images.")] = "resnet18",
     steps: Annotated[int, typer.Option(help="Steps of the optimizer.")] = 5000,
@@ -21,7 +21,7 @@ def pretrain(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model on one collection, to start from on another. Interrupted, it goes on.
+    """Train a model on one collection and keep its weights, to start from on another. It resumes when interrupted.
 
     shiftbench pretrain collections/scenes --label class --model resnet18 --out pretrained/scenes
 

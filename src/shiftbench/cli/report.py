@@ -12,7 +12,8 @@ from shiftbench.cli.output import Quiet, noted, say
 def report(
     source: Annotated[Path, typer.Argument(help="A folder of runs, or a table of scores.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML page to write.")] = Path("report.html"),
-    benchmark: Annotated[list[Path] | None, typer.Option(help="Show its card; may be repeated.")] = None,
+    benchmark: Annotated[list[Path] | None, typer.Option(
+        help="Folder of a benchmark whose card the page shows; may be repeated.")] = None,
     rule: Annotated[str, typer.Option(help="Chooses among a method's settings: see `shiftbench select`.")] = "id",
     title: Annotated[str, typer.Option(help="Title of the page.")] = "shiftbench report",
     compare: Annotated[str, typer.Option(help="Two methods, by commas: show the hard items on which they differ most; "
@@ -21,10 +22,10 @@ def report(
                                                "left over.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """One self-contained HTML page: cards of the shifts, tables with intervals, figures. Opens from disk.
+    """Write one self-contained HTML page: cards of the shifts, tables with intervals, figures. It opens from disk.
 
-    Runs that failed, that have not ended or whose files are damaged are named, on the page and here; the exit code is
-    1 where a run failed or is damaged.
+    The page and the terminal name runs that failed, that are unfinished or that are damaged. The exit code is 1 if a
+    run failed or is damaged.
 
     shiftbench report runs --out report.html
 

@@ -12,16 +12,18 @@ from shiftbench.core.errors import ShiftBenchError
 
 def retrain(
     runs: Annotated[Path, typer.Argument(help="Folder of finished runs on benchmarks with target_train.")],
-    steps: Annotated[int, typer.Option(min=1, help="Steps of each learning rate; BREEDS has 40,000.")] = 40_000,
-    rates: Annotated[str, typer.Option(help="Learning rates, by commas; default: the thirteen of BREEDS.")] = "",
+    steps: Annotated[int, typer.Option(min=1, help="Steps per learning rate; BREEDS uses 40,000.")] = 40_000,
+    rates: Annotated[str, typer.Option(
+        help="Learning rates, separated by commas; default: the thirteen of BREEDS.")] = "",
     collection: Annotated[Path | None, typer.Option(help="Where their collection is now.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train the last layer of every finished run on the target: what its representation is worth there (target-RT).
+    """Retrain the last layer of every finished run on the target: what its representation is worth there (target-RT).
 
-    The learning rate is chosen on `val`, the paper's on test. Scores and reports then have `target_rt_accuracy`.
+    We choose the learning rate on `val`; the paper chose it on test. Scores and reports then have
+    `target_rt_accuracy`.
 
     shiftbench retrain runs --steps 4000
     """

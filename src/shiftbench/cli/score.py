@@ -13,15 +13,20 @@ def score(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark; not needed with --nooch.")],
     predictions: Annotated[list[Path] | None, typer.Argument(help="Parquet or CSV files with a column of item ids, and "
                                                             "JSON files of annotators' answers.")] = None,
-    by: Annotated[list[str] | None, typer.Option(help="Groups of any columns: region, or urban,label, or "
+    by: Annotated[list[str] | None, typer.Option(
+        help="Score by further groups, from any columns: region, or urban,label, or "
                                                  "male+female,label, or region!Other; may be repeated.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write them: .parquet or .csv.")] = None,
-    replicates: Annotated[int, typer.Option(min=0, help="0: no intervals; else of metrics without a formula.")] = 1000,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
+    replicates: Annotated[int, typer.Option(
+        min=0, help="Bootstrap replicates for metrics without a formula; 0 turns all "
+                                              "intervals off.")] = 1000,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    study: Annotated[Path | None, typer.Option(help="Folder of the study that was answered; without it, one beside the "
-                                               "answers.")] = None,
-    nooch: Annotated[Path | None, typer.Option(help="Folder of NOOCh's published lists, to say what is hard.")] = None,
-    task: Annotated[str, typer.Option(help="Class of these lists, where they are of several.")] = "",
+    study: Annotated[Path | None, typer.Option(
+        help="Folder of the study that the annotators answered; default: the one "
+                                               "beside the answers.")] = None,
+    nooch: Annotated[Path | None, typer.Option(
+        help="Folder of NOOCh's published lists, which say which images are hard.")] = None,
+    task: Annotated[str, typer.Option(help="Class of the lists, where the folder has lists of several classes.")] = "",
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now, for columns of --by.")] = None,
     ignore_splits: Annotated[bool, typer.Option("--ignore-splits", help="Score although the predictions call items "
                                                 "'train' that the benchmark holds out.")] = False,
@@ -32,7 +37,7 @@ def score(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Score any model's predictions: average, per group and worst group, each with an interval.
+    """Score any model's predictions: on average, in every group and in the worst group, each with an interval.
 
     A file has a column `item` and either `prediction`, maybe with `confidence`, or one column of scores per class.
 

@@ -26,10 +26,10 @@ def select(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Which of several settings counts: every rule side by side with its regret to the oracle, or the choice of one.
+    """Choose among runs that differ in their settings: compare all rules and their regret, or choose by one rule.
 
-    Rules: id, leave_one_domain_out, worst_group, worst_class, nooch, f1, ood, wilds, oracle. A rule that used labels
-    of the target is marked; to choose by it takes --allow-target.
+    Rules: id, leave_one_domain_out, worst_group, worst_class, nooch, f1, ood, wilds, oracle. Rules that look at
+    labels of the target are marked; to choose by one, say --allow-target.
 
     shiftbench select runs --rule worst_group --json
     """

@@ -15,19 +15,20 @@ if TYPE_CHECKING:
 
 def setting(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark: the reference, out of distribution.")],
-    to: Annotated[str | None, typer.Option(help="test-to-test, mixed-to-test, train-to-train, average or random-split; "
-                                    "without it, which of them can be made.")] = None,
+    to: Annotated[str | None, typer.Option(help="test-to-test, mixed-to-test, train-to-train, average or "
+                                           "random-split; default: list which of them are legal.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the new benchmark.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")] = 0,
     moved: Annotated[float, typer.Option(help="Share of test that goes to training, at most.")] = 0.5,
     given: Annotated[str, typer.Option(help="The factor with the split of the setting, where the data set has one: "
                                        "split_mixed_to_test.")] = "",
-    unseen: Annotated[bool, typer.Option("--unseen", help="average of groups that are not in training, too.")] = False,
+    unseen: Annotated[bool, typer.Option(
+        "--unseen", help="With average: include groups that are not in training.")] = False,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now; for --given.")] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make the in-distribution setting of a benchmark that its shift is measured against; or list what can be made.
+    """Make the in-distribution setting of a benchmark, against which its shift is measured; or list the legal settings.
 
     shiftbench setting benchmarks/cat-dog
 

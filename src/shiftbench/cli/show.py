@@ -14,7 +14,10 @@ def show(
     folder: Annotated[Path, typer.Argument(help="Folder of a collection, a benchmark, runs or a class hierarchy.")],
     json: Json = False,
 ) -> None:
-    """What is in a folder of ours, as a table."""
+    """Show what a folder holds: a collection, a benchmark, runs or a class hierarchy.
+
+    shiftbench show benchmarks/cat-dog
+    """
     from shiftbench.cli.contents import collection_facts, show_benchmark, show_collection, show_runs
     from shiftbench.data.benchmark import MARKER as BENCHMARK
     from shiftbench.data.benchmark import Benchmark

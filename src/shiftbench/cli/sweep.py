@@ -31,14 +31,14 @@ def sweep(
     workers: Annotated[int, typer.Option(help="Processes; 0 means one per GPU, else one per core.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the runs, time a warm-up, do nothing.")] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also try runs again that failed.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also repeat runs that failed.")] = False,
     changes: Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: --set seeds=1.")] = None,
-    checkpoint_seconds: Annotated[float, typer.Option(help="What a killed process may lose of a run.")] = 30.0,
+    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds of training that a kill may cost.")] = 30.0,
     logs: Annotated[list[str] | None, typer.Option("--log", help="Also log to tensorboard or mlflow.")] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Do every run of a study. Start it again at any time: finished runs are found, interrupted ones go on.
+    """Train every run of a study. Start it again at any time: finished runs are not repeated, others resume.
 
     A study names benchmarks, methods and settings; **a list is a sweep**, taken each with each:
 

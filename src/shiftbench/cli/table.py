@@ -24,7 +24,7 @@ def table(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Means with intervals and p-values as CSV, Markdown or LaTeX: the table of a paper.
+    """Write a paper's table: means with intervals and p-values, as CSV, Markdown or LaTeX.
 
     From runs, methods are compared on the same items and over their seeds; from scores alone, by their intervals.
     p-values are corrected for all comparisons of a column.

@@ -15,9 +15,11 @@ def train(
     method: Annotated[str, typer.Option(help="See `shiftbench methods`.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of runs; this one gets a folder in it.")],
     model: Annotated[str | None, typer.Option(help="mlp on features, resnet18 on images, text-bag on texts.")] = None,
-    features: Annotated[str | None, typer.Option(help="Of linear and mlp: BACKBONE@SIZE, columns, sentences.")] = None,
-    weights: Annotated[str | None, typer.Option(help="Start of a model: none, imagenet, a file, a folder.")] = None,
-    preset: Annotated[str, typer.Option(help="A paper's settings: metashift, wilds-fmow. Others given win.")] = "",
+    features: Annotated[str | None, typer.Option(
+        help="Inputs of linear and mlp: BACKBONE@SIZE, columns or sentences.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Initial weights: none, imagenet, a file or a folder.")] = None,
+    preset: Annotated[str, typer.Option(
+        help="Settings of a paper: metashift, wilds-fmow. Options that you give win.")] = "",
     steps: Annotated[int | None, typer.Option(help="Steps of the optimizer.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
@@ -26,7 +28,7 @@ def train(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train one method on a benchmark. A finished run is found and not repeated, an interrupted one goes on.
+    """Train one method on a benchmark. A finished run is not repeated, and an interrupted run resumes.
 
     shiftbench train benchmarks/cat-dog --method group_dro --set step_size=0.1 --seed 1 --out runs
     """

@@ -11,15 +11,15 @@ from shiftbench.cli.output import Json, Quiet, print_json, say
 
 def trust(
     collection: Annotated[Path, typer.Argument(help="Folder of a collection that was made elsewhere.")],
-    root: Annotated[Path | None, typer.Option(help="Where its files lie on this machine; default: where it says "
-                                              "itself.")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of its images on this machine; default: the folder "
+                                              "that it names.")] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Let a collection from elsewhere use image files of this machine. Those that you read here need no such word.
+    """Allow a collection that was made elsewhere to use image files of this machine.
 
-    A collection says itself where its files lie; one from a stranger could name any folder of yours, and an export
-    would copy files from there.
+    A collection names the folder of its images. One from a stranger could name any folder of yours, and an export would
+    copy files from there. Collections that you read on this machine need no permission.
 
     shiftbench trust collections/coco --root /data/coco
     """
