@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -242,7 +243,7 @@ def _others(place: Path) -> Iterator[Command]:
     def encode() -> object:
         from shiftbench.text import encoder, encoders
 
-        encoders._has_package = lambda: False  # sentence-transformers draws bars of its own
-        return encoder("encoder").encode(["a cab", "bad"])
+        with mock.patch.object(encoders, "_has_package", return_value=False):  # that package draws bars of its own
+            return encoder("encoder").encode(["a cab", "bad"])
 
     yield Command("encoder of texts", call=encode, cost=2)

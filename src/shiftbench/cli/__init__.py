@@ -20,7 +20,7 @@ from shiftbench.cli.graph import graph
 from shiftbench.cli.hardest import hardest
 from shiftbench.cli.hierarchy import hierarchy
 from shiftbench.cli.methods import methods
-from shiftbench.cli.output import no_words_of_pillow
+from shiftbench.cli.output import silence_pillow
 from shiftbench.cli.power import power
 from shiftbench.cli.pretrain import pretrain
 from shiftbench.cli.read import read
@@ -74,7 +74,7 @@ def main() -> None:
             if not _is_text(word):
                 raise ShiftBenchError(f"'{word}' is not UTF-8 text. Rename the file, or give it through a link with "
                                       "another name.")
-        no_words_of_pillow()
+        silence_pillow()
         app()
     except ShiftBenchError as problem:
         sys.stderr.write(f"shiftbench: {problem}\n")

@@ -90,15 +90,15 @@ def noted() -> Iterator[list[str]]:
     told: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        no_words_of_pillow()
+        silence_pillow()
         yield told
     told += dict.fromkeys(str(one.message) for one in caught)
     for message in told:
         note(message)
 
 
-def no_words_of_pillow() -> None:
-    """What Pillow warns of in a damaged image, our error says too, with the name of the file."""
+def silence_pillow() -> None:
+    """Turn Pillow's warnings about damaged images off: our error names the file and the reason."""
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
 

@@ -22,7 +22,6 @@ from shiftbench.core.files import check_regular
 
 # What is wrong with a JSON file, in words that name the file and the byte, line or field.
 
-WINDOW_BLOCK = 1 << 20
 
 _BYTE = re.compile(r"(?:JSON is malformed: )?(.*) \(byte (\d+)\)")
 _FIELD = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?")
@@ -39,8 +38,8 @@ def malformed(path: Path, what: str, byte: int | None) -> ShiftBenchError:
     size, line = path.stat().st_size, 1
     byte = size if byte is None else byte
     with path.open("rb") as file:
-        for start in range(0, byte, WINDOW_BLOCK):
-            line += file.read(min(WINDOW_BLOCK, byte - start)).count(b"\n")
+        for start in range(0, byte, BLOCK):
+            line += file.read(min(BLOCK, byte - start)).count(b"\n")
         ahead = file.read(3)
     if byte >= size and what != "trailing characters":
         return ShiftBenchError(f"{path}: cut off at byte {byte}, line {line}, in the middle of a value. "

@@ -23,7 +23,7 @@ from shiftbench.reporting.nooch_section import section as nooch
 from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.selection import section, shown_scores
 from shiftbench.reporting.tables import Row, classes, families, family_table, methods_in, percent, pivot
-from shiftbench.reporting.targets import AFTER, BARS, task
+from shiftbench.reporting.targets import BARS, Column, over_all, task, trains
 from shiftbench.reporting.targets import columns as columns_of
 from shiftbench.reporting.terminal import FEWEST, probability
 from shiftbench.reporting.words import (
@@ -45,10 +45,6 @@ from shiftbench.sweeps.status import summary as summary_of
 
 GROUPS = 8
 """Groups whose bars are drawn; of more, those with the lowest accuracy."""
-CARD = (("accuracy", "id_test", "Before the shift", "id_test"), ("accuracy", "test", AFTER, "test"),
-        ("accuracy_gap", GAP, "Gap", "points lost"), ("worst_group_accuracy", "test", "Worst group", "test"),
-        ("macro_f1", "test", "Macro F1", "test"))
-"""Columns of a card's table: metric, split, head and what stands under it."""
 OVER = (("worst_group_accuracy", "Worst group", 1), ("tenth_percentile_accuracy", "Tenth percentile", FEWEST))
 """Columns for each grouping of the card: metric, head and from how many groups on."""
 LISTED = 200
@@ -177,7 +173,7 @@ def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -
     recipe = {key: card[key] for key in ("shift", "params", "seed", "collection") if key in card}
     has_pictures = collection is not None and collection.pixels is not None
     return {
-        "name": benchmark.name, "shift": str(card.get("shift", "")), "trains": _trains(benchmark),
+        "name": benchmark.name, "shift": str(card.get("shift", "")), "trains": trains(benchmark),
         "task": classes(benchmark) if benchmark.target.kind == "class" else task(benchmark),
         "collection": str(source.get("name", "")), "summary": summary(benchmark),
         "facts": _facts(benchmark), "explanation": dumbbells(_supported(card)),
@@ -188,11 +184,6 @@ def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -
         "table": _table(mine, benchmark), "bars": _bars(mine, benchmark), "versus": _versus(mine),
         "recipe": json.dumps(recipe, indent=2, ensure_ascii=False, default=str), "digest": benchmark.digest,
     }
-
-
-def _trains(benchmark: Benchmark) -> bool:
-    """Whether there is something before the shift; of a benchmark that was not given nobody knows."""
-    return not len(benchmark) or "train" in benchmark.splits
 
 
 def _supported(card: Mapping[str, Any]) -> list[Row]:
@@ -222,9 +213,8 @@ def _table(scores: Scores, benchmark: Benchmark) -> Row:
     further = [(titled(metric, said), "test", head, f"by {spaced(said, ZERO)}, test")
                for said in _groupings(scores, benchmark) for metric, head, fewest in OVER
                if len(set(scores.where(split="test", metric=titled("accuracy", said))["group"].tolist())) >= fewest]
-    own = CARD if benchmark.target.kind == "class" else columns_of(benchmark)
+    own = _class_columns(benchmark) if benchmark.target.kind == "class" else columns_of(benchmark)
     for metric, split, head, under in (*own, *further):
-        head = "Average" if head == AFTER and not _trains(benchmark) else head
         column = {row["method"]: row["cells"][name] for row in pivot(scores, metric, split) if name in row["cells"]}
         if column:
             columns.append({"metric": metric, "split": split, "head": head, "under": under})
@@ -233,6 +223,13 @@ def _table(scores: Scores, benchmark: Benchmark) -> Row:
     table = {"columns": columns, "rows": [{"method": method, "cells": [column.get(method) for column in cells]}
                                           for method in methods]}
     return table | {"seeds": _seeds(table)}
+
+
+def _class_columns(benchmark: Benchmark) -> list[Column]:
+    """Of a card's table where classes are predicted: metric, split, head and what stands under it."""
+    return [("accuracy", "id_test", over_all(benchmark, "id_test"), "id_test"),
+            ("accuracy", "test", over_all(benchmark, "test"), "test"), ("accuracy_gap", GAP, "Gap", "points lost"),
+            ("worst_group_accuracy", "test", "Worst group", "test"), ("macro_f1", "test", "Macro F1", "test")]
 
 
 def _versus(scores: Scores) -> Row:

@@ -14,17 +14,27 @@ BARS = {"class": "accuracy", "boxes": "detection_accuracy", "tokens": "accuracy"
 """By kind of target, the accuracy that is drawn group by group; of others there is none."""
 
 Column = tuple[str, str, str, str]
-AFTER = "After the shift"
 
 
 def columns(benchmark: Benchmark) -> list[Column]:
-    """Of a card's table: metric, split, head and what stands under it; for classes see `page.CARD`."""
+    """Of a card's table: metric, split, head and what stands under it; classes have `page._class_columns`."""
     first = headline(benchmark)
     words = WORDS.get(first, first.replace("_", " "))
-    made = [(first, "id_test", "Before the shift", f"{words}, id_test"),
-            (first, "test", AFTER, f"{words}, test"), (f"{first}_gap", GAP, "Gap", "points lost")]
+    made = [(first, "id_test", over_all(benchmark, "id_test"), f"{words}, id_test"),
+            (first, "test", over_all(benchmark, "test"), f"{words}, test"), (f"{first}_gap", GAP, "Gap", "points lost")]
     return made + [(name, "test", WORDS[name].capitalize(), "test") for name in RANKING[benchmark.target.kind]
                    if name != first]
+
+
+def over_all(benchmark: Benchmark, split: str) -> str:
+    """The head of the number over all items; where nothing is trained on there is no shift to speak of."""
+    heads = {"id_test": "Before the shift", "test": "After the shift"}
+    return heads[split] if trains(benchmark) else "Average"
+
+
+def trains(benchmark: Benchmark) -> bool:
+    """Whether a benchmark has training items; of one that was not given nobody knows, and it counts as one that has."""
+    return not len(benchmark) or "train" in benchmark.splits
 
 
 def task(benchmark: Benchmark) -> str:
