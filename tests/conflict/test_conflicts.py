@@ -22,7 +22,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, read_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.metagraph.subsets import parse
+from shiftbench.metagraph.subsets import parse_subset
 from shiftbench.models import build
 from shiftbench.scoring.intervals import interval
 from shiftbench.shifts import Recipe
@@ -380,7 +380,7 @@ def test_what_cannot_be_measured_is_one_message(shell, world, monkeypatch, words
 def test_the_example_has_the_size_of_the_papers_figure():
     """26 training subsets and 22 others, as in MetaShift's Figure 9."""
     shift = Recipe.load(Path(__file__).parents[2] / "examples" / "cat_dog_conflicts.toml").shift
-    assert [sum(len(parse(name)[1]) for name in names) for names in (shift.train, shift.test)] == [26, 22]
+    assert [sum(len(parse_subset(name)[1]) for name in names) for names in (shift.train, shift.test)] == [26, 22]
 
 
 def test_one_subset_or_no_held_out_rows_are_refused():

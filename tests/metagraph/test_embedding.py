@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.metagraph.embedding import components, embed, spectral
+from shiftbench.metagraph.graph import _own_embedding as embed
+from shiftbench.metagraph.graph import components, spectral
 from tests.strategies import seeds
 
 quick = settings(max_examples=40, deadline=None)

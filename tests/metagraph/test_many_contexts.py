@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from shiftbench.metagraph.draw import DRAWN, draw_html, draw_png
 from shiftbench.metagraph.graph import MetaGraph, heaviest
+from shiftbench.metagraph.graph_page import draw_html
+from shiftbench.metagraph.picture import DRAWN, draw_png
 
 
 def crowd(n: int) -> MetaGraph:

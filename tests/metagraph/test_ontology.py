@@ -4,9 +4,9 @@ import numpy as np
 from PIL import Image
 
 from shiftbench.data.collection import Collection, Tags
-from shiftbench.metagraph.contexts import ATTRIBUTES, GENERAL, within
-from shiftbench.metagraph.draw import draw_html
 from shiftbench.metagraph.graph import distance, meta_graph
+from shiftbench.metagraph.graph_page import draw_html
+from shiftbench.metagraph.subsets import ATTRIBUTES, GENERAL, paper_contexts
 from shiftbench.shifts import Subset
 from tests.strategies import toy
 
@@ -25,7 +25,7 @@ def test_within_drops_what_the_paper_does_not_use():
     box = np.full((6, 4), np.nan)
     box[[0, 1, 5]] = [[0, 0, 1, 1], [0, 0, 0.2, 0.2], [0, 0, 0.5, 0.5]]
     tags = Tags.of(np.zeros(6, int), np.arange(6), names, kinds, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], box)
-    kept = within(Collection("c", np.asarray(["a"]), tags=tags)).tags
+    kept = paper_contexts(Collection("c", np.asarray(["a"]), tags=tags)).tags
     assert kept.names == ("cat", "beach", "cat(black)", "sofa")
     assert [kept.names[code] for code in kept.tag] == list(kept.names)
     assert np.allclose(kept.area, [0.1, 0.3, 0.4, 0.6])

@@ -11,6 +11,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags
 from shiftbench.metagraph import overlaps as counting
 from shiftbench.metagraph import overlaps as tables
+from shiftbench.metagraph.graph import meetings, overlap
 from shiftbench.metagraph.overlaps import (
     add_meetings,
     add_sizes,
@@ -19,9 +20,7 @@ from shiftbench.metagraph.overlaps import (
     edges_of,
     incidence,
     joined,
-    meetings,
     mirrored,
-    overlap,
     plan,
     runs_of,
 )

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags
 from shiftbench.metagraph.catalogue import Terms, catalogue, subsets_of, summary
-from shiftbench.metagraph.explain import differences
-from shiftbench.metagraph.subsets import candidates, parse, subset, written
+from shiftbench.metagraph.subsets import candidates, parse_subset, subset, subset_name
+from shiftbench.shifts.shift import differences
 from tests.strategies import collections, seeds, toy
 
 quick = settings(max_examples=40, deadline=None)
@@ -40,21 +40,21 @@ plain = letters.filter(lambda text: text and " + " not in f" {text} ")
 @quick
 @given(plain, st.lists(plain, max_size=4))
 def test_names_are_read_back(cls, contexts):
-    """`parse` undoes `written`."""
-    assert parse(written(cls, contexts)) == (cls, tuple(contexts))
+    """`parse_subset` undoes `subset_name`."""
+    assert parse_subset(subset_name(cls, contexts)) == (cls, tuple(contexts))
 
 
 def test_brackets_may_stand_inside_names():
     """The last bracket closes the contexts, whatever brackets class and context have themselves."""
-    assert parse("spider (toy)(shelf)") == ("spider (toy)", ("shelf",))
-    assert parse("cat(spider (toy) + bed)") == ("cat", ("spider (toy)", "bed"))
+    assert parse_subset("spider (toy)(shelf)") == ("spider (toy)", ("shelf",))
+    assert parse_subset("cat(spider (toy) + bed)") == ("cat", ("spider (toy)", "bed"))
 
 
 @pytest.mark.parametrize("name", ["", "  ", "dog(", "dog)", "dog()", "(shelf)", "dog(bed + )", "dog((shelf)"])
 def test_a_malformed_name_is_refused(name):
     """A name that is no subset's says how to write one."""
     with pytest.raises(ShiftBenchError, match="Write class"):
-        parse(name)
+        parse_subset(name)
 
 
 def test_a_union_holds_the_items_of_both():
@@ -99,7 +99,7 @@ def test_every_candidate_can_be_asked_for_by_its_name(seed, cls):
     assert list(found.names) == sorted(set(found.names))
     item = np.repeat(found.items, np.diff(found.start))
     for place, name in enumerate(found.names):
-        rows = subset(c, written(cls, [name]))
+        rows = subset(c, subset_name(cls, [name]))
         assert len(rows) == found.sizes[place] >= 5
         assert np.array_equal(item[found.context == place], rows)
 

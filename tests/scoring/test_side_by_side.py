@@ -12,7 +12,8 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.terminal import scores_table, versus_table
 from shiftbench.scoring import comparisons
-from shiftbench.scoring.intervals import compare, fisher, mcnemar
+from shiftbench.scoring.intervals import compare, mcnemar
+from shiftbench.shifts.shift import fisher
 from tests.strategies import toy
 
 N = 600

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.metagraph.subsets import parse, subset
+from shiftbench.metagraph.subsets import parse_subset, subset
 from shiftbench.shifts import (
     IID,
     SHIFTS,
@@ -319,7 +319,7 @@ def test_a_ladder_climbs_and_uses_each_context_once():
     contexts = []
     for rung in rungs:
         assert rung.items == len(set(subset(scenes, rung.subset).tolist()) - test) >= 60
-        contexts += parse(rung.subset)[1]
+        contexts += parse_subset(rung.subset)[1]
     assert len(contexts) == len(set(contexts)) == 6
     with pytest.raises(ShiftBenchError, match="Lower k, items or contexts"):
         ladder(scenes, "dog(shelf)", 50, items=60)

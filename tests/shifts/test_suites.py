@@ -12,7 +12,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_table
 from shiftbench.data.checks import check
 from shiftbench.exports import export
-from shiftbench.metagraph.subsets import parse, subset
+from shiftbench.metagraph.subsets import parse_subset, subset
 from shiftbench.shifts import Subset
 from shiftbench.shifts.suites import ANIMALS, SUITES, TASKS, suite
 from shiftbench.training.presets import PRESETS
@@ -114,7 +114,7 @@ def test_folder_export_is_an_image_folder_with_the_same_pixels(small, tmp_path):
                       pq.read_table(tmp_path / "x" / "imageID_to_group.parquet").to_pylist()}
     for item, groups in list(listed.items())[::20]:
         for group in groups:
-            assert collection.index([item])[0] in subset(collection, group), (item, group, parse(group))
+            assert collection.index([item])[0] in subset(collection, group), (item, group, parse_subset(group))
 
 
 def test_folder_export_links_or_copies_files(small, tmp_path):

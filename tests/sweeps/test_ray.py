@@ -15,8 +15,8 @@ import pytest
 from bench.ray_cluster import RayCluster
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
+from shiftbench.core.ray_cluster import Cluster
 from shiftbench.scoring import score_runs
-from shiftbench.sweeps.cluster import Cluster
 from shiftbench.sweeps.on_ray import run_packs, work
 from shiftbench.sweeps.status import failure, look
 from shiftbench.sweeps.storage import Store, fetch, is_url, url_of
@@ -45,9 +45,9 @@ run_packs([[Job(*job)] for job in jobs], out, checkpoint_seconds=0.2)
 
 JOIN = """
 import sys
-from shiftbench.sweeps.cluster import joined
+from shiftbench.core.ray_cluster import ray_cluster
 try:
-    with joined() as cluster:
+    with ray_cluster() as cluster:
         print("joined", cluster.cpus, cluster.ours)
 except ValueError as problem:
     print(problem)

@@ -1,13 +1,16 @@
 """shiftbench build RECIPE.toml --out BENCHMARK"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress
+from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress, say, say_titled
 from shiftbench.core.errors import ShiftBenchError
+
+if TYPE_CHECKING:
+    from shiftbench.data.benchmark import Benchmark
 
 
 def build(
@@ -37,21 +40,23 @@ def build(
 
     shiftbench build fine_grained/dsprites/low_data --draws 5 --collection collections/dsprites --out benchmarks
     """
-    from shiftbench.cli.contents import show_benchmark
     from shiftbench.shifts.recipe import Recipe, parse_changes, several
+    from shiftbench.shifts.recipe import build as build_recipe
     from shiftbench.shifts.suites import SUITES
 
-    given = {"collection": str(collection) if collection else None, "seed": seed}
-    replaced = parse_changes(changes or []) | {key: value for key, value in given.items() if value is not None}
-    if str(recipe) in SUITES or (not draws and several(Recipe.load(recipe, replaced).shift)):
-        _suite(str(recipe), replaced, out, only, draws, json, quiet)
-        return
-    if draws:
+    options = {"collection": str(collection) if collection else None, "seed": seed}
+    replaced = parse_changes(changes or []) | {key: value for key, value in options.items() if value is not None}
+    is_suite = str(recipe) in SUITES
+    if draws and not is_suite:
         raise ShiftBenchError(f"--draws is for a suite, and '{recipe}' is none. For a recipe of shift low_data or "
                               "spurious: --set draw=1.")
+    plan = None if is_suite else Recipe.load(recipe, replaced)
+    if plan is None or several(plan.shift):
+        _suite(str(recipe), replaced, out, only, draws, json, quiet)
+        return
     if only:
         raise ShiftBenchError(f"--only is for a suite, and '{recipe}' is one benchmark. Leave it out.")
-    benchmark = verbs.build(recipe, out, replaced)
+    benchmark = build_recipe(plan, out)
     if json:
         print_json({"benchmark": str(out), "digest": benchmark.digest, "rows": len(benchmark), "card": benchmark.card})
     elif not quiet:
@@ -79,3 +84,31 @@ def _suite(name: str, changes: dict[str, Any], out: Path, only: str, draws: int,
             [folder.name, len(one.rows("train")), len(one.rows("test")),
              float("nan") if one.card["distance"] is None else float(one.card["distance"])]
             for folder, one in zip(folders, made, strict=True)])
+
+
+def show_benchmark(benchmark: "Benchmark") -> None:
+    card = benchmark.card
+    params = ", ".join(f"{key} = {value}" for key, value in card.get("params", {}).items() if value not in ("", [], {}))
+    say_titled(benchmark.name, f"{card.get('shift')}({params})")
+    say(f"seed {card.get('seed')}, {len(benchmark):,} rows, digest {benchmark.digest[:16]}")
+    if card.get("distance") is not None:
+        each = ", ".join(f"{name} {value:.3f}" for name, value in (card.get("subsets") or {}).items())
+        say(f"distance {card['distance']:.3f}" + (f" ({each})" if each else ""))
+    counts, splits = benchmark.counts(), benchmark.splits
+    groups = [name for name in benchmark.names["group"] if any(name in part for part in counts.values())]
+    print_table("", ["group", *splits],
+                [[name, *(counts[split].get(name, 0) for split in splits)] for name in groups[:40]])
+    if len(groups) > 40:
+        say(f"… and {len(groups) - 40} more groups")
+    if card.get("explanation"):
+        print_table("\nwhat differs most", ["tag", "kind", "train", "test", "lift"],
+                    [[part[key] for key in ("tag", "kind", "train", "test", "lift")] for part in card["explanation"]])
+    if card.get("cues"):
+        print_table("\ncontext cues", ["tag", "kind", "A(C, Y)"],
+                    [[cue["tag"], cue["kind"], float(cue["strength"])] for cue in card["cues"]])
+    if card.get("superclasses"):
+        print_table("\nsuperclasses", ["superclass", "source", "target"], [
+            [row["name"], *(", ".join(one["name"] for one in row[side]) or "the same" for side in ("source", "target"))]
+            for row in card["superclasses"]])
+    for note in card.get("notes", []):
+        say(note)

@@ -1,4 +1,4 @@
-"""What is in a collection, a benchmark or a folder of runs, as facts and as tables on a terminal."""
+"""What is in a collection or a folder of runs, as facts and as tables on a terminal."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,6 @@ import numpy as np
 
 from shiftbench.cli.output import print_table, say, say_titled
 from shiftbench.core.arrays import encode
-from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.sweeps.status import STATES, describe, summary
 
@@ -57,34 +56,6 @@ def show_collection(collection: Collection) -> None:
 def _most(values: dict[str, Any]) -> str:
     shown = [f"{name} {n:,.6g}" if isinstance(n, float) else f"{name} {n:,}" for name, n in list(values.items())[:8]]
     return ", ".join(shown) + (" …" if len(values) > 8 else "")
-
-
-def show_benchmark(benchmark: Benchmark) -> None:
-    card = benchmark.card
-    params = ", ".join(f"{key} = {value}" for key, value in card.get("params", {}).items() if value not in ("", [], {}))
-    say_titled(benchmark.name, f"{card.get('shift')}({params})")
-    say(f"seed {card.get('seed')}, {len(benchmark):,} rows, digest {benchmark.digest[:16]}")
-    if card.get("distance") is not None:
-        each = ", ".join(f"{name} {value:.3f}" for name, value in (card.get("subsets") or {}).items())
-        say(f"distance {card['distance']:.3f}" + (f" ({each})" if each else ""))
-    counts, splits = benchmark.counts(), benchmark.splits
-    groups = [name for name in benchmark.names["group"] if any(name in part for part in counts.values())]
-    print_table("", ["group", *splits],
-                [[name, *(counts[split].get(name, 0) for split in splits)] for name in groups[:40]])
-    if len(groups) > 40:
-        say(f"… and {len(groups) - 40} more groups")
-    if card.get("explanation"):
-        print_table("\nwhat differs most", ["tag", "kind", "train", "test", "lift"],
-                    [[part[key] for key in ("tag", "kind", "train", "test", "lift")] for part in card["explanation"]])
-    if card.get("cues"):
-        print_table("\ncontext cues", ["tag", "kind", "A(C, Y)"],
-                    [[cue["tag"], cue["kind"], float(cue["strength"])] for cue in card["cues"]])
-    if card.get("superclasses"):
-        print_table("\nsuperclasses", ["superclass", "source", "target"], [
-            [row["name"], *(", ".join(one["name"] for one in row[side]) or "the same" for side in ("source", "target"))]
-            for row in card["superclasses"]])
-    for note in card.get("notes", []):
-        say(note)
 
 
 def show_runs(folder: Path, runs: Mapping[str, str]) -> None:

@@ -43,17 +43,17 @@ def graph(
     shiftbench graph collections/scenes --all --json
     """
     from shiftbench.data.collection import Collection
-    from shiftbench.metagraph.contexts import within
+    from shiftbench.metagraph.subsets import paper_contexts
 
     if out is not None and (every or rungs) and out.suffix != ".json":
         raise ShiftBenchError(f"{out}: --all and --ladder are written as .json. A picture is of one class: --class.")
     if every:
-        source = within(Collection.load(collection)) if ontology else collection
+        source = paper_contexts(Collection.load(collection)) if ontology else collection
         _overview(source, threshold, min_size, tuple(kinds or ()), engine, out, json)
     elif rungs:
         _ladder(collection, origin, rungs, items, threshold, min_size, tuple(kinds or ("object",)), out, json)
     elif cls:
-        loaded = within(Collection.load(collection)) if ontology else Collection.load(collection)
+        loaded = paper_contexts(Collection.load(collection)) if ontology else Collection.load(collection)
         with progress(f"meta-graph of {cls}"):
             made = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()),
                                scaling=scaling, seed=seed, communities=communities)
@@ -65,8 +65,9 @@ def graph(
 def _one(made: Any, collection: "Collection", origin: str | None, out: Path | None, json: bool) -> None:
     """One class: a table, JSON, and a picture where asked."""
     from shiftbench.core.files import write_json
-    from shiftbench.metagraph.draw import draw_html, draw_png
     from shiftbench.metagraph.graph import to_json
+    from shiftbench.metagraph.graph_page import draw_html
+    from shiftbench.metagraph.picture import draw_png
 
     facts = to_json(made, origin)
     if out is not None and out.suffix == ".json":
@@ -96,7 +97,7 @@ def _overview(
     """All classes: the paper's summary and a line for each class."""
     from shiftbench.core.files import write_json
     from shiftbench.metagraph.catalogue import Terms
-    from shiftbench.metagraph.overview import overview
+    from shiftbench.metagraph.stream import overview
 
     facts = overview(collection, Terms(kinds=kinds, min_size=min_size, threshold=threshold), engine=engine)
     if out is not None:

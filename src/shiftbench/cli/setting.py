@@ -34,7 +34,7 @@ def setting(
 
     shiftbench setting benchmarks/cat-dog --to mixed-to-test --out benchmarks/cat-dog-mixed
     """
-    from shiftbench.cli.contents import show_benchmark
+    from shiftbench.cli.build import show_benchmark
     from shiftbench.data.benchmark import Benchmark
 
     if to is None:

@@ -18,7 +18,8 @@ def show(
 
     shiftbench show benchmarks/cat-dog
     """
-    from shiftbench.cli.contents import collection_facts, show_benchmark, show_collection, show_runs
+    from shiftbench.cli.build import show_benchmark
+    from shiftbench.cli.contents import collection_facts, show_collection, show_runs
     from shiftbench.data.benchmark import MARKER as BENCHMARK
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.data.collection import MARKER as COLLECTION

@@ -13,7 +13,6 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection, Tags
-from shiftbench.metagraph.contexts import SUBJECT, Vocabulary, possible, spell, vocabulary
 from shiftbench.metagraph.overlaps import (
     Counts,
     Edges,
@@ -29,6 +28,7 @@ from shiftbench.metagraph.overlaps import (
     plan,
     runs_of,
 )
+from shiftbench.metagraph.subsets import SUBJECT, Vocabulary, possible, spell, vocabulary
 
 
 @dataclass(frozen=True)

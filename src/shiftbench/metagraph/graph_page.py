@@ -4,17 +4,19 @@ import base64
 import hashlib
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import writing
 from shiftbench.core.rng import child
 from shiftbench.data.collection import Collection
-from shiftbench.metagraph.graph import MetaGraph, distances
-from shiftbench.metagraph.picture import Panel, Picture
-from shiftbench.metagraph.subsets import subset, written
+from shiftbench.metagraph.graph import MetaGraph, distances, heaviest
+from shiftbench.metagraph.picture import DRAWN, Panel, Picture, picture
+from shiftbench.metagraph.subsets import subset, subset_name
 
 SAMPLES = 8
 PAGE = 500
@@ -22,7 +24,7 @@ PAGE = 500
 THUMB = 72  # pixels
 
 SCRIPT = """
-const facts = JSON.parse(document.getElementById("facts").textContent), card = document.getElementById("card");
+const facts = JSON.parse_subset(document.getElementById("facts").textContent), card = document.getElementById("card");
 const plates = [...document.querySelectorAll("svg")];
 function line(tag, text) { const e = document.createElement(tag); e.textContent = text; return e; }
 function show(event) {
@@ -110,6 +112,15 @@ PLATE = """<svg viewBox="0 0 {{ width }} {{ height }}" role="img">
 </svg>"""
 
 
+def draw_html(graph: MetaGraph, path: Path | str, collection: Collection | None = None, seed: int = 0) -> Path:
+    """Write one HTML file that needs nothing else: hover over a node for its facts and, with images, sample items."""
+    shown = heaviest(graph, DRAWN)
+    text = page(graph, shown, picture(shown, seed, width=760, height=680), collection, seed)
+    with writing(path) as hidden:
+        hidden.write_text(text, encoding="utf-8")
+    return Path(path)
+
+
 def page(
     whole: MetaGraph, graph: MetaGraph, picture: Picture, collection: Collection | None = None, seed: int = 0
 ) -> str:
@@ -175,9 +186,9 @@ def _facts(graph: MetaGraph, collection: Collection | None, seed: int) -> dict[s
     for i, name in enumerate(graph.names):
         far = distances(graph, [name])
         order = [j for j in np.argsort(far, kind="stable").tolist() if j != i]
-        rows = _samples(collection, written(graph.cls, [name]), seed)
+        rows = _samples(collection, subset_name(graph.cls, [name]), seed)
         nodes.append({
-            "name": written(graph.cls, [name]), "size": int(graph.sizes[i]), "community": int(graph.communities[i]),
+            "name": subset_name(graph.cls, [name]), "size": int(graph.sizes[i]), "community": int(graph.communities[i]),
             "near": np.flatnonzero(graph.weights[i]).tolist(),
             "nearest": ", ".join(f"{graph.names[j]} ({far[j]:.2f})" for j in order[:3]),
             "farthest": ", ".join(f"{graph.names[j]} ({far[j]:.2f})" for j in order[::-1][:3]),

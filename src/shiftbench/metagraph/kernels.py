@@ -219,13 +219,3 @@ def put(runs: Runs, order: Codes, free: Ints, one: Codes, other: Codes, weight: 
             weight[begin + i] = runs.weight[e + i]
         free[runs.cls[r]] += runs.length[r]
         e += n
-
-
-@compiled
-def add_pairs(start: Ints, context: Codes, out: Ints) -> None:
-    """out[b, c] += the number of items that carry both b <= c; an item's contexts are ascending."""
-    for item in range(len(start) - 1):
-        for i in range(u64(start[item]), u64(start[item + 1])):
-            row = out[context[i]]
-            for j in range(i, u64(start[item + 1])):
-                row[context[j]] += 1

@@ -1,6 +1,6 @@
-"""How much subsets overlap: overlap(X, Y) = |X ∩ Y| / min(|X|, |Y|) (MetaShift, equation 1), from counts.
+"""How much subsets overlap, for all classes at once: `plan`, then `edges`. One class is counted in `graph.py`.
 
-One class: `meetings` and `overlap`. All classes at once: `plan`, then `edges`. How much a(b) and a(c) overlap in the
+How much a(b) and a(c) overlap in the
 graph of class a depends on how many items carry a, b and c, and on that number depend b(a) and b(c) in the graph of b,
 and c(a) and c(b) in the graph of c. So each triple of tags is counted once, at its first tag in the order of counting.
 That is the rarest, with the fewest partners: a third of the work, on counts that fit into the processor's cache.
@@ -17,9 +17,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.metagraph.subsets import Candidates
 
 # Who carries what, in the order of counting, and how many items carry two tags.
 #
@@ -225,22 +224,6 @@ def joined(parts: Sequence[Runs], order: Ints, classes: Ints) -> Edges:
     codes = order.astype(np.uint32)
     in_threads(lambda p, _: kernels.put(parts[p], codes, free[p], *found[1:]), [(p, p + 1) for p in range(len(parts))])
     return found
-
-
-def meetings(subsets: Candidates) -> Ints:
-    """|X ∩ Y| for all pairs of the candidate subsets of one class, |X| on the diagonal."""
-    from shiftbench.metagraph import kernels
-
-    matrix: Ints = np.zeros((len(subsets.names), len(subsets.names)), np.int64)
-    kernels.add_pairs(subsets.start, subsets.context, matrix)
-    return np.maximum(matrix, matrix.T)
-
-
-def overlap(meeting: Ints) -> Floats:
-    """overlap(X, Y) = |X ∩ Y| / min(|X|, |Y|) from such a matrix; an empty subset overlaps nothing."""
-    sizes = np.diag(meeting)
-    smaller = np.minimum.outer(sizes, sizes)
-    return np.divide(meeting, smaller, out=np.zeros(meeting.shape), where=smaller > 0)
 
 
 def offsets(numbers: npt.NDArray[np.number]) -> Ints:

@@ -7,6 +7,7 @@ number of tags and not on that of items. The result is that of `catalogue`, bit 
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,10 @@ import pyarrow.parquet as pq
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_marker
+from shiftbench.core.ray_cluster import ray_cluster
 from shiftbench.core.tables import FAULTS, first_line
-from shiftbench.data.collection import FORMAT, MARKER, Tags, names_and_kinds
-from shiftbench.metagraph.catalogue import Catalogue, Terms, draft, finished, may_be_classes
+from shiftbench.data.collection import FORMAT, MARKER, Collection, Tags, names_and_kinds
+from shiftbench.metagraph.catalogue import Catalogue, Terms, catalogue, draft, finished, may_be_classes, summary
 from shiftbench.metagraph.overlaps import (
     Counts,
     Incidence,
@@ -161,10 +163,9 @@ def streamed(
     source = Source(os.path.realpath(Path(folder) / "tags.parquet"), written, rows)
     if engine == "local":
         return _catalogue(name, tags, terms or Terms(), cells, lambda count, *facts: count(source, Piece(), *facts))
-    from shiftbench.metagraph.counts_on_ray import on_ray
-
-    with on_ray(source) as total:
-        return _catalogue(name, tags, terms or Terms(), cells, total)
+    with ray_cluster() as cluster:
+        return _catalogue(name, tags, terms or Terms(), cells,
+                          lambda count, *facts: _on_ray(cluster.ray, source, count, *facts))
 
 
 def described(folder: Path | str) -> tuple[str, Tags]:
@@ -213,3 +214,65 @@ def _tables(source: Source, piece: Piece, order: Ints) -> Iterator[Incidence]:
             yield incidence(start, tag, order)
         except ShiftBenchError as problem:
             raise ShiftBenchError(f"{source.path}: {problem}") from problem
+
+
+# Pieces of a table on a Ray cluster.
+
+def pieces(groups: int, parts: int) -> list[Piece]:
+    """Row groups 0..groups - 1 in at most `parts` pieces of alike size."""
+    bounds = np.linspace(0, groups, max(min(parts, groups), 1) + 1).round().astype(int).tolist()
+    return [Piece(low, high) for low, high in pairwise(bounds)]
+
+
+def _on_ray(ray: Any, source: Source, count: Callable[..., Counts], *facts: Any) -> Counts:
+    """The sum of `count(source, piece, …)` over pieces, each piece a Ray task.
+
+    Workers read the table themselves, so every machine of the cluster must see its folder under the same name.
+    """
+    task = ray.remote(num_cpus=1)(count)
+    shared = [ray.put(fact) for fact in facts]  # sent once, not once per task
+    workers = int(ray.cluster_resources().get("CPU", 1))
+    parts = pieces(opened(source).num_row_groups, workers)
+    waiting = [task.remote(source, piece, *shared, threads=1) for piece in parts]
+    total: Counts | None = None
+    while waiting:
+        (done,), waiting = ray.wait(waiting)
+        try:
+            counts = ray.get(done)
+        except ray.exceptions.RayTaskError as problem:
+            if isinstance(problem.cause, ShiftBenchError):
+                raise problem.cause from None
+            raise
+        total = counts.copy() if total is None else np.add(total, counts, out=total)
+    assert total is not None
+    return total
+
+
+# What a collection has to offer as a whole.
+
+def overview(
+    collection: Collection | Path | str, terms: Terms | None = None, *, engine: str = "local",
+) -> dict[str, Any]:
+    """Classes, subsets, distinct contexts, mean and median size (MetaShift, section 3), and the same for each class.
+
+    A collection on disk, given by its folder, is streamed: it may be larger than memory.
+    """
+    if isinstance(collection, Collection):
+        if engine != "local":
+            raise ShiftBenchError(f"The engine '{engine}' reads a collection from disk. Save '{collection.name}' and "
+                                  "give its folder.")
+        tags, found = collection.tags, catalogue(collection, terms)
+    else:
+        (_, tags), found = described(collection), streamed(collection, terms, engine=engine)
+    per_class = []
+    for k, cls in enumerate(found.classes):
+        sizes = found.sizes[found.first[k]:found.first[k + 1]]
+        per_class.append({
+            "class": cls,
+            "items": int(found.items[k]),
+            "subsets": len(sizes),
+            "mean_size": float(np.mean(sizes)),
+            "median_size": float(np.median(sizes)),
+            "edges": int(found.edges.start[k + 1] - found.edges.start[k]),
+        })
+    return {**summary(found, tags), "per_class": sorted(per_class, key=lambda row: (-row["subsets"], row["class"]))}

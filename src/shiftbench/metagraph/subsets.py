@@ -1,23 +1,121 @@
 """Subsets `class(context)`: how they are written, which items they hold, which of them a class has (MetaShift, step 1).
 
 `dog(shelf)` holds the items that carry both tags, `dog(cabinet + bed)` is the union of two subsets, `dog` alone is the
-whole class. A context is a tag of any kind; `contexts.py` says how contexts are spelled. An attribute of the class is
-the tag `dog(black)` of kind attribute, which says that the dog, and nothing else in the picture, is black.
+whole class. A context is a tag of any kind.
+
+Every tag is a context of every class but itself, with two exceptions. Attributes of classes: `cat(black)` of kind
+attribute says that the cat, and nothing else in the picture, is black; it is the context `black` of class cat and no
+context of another class. And tags of kind subject: a class that is known from its attributes alone is no context, since
+an item without it may still show it. A context is spelled by its word where that word means one tag, by kind and word
+(`attribute:glass`) where it means several, so that what is printed can always be read back.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Ints
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import listed
-from shiftbench.data.collection import Collection
-from shiftbench.metagraph.contexts import ATTRIBUTE, contexts_of, no_context, resolve, spell, vocabulary
+from shiftbench.data.collection import Collection, Tags
 
 Codes = npt.NDArray[np.uint32]
+
+ATTRIBUTE = "attribute"
+SUBJECT = "subject"
+
+
+class Vocabulary(NamedTuple):
+    """Per tag its word and the class that it is an attribute of, '' when of none.
+
+    `answers` counts the tags that a spelling means to any class; `owned` lists the attributes of each class.
+    """
+
+    owner: tuple[str, ...]
+    word: tuple[str, ...]
+    answers: Counter[str]
+    owned: dict[str, list[int]]
+
+
+def vocabulary(tags: Tags) -> Vocabulary:
+    """The vocabulary of a collection's tags, made once and used for every class."""
+    owner, word, owned = [], [], dict[str, list[int]]()
+    for code, (name, kind) in enumerate(zip(tags.names, tags.kinds, strict=True)):
+        cls, bracket, inner = name.partition("(")
+        of_class = kind == ATTRIBUTE and cls != "" and bracket != "" and inner.endswith(")") and len(inner) > 1
+        owner.append(cls if of_class else "")
+        word.append(inner[:-1] if of_class else name)
+        if of_class:
+            owned.setdefault(cls, []).append(code)
+    plain = [code for code, cls in enumerate(owner) if not cls]
+    answers = Counter(tags.names)
+    answers.update(f"{tags.kinds[code]}:{word[code]}" for code in plain)
+    return Vocabulary(tuple(owner), tuple(word), answers, owned)
+
+
+def possible(tags: Tags, words: Vocabulary, kinds: Sequence[str] = ()) -> tuple[Bools, Bools]:
+    """Per tag: may it be a context of every class, and may it be one of the class that it is an attribute of?"""
+    for kind in kinds:
+        if kind not in tags.kinds:
+            raise unknown("kind", kind, set(tags.kinds), where="Contexts")
+    asked = np.asarray([kind in kinds if kinds else kind != SUBJECT for kind in tags.kinds], np.bool_)
+    plain = np.asarray([not owner for owner in words.owner], np.bool_)
+    return asked & plain, asked & ~plain
+
+
+def contexts_of(tags: Tags, words: Vocabulary, cls: str, kinds: Sequence[str] = ()) -> Bools:
+    """Per tag: may it be a context of this class?"""
+    codes = tags.codes(cls)
+    allowed, of_class = possible(tags, words, kinds)
+    for name in {tags.names[code] for code in codes}:
+        own = words.owned.get(name, [])
+        allowed[own] = of_class[own]
+    allowed[codes] = False
+    return allowed
+
+
+def spell(tags: Tags, words: Vocabulary, cls: str, codes: Ints) -> tuple[str, ...]:
+    """How each context of a class is written: the shortest spelling that means this tag alone."""
+    own = {tags.names[code] for code in tags.codes(cls)}
+    answers = Counter(
+        spelling for name in own for code in words.owned.get(name, []) for spelling in _own_spellings(words.word[code]))
+    spelled = []
+    for code in codes.tolist():
+        name, kind, word = tags.names[code], tags.kinds[code], words.word[code]
+        options = (word, f"{kind}:{word}") if words.owner[code] in own or not words.owner[code] else ()
+        spelled.append(next((text for text in options if words.answers[text] + answers[text] == 1), name))
+    return tuple(spelled)
+
+
+def resolve(tags: Tags, cls: str, context: str) -> list[int]:
+    """The tags that a context's spelling means for a class; empty when there is none."""
+    own = {tags.names[code] for code in tags.codes(cls)}
+    kind, _, word = context.partition(":")
+    spelled = {f"{name}({context})" for name in own}
+    if kind == ATTRIBUTE:
+        spelled |= {f"{name}({word})" for name in own}
+    return [code for code, (name, sort) in enumerate(zip(tags.names, tags.kinds, strict=True))
+            if name == context or (kind and name == word and sort == kind) or (sort == ATTRIBUTE and name in spelled)]
+
+
+def known_contexts(tags: Tags, cls: str) -> tuple[str, ...]:
+    """Every context that may be asked of a class, for messages."""
+    words = vocabulary(tags)
+    return spell(tags, words, cls, np.flatnonzero(contexts_of(tags, words, cls)))
+
+
+def no_context(tags: Tags, cls: str, context: str) -> ShiftBenchError:
+    """The error for a context that is not there, with the nearest one that is."""
+    hint = f" A union is written with spaces: {cls}({context.replace('+', ' + ')})." if "+" in context else ""
+    return ShiftBenchError(f"{unknown('context', context, known_contexts(tags, cls), where=f'Class {cls!r}')}{hint}")
+
+
+def _own_spellings(word: str) -> tuple[str, str]:
+    return word, f"{ATTRIBUTE}:{word}"
 
 
 class Candidates(NamedTuple):
@@ -34,12 +132,12 @@ class Candidates(NamedTuple):
     context: Codes
 
 
-def parse(name: str) -> tuple[str, tuple[str, ...]]:
+def parse_subset(name: str) -> tuple[str, tuple[str, ...]]:
     """The class and the contexts of a subset's name; no context means the whole class.
 
-    >>> parse("dog(cabinet + bed)")
+    >>> parse_subset("dog(cabinet + bed)")
     ('dog', ('cabinet', 'bed'))
-    >>> parse("dog")
+    >>> parse_subset("dog")
     ('dog', ())
     """
     text = name.strip()
@@ -58,10 +156,10 @@ def parse(name: str) -> tuple[str, tuple[str, ...]]:
     return cls, contexts
 
 
-def written(cls: str, contexts: Iterable[str]) -> str:
+def subset_name(cls: str, contexts: Iterable[str]) -> str:
     """The name of a subset, the reverse of `parse`.
 
-    >>> written("dog", ["cabinet", "bed"])
+    >>> subset_name("dog", ["cabinet", "bed"])
     'dog(cabinet + bed)'
     """
     inside = " + ".join(contexts)
@@ -71,7 +169,7 @@ def written(cls: str, contexts: Iterable[str]) -> str:
 def subset(collection: Collection, name: str) -> Ints:
     """The numbers of the items of a subset, sorted; none when the context is known but never seen with the class."""
     tags = collection.tags
-    cls, contexts = parse(name)
+    cls, contexts = parse_subset(name)
     kinds = {kind for tag, kind in zip(tags.names, tags.kinds, strict=True) if tag == name.strip()}
     if kinds - {ATTRIBUTE}:
         cls, contexts = name.strip(), ()  # a class, maybe with brackets in its own name
@@ -122,3 +220,67 @@ def candidates(collection: Collection, cls: str, *, kinds: Sequence[str] = (), m
         start=np.searchsorted(row, np.arange(len(items) + 1)).astype(np.int64),
         context=context[by_item].astype(np.uint32),
     )
+
+
+# MetaShift's contexts beyond objects: general ones (appendix A.1.1) and attributes (A.1.2), as the paper lists them.
+#
+# `paper_contexts` keeps the places, weather words and attributes that the paper uses; objects stay as they are.
+
+GENERAL = {
+    "indoor/outdoor": ("indoors", "outdoors"),
+    "weather": ("clear", "overcast", "cloudless", "cloudy", "sunny", "foggy", "rainy"),
+    "room": ("bedroom", "kitchen", "bathroom", "living room"),
+    "place": (
+        "road", "sidewalk", "field", "beach", "park", "grass", "farm", "ocean", "pavement", "lake", "street",
+        "train station", "hotel room", "church", "restaurant", "forest", "path", "display", "store", "river", "yard",
+        "snow", "airport", "parking lot"),
+}
+"""The 37 general contexts."""
+
+ATTRIBUTES = {
+    "darkness": ("dark", "bright"), "dryness": ("wet", "dry"), "colorful": ("colorful", "shiny"),
+    "leaf": ("leafy", "bare"), "emotion": ("happy", "calm"), "sports": ("baseball", "tennis"),
+    "flatness": ("flat", "curved"), "lightness": ("light", "heavy"), "gender": ("male", "female"),
+    "width": ("wide", "narrow"), "depth": ("deep", "shallow"), "hardness": ("hard", "soft"),
+    "cleanliness": ("clean", "dirty"), "switch": ("on", "off"), "thickness": ("thin", "thick"),
+    "openness": ("open", "closed"), "height": ("tall", "short"), "length": ("long", "short"),
+    "fullness": ("full", "empty"), "age": ("young", "old"), "size": ("large", "small"),
+    "pattern": ("checkered", "striped", "dress", "dotted"),
+    "shape": ("round", "rectangular", "triangular", "square"),
+    "activity": (
+        "waiting", "staring", "drinking", "playing", "eating", "cooking", "resting", "sleeping", "posing", "talking",
+        "looking down", "looking up", "driving", "reading", "brushing teeth", "flying", "surfing", "skiing", "hanging"),
+    "pose": ("walking", "standing", "lying", "sitting", "running", "jumping", "crouching", "bending", "smiling",
+             "grazing"),
+    "material": ("wood", "plastic", "metal", "glass", "leather", "porcelain", "concrete", "paper", "stone", "brick"),
+    "color": (
+        "white", "red", "black", "green", "silver", "gold", "khaki", "gray", "dark", "pink", "dark blue", "dark brown",
+        "blue", "yellow", "tan", "brown", "orange", "purple", "beige", "blond", "brunette", "maroon", "light blue",
+        "light brown"),
+}
+"""The 114 object attributes by what they describe, less a second leather; `dark` and `short` stand under two heads."""
+
+_GENERAL = frozenset(word for words in GENERAL.values() for word in words)
+_ATTRIBUTES = frozenset(word for words in ATTRIBUTES.values() for word in words)
+
+
+def paper_contexts(collection: Collection) -> Collection:
+    """The collection without the places, weather words and attributes that the paper does not use as contexts."""
+    tags = collection.tags
+    keep = np.asarray([_in_paper(name, kind) for name, kind in zip(tags.names, tags.kinds, strict=True)], np.bool_)
+    rows = keep[tags.tag]
+    boxed = rows[tags.box_row] if len(tags.box_row) else np.zeros(0, np.bool_)
+    number = np.cumsum(rows) - 1
+    kept = Tags(
+        item=tags.item[rows], tag=(np.cumsum(keep) - 1)[tags.tag[rows]], area=tags.area[rows],
+        names=tuple(name for name, stays in zip(tags.names, keep, strict=True) if stays),
+        kinds=tuple(kind for kind, stays in zip(tags.kinds, keep, strict=True) if stays),
+        box_row=number[tags.box_row[boxed]], boxes=tags.boxes[boxed],
+    )
+    return replace(collection, tags=kept)
+
+
+def _in_paper(name: str, kind: str) -> bool:
+    if kind in ("place", "weather"):
+        return name in _GENERAL
+    return kind != "attribute" or name.partition("(")[2].removesuffix(")") in _ATTRIBUTES

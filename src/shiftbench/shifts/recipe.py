@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def build(
     # The path is a hint for finding pixels again, relative so that a project folder can be moved as a whole.
     benchmark.card["collection"]["path"] = os.path.relpath(plan.collection, out)
     benchmark.save(out)
-    return Benchmark.load(out)
+    return replace(benchmark, card={**benchmark.card, "name": Path(out).name})
 
 
 def collection_folder(benchmark: Benchmark, folder: Path | str, override: Path | str | None = None) -> Path:

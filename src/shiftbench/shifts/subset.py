@@ -13,8 +13,8 @@ from shiftbench.core.registry import Lists, register
 from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.metagraph.graph import MetaGraph, distance, meta_graph, nodes, place
-from shiftbench.metagraph.subsets import parse, subset, written
+from shiftbench.metagraph.graph import MetaGraph, distance, mean_embedding, meta_graph, nodes
+from shiftbench.metagraph.subsets import parse_subset, subset, subset_name
 from shiftbench.shifts.shift import SHIFTS, ambiguous, card, deal, quota, remainder, spread
 
 Contexts = Mapping[str, tuple[str, ...]]
@@ -127,7 +127,7 @@ class Subset(Lists):
             for context in train[cls]:
                 value = _distance(graph, [context], test[cls])
                 if value is not None:
-                    single[written(cls, [context])] = value
+                    single[subset_name(cls, [context])] = value
             unions[cls] = _distance(graph, train[cls], test[cls])
         return unions, single
 
@@ -159,7 +159,7 @@ def _by_class(names: Sequence[str], where: str) -> Contexts:
     """Class -> its contexts, in the order given. A class that is listed twice has the contexts of both."""
     contexts: dict[str, tuple[str, ...]] = {}
     for name in names:
-        cls, more = parse(name)
+        cls, more = parse_subset(name)
         contexts[cls] = (*contexts.get(cls, ()), *more)
     if not contexts:
         raise ShiftBenchError(f"'{where}' names no subset. Write for example ['cat(sofa)', 'dog(bed)'].")
@@ -176,7 +176,7 @@ def _members(collection: Collection, classes: Contexts, dropped: Ints, seed: int
     for cls, contexts in part.items():
         taken = dropped
         for first, context in enumerate(contexts):
-            name = written(cls, [context] if context else [])
+            name = subset_name(cls, [context] if context else [])
             rows = np.setdiff1d(subset(collection, name), taken)
             taken = np.union1d(taken, rows)
             # A class with fewer contexts than others spreads each over several domains, so that none lacks the class.
@@ -213,12 +213,12 @@ def ladder(
 
     with no context used twice.
     """
-    cls, tested = parse(test)
+    cls, tested = parse_subset(test)
     graph = meta_graph(collection, cls, threshold=threshold, min_size=min_size, kinds=kinds)
-    goal = place(graph, tested)
+    goal = mean_embedding(graph, tested)
     own = {node for context in tested for node in nodes(graph, context)}
     taken = subset(collection, test)
-    held = {node: np.setdiff1d(subset(collection, written(cls, [name])), taken)
+    held = {node: np.setdiff1d(subset(collection, subset_name(cls, [name])), taken)
             for node, name in enumerate(graph.names) if node not in own}
     found: list[tuple[float, int, tuple[int, ...]]] = []
     for group in combinations(held, contexts):
@@ -226,7 +226,7 @@ def ladder(
             continue
         there = len(np.unique(np.concatenate([held[node] for node in group])))
         if there >= items:
-            middle = place(graph, [graph.names[node] for node in group])
+            middle = mean_embedding(graph, [graph.names[node] for node in group])
             found.append((float(np.linalg.norm(middle - goal)), there, group))
     rungs: list[Rung] = []
     used: set[int] = set()
@@ -239,5 +239,5 @@ def ladder(
         target = far[0][0] + (far[-1][0] - far[0][0]) * step / max(k - 1, 1)
         distance, there, group = min(free, key=lambda one: (abs(one[0] - target), one[2]))
         used.update(group)
-        rungs.append(Rung(written(cls, [graph.names[node] for node in group]), distance, there))
+        rungs.append(Rung(subset_name(cls, [graph.names[node] for node in group]), distance, there))
     return sorted(rungs, key=lambda rung: rung.distance)

@@ -3,7 +3,7 @@
 Ray moves no data for us. A task gets the names of a benchmark and a collection, which all machines must see as the
 driver does, and leaves its results in OUT: a folder that all machines see, or a URL (`shiftbench.sweeps.storage`). So
 anything may die. A lost worker or node costs what was not yet in a checkpoint; a driver that starts again finds what is
-done. How to get into a cluster that asks for a token is told in `shiftbench.sweeps.cluster`.
+done. How to get into a cluster that asks for a token is told in `shiftbench.core.ray_cluster`.
 """
 
 import os
@@ -17,9 +17,9 @@ from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import writing
+from shiftbench.core.ray_cluster import Cluster, ray_cluster
 from shiftbench.data.collection import MARKER
 from shiftbench.data.roots import ROOTS, confirmed
-from shiftbench.sweeps.cluster import Cluster, joined
 from shiftbench.sweeps.crew import Pack, threads_of
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Folder, Ledger
 from shiftbench.sweeps.storage import Store, is_url
@@ -57,7 +57,7 @@ def run_packs(
     try:
         ledger.sort(named, retry_failed)
         if ledger.queue or ledger.busy:
-            with joined(address, workers) as cluster:
+            with ray_cluster(address, workers) as cluster:
                 _Sweep(ledger, place).go(cluster, workers, cluster.kind(device), checkpoint_seconds)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(ledger.stopped(sum(map(len, named)))) from None

@@ -1,6 +1,5 @@
 """Intervals and tests: what a number is worth, whether two differ, and how many items it takes to see it."""
 
-from shiftbench.metagraph.explain import fisher
 from shiftbench.scoring.intervals.bootstraps import LEVEL, REPLICATES, Cells, bootstrap, interval
 from shiftbench.scoring.intervals.many import benjamini_hochberg, holm
 from shiftbench.scoring.intervals.means import Means, Seeds, means, over_runs, seeds, student
@@ -12,7 +11,7 @@ from shiftbench.scoring.intervals.worst import Lowest, at_lowest, lowest, lowest
 
 __all__ = [
     "LEVEL", "REPLICATES", "Accuracies", "Cells", "Compared", "Design", "Lowest", "Means", "Seeds", "accuracies",
-    "at_lowest", "benjamini_hochberg", "bootstrap", "compare", "effective", "fisher", "group_power", "holm", "interval",
+    "at_lowest", "benjamini_hochberg", "bootstrap", "compare", "effective", "group_power", "holm", "interval",
     "items_needed", "lowest", "lowest_mean", "macro_f1s", "mcnemar", "means", "over_runs", "power", "seeds",
     "smallest_difference", "student", "wilson",
 ]

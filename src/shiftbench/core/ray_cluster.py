@@ -42,7 +42,7 @@ class Cluster(NamedTuple):
 
 
 @contextmanager
-def joined(address: str | None = None, workers: int = 0) -> Iterator[Cluster]:
+def ray_cluster(address: str | None = None, workers: int = 0) -> Iterator[Cluster]:
     """A cluster, by order of preference: connected already, at `address` or RAY_ADDRESS, of this machine's processors.
 
     Only what was begun here is ended here: a connection that was open stays open, a cluster that ran keeps running.
