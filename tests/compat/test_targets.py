@@ -21,7 +21,7 @@ from shiftbench.data.tags import Tags, Texts
 from shiftbench.readers.wilds import DATASETS
 from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES, graph_lines
 from shiftbench.scoring import score
-from shiftbench.shifts.given import Given
+from shiftbench.shifts.splits import Given
 from shiftbench.shifts.suites import suite
 from tests.metagraph.test_picture_lines import written
 from tests.readers.test_wilds import place_of, read

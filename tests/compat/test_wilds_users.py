@@ -24,8 +24,8 @@ from shiftbench.reporting.terminal import GROUPS, scores_table
 from shiftbench.scoring import means
 from shiftbench.scoring.gaps import Side, gap
 from shiftbench.scoring.select import select
-from shiftbench.shifts.given import Given
 from shiftbench.shifts.in_distribution import GENERALIZATION, HYBRID, kind_of
+from shiftbench.shifts.splits import Given
 
 N, USERS = 600, 40
 RANKED = "tenth_percentile_accuracy[user]"

@@ -24,7 +24,7 @@ from shiftbench.models import MODELS, build
 from shiftbench.models.detector_parts import Sampler, by_products, regions
 from shiftbench.models.weights import load_into
 from shiftbench.scoring.metrics.detection import detection_accuracy
-from shiftbench.shifts.given import Given
+from shiftbench.shifts.splits import Given
 from shiftbench.training.folder import train
 from shiftbench.training.run import Run
 

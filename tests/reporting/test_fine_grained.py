@@ -23,8 +23,8 @@ from shiftbench.reporting.fine_grained_numbers import ablation, bars, changes, e
 from shiftbench.reporting.fine_grained_section import figures, section
 from shiftbench.reporting.fine_grained_takeaways import AGREES, DIFFERS, OPEN, takeaways
 from shiftbench.shifts.conditions import Noise, Size, Under
-from shiftbench.shifts.given import Given
 from shiftbench.shifts.low_data import LowData, Spurious, Unseen
+from shiftbench.shifts.splits import Given
 from tests.reporting.test_report import Page
 
 METHODS = ("resnet18", "mlp", "imagenet_augment", "augmix", "stargan", "dann", "irm", "jtt", "pretrained")

@@ -35,7 +35,7 @@ from shiftbench.reporting.selection import section
 from shiftbench.reporting.tables import percent
 from shiftbench.scoring import BEHIND, means, score
 from shiftbench.scoring.select import RULES, chosen, over_benchmarks, over_seeds, select
-from shiftbench.shifts.leave_out import leave_out
+from shiftbench.shifts.leave_one_domain_out import leave_out
 
 VOID = {"meta", "img", "br", "wbr"}
 EVIL = '<script>alert("1")</script> & <img src=x onerror=alert(1)> [bold]{{ 7 * 7 }}'

@@ -21,7 +21,7 @@ from shiftbench.readers.wilds.wheat import SESSIONS
 from shiftbench.scoring import score
 from shiftbench.scoring.measured import CORRECTED, values_of
 from shiftbench.scoring.targets import headline
-from shiftbench.shifts.given import Given
+from shiftbench.shifts.splits import Given
 from shiftbench.shifts.suites import WILDS
 from shiftbench.training.data import Data
 from shiftbench.training.evaluate import judged, rank

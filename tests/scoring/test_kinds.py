@@ -23,9 +23,10 @@ from shiftbench.scoring.kinds import SIDES, area, miscalibrated
 from shiftbench.scoring.metrics.calibration import ece
 from shiftbench.scoring.metrics.delong import auc_items, delong, midranks
 from shiftbench.scoring.select import select
-from shiftbench.shifts.context.nooch import HardIds, write_lists
+from shiftbench.shifts.context.challenge_sets import HardIds
 from tests.scoring.test_many_runs import assert_same
 from tests.scoring.test_score import only, write_run
+from tests.shifts.test_criteria import write_lists
 
 ENDS = ("value", "low", "high")
 tied = st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=2, max_size=30)

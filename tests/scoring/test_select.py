@@ -37,7 +37,7 @@ from shiftbench.scoring.select import (
     select,
     setting_of,
 )
-from shiftbench.shifts.leave_out import MARK, leave_out
+from shiftbench.shifts.leave_one_domain_out import MARK, leave_out
 from tests.strategies import benchmarks, toy
 
 METRICS = ("accuracy", "worst_group_accuracy", "worst_class_accuracy", "macro_f1", "nll", "worst_group_nll")

@@ -14,11 +14,12 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.readers import READERS
 from shiftbench.shifts import Context, Recipe
+from shiftbench.shifts.context.challenge_sets import TASKS, WORLD_TASKS, HardIds, read_lists
 from shiftbench.shifts.context.cues import areas, cues_of, members, strengths, words
-from shiftbench.shifts.context.nooch import TASKS, WORLD_TASKS, HardIds, read_lists, write_lists
 from shiftbench.shifts.suites import SUITES, suite
 from shiftbench.worlds import WORLDS
 from shiftbench.worlds.scenes import themes
+from tests.shifts.test_criteria import write_lists
 from tests.strategies import seeds
 
 REAL = Path(__file__).parents[3] / "shared" / "data"

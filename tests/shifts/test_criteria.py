@@ -1,6 +1,7 @@
 """The criteria against plain loops: areas, cues, hard items, gists, questions, published lists, ranked tasks."""
 
 import math
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,10 +12,7 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags
-from shiftbench.shifts.context.cues import HARD_NEGATIVE, HARD_POSITIVE, areas, cues, cues_of, members, strengths
-from shiftbench.shifts.context.expression import holds
-from shiftbench.shifts.context.gist import below_above, gists, matched, similarities
-from shiftbench.shifts.context.nooch import (
+from shiftbench.shifts.context.challenge_sets import (
     TASKS,
     HardIds,
     hardest_tasks,
@@ -22,12 +20,27 @@ from shiftbench.shifts.context.nooch import (
     listed_tasks,
     read_lists,
     read_splits,
-    write_lists,
+    slug,
 )
+from shiftbench.shifts.context.criteria import below_above, gists, matched, similarities
+from shiftbench.shifts.context.cues import HARD_NEGATIVE, HARD_POSITIVE, areas, cues, cues_of, members, strengths
+from shiftbench.shifts.context.expression import holds
 from tests.strategies import seeds
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 SIZES = (0.0, 0.03, 0.05, 0.1, 0.2, 0.7, 1.3)  # the thresholds themselves among them, and more than the whole image
+
+
+def write_lists(folder, criterion: str, task: str, phase: str, ids: HardIds) -> list[Path]:
+    """One challenge set as the authors publish it; ids that are whole numbers are written as such."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    paths = []
+    for side, names in zip(("hard_positive", "hard_negative"), ids, strict=True):
+        criterion = {"ce": "CE"}.get(criterion, criterion)
+        paths.append(Path(folder) / f"nooch_ids_{criterion}_{slug(task)}_{side}_{phase}.npy")
+        whole = all(re.fullmatch(r"0|[1-9]\d{0,17}", name) for name in names.tolist())
+        np.save(paths[-1], names.astype(np.int64) if whole else names, allow_pickle=False)
+    return paths
 
 
 @st.composite

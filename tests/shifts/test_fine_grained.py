@@ -12,8 +12,8 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.checks import check, fit
 from shiftbench.data.collection import Collection
 from shiftbench.shifts import LowData, Noise, Recipe, Size, Spurious, Subpopulation, Under, Unseen, build
-from shiftbench.shifts.parts import pick
 from shiftbench.shifts.recipe import parse_changes
+from shiftbench.shifts.shift import pick
 from shiftbench.shifts.suites import COUNTS, FINE_GRAINED, SETUPS, suite
 from shiftbench.worlds.sprites.grid import factors, order
 from tests.strategies import seeds, toy

@@ -15,7 +15,7 @@ from shiftbench.data.checks import check as findings
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.methods import METHODS
-from shiftbench.shifts.given import Given
+from shiftbench.shifts.splits import Given
 from shiftbench.training.batches import Batches
 from shiftbench.training.data import Data
 from shiftbench.training.evaluate import judged

@@ -16,7 +16,7 @@ from shiftbench.data.target import NO_LABEL, kinds_of, kinds_text, tokens_of
 from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES
 from shiftbench.scoring import score, score_runs
 from shiftbench.scoring.target_boxes import BY_DOMAIN
-from shiftbench.shifts.given import Given
+from shiftbench.shifts.splits import Given
 from shiftbench.training.folder import train
 from shiftbench.training.run import Run
 from shiftbench.training.truth import truth_of

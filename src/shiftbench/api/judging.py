@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shiftbench.human import Key
     from shiftbench.leaderboard import Board
     from shiftbench.scoring.select import Selection
-    from shiftbench.shifts.context.nooch import Ranked
+    from shiftbench.shifts.context.challenge_sets import Ranked
     from shiftbench.sweeps.status import Status
     from shiftbench.sweeps.study import Study
 
@@ -191,7 +191,7 @@ def scores_of(
 def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: str = "test") -> "list[Ranked]":
     """The n tasks (benchmarks) whose hard items cost a method most more than all items do, as NOOCh chose its suite."""
     from shiftbench.scoring import MEAN
-    from shiftbench.shifts.context.nooch import hardest_tasks
+    from shiftbench.shifts.context.challenge_sets import hardest_tasks
 
     found = scores_of(source)[0].where(method=method, split=split, metric="nll")
     losses: dict[str, dict[str, list[float]]] = {"hard": {}, "all": {}}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shiftbench.hierarchies.hierarchy import Hierarchy
     from shiftbench.hierarchies.superclasses import Superclasses
     from shiftbench.metagraph.graph import MetaGraph
-    from shiftbench.shifts.draws import Member
+    from shiftbench.shifts.replicates import Member
     from shiftbench.shifts.subset import Rung
 
 
@@ -138,7 +138,7 @@ def suite(
     many times with other such items, `low-10.0`, `low-10.1`, …
     ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
     """
-    from shiftbench.shifts.draws import members
+    from shiftbench.shifts.replicates import members
     from shiftbench.shifts.suites import SUITES
     from shiftbench.shifts.suites import suite as shifts_of
 
@@ -161,8 +161,8 @@ def _each(
     changes: Mapping[str, Any] | None, progress: Advance | None,
 ) -> list[Path]:
     """The benchmarks that one recipe stands for."""
-    from shiftbench.shifts.draws import members
     from shiftbench.shifts.recipe import Recipe, each, several
+    from shiftbench.shifts.replicates import members
     from shiftbench.shifts.suites import only_of
 
     own = {"collection": str(collection)} if isinstance(collection, Path | str) else {}

@@ -109,9 +109,9 @@ def pretrain(
     import shutil
 
     from shiftbench.core.files import writing
-    from shiftbench.shifts.iid import IID
     from shiftbench.shifts.recipe import Recipe
     from shiftbench.shifts.recipe import build as build_recipe
+    from shiftbench.shifts.splits import IID
     from shiftbench.training.device import check_device
 
     check_device(device)

@@ -10,7 +10,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.scoring.listing import read_run
-from shiftbench.shifts.draws import draw_of, same_rows, shared_splits
+from shiftbench.shifts.replicates import draw_of, same_rows, shared_splits
 
 
 def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:

@@ -19,7 +19,15 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import CHOICES, IDS, Predictions, refuse_trained
 from shiftbench.scoring.kinds import COLUMN, EASY, SIDES
-from shiftbench.shifts.context.nooch import CRITERIA, PHASES, HardIds, kinds_by_list, listed_tasks, read_lists, slug
+from shiftbench.shifts.context.challenge_sets import (
+    CRITERIA,
+    PHASES,
+    HardIds,
+    kinds_by_list,
+    listed_tasks,
+    read_lists,
+    slug,
+)
 
 SPLIT = {"valid": "id_val", "test": "test"}
 """The authors' word for a split -> ours."""

@@ -20,7 +20,7 @@ from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.reading import Reader
 from shiftbench.scoring.retrained import mean_retrained, score_retrained
 from shiftbench.scoring.side_by_side import predictions_of, score_each
-from shiftbench.shifts.draws import draw_of, shared_splits
+from shiftbench.shifts.replicates import draw_of, shared_splits
 
 __all__ = ["Finished", "benchmarks_of", "labels", "read_run", "runs_in", "score_runs", "scored"]
 

@@ -13,8 +13,7 @@ from shiftbench.core.registry import register
 from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark, cells
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.shift import Shift, quota
-from shiftbench.shifts.subpopulation import share
+from shiftbench.shifts.shift import Shift, quota, share
 
 CONDITIONS: dict[str, Any] = {}
 

@@ -19,8 +19,8 @@ from shiftbench.core.rng import child
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import grouping, untitled
-from shiftbench.shifts.given import Given
 from shiftbench.shifts.shift import deal, quota
+from shiftbench.shifts.splits import Given
 
 # What kind of shift a benchmark has, and which in-distribution settings can be made of it (Koh et al., 2021).
 #

@@ -1,20 +1,27 @@
-"""Train on all domains but one, test on that one: domain generalisation on any factor."""
+"""Train on all domains but one, test on that one: as a shift, and among the training domains of a benchmark.
 
+`deal_sides` serves every shift that keeps all items: the data say which side of the shift an item is on, chance only
+what is held out.
+"""
+
+import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from shiftbench.core.arrays import Ints, encode
+from shiftbench.core.arrays import Ints, Strs, Values, encode
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import Lists, register
+from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.leave_out import folder_word
-from shiftbench.shifts.parts import Names, pick
-from shiftbench.shifts.shift import SHIFTS
-from shiftbench.shifts.sides import TEST, TRAIN, VAL, candidates, dealt
+from shiftbench.shifts.shift import SHIFTS, Names, ambiguous, ambiguous_note, card, pick
+from shiftbench.shifts.splits import truth_of
 
+TRAIN, VAL, TEST = "train", "val", "test"
 Domains = str | tuple[str, ...]
 
 
@@ -53,7 +60,7 @@ class LeaveOneDomainOut(Lists):
         if len(both):
             raise ShiftBenchError(f"leave_one_domain_out: '{names[both[0]]}' is in 'test' and in 'val'. Name it once.")
         side = np.where(np.isin(codes, tested), TEST, np.where(np.isin(codes, chosen), VAL, TRAIN))
-        return dealt(self, collection, seed, rows, side, np.asarray(names, np.str_)[codes], notes)
+        return deal_sides(self, collection, seed, rows, side, np.asarray(names, np.str_)[codes], notes)
 
     @property
     def several(self) -> bool:
@@ -69,7 +76,7 @@ class LeaveOneDomainOut(Lists):
                 for code, name in enumerate(names) if code not in spared}
 
     def _domains(self, collection: Collection) -> tuple[Ints, Ints, Names, list[str]]:
-        rows, notes = candidates(self, collection)
+        rows, notes = kept_items(self, collection)
         codes, names = encode(collection.factor(self.domain)[rows])
         if len(names) < 2:
             raise ShiftBenchError(f"Factor '{self.domain}' has {len(names)} of the 2 values or more that it takes to "
@@ -77,6 +84,130 @@ class LeaveOneDomainOut(Lists):
         return rows, codes, names, notes
 
 
-def _listed(given: Domains) -> tuple[str, ...]:
-    return ((given,) if given else ()) if isinstance(given, str) else given
+def _listed(domains: Domains) -> tuple[str, ...]:
+    return ((domains,) if domains else ()) if isinstance(domains, str) else domains
 
+
+def kept_items(shift: Any, collection: Collection) -> tuple[Ints, list[str]]:
+    """The items of the classes that are kept, less those that carry the tags of two of them, and a note on these."""
+    rows = np.arange(len(collection))
+    if shift.target != "class":
+        if shift.classes:
+            raise ShiftBenchError(f"{shift.name}: 'classes' keeps values of a label, but the target is {shift.target}. "
+                                  "Leave it out.")
+        return rows, []
+    label = collection.factor(shift.label).astype(np.str_)
+    names = tuple(np.unique(label).tolist())
+    kept = [names[code] for code in pick(shift.classes, names, shift.label)] if shift.classes else list(names)
+    rows = rows[np.isin(label, kept)]
+    left = np.setdiff1d(rows, ambiguous(collection, kept))
+    two = len(rows) - len(left)
+    return left, [ambiguous_note(two)] if two else []
+
+
+def deal_sides(shift: Any, collection: Collection, seed: int, rows: Ints, side: Strs, domain: Values,
+          notes: Sequence[str] = (), **facts: Any) -> Benchmark:
+    """A benchmark of all rows, each of which is on the side `train`, `val` or `test` of the shift.
+
+    `held` of the items on the side of training become id_val, as many id_test; `ood` of those on the side of test
+    become val. Each item goes by chance, by a number that depends on the seed and its place in the collection alone: it
+    is held out in every benchmark in whose training domains it is, and a larger share adds items and moves none.
+    """
+    if not 0 <= shift.held < 0.5:
+        raise ShiftBenchError(f"{shift.name}: 'held' is {shift.held}, but two such shares must leave items to train "
+                              "on. Give 0 or more, and less than 0.5.")
+    if not 0 <= shift.ood < 1:
+        raise ShiftBenchError(f"{shift.name}: 'ood' is {shift.ood}, but it is a share of the test items. Give 0 or "
+                              "more, and less than 1.")
+    chance = uniform(seed, "held", rows)
+    inside, after = side == TRAIN, side == TEST
+    split = side.astype("U8")
+    split[inside & (chance >= 1 - shift.held)] = "id_test"
+    split[inside & (chance < shift.held)] = "id_val"
+    split[after & (chance < shift.ood)] = VAL
+    label, target, extra = truth_of(collection, rows, shift.target, shift.label)
+    for part, least in ((TRAIN, 1 if target else 2), (TEST, 1)):
+        if len(np.unique(label[split == part])) < least:
+            what = "a single class" if (split == part).any() else "no items"
+            raise ShiftBenchError(f"{shift.name}: '{part}' has {what}. Choose another {shift.moves}, or smaller "
+                                  "shares.")
+    lost = np.setdiff1d(label[split == TEST], label[split == TRAIN]).tolist()
+    notes = [*notes, *(f"Class '{name}' is tested, but training has none of it." for name in lost)]
+    return Benchmark.of(collection, shift, seed, rows, split, label=label, domain=domain, extra=extra, target=target,
+                        card=card(collection, rows, split, notes, **facts))
+
+
+# The same among the training domains of a benchmark: to choose settings without a look at the test.
+
+MARK = "~"
+"""Between the name of a benchmark and that of the domain it leaves out: `cat-dog~sofa`."""
+KEPT = ("shift", "params", "conditions", "seed", "collection", "target", "groupings", "headline")
+"""What the card of the original still says truly of its parts."""
+
+
+def leave_out(benchmark: Benchmark) -> list[Benchmark]:
+    """For each training domain d, the benchmark that trains without d and tests on it (DomainBed's protocol).
+
+        train_d = {i ∈ train : domain(i) ≠ d},   test_d = {i ∈ train : domain(i) = d}
+
+    `id_val` and `id_test` keep their items of the other domains. What was drawn after the shift, `val` and `test`, is
+    in none of them. A domain without which training would lose a class is not left out; the cards of the others say so.
+    Save each beside the original, `part.save(folder.parent / part.name)`, and the collection is found from there too.
+    """
+    train = benchmark.rows("train")
+    domains = np.unique(benchmark.domain[train])
+    if len(domains) < 2:
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' has {len(domains)} training domain"
+                              f"{'' if len(domains) == 1 else 's'}; to leave one out takes at least 2. "
+                              "Choose another selection rule.")
+    lost = {int(code): _lost(benchmark, train, int(code)) for code in domains}
+    words = [str(benchmark.names["domain"][code]) for code in domains]
+    if all(lost.values()):
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}': no training domain ({', '.join(words)}) can be left out "
+                              "without losing a class. Choose another selection rule.")
+    notes = [f"Domain '{benchmark.names['domain'][code]}' is not left out: training would lose "
+             f"{' and '.join(f'“{name}”' for name in names)}." for code, names in lost.items() if names]
+    taken: set[str] = set()
+    return [_without(benchmark, code, folder_word(benchmark.names["domain"][code], taken), notes)
+            for code, names in lost.items() if not names]
+
+
+def _lost(benchmark: Benchmark, train: Ints, domain: int) -> list[str]:
+    """The classes that all stand in one training domain."""
+    inside = benchmark.domain[train] == domain
+    gone = np.setdiff1d(benchmark.label[train[inside]], benchmark.label[train[~inside]])
+    return [benchmark.names["label"][code] for code in gone]
+
+
+def _without(benchmark: Benchmark, domain: int, word: str, notes: list[str]) -> Benchmark:
+    """The rows of one part: in the order of the original's splits, with all its names, so that classes keep theirs."""
+    out = benchmark.domain == domain
+    train = benchmark.split == "train"
+    inside = np.isin(benchmark.split, ("train", "id_val", "id_test"))
+    rows = np.concatenate([np.flatnonzero(inside & ~out), np.flatnonzero(train & out)])
+    split = benchmark.split[rows].copy()
+    split[out[rows]] = "test"
+    name = str(benchmark.names["domain"][domain])
+    facts: dict[str, Any] = {
+        **{key: benchmark.card[key] for key in KEPT if key in benchmark.card},
+        "name": f"{benchmark.name}{MARK}{word}", "distance": None,
+        "left_out": {"benchmark": benchmark.name, "digest": benchmark.digest, "domain": name},
+        "notes": [f"A part of '{benchmark.name}' ({benchmark.digest[:8]}) for choosing settings: trained without "
+                  f"domain '{name}', tested on its training items.", *notes],
+    }
+    made = Benchmark(
+        benchmark.items[rows], split, benchmark.label[rows], benchmark.domain[rows], benchmark.group[rows],
+        benchmark.names, facts, {key: values[rows] for key, values in benchmark.extra.items()})
+    # A deep copy by way of JSON: what is written onto one card must not show up on another.
+    return Benchmark(made.items, made.split, made.label, made.domain, made.group, made.names,
+                     json.loads(json.dumps({**facts, "counts": made.counts()})), made.extra)
+
+
+def folder_word(domain: str, taken: set[str]) -> str:
+    """Any words as part of a folder's name, unlike all others: `sofa / bench` becomes `sofa-bench`."""
+    plain = re.sub(r"[^\w.+-]+", "-", domain)[:60].strip("-.") or "domain"
+    word, number = plain, 2
+    while word.lower() in taken:
+        word, number = f"{plain}-{number}", number + 1
+    taken.add(word.lower())
+    return word

@@ -1,53 +1,82 @@
-"""Low-data drift and unseen data shift: few or no training items of some values of a factor, all of the others."""
+"""Few, no or correlated training items of some values of a factor (Wiles et al., 2022): training in two parts.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+`low_data` and `unseen`: all items of some values, few or none of the others. `spurious`: all items of the correlated
+cells of label × factor, and N that know nothing of the correlation. The test is uniform over the cells.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Ints, Strs
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
+from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.parts import Names, Regions, Where, pick, two_parts
-from shiftbench.shifts.shift import SHIFTS
+from shiftbench.shifts.shift import (
+    SHIFTS,
+    Names,
+    ambiguous,
+    ambiguous_note,
+    card,
+    deal,
+    need_two,
+    pick,
+    quota,
+    share,
+    spread,
+)
+
+Where = Mapping[str, tuple[str, ...]]
+"""Factors and values: which items are meant, {"source": ("testing",)}."""
+Regions = Callable[[Names, Names, Ints], tuple[Bools, Bools]]
+"""Label names, factor values, items per cell -> which cells are trained on whole, and from which the N items come."""
+PAIRINGS = ("order", "commonest")
 
 
-@register(SHIFTS, "low_data")
 @dataclass(frozen=True)
-class LowData(Lists):
-    """Shift 2 of Wiles et al. (2022, D.2): N items in all of the values A_c of factor a, all items of its other values.
-
-        train = {i : a_i ∉ A_c}  ∪  N items of {i : a_i ∈ A_c},     p_test(y, a) = 1 / (|Y| |A|)
-
-    Test items are none of training's. Our reading: the N items are spread evenly over the cells of A_c, and which they
-    are is the seed's and the draw's choice. At N = 0 this is `unseen`.
-    """
+class TwoParts(Lists):
+    """What the three shifts share: the cells of label × factor, and the sizes of the splits."""
 
     label: str
     factor: str
-    low: tuple[str, ...] = ()  # A_c, by name or place (#3, #2..4, #5..)
-    low_where: Where = field(default_factory=dict)  # or: the values that such items have, {split = ["val", "test"]}
-    n_low: int = 10  # N
-    drawn: float = 0.5  # share of the draws in training that go to the N items; 0: every item alike
-    classes: tuple[str, ...] = ()  # label values to keep; default: all
+    _: KW_ONLY
+    classes: tuple[str, ...] = ()  # label values to keep, by name or place (#1, #2..4, #5..); default: all
     values: tuple[str, ...] = ()  # factor values to keep; default: all
     balanced: bool = True  # False: test and N items at random, not uniform over cells
     n_test: int = 0  # 0: a fifth of the smallest cell from each
     n_val: int = 0  # id_val and id_test each; 0: a tenth of training
     n_ood: int = 0  # val, drawn as test is
     test_where: Where = field(default_factory=dict)  # items for test and val alone, {source = ["testing"]}
-    draw: int = 0  # another takes other N items, and moves nothing else
+
+
+@register(SHIFTS, "low_data")
+@dataclass(frozen=True)
+class LowData(TwoParts):
+    """Shift 2 of Wiles et al. (2022, D.2): N items in all of the values A_c of factor a, all items of its other values.
+
+        train = {i : a_i ∉ A_c}  ∪  N items of {i : a_i ∈ A_c},     p_test(y, a) = 1 / (|Y| |A|)
+
+    Test items are none of training's. Our reading: the N items are spread evenly over the cells of A_c, and which they
+    are depends on the seed and the replicate. At N = 0 this is `unseen`.
+    """
+
+    low: tuple[str, ...] = ()  # A_c, by name or place (#3, #2..4, #5..)
+    low_where: Where = field(default_factory=dict)  # or: the values that such items have, {split = ["val", "test"]}
+    n_low: int = 10  # N
+    drawn: float = 0.5  # share of the draws in training that go to the N items; 0: every item alike
+    draw: int = 0  # number of the replicate: another one takes other N items, and moves nothing else
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         regions = _apart(collection, self.factor, "low", self.low, self.low_where)
-        return two_parts(self, collection, seed, self.n_low, self.drawn, regions)
+        return two_parts(self, collection, seed, self.n_low, self.drawn, regions, self.draw)
 
 
 @register(SHIFTS, "unseen")
 @dataclass(frozen=True)
-class Unseen(Lists):
+class Unseen(TwoParts):
     """Shift 3 of Wiles et al. (2022, D.2): no training item has one of the values A_c of factor a; `low_data` at N = 0.
 
         train = {i : a_i ∉ A_c},     p_test(y, a) = 1 / (|Y| |A|)
@@ -57,17 +86,8 @@ class Unseen(Lists):
     `leave_one_domain_out` tests all of them.
     """
 
-    label: str
-    factor: str
     unseen: tuple[str, ...] = ()  # A_c, by name or place (#3, #2..4, #5..)
     unseen_where: Where = field(default_factory=dict)  # or: the values that such items have, {split = ["test"]}
-    classes: tuple[str, ...] = ()  # label values to keep; default: all
-    values: tuple[str, ...] = ()  # factor values to keep; default: all
-    balanced: bool = True  # False: test at random, not uniform over cells
-    n_test: int = 0  # 0: a fifth of the smallest cell from each
-    n_val: int = 0  # id_val and id_test each; 0: a tenth of training
-    n_ood: int = 0  # val, drawn as test is
-    test_where: Where = field(default_factory=dict)  # items for test and val alone, {source = ["testing"]}
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         regions = _apart(collection, self.factor, "unseen", self.unseen, self.unseen_where)
@@ -89,11 +109,7 @@ def _apart(collection: Collection, factor: str, field_name: str, listed: tuple[s
     """The cells of the values that are listed, or that items of other factors have, against all others."""
     met: Strs = np.zeros(0, np.str_)
     for column, words in where.items():
-        own = collection.factor(column).astype(np.str_)
-        for word in words:
-            if word not in own:
-                raise unknown("value", word, np.unique(own).tolist(), f"Factor '{column}'")
-        met = np.union1d(met, collection.factor(factor)[np.isin(own, words)].astype(np.str_))
+        met = np.union1d(met, collection.factor(factor)[_has(collection, column, words)].astype(np.str_))
 
     def regions(y_names: Names, a_names: Names, _: object) -> tuple[Bools, Bools]:
         apart = np.isin(a_names, met)
@@ -107,14 +123,9 @@ def _apart(collection: Collection, factor: str, field_name: str, listed: tuple[s
     return regions
 
 
-# Spurious correlation by counts: all items of the correlated cells and N that know nothing of the correlation.
-
-PAIRINGS = ("order", "commonest")
-
-
 @register(SHIFTS, "spurious")
 @dataclass(frozen=True)
-class Spurious(Lists):
+class Spurious(TwoParts):
     """Shift 1 of Wiles et al. (2022, D.2): label y and factor a go together in training, all but N items.
 
         train = {i : a_i ∈ pairs(y_i)}  ∪  N items of U,   test ~ U,   U(y, a) = 1 / (|Y| |A|),   N ≥ 1
@@ -125,27 +136,18 @@ class Spurious(Lists):
     k-th label value goes with the k-th factor value. `correlation` is the same shift by shares, at a fixed total.
     """
 
-    label: str
-    factor: str
     n_uncorrelated: int = 50  # N
     drawn: float = 0.5  # share of the draws in training that go to the N items; 0: every item alike
     pairs: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)  # label value -> its factor value(s)
     pairing: str = "order"  # for the other label values; "commonest": the factor value each is most often seen with
     against: bool = False  # take the N items from outside the correlated cells only
-    classes: tuple[str, ...] = ()  # label values to keep, by name or place (#1, #2..4, #5..); default: all
-    values: tuple[str, ...] = ()  # factor values to keep; default: all
-    balanced: bool = True  # False: test and N items at random, not uniform over cells
-    n_test: int = 0  # 0: a fifth of the smallest cell from each
-    n_val: int = 0  # id_val and id_test each; 0: a tenth of training
-    n_ood: int = 0  # val, drawn as test is
-    test_where: Where = field(default_factory=dict)  # items for test and val alone, {source = ["testing"]}
-    draw: int = 0  # another takes other N items, and moves nothing else
+    draw: int = 0  # number of the replicate: another one takes other N items, and moves nothing else
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         if self.n_uncorrelated < 1:
             raise ShiftBenchError(f"n_uncorrelated = {self.n_uncorrelated}, but without a single uncorrelated item "
                                   "label and factor cannot be told apart. Give 1 or more.")
-        return two_parts(self, collection, seed, self.n_uncorrelated, self.drawn, self._regions)
+        return two_parts(self, collection, seed, self.n_uncorrelated, self.drawn, self._regions, self.draw)
 
     def _regions(self, y_names: Names, a_names: Names, counts: Ints) -> tuple[Bools, Bools]:
         if self.pairing not in PAIRINGS:
@@ -158,3 +160,175 @@ class Spurious(Lists):
                 together[code] = False
                 together[code, pick([value] if isinstance(value, str) else value, a_names, self.factor)] = True
         return together, ~together if self.against else np.ones_like(together)
+
+
+def _has(collection: Collection, column: str, words: Sequence[str], where: str = "") -> Bools:
+    """Which items have one of these values of a factor."""
+    values = collection.factor(column).astype(np.str_)
+    for word in words:
+        if word not in values:
+            raise unknown("value", word, np.unique(values).tolist(), f"{where}Factor '{column}'")
+    return np.isin(values, words)
+
+
+# The two parts and the test, dealt.
+
+def two_parts(
+    shift: TwoParts, collection: Collection, seed: int, n_few: int, drawn: float, regions: Regions, replicate: int = 0
+) -> Benchmark:
+    """Deal a test that is uniform over the cells of label × factor, then N items of some cells, then all of the others.
+
+    Two dials that do not depend on each other, as in the authors' framework: `n_few` is how many distinct items the
+    second part has, `drawn` how often training draws from it. Column `part` says `main` or `few` of a training item,
+    column `weight` how often it is to be drawn, 1 on average over training:
+
+        weight(i) ∝ (1 − drawn) 1[i ∈ main] / |main|  +  drawn 1[i ∈ few] / N,     drawn = 0: every item alike
+
+    A larger N adds items and takes none away, and leaves the test as it is. `id_val` and `id_test` follow the training
+    items' own shares. A shift with `balanced = False` draws test and the N items at random instead, for collections
+    with empty cells. A `replicate` ≥ 1 takes N other items, and moves nothing else: see `_replicate`. Items that
+    `test_where` of the shift names are for test and val alone, and all others for training: smallNORB's test toys.
+    """
+    share("drawn", drawn)
+    if min(n_few, replicate) < 0:
+        raise ShiftBenchError(f"{n_few} items of the second part are asked for; give 0 or more." if n_few < 0 else
+                              f"draw = {replicate}, but replicates are counted from 0.")
+    rows, y, y_names, a, a_names, dropped = _chosen(shift, collection)
+    cell = y * len(a_names) + a
+    apart = _kept_for_test(collection, rows, shift.test_where)
+    tested, trained = (apart, ~apart) if apart.any() else (np.ones_like(apart), np.ones_like(apart))
+    counts = np.bincount(cell[trained], minlength=len(y_names) * len(a_names))
+    whole, some = (region.ravel() for region in regions(y_names, a_names, counts.reshape(len(y_names), -1)))
+    if shift.balanced:
+        stratum, names = cell, tuple(f"{one}, {other}" for one in y_names for other in a_names)
+    else:
+        stratum, names = (2 * some + whole)[cell], ("neither part", "main part", "few", "both parts")
+        whole, some = np.asarray([False, True, False, True]), np.asarray([False, False, True, True])
+    available = np.bincount(stratum[tested], minlength=len(names))
+    law = np.full(len(names), 1 / len(names)) if shift.balanced else available / available.sum()
+    n_test = shift.n_test or _default_test(available, shift.balanced, shift.n_ood, alone=bool(apart.any()))
+    if shift.balanced and n_test < len(names):
+        raise ShiftBenchError(
+            f"A test uniform over {len(names)} cells takes {len(names)} items and more, but group "
+            f"'{names[int(available.argmin())]}' has {available.min()} items. Raise n_test, keep fewer classes or "
+            "values, or draw the test at random with balanced = false.")
+    wanted = {"test": quota(n_test, law), "val": quota(shift.n_ood, law)}
+    left = np.bincount(stratum[trained], minlength=len(names))
+    left = left if apart.any() else np.maximum(left - wanted["test"] - wanted["val"], 0)
+    few = _few(n_few, np.where(some, left, 0), shift.balanced, seed)
+    left = left - few
+    training = np.where(whole, left, 0) + few
+    if not training[whole].sum():
+        raise ShiftBenchError("No items are left for the main part of training. Lower n_test, n_ood or the low items.")
+    inside = quota(shift.n_val or int(training.sum()) // 10, training / training.sum())
+    inside = np.where(whole, inside, np.minimum(inside, left // 2))
+    wanted |= {"few": few, "id_test": inside, "id_val": inside, "train": np.where(whole, left - 2 * inside, 0)}
+    if wanted["train"].min() < 0:
+        raise ShiftBenchError(f"n_val = {shift.n_val}: id_val and id_test take more than training has. Lower n_val.")
+    picked, split = _dealt(rows, stratum, apart, wanted, seed, names)
+    if replicate:
+        held = np.isin(split, ("few", "train"), invert=True)
+        free = np.isin(rows, picked[held], invert=True) & trained
+        again, part = _replicate(rows[free], stratum[free], n_few, whole, some, shift.balanced, seed, replicate, names)
+        picked, split = np.concatenate([picked[held], again]), np.concatenate([split[held], part])
+    kind = np.zeros(len(collection), np.int64)
+    kind[rows] = stratum
+    part = np.where(split == "few", "few", np.where(split == "train", "main", ""))
+    split = np.where(split == "few", "train", split)
+    notes = [ambiguous_note(dropped),
+             f"Training has {int((part == 'main').sum())} items of the main part and {n_few} more.",
+             *([f"{int(apart.sum())} items are for test alone ({_written(shift.test_where)})."] if apart.any() else [])]
+    return Benchmark.of(
+        collection, shift, seed, picked, split, label=collection.factor(shift.label)[picked],
+        domain=collection.factor(shift.factor)[picked],
+        card=card(collection, picked, split, notes, **({"draw": replicate} if replicate else {})),
+        extra={"part": part, "weight": _weights(part, whole[kind[picked]], drawn)})
+
+
+def _kept_for_test(collection: Collection, rows: Ints, where: Where) -> Bools:
+    """Which rows are for test alone: those with one of the listed values in every listed column."""
+    kept = np.full(len(rows), bool(where))
+    for column, words in where.items():
+        kept &= _has(collection, column, words, "test_where: ")[rows]
+    if where and kept.all() | ~kept.any():
+        raise ShiftBenchError(f"test_where: {int(kept.sum())} of {len(rows)} items have {_written(where)}; test and "
+                              "training both need some.")
+    return kept
+
+
+def _written(where: Where) -> str:
+    """A choice of items in words: source = testing."""
+    return ", ".join(f"{column} = {' or '.join(words)}" for column, words in where.items())
+
+
+def _default_test(available: Ints, balanced: bool, n_ood: int, alone: bool) -> int:
+    """How many items test takes where nobody said: a fifth of what there is, or all that are for test and val alone."""
+    if not balanced:
+        return max(int(available.sum()) - n_ood, 0) if alone else int(available.sum()) // 5
+    each = max(int(available.min()) - -(-n_ood // len(available)), 0) if alone else int(available.min()) // 5
+    return len(available) * each
+
+
+def _dealt(
+    rows: Ints, stratum: Ints, apart: Bools, wanted: Mapping[str, Ints], seed: int, names: Names
+) -> tuple[Ints, Strs]:
+    """Deal all splits from all rows. Where some rows are for test alone, test and val come from these."""
+    if not apart.any():
+        return deal(rows, stratum, wanted, seed, names)
+    after = {split: wanted[split] for split in ("test", "val")}
+    before = {split: counts for split, counts in wanted.items() if split not in after}
+    parts = [deal(rows[pool], stratum[pool], own, seed, names) for pool, own in ((apart, after), (~apart, before))]
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def _chosen(shift: TwoParts, collection: Collection) -> tuple[Ints, Ints, Names, Ints, Names, int]:
+    """The items of the classes and values that are kept, with the codes of their label and factor."""
+    y, y_names = encode(collection.factor(shift.label))
+    a, a_names = encode(collection.factor(shift.factor))
+    classes = pick(shift.classes, y_names, shift.label) if shift.classes else np.arange(len(y_names))
+    values = pick(shift.values, a_names, shift.factor) if shift.values else np.arange(len(a_names))
+    chosen = np.flatnonzero(np.isin(y, classes) & np.isin(a, values))
+    rows = np.setdiff1d(chosen, ambiguous(collection, [y_names[code] for code in classes]))
+    kept_y, kept_a = np.unique(y[rows]), np.unique(a[rows])
+    y_kept, a_kept = tuple(y_names[code] for code in kept_y), tuple(a_names[code] for code in kept_a)
+    need_two(a_kept, shift.factor, len(rows))
+    need_two(y_kept, shift.label, len(rows))
+    return (rows, np.searchsorted(kept_y, y[rows]), y_kept, np.searchsorted(kept_a, a[rows]), a_kept,
+            len(chosen) - len(rows))
+
+
+def _few(n: int, there: Ints, balanced: bool, seed: int) -> Ints:
+    """How many of the N items each stratum gives: evenly, where the seed says who gives the odd one, or by size."""
+    if n > there.sum():
+        raise ShiftBenchError(f"{n} items of the second part are asked for, but {there.sum()} are left after the test. "
+                              "Lower their number or n_test, or use a larger collection.")
+    if not balanced:
+        return quota(n, there / max(int(there.sum()), 1)) if n else np.zeros_like(there)
+    order = child(seed, "few").permutation(len(there))
+    few = np.zeros_like(there)
+    few[order] = spread(n, there[order])
+    return few
+
+
+def _replicate(
+    rows: Ints, stratum: Ints, n: int, whole: Bools, some: Bools, balanced: bool, seed: int, number: int, names: Names
+) -> tuple[Ints, Strs]:
+    """The N items of another replicate, from all that no other split holds; what they leave of the main part is main.
+
+    So the two parts together have the same items of those cells in every replicate, and test and validation stay.
+    Which cells give the odd ones differs too. Where nothing is left over, every replicate takes the same items.
+    """
+    own = int(child(seed, "draw", str(number)).integers(2**62))
+    there = np.bincount(stratum, minlength=len(names))
+    few = _few(n, np.where(some, there, 0), balanced, own)
+    return deal(rows, stratum, {"few": few, "train": np.where(whole, there - few, 0)}, own, names)
+
+
+def _weights(part: Strs, whole: Bools, drawn: float) -> Floats:
+    """How often each training item is to be drawn, 1 on average; 0 outside training."""
+    train, few = part != "", part == "few"
+    if not drawn or not few.any():
+        return np.where(train, 1.0, 0.0)
+    main = train & whole
+    law: Floats = (1 - drawn) * main / main.sum() + drawn * few / few.sum()
+    return law * int(train.sum())

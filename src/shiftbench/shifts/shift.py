@@ -1,17 +1,20 @@
 """What every shift shares: the table of shifts, their interface, and what a card says of train and test."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 
 SHIFTS: dict[str, Any] = {}
+Names = tuple[str, ...]
+PLACE = re.compile(r"#([1-9]\d*)(\.\.([1-9]\d*)?)?")
 
 
 class Shift(Protocol):
@@ -34,6 +37,46 @@ def ambiguous(collection: Collection, classes: Sequence[str]) -> Ints:
     for name in known:
         times[collection.with_tag(name)] += 1
     return np.flatnonzero(times > 1)
+
+
+def ambiguous_note(n: int) -> str:
+    return f"{n} items carry the tags of two of the classes and were dropped."
+
+
+def need_two(names: Names, factor: str, n: int) -> None:
+    """A shift moves items between values of a factor, so there must be two of them."""
+    if len(names) < 2:
+        raise ShiftBenchError(f"Factor '{factor}' has one value among these {n} items; a shift needs two.")
+
+
+def pick(words: Sequence[str], names: Names, factor: str) -> Ints:
+    """Codes of the values a recipe names: by word or, as tables in papers do, by place, counted from 1.
+
+    >>> pick(["red", "#2..3", "#5.."], ("blue", "green", "grey", "pink", "red"), "colour").tolist()
+    [1, 2, 4]
+    """
+    codes: set[int] = set()
+    for word in words:
+        place = PLACE.fullmatch(word)
+        if word in names:
+            codes.add(names.index(word))
+        elif not place:
+            raise unknown("value", word, names, f"Factor '{factor}'")
+        else:
+            first = int(place[1])
+            last = int(place[3]) if place[3] else len(names) if place[2] else first
+            if not first <= last <= len(names):
+                raise ShiftBenchError(f"Factor '{factor}': '{word}' names values {first} to {last}, but there are "
+                                      f"{len(names)}: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}.")
+            codes.update(range(first - 1, last))
+    return np.asarray(sorted(codes), np.int64)
+
+
+def share(name: str, value: float) -> float:
+    """A parameter that must lie in [0, 1]."""
+    if not 0 <= value <= 1:
+        raise ShiftBenchError(f"{name} = {value}, but it is a share: give a number from 0 to 1.")
+    return value
 
 
 def differences(collection: Collection, train_rows: Ints, test_rows: Ints, top: int = 10) -> list[dict[str, Any]]:

@@ -1,21 +1,175 @@
-"""Items by subclass: which one each belongs to, on which side it stands, and how its items are dealt to splits."""
+"""Superclasses whose subclasses differ between train and test: BREEDS."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Ints, Strs, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import Lists, register
+from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.hierarchies.superclasses import Superclasses
-from shiftbench.shifts.shift import deal
+from shiftbench.hierarchies.cuts import best_cut
+from shiftbench.hierarchies.edits import edited
+from shiftbench.hierarchies.hierarchy import Hierarchy
+from shiftbench.hierarchies.sources import from_parents, open_hierarchy
+from shiftbench.hierarchies.superclasses import Superclasses, named_task, superclasses
+from shiftbench.shifts.shift import SHIFTS, card, deal
 
 TRAINED, TESTED = ("train",), ("val", "valid", "validation", "test")
 """The words for a split of the data's own."""
+GROUPS = ("subclass", "superclass")
 
 
-class Side(NamedTuple):
+@register(SHIFTS, "breeds")
+@dataclass(frozen=True)
+class Breeds(Lists):
+    """Train on some subclasses of every superclass, test on others (Santurkar et al., 2021, Algorithm 1).
+
+        y(i) = the superclass above the class c(i) of item i
+        train = {i : c(i) ∈ source(y(i))},   test = {i : c(i) ∈ target(y(i))},   source(y) ∩ target(y) = ∅
+
+    `train`, `id_val` and `id_test` are items of source subclasses; `target_train`, `val` and `test` of target ones.
+    Which subclasses go where is said in `hierarchies.superclasses`; with split "none" both sides have the same, and
+    there is no shift. A `task` by name is the paper's own, and needs no hierarchy.
+
+    Our reading of the domains, on which the paper is silent: the k-th source subclasses of all superclasses together
+    form domain `source k`, so that each domain has every class; so too `target k`. Groups are the subclasses, or the
+    superclasses on each side, whose accuracies the paper draws per class.
+    """
+
+    label: str = ""  # factor that holds the classes; without one the tags do, and ambiguous items are dropped
+    task: str = ""  # entity13, entity30, living17 or nonliving26; in place of root, level and subclasses
+    hierarchy: str = ""  # file or folder; default: the collection's own hierarchy
+    tree: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # or written here: parent -> children
+    edits: str = ""  # script of edits, applied first
+    root: str = ""  # superclasses under this node alone
+    level: int | None = None  # longest path from the hierarchy's root; default: the most balanced level
+    subclasses: int | None = None  # per superclass; default: as many as the smallest allows
+    split: str = "rand"  # rand, good, bad or none
+    adversariality: float | None = None  # from 0, good, to 1, bad
+    balanced: bool = True  # equally many subclasses in every superclass
+    compat: str = ""  # breeds: the choice of the public code
+    given: str = ""  # factor that says train or val, where the data has a split of its own
+    held: float = 0.2  # share of a subclass's items in each held-out split that is drawn
+    groups: str = "subclass"  # or superclass
+
+    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        if self.groups not in GROUPS:
+            raise unknown("kind of group", self.groups, GROUPS)
+        if not 0 < self.held < 0.5:
+            raise ShiftBenchError(f"breeds: 'held' is {self.held}, but two such shares must leave items to train on.")
+        names = _known_classes(collection, self.label)
+        hierarchy, ids, notes = self._hierarchy(collection, names)
+        chosen = self._superclasses(hierarchy, seed)
+        if len(chosen) < 2:
+            raise ShiftBenchError(f"The one superclass '{chosen.title(chosen.nodes[0])}' is left: there is nothing to "
+                                  "tell apart. Choose fewer subclasses, another level or another root.")
+        _check_missing(chosen, ids.values(), collection.name)
+        sides = Sides.of(chosen)
+        leaf, dropped = _subclass_of(collection, self.label, ids, chosen.subclasses, sides)
+        if dropped:
+            notes.append(f"{dropped} items carry subclasses of two superclasses, or of both sides, and were dropped.")
+        rows, split = _deal(collection, leaf, sides, self.given, self.held, seed)
+        own = leaf[rows]
+        titles, words = (np.asarray(_titles(chosen, nodes)) for nodes in (chosen.nodes, chosen.subclasses))
+        label, side = titles[sides.superclass[own]], sides.word[own]
+        group = _join(label, ": ", words[own]) if self.groups == "subclass" else _join(label, ", ", side)
+        return Benchmark.of(
+            collection, self, seed, rows, split, label=label, group=group,
+            domain=_join(side, " ", sides.domain[own].astype(np.str_)),
+            extra={"subclass": np.asarray(chosen.subclasses)[own]},
+            card=card(
+                collection, rows, split, notes=[*notes, *chosen.notes],
+                distance=float(np.mean(chosen.separation)) if chosen.separation and any(chosen.target) else None,
+                superclasses=_table(chosen, titles.tolist()),
+                hierarchy=None if hierarchy is None else {
+                    "name": hierarchy.name, "nodes": len(hierarchy), "digest": hierarchy.digest},
+            ),
+        )
+
+    def _hierarchy(self, collection: Collection, names: Strs) -> tuple[Hierarchy | None, dict[str, str], list[str]]:
+        """The hierarchy over the collection's classes, and for each class its node.
+
+        A named task needs none, and with compat it keeps all its classes, for each of them moves the authors' draws.
+        """
+        if self.tree and self.hierarchy:
+            raise ShiftBenchError("breeds: 'tree' and 'hierarchy' are both given. Leave one of the two out.")
+        if self.task and not self.tree and not self.hierarchy:
+            if self.edits:
+                raise ShiftBenchError(f"breeds: the built-in task '{self.task}' has no hierarchy to edit. Give one.")
+            return None, {name: name for name in names.tolist()}, []
+        if self.tree:
+            whole = Hierarchy.of([(above, child) for above, below in self.tree.items() for child in below], name="tree")
+        elif self.hierarchy:
+            whole = open_hierarchy(self.hierarchy)
+        else:
+            whole = from_parents(collection.parents, collection.name)
+        if self.edits:
+            whole = edited(whole, self.edits)
+        ids = whole.find_all(names.tolist())
+        if not ids:
+            raise ShiftBenchError(f"breeds: none of the {len(names)} classes of '{collection.name}' "
+                                  f"({_few(names.tolist())}) is a node of {whole.name} "
+                                  f"({_few(whole.nodes.tolist())}). Do '{self.label or 'tags'}' hold the classes?")
+        strange = sorted(set(names.tolist()) - ids.keys()) if self.label else []
+        notes = [f"{len(strange)} classes of the collection are not in the hierarchy and are left out: "
+                 f"{_few(strange)}."] if strange else []
+        return (whole if self.compat else whole.only(ids.values())), ids, notes
+
+    def _superclasses(self, hierarchy: Hierarchy | None, seed: int) -> Superclasses:
+        if self.task:
+            return named_task(self.task, hierarchy, self.split, adversariality=self.adversariality, seed=seed,
+                              compat=self.compat)
+        assert hierarchy is not None
+        level = self.level
+        if level is None:
+            if self.root:
+                raise ShiftBenchError(f"breeds: root = '{self.root}' needs a level as well; levels are counted from "
+                                      "the root of the whole hierarchy.")
+            level = best_cut(hierarchy).level
+        return superclasses(hierarchy, level, self.root, self.subclasses, self.split, balanced=self.balanced,
+                            adversariality=self.adversariality, seed=seed, compat=self.compat)
+
+
+def _check_missing(chosen: Superclasses, there: Any, name: str) -> None:
+    missing = sorted(set(chosen.subclasses) - set(there))
+    if missing:
+        listed = ", ".join(f"{node} ({chosen.title(node)})" if chosen.title(node) != node else node for node in missing)
+        raise ShiftBenchError(f"Collection '{name}' lacks {len(missing)} of the {len(chosen.subclasses)} subclasses: "
+                              f"{listed}. Add their items, or cut a hierarchy of the classes that are there.")
+
+
+def _titles(chosen: Superclasses, nodes: tuple[str, ...]) -> list[str]:
+    """A word for every node, with its id where two have the same: ImageNet has two cranes."""
+    words = [chosen.title(node) for node in nodes]
+    times = Counter(words)
+    return [word if times[word] == 1 else f"{word} ({node})" for word, node in zip(words, nodes, strict=True)]
+
+
+def _table(chosen: Superclasses, titles: list[str]) -> list[dict[str, Any]]:
+    """For the card: every superclass with the subclasses of its two sides, as in Tables 8 to 11."""
+    def listed(side: tuple[str, ...]) -> list[dict[str, str]]:
+        return [{"id": node, "name": chosen.title(node)} for node in side]
+
+    return [{"id": node, "name": title, "source": listed(source), "target": listed(target)}
+            for node, title, source, target in zip(chosen.nodes, titles, chosen.source, chosen.target, strict=True)]
+
+
+def _join(one: Strs, between: str, other: Strs) -> Strs:
+    return np.char.add(np.char.add(one, between), other)
+
+
+def _few(words: list[str], most: int = 5) -> str:
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+# Items by subclass: which one each belongs to, on which side it stands, and how its items are dealt to splits.
+
+class Sides(NamedTuple):
     """For every subclass: its superclass, its domain's number from 1, and whether it is of the source, the target or
     both."""
 
@@ -30,24 +184,24 @@ class Side(NamedTuple):
         return np.where(self.source, "source", "target")
 
     @staticmethod
-    def of(chosen: Superclasses) -> "Side":
+    def of(chosen: Superclasses) -> "Sides":
         """Where one superclass has more subclasses than another, several of its own share a domain."""
         n = len(chosen.subclasses)
         number = {node: code for code, node in enumerate(chosen.subclasses)}
-        made = Side(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.bool_),
+        table = Sides(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.bool_),
                     tuple(chosen.title(node) for node in chosen.subclasses))
         both = not any(chosen.target)
-        for sides, flag in ((chosen.source, made.source), (chosen.target, made.target)):
+        for sides, flag in ((chosen.source, table.source), (chosen.target, table.target)):
             fewest = max(1, min(map(len, sides)))
             for code, side in enumerate(sides):
-                for place, node in enumerate(side):
-                    made.superclass[number[node]] = code
-                    made.domain[number[node]] = place % fewest + 1
+                for rank, node in enumerate(side):
+                    table.superclass[number[node]] = code
+                    table.domain[number[node]] = rank % fewest + 1
                     flag[number[node]] = True
-        return made._replace(target=made.source) if both else made
+        return table._replace(target=table.source) if both else table
 
 
-def known_classes(collection: Collection, label: str) -> Strs:
+def _known_classes(collection: Collection, label: str) -> Strs:
     """The classes a collection has: the values of a factor, or its tags."""
     if label:
         return np.unique(collection.factor(label).astype(np.str_))
@@ -57,8 +211,8 @@ def known_classes(collection: Collection, label: str) -> Strs:
     return np.asarray(sorted(collection.tags.names), np.str_)
 
 
-def subclass_of(
-    collection: Collection, label: str, ids: Mapping[str, str], subclasses: Sequence[str], sides: Side
+def _subclass_of(
+    collection: Collection, label: str, ids: Mapping[str, str], subclasses: Sequence[str], sides: Sides
 ) -> tuple[Ints, int]:
     """For every item the number of its subclass, -1 where it has none, and how many are ambiguous and so have none.
 
@@ -85,8 +239,8 @@ def subclass_of(
     return leaf, int((times > 1).sum())
 
 
-def dealt(
-    collection: Collection, leaf: Ints, sides: Side, given: str, held: float, seed: int
+def _deal(
+    collection: Collection, leaf: Ints, sides: Sides, given: str, held: float, seed: int
 ) -> tuple[Ints, Strs]:
     """Rows and their splits. With a split of the data's own, its training items are held back from alone.
 
@@ -112,7 +266,7 @@ def dealt(
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
-def _wanted(n: Ints, val: Ints, test: Ints, sides: Side) -> dict[str, Ints]:
+def _wanted(n: Ints, val: Ints, test: Ints, sides: Sides) -> dict[str, Ints]:
     """How many of each subclass go to each split. Where source and target are the same, their test items are halved
     when they come from one pool of test items, and there is nothing to adapt with."""
     both = sides.source & sides.target

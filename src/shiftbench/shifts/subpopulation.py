@@ -11,11 +11,21 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.shift import SHIFTS, ambiguous, card, deal, largest, quota, remainder
+from shiftbench.shifts.shift import (
+    SHIFTS,
+    Names,
+    ambiguous,
+    ambiguous_note,
+    card,
+    deal,
+    largest,
+    need_two,
+    quota,
+    remainder,
+    share,
+)
 
 # Two distributions over the cells of label × factor, one for training and a uniform one for test.
-
-Names = tuple[str, ...]
 
 
 def mixture(
@@ -36,16 +46,15 @@ def mixture(
     for name in (*classes, *others):
         if name not in known:
             raise unknown("class", name, known, f"Factor '{shift.label}'")
-    told = list(classes or known)
+    tested = list(classes or known)
     kept = np.isin(factor, shift.values) if shift.values else np.ones(len(collection), np.bool_)
-    dropped = ambiguous(collection, [*told, *others])
-    chosen = np.flatnonzero(np.isin(values, told) & kept)
+    dropped = ambiguous(collection, [*tested, *others])
+    chosen = np.flatnonzero(np.isin(values, tested) & kept)
     rows = np.setdiff1d(chosen, dropped)
     y, y_names = encode(values[rows])
     a, a_names = encode(factor[rows])
-    if len(a_names) < 2 or len(y_names) < 2:
-        few = shift.factor if len(a_names) < 2 else shift.label
-        raise ShiftBenchError(f"Factor '{few}' has one value among these {len(rows)} items; a shift needs two.")
+    need_two(a_names, shift.factor, len(rows))
+    need_two(y_names, shift.label, len(rows))
     cell = y * len(a_names) + a
     cells = tuple(f"{one}, {other}" for one in y_names for other in a_names)
     available = np.bincount(cell, minlength=len(cells))
@@ -69,7 +78,7 @@ def mixture(
         train = np.full(len(names), n_others) if n_others else there * 3 // 5
         further, part = deal(more, code, remainder(np.maximum(there, train), train), seed, names)
         picked, split = np.concatenate([picked, further]), np.concatenate([split, part])
-    notes = [f"{len(chosen) - len(rows)} items carry the tags of two of the classes and were dropped."]
+    notes = [ambiguous_note(len(chosen) - len(rows))]
     return Benchmark.of(collection, shift, seed, picked, split, label=values[picked], domain=factor[picked],
                         card=card(collection, picked, split, notes))
 
@@ -79,13 +88,6 @@ def mate(value: str, values: Names, factor: str) -> int:
     if value not in values:
         raise unknown("value", value, values, f"Factor '{factor}'")
     return values.index(value)
-
-
-def share(name: str, value: float) -> float:
-    """A parameter that must lie in [0, 1]."""
-    if not 0 <= value <= 1:
-        raise ShiftBenchError(f"{name} = {value}, but it is a share: give a number from 0 to 1.")
-    return value
 
 
 @register(SHIFTS, "subpopulation")

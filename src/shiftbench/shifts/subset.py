@@ -15,7 +15,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.graph import MetaGraph, distance, mean_embedding, meta_graph, nodes
 from shiftbench.metagraph.subsets import parse_subset, subset, subset_name
-from shiftbench.shifts.shift import SHIFTS, ambiguous, card, deal, quota, remainder, spread
+from shiftbench.shifts.shift import SHIFTS, ambiguous, ambiguous_note, card, deal, quota, remainder, spread
 
 Contexts = Mapping[str, tuple[str, ...]]
 
@@ -70,7 +70,7 @@ class Subset(Lists):
             card=card(
                 collection, rows.row, split,
                 notes=[
-                    f"{len(dropped)} items carry the tags of two of the classes and were dropped.",
+                    ambiguous_note(len(dropped)),
                     f"{len(every.row) - len(trained.row)} training items are also test items and went to the test.",
                     *(f"Class '{cls}' has no distance: a subset of it is not in the meta-graph (see min_size, kinds)."
                       for cls, value in distances.items() if value is None),

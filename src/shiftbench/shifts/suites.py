@@ -13,14 +13,13 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import find
 from shiftbench.hierarchies.superclasses import TASKS as BREEDS
 from shiftbench.readers.wilds.comments import IDENTITIES
-from shiftbench.shifts.breeds import Breeds
 from shiftbench.shifts.conditions import Condition, Noise, Size, Under
 from shiftbench.shifts.context.out_of_context import NOOCH
-from shiftbench.shifts.given import Given
-from shiftbench.shifts.low_data import LowData, Spurious, Unseen
-from shiftbench.shifts.parts import Where
+from shiftbench.shifts.low_data import LowData, Spurious, Unseen, Where
 from shiftbench.shifts.recipe import changed
 from shiftbench.shifts.shift import Shift
+from shiftbench.shifts.splits import Given
+from shiftbench.shifts.subclasses import Breeds
 from shiftbench.shifts.subpopulation import Subpopulation
 from shiftbench.shifts.subset import Subset
 

@@ -11,8 +11,8 @@ from shiftbench.core.registry import Lists, register
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.questions import dates, moment
+from shiftbench.shifts.leave_one_domain_out import TEST, TRAIN, VAL, deal_sides, kept_items
 from shiftbench.shifts.shift import SHIFTS
-from shiftbench.shifts.sides import TEST, TRAIN, VAL, candidates, dealt
 
 Date = str | int
 """2013, "2013-06", "2013-06-30" or "2013-06-30T12:00"; in a recipe also a date of TOML."""
@@ -45,12 +45,12 @@ class Temporal(Lists):
     moves: ClassVar[str] = "date to test from"
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
-        rows, notes = candidates(self, collection)
-        found = dates(collection.factor(self.date)[rows], self.date)
-        undated = int((~found.known).sum())
+        rows, notes = kept_items(self, collection)
+        dated = dates(collection.factor(self.date)[rows], self.date)
+        undated = int((~dated.known).sum())
         if undated:
             notes.append(f"{undated} items have no date in '{self.date}' and were left out.")
-        rows, time, text = rows[found.known], found.moment[found.known], found.text[found.known]
+        rows, time, text = rows[dated.known], dated.moment[dated.known], dated.text[dated.known]
         if not len(rows):
             raise ShiftBenchError(f"temporal: no item has a date in '{self.date}'.")
         cut = self._cut(time)
@@ -69,7 +69,7 @@ class Temporal(Lists):
         notes.append("; ".join(f"{part} from {first} to {last}" for part, (first, last) in periods.items()).capitalize()
                      + ".")
         domain: Strs = collection.factor(self.domain or f"year:{self.date}")[rows]
-        return dealt(self, collection, seed, rows, side, domain, notes, periods=periods)
+        return deal_sides(self, collection, seed, rows, side, domain, notes, periods=periods)
 
     def _cut(self, time: Ints) -> int:
         """The first moment that is tested."""

@@ -14,8 +14,8 @@ from shiftbench.core.registry import find
 from shiftbench.data import benchmark as benchmarks
 from shiftbench.data import collection as collections
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.draws import Member, draw_of, members
 from shiftbench.shifts.recipe import Recipe
+from shiftbench.shifts.replicates import Member, draw_of, members
 from shiftbench.shifts.suites import suite
 
 Say = Callable[[str], None]

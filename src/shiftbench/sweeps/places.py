@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import MARKER, Benchmark
-from shiftbench.shifts.draws import draw_of, same_rows
-from shiftbench.shifts.leave_out import leave_out
+from shiftbench.shifts.leave_one_domain_out import leave_out
 from shiftbench.shifts.recipe import collection_folder
+from shiftbench.shifts.replicates import draw_of, same_rows
 
 
 class Place(NamedTuple):

@@ -15,7 +15,7 @@ from shiftbench.scoring.metrics import LOWER_IS_BETTER
 from shiftbench.scoring.select.rules import DEFAULT, JUDGES, RULES, TARGET, TARGETS, UNKNOWN, Rule, labels_of
 from shiftbench.scoring.select.runs import Runs
 from shiftbench.scoring.targets import headline
-from shiftbench.shifts.leave_out import MARK
+from shiftbench.shifts.leave_one_domain_out import MARK
 
 
 class Choice(NamedTuple):

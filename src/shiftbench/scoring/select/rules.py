@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.scoring.metrics import LOWER_IS_BETTER
-from shiftbench.shifts.leave_out import MARK
+from shiftbench.shifts.leave_one_domain_out import MARK
 
 TARGETS = ("accuracy", "worst_group_accuracy")
 """What a choice is judged by on test, and what the oracle chooses by."""

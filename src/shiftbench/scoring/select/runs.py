@@ -9,7 +9,7 @@ from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.scoring import MEAN
 from shiftbench.scoring.targets import HEADLINES
-from shiftbench.shifts.leave_out import MARK
+from shiftbench.shifts.leave_one_domain_out import MARK
 
 HARD = (re.compile(r"\bhard[ _-]?positive", re.I), re.compile(r"\bhard[ _-]?negative", re.I))
 """How the groups of NOOCh are named, whatever stands around it."""

@@ -12,9 +12,9 @@ from shiftbench.core.registry import Lists, register
 from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.context.criterion import by_areas, by_expression, by_gist, by_lists
+from shiftbench.shifts.context.challenge_sets import TASKS, WORLD_TASKS, read_splits, slug
+from shiftbench.shifts.context.criteria import by_areas, by_expression, by_gist, by_lists
 from shiftbench.shifts.context.cues import ALPHA, BETA
-from shiftbench.shifts.context.nooch import TASKS, WORLD_TASKS, read_splits, slug
 from shiftbench.shifts.shift import SHIFTS, Shift, card
 
 VALIDATION = ("val", "valid", "validation")

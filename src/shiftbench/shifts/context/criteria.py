@@ -1,22 +1,39 @@
-"""What a criterion says of every item: its label, its domain, its kind, and what the card is to tell of it."""
+"""What a criterion says of every item: its label, its domain, its kind, and facts for the card (Madras & Zemel, 2021).
+
+By areas (§3.1.1, see `cues`), by gist (§3.1.2: captions unlike those of a class's usual scenes), by the published
+lists, or by a question about factors.
+"""
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Bools, Ints, Strs
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.context.cues import Codes, areas, cues, cues_of, members, strengths, words
+from shiftbench.shifts.context.challenge_sets import kinds_by_list, read_lists
+from shiftbench.shifts.context.cues import (
+    HARD_NEGATIVE,
+    HARD_POSITIVE,
+    KINDS,
+    Codes,
+    areas,
+    cues,
+    cues_of,
+    members,
+    strengths,
+    words,
+)
 from shiftbench.shifts.context.expression import holds
-from shiftbench.shifts.context.gist import below_above, gists, matched, similarities
-from shiftbench.shifts.context.nooch import kinds_by_list, read_lists
 
 if TYPE_CHECKING:
     from shiftbench.shifts.context.out_of_context import Context
 
+DIGITS = 6  # further ones differ from machine to machine; rounded, they are ties, and the items' order decides
+BLOCK = 1 << 15  # captions at a time
 Vectors = npt.NDArray[np.float32]
 
 
@@ -30,7 +47,7 @@ class Judged(NamedTuple):
     notes: list[str]
 
 
-class _Found(NamedTuple):
+class _CueTask(NamedTuple):
     """A binary task by the CE criterion."""
 
     carried: Bools
@@ -41,11 +58,11 @@ class _Found(NamedTuple):
 
 
 def by_areas(shift: "Context", collection: Collection, split: Strs) -> Judged:
-    """The CE criterion: cues found on the training items, hard items by their areas."""
-    found = _found(shift, collection, split)
-    return Judged(_two(shift.label, found.carried), found.domain, words(found.kind), {
+    """The CE criterion: cues by_cues on the training items, hard items by their areas."""
+    by_cues = _by_cues(shift, collection, split)
+    return Judged(_two(shift.label, by_cues.carried), by_cues.domain, words(by_cues.kind), {
         "positive": shift.label, "criterion": {"name": "ce", "alpha": shift.alpha, "beta": shift.beta},
-        **found.facts}, [found.note])
+        **by_cues.facts}, [by_cues.note])
 
 
 def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
@@ -53,14 +70,14 @@ def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
     if not len(collection.texts.item):
         raise ShiftBenchError(f"Collection '{collection.name}' has no captions, so its items have no gist. Read a "
                               "captions file beside the others, or choose criterion 'ce'.")
-    found: _Found | None = None
+    by_cues: _CueTask | None = None
     if shift.tau is None or not shift.cue:  # with both, tau says what is hard and cue what the domains are
         try:
-            found = _found(shift, collection, split)
+            by_cues = _by_cues(shift, collection, split)
         except ShiftBenchError:
             if shift.tau is None:  # the sizes of the CE sets are needed; with tau the domains alone
                 raise
-    carried, train = found.carried if found else _tag(collection, shift.label), split == "train"
+    carried, train = by_cues.carried if by_cues else _tag(collection, shift.label), split == "train"
     gist = gists(*_vectors(shift, collection), len(collection))
     if not (carried & train & gist.known).any():
         raise ShiftBenchError(f"No training item that carries '{shift.label}' has a caption, so its usual gist is "
@@ -72,18 +89,18 @@ def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
     if shift.tau is not None:
         kind = words(below_above(near, carried, shift.tau))
     else:
-        assert found is not None
-        made = matched(near, carried, split, found.kind)
-        kind, tau = words(made.kind), made.tau
-        if made.short:
-            notes.append(f"{made.short} hard items fewer than criterion 'ce' has, for want of captions.")
+        assert by_cues is not None
+        same_size = matched(near, carried, split, by_cues.kind)
+        kind, tau = words(same_size.kind), same_size.tau
+        if same_size.short:
+            notes.append(f"{same_size.short} hard items fewer than criterion 'ce' has, for want of captions.")
     facts: dict[str, Any] = {"positive": shift.label, "criterion": {
         "name": "gist", "tau": tau, "encoder": shift.encoder or "all-minilm-l6-v2"}, "without_captions": silent}
-    if found:
+    if by_cues:
         facts["criterion"] |= {"alpha": shift.alpha, "beta": shift.beta}
-        facts |= found.facts
-        notes.insert(0, found.note)
-    domain = found.domain if found else np.where(kind == "easy", "easy", "hard")
+        facts |= by_cues.facts
+        notes.insert(0, by_cues.note)
+    domain = by_cues.domain if by_cues else np.where(kind == "easy", "easy", "hard")
     if shift.tau is not None and shift.cue:
         domain, facts["environment"] = _two(shift.cue, _tag(collection, shift.cue)), shift.cue
     return Judged(_two(shift.label, carried), domain, kind, facts, notes)
@@ -91,17 +108,17 @@ def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
 
 def by_lists(shift: "Context", collection: Collection, split: Strs) -> Judged:
     """The published lists say what is hard in validation and test. They are silent on training, where CE is ours."""
-    found, notes = None, []
+    by_cues, notes = None, []
     try:
-        found = _found(shift, collection, split)
-        notes.append(found.note)
+        by_cues = _by_cues(shift, collection, split)
+        notes.append(by_cues.note)
     except ShiftBenchError as problem:
         if shift.cue:
             raise
         notes.append(f"No environments: {problem}")
-    carried = found.carried if found else _tag(collection, shift.label)
-    ours = found is not None and shift.criterion == "ce"
-    kind = words(found.kind) if found and ours else np.full(len(split), "easy", "U13")
+    carried = by_cues.carried if by_cues else _tag(collection, shift.label)
+    ours = by_cues is not None and shift.criterion == "ce"
+    kind = words(by_cues.kind) if by_cues and ours else np.full(len(split), "easy", "U13")
     if not ours:
         notes.append("The lists are silent on training, so all its rows are easy.")
     absent = 0
@@ -116,9 +133,10 @@ def by_lists(shift: "Context", collection: Collection, split: Strs) -> Judged:
     odd = int((((kind == "hard_positive") & ~carried) | ((kind == "hard_negative") & carried)).sum())
     notes += [f"{absent} listed images are not in the collection."] if absent else []
     notes += [f"{odd} listed images have another label than their list says."] if odd else []
-    return Judged(_two(shift.label, carried), found.domain if found else np.where(kind == "easy", "easy", "hard"), kind,
+    domain = by_cues.domain if by_cues else np.where(kind == "easy", "easy", "hard")
+    return Judged(_two(shift.label, carried), domain, kind,
                   {"positive": shift.label, "criterion": {"name": f"published {shift.criterion}"},
-                   **(found.facts if found else {})}, notes)
+                   **(by_cues.facts if by_cues else {})}, notes)
 
 
 def by_expression(shift: "Context", collection: Collection, split: Strs) -> Judged:
@@ -140,7 +158,7 @@ def by_expression(shift: "Context", collection: Collection, split: Strs) -> Judg
                   {"positive": positive or None, "criterion": {"name": "factors", "question": shift.criterion}}, [])
 
 
-def _found(shift: "Context", collection: Collection, split: Strs) -> _Found:
+def _by_cues(shift: "Context", collection: Collection, split: Strs) -> _CueTask:
     table = areas(collection, shift.kinds, shift.without, shift.label)
     label = table.code(shift.label)
     strength = strengths(table, split == "train")
@@ -148,11 +166,11 @@ def _found(shift: "Context", collection: Collection, split: Strs) -> _Found:
     kind = members(table, cues(strength, shift.alpha), shift.beta, np.asarray([label]))[:, 0]
     strongest = shift.cue or listed[0].tag
     domain = np.where(table.present(table.code(strongest)), strongest, f"no {strongest}")
-    said = ", ".join(f"{cue.tag} ({cue.strength:.3f})" for cue in listed[:12])
+    strongest_cues = ", ".join(f"{cue.tag} ({cue.strength:.3f})" for cue in listed[:12])
     more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
-    return _Found(table.carried(label), kind, domain,
+    return _CueTask(table.carried(label), kind, domain,
                   {"environment": strongest, "cues": [cue._asdict() for cue in listed]},
-                  f"Cues of '{shift.label}' with A(C, Y): {said}{more}.")
+                  f"Cues of '{shift.label}' with A(C, Y): {strongest_cues}{more}.")
 
 
 def _tag(collection: Collection, name: str) -> Bools:
@@ -179,3 +197,88 @@ def _vectors(shift: "Context", collection: Collection) -> tuple[Ints, Vectors]:
         _LAST.clear()
         _LAST[key] = embed_texts(collection, chosen, collection.home)
     return _LAST[key]
+
+
+# The gist: mean caption vectors, and how near each is to that of a class's usual scenes.
+
+class Gists(NamedTuple):
+    """One vector per item, and which items have one; those without captions have none."""
+
+    vectors: Floats
+    known: Bools
+
+
+def gists(item: Ints, vectors: npt.ArrayLike, n_items: int) -> Gists:
+    """The mean vector of each item's captions: row r of `vectors` belongs to item number `item[r]`."""
+    rows = np.asanyarray(vectors)  # maybe a file that is mapped into memory: it is read block by block
+    if rows.ndim != 2 or len(rows) != len(item):
+        raise ShiftBenchError(f"Gists need one vector per row: {len(item)} items, but vectors of shape {rows.shape}.")
+    count = np.bincount(item, minlength=n_items)
+    total = np.zeros((n_items, rows.shape[1]))
+    for start in range(0, len(rows), BLOCK):
+        block = np.asarray(rows[start:start + BLOCK], np.float64)
+        if not np.isfinite(block).all():
+            raise ShiftBenchError("A caption's vector has NaN or infinite numbers. Check the sentence encoder.")
+        np.add.at(total, item[start:start + BLOCK], block)
+    total /= np.maximum(count, 1)[:, None]
+    return Gists(total, count > 0)
+
+
+def similarities(gist: Gists, carried: Bools, train: Bools) -> Floats:
+    """Cosine of each item's vector to the mean vector of the training items with Y = 1; NaN without captions.
+
+    `carried` is one class's column or items × tasks; the answer has its shape. Our reading: the mean is over training
+    positives that have captions. A class without such positives is an error.
+    """
+    many = carried if carried.ndim == 2 else carried[:, None]
+    usual = (many & (train & gist.known)[:, None]).astype(np.float64)
+    count = usual.sum(axis=0)
+    for task in np.flatnonzero(count == 0)[:1]:
+        raise ShiftBenchError(f"No training item of class {task} has a caption, so its usual gist is unknown. Read "
+                              "captions for the training items, or choose another label.")
+    mean = usual.T @ gist.vectors / count[:, None]
+    near = gist.vectors @ (mean / _length(mean)).T / _length(gist.vectors)
+    near = np.where(gist.known[:, None], np.round(near, DIGITS), np.nan)
+    return near if carried.ndim == 2 else near[:, 0]
+
+
+def below_above(similarity: Floats, carried: Bools, tau: float) -> Codes:
+    """tau-hard positives, Y = 1 and similarity < tau, and tau-hard negatives, Y = 0 and similarity > tau."""
+    if not np.isfinite(tau):
+        raise ShiftBenchError(f"tau is {tau}, but it must be a cosine, from -1 to 1.")
+    kind: Codes = np.where(carried & (similarity < tau), HARD_POSITIVE,
+                           np.where(~carried & (similarity > tau), HARD_NEGATIVE, 0)).astype(np.int8)
+    return kind
+
+
+class Matched(NamedTuple):
+    """Kinds with as many hard items as another criterion's, the thresholds that gave them, and what could not be."""
+
+    kind: Codes
+    tau: Mapping[str, Mapping[str, float]]  # split -> kind -> similarity of the last item that is in
+    short: int  # hard items that are lacking, for want of captions
+
+
+def matched(similarity: Floats, carried: Bools, split: Strs, like: Codes) -> Matched:
+    """As many hard positives and negatives in each split as `like` has: the least similar positives, the most similar
+    negatives; of equals the first item. The published lists are matched so, split by split."""
+    kind: Codes = np.zeros(len(similarity), np.int8)
+    tau: dict[str, dict[str, float]] = {}
+    short = 0
+    for part in np.unique(split).tolist():
+        for code, side, sign in ((HARD_POSITIVE, carried, 1.0), (HARD_NEGATIVE, ~carried, -1.0)):
+            here = split == part
+            n = int((like[here] == code).sum())
+            rows = np.flatnonzero(here & side & ~np.isnan(similarity))
+            taken = rows[np.argsort(sign * similarity[rows], kind="stable")[:n]]
+            kind[taken] = code
+            short += n - len(taken)
+            if taken.size:
+                tau.setdefault(part, {})[KINDS[code]] = float(similarity[taken[-1]])
+    return Matched(kind, tau, short)
+
+
+def _length(vectors: Floats) -> Floats:
+    """The length of each vector as a column; 1 for one of length 0, which so is at a right angle to all others."""
+    length: Floats = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.where(length > 0, length, 1.0)

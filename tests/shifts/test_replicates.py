@@ -23,7 +23,7 @@ from shiftbench.data.scores import ALL
 from shiftbench.scoring import MEAN, score_runs
 from shiftbench.scoring.select import chosen_means, select
 from shiftbench.shifts import LowData, Noise, Size, Under, Unseen
-from shiftbench.shifts.draws import members, redrawn, same_rows, shared_splits
+from shiftbench.shifts.replicates import members, redrawn, same_rows, shared_splits
 from shiftbench.sweeps.study import Study
 from tests.shifts.test_fine_grained import GRID, LOW, SPURIOUS, chosen
 from tests.strategies import seeds

@@ -1,4 +1,4 @@
-"""NOOCh's published lists of image ids: one file per criterion, task, kind and split.
+"""NOOCh's challenge sets: its tasks, and the published lists of image ids, one per criterion, task, kind and split.
 
     nooch_ids_{CE|gist}_{task}_{hard_positive|hard_negative}_{valid|test}.npy
 
@@ -15,7 +15,6 @@ import numpy as np
 
 from shiftbench.core.arrays import Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import writing
 
 # The twelve tasks of NOOCh (Madras & Zemel, 2021, §3.2) with the cue whose presence makes their environments.
 
@@ -98,18 +97,6 @@ def read_splits(path: Path | str) -> dict[str, Strs]:
     return ids
 
 
-def write_lists(folder: Path | str, criterion: str, task: str, phase: str, ids: HardIds) -> list[Path]:
-    """Write one challenge set as the authors do; ids that are whole numbers are written as such."""
-    written = []
-    for side, names in zip(SIDES, ids, strict=True):
-        path = _file(folder, criterion, task, side, phase, there=False)
-        whole = all(re.fullmatch(r"0|[1-9]\d{0,17}", name) for name in names.tolist())
-        with writing(path) as hidden, hidden.open("wb") as handle:
-            np.save(handle, names.astype(np.int64) if whole else names, allow_pickle=False)
-        written.append(path)
-    return written
-
-
 def listed_tasks(folder: Path | str) -> tuple[str, ...]:
     """The tasks that a folder has lists of, as file names say them."""
     names = [_NAME.fullmatch(path.name) for path in sorted(Path(folder).glob("nooch_ids_*.npy"))]
@@ -121,7 +108,7 @@ def kinds_by_list(items: Strs, ids: HardIds) -> Strs:
     return np.where(np.isin(items, ids.positive), SIDES[0], np.where(np.isin(items, ids.negative), SIDES[1], "easy"))
 
 
-def _file(folder: Path | str, criterion: str, task: str, side: str, phase: str, there: bool = True) -> Path:
+def _file(folder: Path | str, criterion: str, task: str, side: str, phase: str) -> Path:
     named = next((word for word in CRITERIA if word.lower() == criterion.lower()), None)
     if named is None:
         raise unknown("criterion of lists", criterion, CRITERIA)
@@ -131,7 +118,7 @@ def _file(folder: Path | str, criterion: str, task: str, side: str, phase: str, 
     if not short or "/" in short or "\\" in short or "\0" in short:
         raise ShiftBenchError(f"'{task}' is no name of a task. Give the name of a class, such as 'fire hydrant'.")
     path = Path(folder) / f"nooch_ids_{named}_{short}_{side}_{phase}.npy"
-    if there and not path.is_file():
+    if not path.is_file():
         if not Path(folder).is_dir():
             raise ShiftBenchError(f"{folder}: no such folder. Give the folder of the files nooch_ids_*.npy.")
         tasks = listed_tasks(folder)

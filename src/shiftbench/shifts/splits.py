@@ -1,0 +1,193 @@
+"""Splits without a shift of ours: the one that the data give (WILDS, DomainBed, a hospital's own table), or at random.
+
+Below them, what a benchmark's rows hold where the target is no class.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from shiftbench.core.arrays import Floats, Ints, Strs, Values, encode
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import Lists, register
+from shiftbench.core.rng import uniform
+from shiftbench.data.benchmark import CODED, SPLITS, Benchmark, with_factor
+from shiftbench.data.collection import Collection
+from shiftbench.data.groupings import columns_in
+from shiftbench.data.questions import FORMS
+from shiftbench.data.target import BOXES, KINDS, TOKEN_KINDS, TOKENS, Target, boxes_text, kinds_text, tokens_text
+from shiftbench.shifts.shift import SHIFTS, ambiguous, ambiguous_note, card
+
+TAKEN = ("item", "split", *CODED)
+ABSENT = "split"
+"""The factor that may be absent: its items are then all for test."""
+
+
+@register(SHIFTS, "given")
+@dataclass(frozen=True)
+class Given(Lists):
+    """Take the split from a factor of the collection, as its makers meant it. Nothing is drawn.
+
+        split(i) = rename(c_i),   label(i) = y_i,   domain(i) = d_i
+
+    Data without a split are for evaluation alone: where the collection has no factor `split`, and no other is named,
+    or with split = "", every item is test, and the card says so.
+    """
+
+    label: str = "label"  # factor to predict; with a target of numbers or tasks a pattern (y*), of boxes their tag
+    split: str = ABSENT  # factor that names the split of each item; without one, all items are test
+    domain: str = ""  # factor that moves between train and test; without one, the split is the domain
+    groups: tuple[str, ...] = ()  # factors whose cells with the label are the groups; default: the domain
+    rename: Mapping[str, str] = field(default_factory=dict)  # the data's word -> ours, e.g. {"valid": "val"}
+    ignore: tuple[str, ...] = ()  # words whose items are left out
+    target: str = "class"  # what is predicted: class, number, tasks, boxes or tokens
+    score_by: tuple[str, ...] = ()  # further groupings to score by, e.g. "male+female,label": see docs/groups.md
+    keep: tuple[str, ...] = ()  # factors to keep in the rows
+    headline: str = ""  # the metric that ranks methods; empty: what the kind of target has
+
+    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        no_split = self.split in ("", ABSENT) and self.split not in collection.factors
+        words = np.full(len(collection), "test") if no_split else collection.factor(self.split).astype(np.str_)
+        rows = np.flatnonzero(~np.isin(words, self.ignore))
+        split = words[rows]
+        for old, new in self.rename.items():
+            split = np.where(words[rows] == old, new, split)
+        for word in np.unique(split).tolist():
+            if word not in SPLITS:
+                raise unknown("split", word, SPLITS, f"Factor '{self.split}', use rename or ignore")
+        if not len(rows):
+            raise ShiftBenchError(f"Factor '{self.split}' leaves no items. Check `ignore`.")
+        named = (*self.keep, *(name for grouping in self.score_by for name in columns_in(grouping, collection.factors)))
+        questions = {name for name in named if name not in collection.factors and name.partition(":")[0] in FORMS}
+        for name in named:
+            if name not in {*collection.factors, *CODED, *questions}:
+                raise unknown("factor", name, {*collection.factors, *CODED}, "keep and score_by of shift 'given'")
+        extra = {name: collection.factor(name)[rows] for name in named
+                 if name in {*collection.factors, *questions} and name != self.label}
+        label, target, truth = truth_of(collection, rows, self.target, self.label)
+        extra |= truth
+        domain = collection.factor(self.domain)[rows].astype(np.str_) if self.domain else split
+        group = None
+        if self.groups:
+            columns = [_with_name(name, collection.factor(name)[rows]) for name in self.groups]
+            columns = [_with_name(self.label, label), *columns] if target is None else columns
+            group = np.asarray([", ".join(cell) for cell in zip(*columns, strict=True)], np.str_)
+        notes = ["The data have no split: every item is test."] if no_split else []
+        facts = card(collection, rows, split, notes, **({"groupings": list(self.score_by)} if self.score_by else {}),
+                     **({"headline": self.headline} if self.headline else {}))
+        return Benchmark.of(collection, self, seed, rows, split, label=label, domain=domain, group=group,
+                            card=facts, extra=extra, target=target)
+
+
+def _with_name(name: str, values: Values) -> Strs:
+    """Words as they are; a number with the name of its factor: black = 1."""
+    if values.dtype.kind != "U":
+        return np.char.add(f"{name} = ", values.astype(np.str_))
+    codes, names = encode(values)
+    return np.asarray(with_factor(name, names), np.str_)[codes]
+
+
+@register(SHIFTS, "iid")
+@dataclass(frozen=True)
+class IID:
+    """Every item goes to one split by chance: `held` of all to each of id_val, id_test and test, the rest to train.
+
+        p_train(x, y) = p_test(x, y)
+    """
+
+    label: str  # factor to predict
+    domain: str = ""  # factor that names the domains; without one there is one domain
+    held: float = 0.1
+
+    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        if not 0 < self.held < 1 / 3:
+            raise ShiftBenchError(f"iid: 'held' is {self.held}, but three such shares must leave items to train on.")
+        label = collection.factor(self.label).astype(np.str_)
+        two = ambiguous(collection, np.unique(label).tolist())
+        rows = np.setdiff1d(np.arange(len(collection)), two)
+        part = (uniform(seed, "iid", rows) / self.held).astype(np.int64).clip(max=3)
+        split = np.asarray(["id_val", "id_test", "test", "train"])[part]
+        domain = collection.factor(self.domain)[rows] if self.domain else np.full(len(rows), "all")
+        notes = [ambiguous_note(len(two))] if len(two) else []
+        return Benchmark.of(collection, self, seed, rows, split, label=label[rows], domain=domain,
+                            card=card(collection, rows, split, notes))
+
+
+def truth_of(
+    collection: Collection, rows: Ints, kind: str, label: str
+) -> tuple[Strs, Target | None, Mapping[str, Values]]:
+    """The label of some rows, and where the target is no class the target and its columns."""
+    if kind == "class":
+        return collection.factor(label)[rows].astype(np.str_), None, {}
+    word, target, truth = _target_columns(collection, rows, kind, label)
+    return np.full(len(rows), word), target, truth
+
+
+def _target_columns(
+    collection: Collection, rows: Ints, kind: str, label: str
+) -> tuple[str, Target, Mapping[str, Values]]:
+    """The word that stands for the label, the target, and one column of the rows' truth per name.
+
+    `number`  the factor `label`, or all that match the pattern (`y*`), as numbers
+    `tasks`   the same, of 0, 1 and NaN
+    `boxes`   the boxes of the tag `label`
+    `tokens`  the two texts of each item: its tokens, and what kind each of them is, as numbers with spaces between
+    """
+    if kind in ("number", "tasks"):
+        names = tuple(sorted(name for name in collection.factors if fnmatchcase(name, label)))
+        if not names:
+            raise unknown("factor", label, collection.factors)
+        # A factor that is called label may not take the place of the rows' own column of that name.
+        own = "target" if len(names) == 1 else "target:"
+        columns = tuple(name if name not in TAKEN else own.replace(":", f":{name}") for name in names)
+        return label, Target(kind, columns), {column: _numbers(collection, name, rows, kind)
+                                              for column, name in zip(columns, names, strict=True)}
+    if kind == "boxes":
+        return label, Target(kind, (BOXES,)), {BOXES: _boxes(collection, rows, label)}
+    if kind == "tokens":
+        code, sort = _tokens(collection, rows)
+        return "next token", Target(kind, (TOKENS, TOKEN_KINDS), int(code.max(initial=0)) + 1), {
+            TOKENS: tokens_text(code), TOKEN_KINDS: kinds_text(sort, (code >= 0).sum(axis=1))}
+    raise unknown("kind of target", kind, KINDS)
+
+
+def _numbers(collection: Collection, name: str, rows: Ints, kind: str) -> Floats:
+    values = collection.factors[name][rows]
+    if np.asarray(values).dtype.kind not in "biuf":
+        raise ShiftBenchError(f"Factor '{name}' holds words ('{values[0]}', …), so it is no target of kind {kind}. "
+                              "Leave `target` out to predict it as a class.")
+    column = np.asarray(values, np.float64)
+    if kind == "number" and not np.isfinite(column).all():
+        bad = int(np.flatnonzero(~np.isfinite(column))[0])
+        raise ShiftBenchError(f"Factor '{name}' of item '{collection.items[rows[bad]]}' is {column[bad]}. A target of "
+                              "kind number has no gaps.")
+    if kind == "tasks" and not np.isin(column[~np.isnan(column)], (0.0, 1.0)).all():
+        raise ShiftBenchError(f"Factor '{name}' has values besides 0, 1 and gaps, so it is no target of kind tasks. "
+                              "Use target = \"number\".")
+    return column
+
+
+def _boxes(collection: Collection, rows: Ints, tag: str) -> Values:
+    """Boxes as shares: left, top, right, bottom."""
+    tags = collection.tags
+    if tag not in tags.names:
+        raise unknown("tag", tag, tags.names)
+    tagged = tags.tag[tags.box_row] == tags.names.index(tag)
+    number = np.full(len(collection), -1)
+    number[rows] = np.arange(len(rows))
+    item = number[tags.item[tags.box_row[tagged]]]
+    box = tags.boxes[tagged]
+    corners = np.concatenate([box[:, :2], box[:, :2] + box[:, 2:]], axis=1)
+    return boxes_text(item[item >= 0], corners[item >= 0], len(rows))
+
+
+def _tokens(collection: Collection, rows: Ints) -> tuple[Ints, Ints]:
+    from shiftbench.readers.wilds.comments import tokens
+
+    if len(collection.texts.text) != 2 * len(collection):
+        raise ShiftBenchError(f"Collection '{collection.name}' has no tokens: each item needs two texts, its tokens "
+                              "and their kinds, as `read wilds py150` makes them.")
+    code, sort = tokens(collection)
+    return code[rows], sort[rows]
