@@ -14,8 +14,8 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Floats
 from shiftbench.core.rng import child
 from shiftbench.data.groupings import Grouping
+from shiftbench.scoring.classes import by_grouping, percentile
 from shiftbench.scoring.estimates import Estimate
-from shiftbench.scoring.groups import MEAN_OVER, WORST, by_grouping, percentile
 from shiftbench.scoring.intervals import LEVEL, lowest
 
 ITEMS = 1200
@@ -49,8 +49,8 @@ def main(repeats: int) -> None:
         truth = np.asarray([rate[mine].mean() for mine in member.T])
         ends = lowest(np.add.reduceat(hits[:, part.rows], part.start, axis=1, dtype=np.int64), part.size)
         alone = (100 * np.mean(ends.low > truth.min() + 1e-9), 100 * np.mean(ends.high < truth.min() - 1e-9))
-        print(f"{name:40} {missed(told[WORST], truth.min())} {alone[0]:6.1f}{alone[1]:6.1f} "
-              f"{missed(told[MEAN_OVER], truth.mean())}")
+        print(f"{name:40} {missed(told['worst_group_accuracy'], truth.min())} {alone[0]:6.1f}{alone[1]:6.1f} "
+              f"{missed(told['mean_group_accuracy'], truth.mean())}")
     for groups, size in ((40, 30), (200, 75), (1000, 75)):
         true = np.percentile(rng.binomial(size, rng.beta(14, 6, 400_000)) / size, 10)
         seen = rng.binomial(size, rng.beta(14, 6, (repeats, groups))) / size

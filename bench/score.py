@@ -16,7 +16,7 @@ from sklearn.metrics import f1_score
 
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.rng import child
-from shiftbench.scoring import intervals as stats
+from shiftbench.scoring.estimates import worst_share
 from shiftbench.scoring.metrics import tally
 
 ITEMS, GROUPS, CLASSES, SAMPLED = 1_000_000, 1_000, 182, 40
@@ -77,13 +77,15 @@ def main() -> None:
     if not np.allclose(ours[codes], theirs):
         raise SystemExit("the two ways disagree")
     start = time.perf_counter()
-    draws = stats.accuracies((label == predicted)[None], group, GROUPS, replicates=1000)
-    low, high = (float(end[0]) for end in stats.interval(draws.worst))
-    boot = time.perf_counter() - start
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], np.arange(GROUPS))
+    worst = worst_share((label == predicted)[None, order], first, [0], 0.95).estimate
+    low, high = (float(end[0, 0]) for end in worst.ends([0], 0.95))
+    interval = time.perf_counter() - start
     print(f"{ITEMS:,} predictions, {GROUPS:,} groups, {CLASSES} classes")
     print(f"macro F1 of every group, {whose}")
     print(f"macro F1 of every group, counted at once     {count:8.3f} s   (median of 5)")
-    print(f"worst-group accuracy, 1,000 replicates       {boot:8.3f} s   [{low:.4f}, {high:.4f}]")
+    print(f"worst-group accuracy with its interval       {interval:8.3f} s   [{low:.4f}, {high:.4f}]")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory                                  {peak:8.0f} MB")
     print(f"ratio: {loop / count:.1f}")

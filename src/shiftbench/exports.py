@@ -39,9 +39,9 @@ def to_csv(benchmark: Benchmark, collection: Collection | None, place: Path, cop
 
     A target that is no class is in further columns, and there is no label; tokens are numbers with spaces between.
     """
-    label = ("label",) if benchmark.target.kind == "class" else ()
+    label = ("label",) if benchmark.target.has_classes else ()
     columns = table(benchmark, ("item", "split", *label, "domain", "group", *benchmark.extra))
-    if benchmark.target.kind == "tokens":
+    if benchmark.target.per_place:
         code, kind = tokens_of(benchmark.extra[TOKENS]), kinds_of(benchmark.extra[TOKEN_KINDS])
         for name, values in ((TOKENS, code), (TOKEN_KINDS, kind)):
             columns[name] = np.asarray([" ".join(map(str, row[there].tolist()))

@@ -93,7 +93,7 @@ def test_a_terminal_shows_the_worst_of_many_groups(reviews):
     assert f"Of more than {GROUPS} groups the worst are shown" in caught.get()
     cells = [row["value"] for row in scores.where(split="train", metric="accuracy") if row["group"] != "all"]
     first = next(at for at, line in enumerate(lines) if " train " in line)
-    last = next(at for at, line in enumerate(lines) if " worst group accuracy " in line)
+    last = next(at for at, line in enumerate(lines) if " worst-group accuracy " in line)
     shown = [float(line.split()[-1]) / 100 for line in lines[first + 1:last]]
     assert len(cells) > GROUPS == len(shown)
     np.testing.assert_allclose(sorted(shown), sorted(cells)[:GROUPS], atol=5e-4)

@@ -11,7 +11,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.prediction_lists import Answers, read_predictions
 from shiftbench.data.predictions import HELD_OUT, Predictions, refuse_trained
-from shiftbench.data.target import Target, boxes_text
+from shiftbench.data.target import BoxTarget, boxes_text
 from shiftbench.leaderboard import make_board
 from shiftbench.scoring import score_runs
 from tests.strategies import toy
@@ -74,7 +74,7 @@ def test_lists_are_held_to_their_splits(tmp_path):
     box = np.tile(np.asarray([[0.1, 0.1, 0.5, 0.5]], np.float32), (40, 1))
     made = Benchmark.of(collection, None, 0, np.arange(40), split, label=np.full(40, "wheat"),
                         domain=collection.factor("place"), extra={"boxes": boxes_text(np.arange(40), box, 40)},
-                        target=Target("boxes", ("boxes",)))
+                        target=BoxTarget(("boxes",)))
     lists = {"boxes": list(box), "scores": [[0.9]] * 40}
     path = Answers.of(made.items, split[::-1], lists).save(tmp_path / "p.parquet")
     with pytest.raises(ShiftBenchError, match="trained on 20 items"):

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from shiftbench.compat.wilds_eval import evaluate
 from shiftbench.compat.wilds_known import IDENTITIES
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.groupings import Grouping, columns_in, group_by, grouping, groupings_of, in_words, titled, untitled
+from shiftbench.data.groupings import Grouping, columns_in, group_by, grouping, groupings_of, titled, untitled
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.leaderboard import make_board
@@ -26,9 +27,13 @@ from shiftbench.reporting import report
 from shiftbench.reporting.selection_terminal import choices_table
 from shiftbench.reporting.terminal import GROUPS, scores_table
 from shiftbench.scoring import means, score
-from shiftbench.scoring.classes import Split
+from shiftbench.scoring.classes import Split, measure_classes
 from shiftbench.scoring.intervals import wilson
-from shiftbench.scoring.many import score_batch
+from shiftbench.scoring.judge import measure
+from shiftbench.scoring.listing import Finished
+from shiftbench.scoring.metrics import in_words
+from shiftbench.scoring.pieces import Piece, together
+from shiftbench.scoring.scorer import scorer
 from shiftbench.scoring.select import select
 from tests.leaderboard.test_boards import submit
 from tests.strategies import seeds, toy
@@ -177,26 +182,28 @@ def test_the_interval_of_a_worst_overlapping_group_keeps_its_level():
     benchmark = Benchmark(np.arange(n).astype(str), np.full(n, "test"), *(np.zeros(n, np.int64),) * 3,
                           {"label": ("a", "b"), "domain": ("d",), "group": ("g",)})
     split = Split.of(benchmark, "test", [])._replace(groupings=(part,))
-    found = score_batch([split], np.stack([scores, -scores], axis=1).astype(np.float32), np.arange(n), 0.95)
-    at = [cell.metric for cell in found.cells].index("worst_group_accuracy[]")
-    assert (found.low[at] > 0.6).mean() < 0.04
-    assert (found.high[at] < 0.6).mean() < 0.04
+    runs = range(len(scores))
+    found = measure_classes(split, np.stack([scores, -scores], axis=2).astype(np.float32), runs, 0.95)
+    low, high = next(one for one in found if one.metric == "worst_group_accuracy[]").estimate.ends(runs, 0.95)
+    assert (low > 0.6).mean() < 0.04
+    assert (high < 0.6).mean() < 0.04
 
 
 def test_a_batch_has_the_rows_of_the_plain_way():
     """Groupings of the card come with every run of a batch, with the numbers that `score` gives."""
     benchmark = benchmark_of(3, groupings=["flag+other flag,label", "word!a", "number"])
     runs = [guesses(benchmark, seed) for seed in range(3)]
-    batch = score_batch([Split.of(benchmark, split, groupings_of(benchmark)) for split in benchmark.splits],
-                        np.stack([run.scores.T for run in runs]), np.arange(len(benchmark)), 0.95)
-    for place, run in enumerate(runs):
-        plain = list(score(benchmark, run))
-        assert [row["metric"] for row in plain] == [cell.metric for cell in batch.cells]
-        for at, (row, cell) in enumerate(zip(plain, batch.cells, strict=True)):
-            names, sizes = batch.worst.get(at, (np.full(3, cell.group), np.full(3, cell.n)))
-            assert (row["group"], row["n"]) == (names[place], sizes[place])
-            ours = [column[at, place] for column in (batch.value, batch.low, batch.high)]
-            np.testing.assert_allclose(ours, [row[key] for key in ("value", "low", "high")], rtol=0, atol=1e-4)
+    outputs = ((split, np.stack([run.scores for run in runs])[:, benchmark.rows(split)]) for split in benchmark.splits)
+    scorers = {split: scorer(benchmark, split, groupings_of(benchmark)) for split in benchmark.splits}
+    finished = [Finished(Path(f"run-{seed}"), {"method": "erm", "seed": seed}, {}) for seed in range(3)]
+    batch = together([Piece.of_measured(measure(benchmark, scorers, outputs, range(3), 0.95), finished, "toy",
+                                        benchmark.short_digest, 0.95)])
+    for seed, run in enumerate(runs):
+        plain, ours = list(score(benchmark, run)), list(batch.where(seed=seed))
+        for name in ("split", "group", "n", "metric"):
+            assert [row[name] for row in plain] == [row[name] for row in ours]
+        for name in ("value", "low", "high"):
+            np.testing.assert_allclose([row[name] for row in ours], [row[name] for row in plain], rtol=0, atol=1e-4)
 
 
 def test_methods_are_compared_over_a_grouping():
@@ -311,7 +318,7 @@ def test_a_name_is_never_taken_apart():
     assert made.names == ("c,d = 1",)
     assert group_by({"a+b": np.asarray(["x", "y"])}, "a+b").names == ("a+b = x", "a+b = y")
     assert columns_in("each:male+female , label") == ("male", "female", "label")
-    assert in_words(titled("worst_group_accuracy", "a,b")) == "worst group accuracy by a, b"
+    assert in_words(titled("worst_group_accuracy", "a,b")) == "worst-group accuracy by a, b"
 
 
 def test_wilds_names_are_right_in_any_order():

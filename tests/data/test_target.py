@@ -11,6 +11,7 @@ from shiftbench.data.target import (
     KINDS,
     LAST,
     NO_LABEL,
+    NumberTarget,
     Target,
     boxes_of,
     boxes_text,
@@ -94,8 +95,8 @@ def test_what_cannot_be_written_is_refused():
 
 def test_a_card_without_target_is_about_classes():
     """`Target.of` reads what a card holds, lists included, and knows its kinds."""
-    assert Target.of(None) == Target.of({}) == Target("class")
-    assert Target.of({"kind": "number", "columns": ["wealth"]}) == Target("number", ("wealth",))
+    assert Target.of(None) == Target.of({}) == Target()
+    assert Target.of({"kind": "number", "columns": ["wealth"]}) == NumberTarget(("wealth",))
     assert {Target.of({"kind": kind}).kind for kind in KINDS} == set(KINDS)
     with pytest.raises(ShiftBenchError, match="Did you mean 'number'"):
         Target.of({"kind": "numbers"})

@@ -28,7 +28,11 @@ from shiftbench.data.target import (
     BOXES,
     TOKEN_KINDS,
     TOKENS,
+    BoxTarget,
+    NumberTarget,
     Target,
+    TaskTarget,
+    TokenTarget,
     boxes_of,
     boxes_text,
     kinds_text,
@@ -81,16 +85,16 @@ def benchmarks(scenes: Collection, sprites: Collection) -> Iterator[tuple[str, B
     split = np.repeat(["id_test", "test"], n // 2)
     place = np.asarray(["north", "south", "west"])[rng.integers(0, 3, n)]
     numbers = {"wealth": rng.normal(size=n)}
-    yield "number", _of_target(split, place, Target("number", ("wealth",)), numbers)
+    yield "number", _of_target(split, place, NumberTarget(("wealth",)), numbers)
     tasks = {name: np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 2, n)) for name in ("p", "q")}
-    yield "tasks", _of_target(split, place, Target("tasks", ("p", "q")), tasks)
+    yield "tasks", _of_target(split, place, TaskTarget(("p", "q")), tasks)
     row = np.repeat(np.arange(n), 2)
     corner = rng.random((2 * n, 2)) / 2
     boxes = boxes_text(row, np.concatenate([corner, corner + 0.25], axis=1), n)
-    yield "boxes", _of_target(split, place, Target("boxes", (BOXES,)), {BOXES: boxes})
+    yield "boxes", _of_target(split, place, BoxTarget((BOXES,)), {BOXES: boxes})
     tokens = tokens_text(rng.integers(0, 20, (n, 6)))
     kinds = kinds_text(rng.integers(0, 7, (n, 6)))
-    yield "tokens", _of_target(split, place, Target("tokens", (TOKENS,), 20), {TOKENS: tokens, TOKEN_KINDS: kinds})
+    yield "tokens", _of_target(split, place, TokenTarget((TOKENS,), 20), {TOKENS: tokens, TOKEN_KINDS: kinds})
 
 
 def _of_target(split: np.ndarray, domain: np.ndarray, target: Target, extra: dict[str, np.ndarray]) -> Benchmark:

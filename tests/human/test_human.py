@@ -575,7 +575,7 @@ def test_the_command_line_makes_and_scores_a_study(shell, tmp_path, monkeypatch)
     write_table("net.csv", pa.table({"item": made.items, "prediction": np.asarray(made.names["label"])[made.label]}))
     code, out, err = shell("score", "b", "net.csv", "s/answers/0.json", "s/answers/1.json", "--out", "scores.csv")
     assert code == 0, err
-    for said in ("human", "pairwise accuracy", "fleiss kappa", "if independent", "worst group accuracy",
+    for said in ("human", "pairwise accuracy", "fleiss kappa", "if independent", "worst-group accuracy",
                  "Quokkadont / Zwartjesbok", "count as missing"):
         assert said in out, said
     code, out, _ = shell("score", "b", "net.csv", "--study", "s", "--json")

@@ -15,7 +15,6 @@ from shiftbench.data.scores import ALL, Scores
 from shiftbench.leaderboard import make_board, make_folds, write_board
 from shiftbench.reporting import report
 from shiftbench.scoring import means, score
-from shiftbench.scoring.targets import headline
 from tests.leaderboard.test_boards import submit
 from tests.scoring.test_target_scores import guess, heads, numbers, wealth, wheat
 
@@ -88,7 +87,7 @@ def test_boxes_are_ranked_by_the_mean_over_domains(tmp_path):
         detected(1, 0.3).take(made.rows(split)).save(place / f"{split}-seed-0.parquet")
     (submit(tmp_path, "lines", made) / "wheat_split:test_seed:0.csv").write_text("0\n" * 20)
     board = make_board(tmp_path, made, seeds=1)
-    assert board.metric == headline(made) == "detection_accuracy_by_domain"
+    assert board.metric == made.headline == "detection_accuracy_by_domain"
     assert [one.verified.entry.folder for one in board.table(True)] == ["all", "few"]
     why = {one.verified.entry.folder: " ".join(one.verified.reasons) for one in board.refused}
     assert "duplicate" in why["copy"]

@@ -19,8 +19,7 @@ from shiftbench.models import build
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.readers.wilds.wheat import SESSIONS
 from shiftbench.scoring import score
-from shiftbench.scoring.measured import CORRECTED, values_of
-from shiftbench.scoring.targets import headline
+from shiftbench.scoring.estimates import CORRECTED, values_of
 from shiftbench.shifts.splits import Given
 from shiftbench.shifts.suites import WILDS
 from shiftbench.training.data import Data
@@ -85,7 +84,7 @@ def test_the_number_in_the_log_is_the_one_that_score_writes(kind, select_on, tmp
               if key.startswith("id_val_") and key != "id_val_loss"}
     assert logged == wholes
     if select_on == "headline":
-        metric = f"id_val_{headline(benchmark)}"
+        metric = f"id_val_{benchmark.headline}"
         assert line[metric] == max(other.get(metric, -1) for other in lines)
 
 

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import f1_score
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.scoring import intervals as stats
 from shiftbench.scoring.estimates import share
-from shiftbench.scoring.intervals import bootstraps as replicates
-from shiftbench.scoring.metrics import accuracy, f1_items
+from shiftbench.scoring.metrics import accuracy, f1_items, macro_f1, tally
 
 
 def case(n: int = 150, runs: int = 1, groups: int = 3, classes: int = 3, seed: int = 0):
@@ -23,87 +21,34 @@ def case(n: int = 150, runs: int = 1, groups: int = 3, classes: int = 3, seed: i
 
 
 def plain(label, predicted, group, n_groups, replicates, seed):
-    """The bootstrap as a textbook writes it: draw items, index, compute."""
+    """The bootstrap as a textbook writes it: draw items, index, compute. Average, every group, macro F1."""
     rng = np.random.default_rng(seed)
-    average, by_group, worst, f1 = [], [], [], []
+    average, by_group, f1 = [], [], []
     for _ in range(replicates):
         rows = rng.integers(len(label), size=len(label))
         y, p, g = label[rows], predicted[rows], group[rows]
-        each = [np.mean(y[g == code] == p[g == code]) if (g == code).any() else np.nan for code in range(n_groups)]
         average.append(np.mean(y == p))
-        by_group.append(each)
-        worst.append(np.nanmin(each))
-        f1.append(f1_score(y, p, labels=np.unique(y), average="macro", zero_division=0))
-    return np.asarray(average), np.asarray(by_group), np.asarray(worst), np.asarray(f1)
-
-
-def test_counts_give_the_plain_bootstrap():
-    """Drawing cells has the same distribution as drawing items: means, spreads and interval ends agree."""
-    label, predicted, group = case()
-    drawn = stats.accuracies(predicted == label, group, 3, replicates=4000)
-    f1 = stats.macro_f1s(label, predicted, replicates=4000)[:, 0]
-    average, by_group, worst, plain_f1 = plain(label, predicted[0], group, 3, 1500, seed=1)
-    pairs = [(drawn.average[:, 0], average), (drawn.worst[:, 0], worst), (f1, plain_f1)]
-    pairs += [(drawn.by_group[:, 0, g], by_group[:, g]) for g in range(3)]
-    for ours, theirs in pairs:
-        spread = theirs.std()
-        assert ours.mean() == pytest.approx(theirs.mean(), abs=0.12 * spread)
-        assert ours.std() == pytest.approx(spread, rel=0.1)
-        np.testing.assert_allclose(stats.interval(ours), stats.interval(theirs), atol=0.4 * spread)
+        by_group.append([np.mean(y[g == code] == p[g == code]) for code in range(n_groups)])
+        f1.append(tally(y, p).macro_f1[0])
+    return np.asarray(average), np.asarray(by_group), np.asarray(f1)
 
 
 def test_weights_give_the_plain_bootstrap():
-    """The general bootstrap of accuracy agrees with the one from counts."""
+    """Counting items so often as they were drawn is drawing them: means and spreads agree."""
     label, predicted, group = case()
     scores = np.eye(3)[predicted[0]]
-    general = stats.bootstrap(lambda weight: accuracy(label, scores, weight), len(label), replicates=3000)
-    counted = stats.accuracies(predicted == label, group, 3, replicates=3000).average[:, 0]
-    assert general.mean() == pytest.approx(counted.mean(), abs=0.1 * counted.std())
-    assert general.std() == pytest.approx(counted.std(), rel=0.1)
-
-
-def test_runs_are_resampled_beside_items():
-    """The variance of a mean over seeds is that of the items plus (k − 1) / k of what the seeds add."""
-    label, predicted, group = case(n=4000, runs=4, seed=3)
-    shift = np.asarray([0.0, 0.04, 0.08, 0.12])  # seeds that differ by far more than the items explain
-    spoiled = np.random.default_rng(5).random(predicted.shape) < shift[:, None]
-    predicted = np.where(spoiled, (label + 1) % 3, predicted)
-    hits = predicted == label
-    drawn = stats.accuracies(hits, group, 3, replicates=4000).average[:, 0]
-    single = stats.accuracies(hits, group, 3, method=range(4), replicates=4000)
-    items = single.average.mean(axis=1).var()
-    seeds = hits.mean(axis=1).var() / 4
-    assert drawn.mean() == pytest.approx(hits.mean(), abs=0.002)
-    assert drawn.var() == pytest.approx(items + seeds, rel=0.1)
-
-
-def test_methods_share_the_drawn_items():
-    """Two methods that are right about the same items have a difference of exactly 0 in every replicate."""
-    label, predicted, group = case()
-    hits = np.concatenate([predicted == label] * 2)
-    drawn = stats.accuracies(hits, group, 3, method=[0, 1], replicates=50)
-    assert (drawn.average[:, 0] == drawn.average[:, 1]).all()
-    assert (drawn.worst[:, 0] == drawn.worst[:, 1]).all()
-
-
-@pytest.mark.parametrize("chunk", [1, 700, 10**7])
-def test_chunks_change_no_number(chunk, monkeypatch):
-    """How many replicates are held at once is a matter of memory alone."""
-    label, predicted, group = case(runs=3)
-    def draw():
-        return [*stats.accuracies(predicted == label, group, 3, method=[0, 0, 1], replicates=40),
-                stats.macro_f1s(label, predicted, method=[0, 0, 1], replicates=40)]
-    wanted = draw()
-    monkeypatch.setattr(replicates, "CHUNK", chunk)
-    for one, other in zip(draw(), wanted, strict=True):
-        np.testing.assert_array_equal(one, other)
+    drawn = plain(label, predicted[0], group, 3, 2000, seed=1)
+    for metric, wanted in ((accuracy, drawn[0]), (macro_f1, drawn[2])):
+        ours = stats.bootstrap(lambda weight, of=metric: of(label, scores, weight), len(label), replicates=2000)
+        assert ours.mean() == pytest.approx(wanted.mean(), abs=0.12 * wanted.std())
+        assert ours.std() == pytest.approx(wanted.std(), rel=0.1)
+        np.testing.assert_allclose(stats.interval(ours), stats.interval(wanted), atol=0.4 * wanted.std())
 
 
 def test_a_seed_fixes_the_draw_and_the_purpose_moves_it():
     """The same seed and purpose repeat; another split draws other items."""
-    label, predicted, group = case()
     def draw(**how):
-        return stats.accuracies(predicted == label, group, 3, replicates=20, **how).average
+        return stats.bootstrap(lambda weight: weight[:5].sum(), 50, replicates=20, **how)
     assert (draw(seed=1, purpose="test") == draw(seed=1, purpose="test")).all()
     assert (draw(seed=1, purpose="test") != draw(seed=1, purpose="val")).any()
     assert (draw(seed=1) != draw(seed=2)).any()
@@ -122,22 +67,11 @@ def test_interval_is_numpys_nanquantile(n, columns, level, seed):
     np.testing.assert_allclose(high, np.nanquantile(values, (1 + level) / 2, axis=0), atol=1e-12)
 
 
-def test_a_group_that_is_rarely_drawn_has_an_interval():
-    """A group of one item is absent from a third of the replicates; those are left out, not counted as 0."""
-    group = np.asarray([0] * 30 + [1])
-    drawn = stats.accuracies(np.ones((1, 31), bool), group, 2, replicates=300)
-    assert np.isnan(drawn.by_group[:, 0, 1]).any()
-    assert stats.interval(drawn.by_group[:, 0, 1]) == (1.0, 1.0)
-    assert (drawn.worst == 1).all()
-
-
 def test_no_replicates_no_interval():
     """With 0 replicates the ends are NaN; a level outside (0, 1) is an error."""
-    label, predicted, group = case()
-    drawn = stats.accuracies(predicted == label, group, 3, replicates=0)
-    assert np.isnan(stats.interval(drawn.by_group)).all()
+    assert np.isnan(stats.interval(np.zeros((0, 3)))).all()
     with pytest.raises(ShiftBenchError, match="level = 95"):
-        stats.interval(drawn.average, 95)
+        stats.interval(np.zeros((4, 3)), 95)
 
 
 @settings(deadline=None)
@@ -180,8 +114,8 @@ def test_the_closed_intervals_are_the_bootstraps():
     order = np.argsort(group, kind="stable")
     label, predicted, group = label[order], predicted[:, order], group[order]
     hits, start = predicted == label, np.searchsorted(group, np.arange(3))
-    drawn = stats.accuracies(hits, group, 3, replicates=4000)
-    pairs = [(share(hits, [0], 0.95), drawn.average), (share(hits, [0], 0.95, start), drawn.by_group[:, 0]),
-             (share(f1_items(label, predicted, 3), [0], 0.95), stats.macro_f1s(label, predicted, replicates=4000))]
+    average, by_group, f1 = plain(label, predicted[0], group, 3, 4000, seed=1)
+    pairs = [(share(hits, [0], 0.95), average[:, None]), (share(hits, [0], 0.95, start), by_group),
+             (share(f1_items(label, predicted, 3), [0], 0.95), f1[:, None])]
     for closed, draws in pairs:
         np.testing.assert_allclose(closed.ends([0], 0.95), np.stack(stats.interval(draws))[:, None], atol=0.004)

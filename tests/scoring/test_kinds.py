@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,9 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.scoring import means, score, score_runs
-from shiftbench.scoring.kinds import SIDES, area, miscalibrated
-from shiftbench.scoring.metrics.calibration import ece
-from shiftbench.scoring.metrics.delong import auc_items, delong, midranks
+from shiftbench.scoring.hard_items import SIDES, area, miscalibrated
+from shiftbench.scoring.metrics.classification import ece
+from shiftbench.scoring.metrics.curves import auc_items, midranks
 from shiftbench.scoring.select import select
 from shiftbench.shifts.context.challenge_sets import HardIds
 from tests.scoring.test_many_runs import assert_same
@@ -38,6 +39,22 @@ def brute(positive, score):
     beats = (x[:, None] > y) + 0.5 * (x[:, None] == y)
     parts = beats.mean(axis=1), beats.mean(axis=0)
     return beats.mean(), sum(part.var(ddof=1) / len(part) for part in parts)
+
+
+class Area(NamedTuple):
+    """AUC of each run and its variance through the items."""
+
+    value: np.ndarray
+    variance: np.ndarray
+
+
+def delong(positive, score) -> Area:
+    """AUC and DeLong's variance from the contributions of items; no variance of a single item of a polarity."""
+    items = auc_items(positive, score)
+    value = items.mean(axis=1)
+    variance = ((items - value[:, None]) ** 2).sum(axis=1) / len(positive) ** 2
+    few = min(int(positive.sum()), int((~positive).sum())) < 2
+    return Area(value, np.full_like(variance, np.nan) if few else variance)
 
 
 @given(tied)

@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from shiftbench.core.errors import ShiftBenchError
 from shiftbench.scoring.metrics import (
     METRICS,
     accuracy,
     auc,
-    by_group,
     error,
     f1_items,
     has_probabilities,
@@ -22,8 +20,9 @@ from shiftbench.scoring.metrics import (
     macro_recall,
     nll,
     tally,
-    worst,
 )
+
+FUNCTIONS = sorted(name for name, metric in METRICS.items() if metric.function is not None)
 
 
 @st.composite
@@ -66,7 +65,7 @@ def test_auc_agrees_with_scikit_learn(table, seed):
     assert auc(label, scores) == pytest.approx(wanted, nan_ok=True)
 
 
-@pytest.mark.parametrize("name", sorted(METRICS))
+@pytest.mark.parametrize("name", FUNCTIONS)
 @settings(max_examples=30, deadline=None)
 @given(table=tables(), seed=st.integers(0, 1000))
 def test_a_weight_counts_an_item_so_many_times(name, table, seed):
@@ -74,22 +73,21 @@ def test_a_weight_counts_an_item_so_many_times(name, table, seed):
     label, scores, _, _ = table
     times = np.random.default_rng(seed).integers(0, 4, len(label))
     rows = np.repeat(np.arange(len(label)), times)
-    metric = METRICS[name]
+    metric = METRICS[name].function
     assert metric(label, scores, times.astype(float)) == pytest.approx(metric(label[rows], scores[rows]), nan_ok=True)
 
 
-@pytest.mark.parametrize("name", sorted(METRICS))
 @settings(max_examples=30, deadline=None)
 @given(table=tables(least=0))
-def test_by_group_is_the_metric_on_each_group(name, table):
+def test_counts_by_group_are_the_metric_on_each_group(table):
     """Group by group equals a loop over groups; an empty group is NaN, and the order of rows does not matter."""
     label, scores, group, n_groups = table
-    metric = METRICS[name]
-    wanted = [metric(label[group == g], scores[group == g]) for g in range(n_groups)]
-    found = by_group(metric, label, scores, group, n_groups)
-    np.testing.assert_allclose(found, wanted)
     mixed = np.random.default_rng(0).permutation(len(label))
-    np.testing.assert_allclose(by_group(metric, label[mixed], scores[mixed], group[mixed], n_groups), found)
+    for name, metric in (("accuracy", accuracy), ("macro_f1", macro_f1), ("macro_recall", macro_recall)):
+        wanted = [metric(label[group == g], scores[group == g]) for g in range(n_groups)]
+        for rows in (slice(None), mixed):
+            found = tally(label[rows], scores[rows].argmax(axis=1), group[rows], n_groups, n_classes=scores.shape[1])
+            np.testing.assert_allclose(getattr(found, name), wanted)
 
 
 @settings(deadline=None)
@@ -110,8 +108,8 @@ def test_compact_and_dense_counting_agree(table, weighted):
 
 def test_no_items_is_not_a_number():
     """Every metric of nothing is NaN, never 0 and never an error."""
-    for metric in METRICS.values():
-        assert math.isnan(metric(np.zeros(0, np.int64), np.zeros((0, 3))))
+    for name in FUNCTIONS:
+        assert math.isnan(METRICS[name].function(np.zeros(0, np.int64), np.zeros((0, 3))))
 
 
 def test_a_class_ruled_out_costs_infinitely():
@@ -124,15 +122,6 @@ def test_a_class_ruled_out_costs_infinitely():
     assert nll(label, scores, np.asarray([1.0, 1.0, 0.0])) == 0
 
 
-def test_worst_skips_empty_groups_and_refuses_nothing():
-    """The worst group is the lowest that has items, the highest for a loss, and no group at all is an error."""
-    values = np.asarray([0.9, math.nan, 0.4])
-    assert worst(values) == 0.4
-    assert worst(values, lower_is_better=True) == 0.9
-    with pytest.raises(ShiftBenchError, match="None of the 2 groups"):
-        worst(np.full(2, math.nan))
-
-
 @settings(deadline=None)
 @given(tables())
 def test_losses_are_the_items_of_nll(table):
@@ -142,6 +131,7 @@ def test_losses_are_the_items_of_nll(table):
     shares = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     np.testing.assert_allclose(each, -np.log(shares[np.arange(len(label)), label]))
     assert each.mean() == pytest.approx(nll(label, scores))
+    np.testing.assert_allclose(losses(label, np.stack([scores, -scores]))[0], each)  # runs at once are runs alone
 
 
 @settings(deadline=None)

@@ -14,7 +14,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, GAP, MEAN, benchmarks_of, means, runs_in, score, score_runs, to_json
-from shiftbench.scoring.measured import CORRECTED
+from shiftbench.scoring.estimates import CORRECTED
 from shiftbench.scoring.rows import P
 from shiftbench.scoring.runs import labels
 from tests.strategies import benchmarks, seeds, toy

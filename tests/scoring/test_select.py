@@ -181,7 +181,7 @@ def test_nooch_minimises_the_larger_hard_loss():
 
     rows = run_rows("b", "m", "x", 0, flat(id_val_worst_group_nll=0.1), "x") + run_rows("b", "m", "y", 0, flat(), "y")
     (one,) = select(Scores.of(rows), ["nooch"], targets=["accuracy"]).choices
-    assert (one.run, one.by) == ("x", "loss (nll) of the worst group on id_val")
+    assert (one.run, one.by) == ("x", "worst-group log-loss on id_val")
     rows += hard("x", [("car, hard positive", 10, 1.0), ("bus, hard_positive", 30, 2.0), ("hard-negative", 5, 0.1),
                        ("easy", 100, 9.0)])
     rows += hard("y", [("car, hard positive", 10, 1.7), ("bus, hard_positive", 30, 1.7), ("hard-negative", 5, 1.2)])
@@ -232,8 +232,8 @@ def test_leaving_out_needs_every_part():
     ("id", lambda row: row["split"] != "id_val", "no accuracy on id_val"),
     ("ood", lambda row: row["split"] != "val", "no accuracy on val"),
     ("oracle", lambda row: row["split"] != "test", "no accuracy on test"),
-    ("worst_class", lambda row: row["metric"] != "worst_class_accuracy", "no worst class accuracy on id_val or val"),
-    ("nooch", lambda row: "nll" not in row["metric"], "no loss"),
+    ("worst_class", lambda row: row["metric"] != "worst_class_accuracy", "no worst-class accuracy on id_val or val"),
+    ("nooch", lambda row: "nll" not in row["metric"], "no worst-group log-loss"),
 ])
 def test_a_rule_without_its_scores_says_so(rule, keep, why):
     """No other split or metric steps in; the other rules still choose."""
@@ -305,7 +305,7 @@ def test_a_worst_group_on_val_is_marked():
     rows = [row for setting in "xy" for row in run_rows("b", "m", setting, 0, flat(), setting, ("val", "test"))]
     (one,) = select(Scores.of(rows), ["worst_group"], targets=["accuracy"],
                     benchmarks=[rows_of({"train": "a", "val": "b", "test": "b"})]).choices
-    assert (one.by, one.labels) == ("worst group accuracy on val", "target")
+    assert (one.by, one.labels) == ("worst-group accuracy on val", "target")
 
 
 def test_names_of_rules_and_targets_are_checked():

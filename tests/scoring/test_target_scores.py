@@ -15,16 +15,21 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
-from shiftbench.data.target import Target, boxes_text, kinds_text, tokens_text
+from shiftbench.data.target import (
+    BoxTarget,
+    NumberTarget,
+    TaskTarget,
+    TokenTarget,
+    boxes_text,
+    kinds_text,
+    tokens_text,
+)
 from shiftbench.scoring import means, score
-from shiftbench.scoring.metrics.average_precision import mean_average_precision
-from shiftbench.scoring.metrics.tokens import KINDS
+from shiftbench.scoring.metrics.correlation import r_items
+from shiftbench.scoring.metrics.curves import precision_items
+from shiftbench.scoring.metrics.detection import domain_items
+from shiftbench.scoring.metrics.tokens import KINDS, ratio_items
 from shiftbench.scoring.rows import GAP
-from shiftbench.scoring.target_boxes import domain_items
-from shiftbench.scoring.target_numbers import r_items
-from shiftbench.scoring.target_tasks import precision_items
-from shiftbench.scoring.target_tokens import ratio_items
-from shiftbench.scoring.targets import HEADLINES, headline
 
 quick = settings(max_examples=40, deadline=None)
 
@@ -38,17 +43,17 @@ def benchmark(target, extra, group, domain=None, split=None, label=("y",), names
         np.zeros(n, np.int64), domain, group,
         {"label": label, "domain": tuple(f"d{code}" for code in range(int(domain.max()) + 1)),
          "group": names or tuple(f"g{code}" for code in range(int(group.max()) + 1))},
-        {"name": "made", "target": target._asdict()}, extra)
+        {"name": "made", "target": target.facts}, extra)
 
 
 def numbers(truth, group, **more):
     columns = tuple(f"y{code}" for code in range(truth.shape[1]))
-    return benchmark(Target("number", columns), dict(zip(columns, truth.T, strict=True)), group, label=columns, **more)
+    return benchmark(NumberTarget(columns), dict(zip(columns, truth.T, strict=True)), group, label=columns, **more)
 
 
 def tasks(truth, group, **more):
     columns = tuple(f"y{code}" for code in range(truth.shape[1]))
-    return benchmark(Target("tasks", columns), dict(zip(columns, truth.T, strict=True)), group, label=columns, **more)
+    return benchmark(TaskTarget(columns), dict(zip(columns, truth.T, strict=True)), group, label=columns, **more)
 
 
 def guess(made, scores):
@@ -84,7 +89,7 @@ def heads(seed=0, n=30):
 def wheat(truth, session, **more):
     row = np.repeat(np.arange(len(truth)), [len(one) for one in truth])
     text = boxes_text(row, np.concatenate(truth) / 1024, len(truth))
-    return benchmark(Target("boxes", ("boxes",)), {"boxes": text}, session, label=("wheat_head",), **more)
+    return benchmark(BoxTarget(("boxes",)), {"boxes": text}, session, label=("wheat_head",), **more)
 
 
 def code(seed=0, n=20, length=9):
@@ -95,7 +100,7 @@ def code(seed=0, n=20, length=9):
 
 def python(tokens, kinds, repo, **more):
     extra = {"tokens": tokens_text(tokens), "kinds": kinds_text(kinds)}
-    return benchmark(Target("tokens", ("tokens", "kinds"), 5), extra, repo, label=("next token",), **more)
+    return benchmark(TokenTarget(("tokens", "kinds"), 5), extra, repo, label=("next token",), **more)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -187,10 +192,10 @@ def test_contributions_to_average_precision_are_its_slope():
     rng = child(0, "slope")
     label, score, copies = rng.choice([0.0, 1.0, math.nan], (14, 3)), rng.integers(0, 6, (14, 3)).astype(float), 400
     found = precision_items(label, score)
-    assert found.items.mean() == pytest.approx(found.value) == pytest.approx(mean_average_precision(label, score))
+    assert found.items.mean() == pytest.approx(found.value) == pytest.approx(precision_items(label, score).value)
     for item in range(14):
         rows = np.append(np.repeat(np.arange(14), copies), [item])
-        moved = mean_average_precision(label[rows], score[rows]) - found.value
+        moved = precision_items(label[rows], score[rows]).value - found.value
         assert 14 * copies * moved == pytest.approx(found.items[item] - found.value, abs=0.02)
 
 
@@ -259,7 +264,7 @@ def test_a_single_item_is_scored():
 def test_without_kinds_all_tokens_count():
     """A benchmark of tokens alone has one accuracy; answers beyond the last label are not looked at."""
     tokens = np.asarray([[1, 2, 3, -100], [4, 0, 1, 2]])
-    made = benchmark(Target("tokens", ("tokens",), 5), {"tokens": tokens_text(tokens)}, np.zeros(2, np.int64))
+    made = benchmark(TokenTarget(("tokens",), 5), {"tokens": tokens_text(tokens)}, np.zeros(2, np.int64))
     scores = score(made, Answers.of(made.items, made.split, {"tokens": [[2, 0], [0, 1, 0, 9]]}))
     assert value(scores, "accuracy") == pytest.approx(3 / 5)
     assert scores.where(metric="accuracy", group=ALL)["n"][0] == 5
@@ -284,7 +289,7 @@ def test_an_interval_of_tokens_is_about_files():
     """The same share from fewer files that agree within themselves is known less well."""
     def half_right(files: int, length: int) -> float:
         tokens = np.ones((files, length + 1), np.int64)
-        made = benchmark(Target("tokens", ("tokens",), 2), {"tokens": tokens_text(tokens)}, np.zeros(files, np.int64))
+        made = benchmark(TokenTarget(("tokens",), 2), {"tokens": tokens_text(tokens)}, np.zeros(files, np.int64))
         right = np.repeat(np.arange(files) % 2, length).reshape(files, length)
         row = score(made, Answers.of(made.items, made.split, {"tokens": list(right)})).where(
             metric="accuracy", group=ALL)
@@ -329,9 +334,9 @@ def test_lists_have_means_too(kind):
         lists, none = {"tokens": list(np.roll(tokens, -1, axis=1))}, {"tokens": list(answered)}
     good, poor = (Answers.of(made.items, made.split, one) for one in (lists, none))
     scores = means(made, {"good": [good, good], "poor": [poor, poor]})
-    behind = scores.where(metric=f"{headline(made)}_behind_best", group=ALL)
+    behind = scores.where(metric=f"{made.headline}_behind_best", group=ALL)
     assert behind["value"].tolist() == [0, pytest.approx(
-        value(score(made, good), headline(made)) - value(score(made, poor), headline(made)))]
+        value(score(made, good), made.headline) - value(score(made, poor), made.headline))]
     assert behind["low"][1] > 0
 
 
@@ -340,9 +345,9 @@ def test_every_kind_has_its_headline_in_its_scores():
     truth, predicted, group = wealth()
     made = numbers(truth.astype(float), group)
     scores = score(made, guess(made, predicted), replicates=0)
-    assert headline(made) == HEADLINES["number"] == "worst_group_r"
-    assert np.isnan(scores.where(metric=headline(made))["low"]).all()
-    assert headline(Benchmark(made.items, made.split, made.label, made.domain, made.group, made.names)) == "accuracy"
+    assert made.headline == NumberTarget.headline == "worst_group_r"
+    assert np.isnan(scores.where(metric=made.headline)["low"]).all()
+    assert Benchmark(made.items, made.split, made.label, made.domain, made.group, made.names).headline == "accuracy"
 
 
 def test_answers_must_be_of_the_kind():

@@ -10,17 +10,12 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.scoring.metrics import by_group, macro_f1, tally, worst
-from shiftbench.scoring.metrics.average_precision import (
-    average_precisions,
-    mean_average_precision,
-    mean_average_precision_by_group,
-)
-from shiftbench.scoring.metrics.correlation import pearson, pearson_by_group, squared_errors
+from shiftbench.scoring.metrics import tally
+from shiftbench.scoring.metrics.correlation import pearson_by_group, squared_errors
+from shiftbench.scoring.metrics.curves import precision_items
 from shiftbench.scoring.metrics.detection import detection_accuracy, intersection_over_union
-from shiftbench.scoring.metrics.groups import group_means, mean_of_worst, unfold
-from shiftbench.scoring.metrics.percentile import percentile_accuracy, percentile_over_groups
-from shiftbench.scoring.metrics.tokens import token_accuracy, token_accuracy_by_group
+from shiftbench.scoring.metrics.groups import group_means, percentile_over_groups
+from shiftbench.scoring.metrics.tokens import token_hits
 
 generators = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 
@@ -34,29 +29,6 @@ def test_means_of_groups_are_those_of_a_loop(rng, n, n_groups):
         mine = values[group == code]
         assert found.size[code] == len(mine)
         assert found.value[code] == pytest.approx(mine.mean() if len(mine) else math.nan, nan_ok=True)
-
-
-def test_an_empty_group_is_never_the_worst():
-    """The worst is the least of the groups that have items, or the largest of an error."""
-    found = group_means(np.array([1.0, 1.0, 0.0]), np.array([0, 3, 3]), 5)
-    assert worst(found.value) == 0.5
-    assert worst(1 - found.value, lower_is_better=True) == 0.5
-
-
-@settings(deadline=None)
-@given(generators, st.integers(1, 40), st.integers(1, 6))
-def test_overlapping_groups_are_those_of_a_loop(rng, n, n_groups):
-    """An item counts in every group it is in, for a mean as for a metric of the whole group."""
-    member = rng.random((n, n_groups)) < 0.4
-    label, scores = rng.integers(3, size=n), rng.normal(size=(n, 3))
-    rows, group = unfold(member)
-    means = group_means(scores[rows, 0], group, n_groups)
-    f1 = by_group(macro_f1, label[rows], scores[rows], group, n_groups)
-    for code in range(n_groups):
-        mine = member[:, code]
-        assert means.size[code] == mine.sum()
-        assert means.value[code] == pytest.approx(scores[mine, 0].mean() if mine.any() else math.nan, nan_ok=True)
-        assert f1[code] == pytest.approx(macro_f1(label[mine], scores[mine]) if mine.any() else math.nan, nan_ok=True)
 
 
 @given(generators)
@@ -85,33 +57,33 @@ def looped(label: np.ndarray, score: np.ndarray) -> list[float]:
 
 
 @settings(deadline=None)
-@given(generators, st.integers(0, 30), st.integers(1, 4), st.integers(1, 3))
-def test_average_precision_agrees_with_scikit_learn(rng, n, n_tasks, n_groups):
-    """Task by task and group by group, missing labels left out, NaN for a task of one kind of label."""
+@given(generators, st.integers(1, 30), st.integers(1, 4))
+def test_average_precision_agrees_with_scikit_learn(rng, n, n_tasks):
+    """The mean over tasks, missing labels left out; a task of one kind of label is no term, and none at all is NaN."""
     label, score = tasks(rng, n, n_tasks)
-    assert average_precisions(label, score) == pytest.approx(looped(label, score), nan_ok=True)
-    group = rng.integers(n_groups, size=n)
-    found = mean_average_precision_by_group(label, score, group, n_groups)
-    for code in range(n_groups):
-        each = np.asarray(looped(label[group == code], score[group == code]))
-        wanted = np.mean(each[~np.isnan(each)]) if not np.isnan(each).all() else math.nan
-        assert found[code] == pytest.approx(wanted, nan_ok=True)
-    if n_groups == 1:
-        assert mean_average_precision(label, score) == pytest.approx(found[0], nan_ok=True)
+    each = np.asarray(looped(label, score))
+    found = precision_items(label, score)
+    assert found.tasks == (~np.isnan(each)).sum()
+    assert found.value == pytest.approx(np.nanmean(each) if found.tasks else math.nan, nan_ok=True)
+    for task in range(n_tasks):
+        alone = precision_items(label[:, [task]], score[:, [task]])
+        assert alone.value == pytest.approx(each[task], nan_ok=True)
 
 
 def test_tasks_in_turns_are_tasks_at_once(monkeypatch):
     """How many labels are sorted at once changes nothing."""
     label, score = tasks(np.random.default_rng(0), 30, 7)
-    whole = average_precisions(label, score)
-    monkeypatch.setattr("shiftbench.scoring.metrics.average_precision.ENTRIES", 70)
-    assert average_precisions(label, score).tolist() == whole.tolist()
+    whole = precision_items(label, score)
+    monkeypatch.setattr("shiftbench.scoring.metrics.curves.ENTRIES", 70)
+    turns = precision_items(label, score)
+    assert turns.value == pytest.approx(whole.value)
+    np.testing.assert_allclose(turns.items, whole.items)
 
 
 def test_a_score_that_is_not_a_number_is_no_missing_label():
     """A model that has diverged on a task does not get its mean without that task."""
     with pytest.raises(ShiftBenchError, match="diverged"):
-        mean_average_precision(np.array([[1.0], [0.0]]), np.array([[math.nan], [0.0]]))
+        precision_items(np.array([[1.0], [0.0]]), np.array([[math.nan], [0.0]]))
 
 
 def image_accuracy(truth: np.ndarray, boxes: np.ndarray) -> float:
@@ -175,8 +147,6 @@ def test_correlation_is_that_of_scipy(rng, n, n_groups, offset):
         varies = code > 0 and mine.sum() > 1
         wanted = stats.pearsonr(x[mine], y[mine])[0] if varies else math.nan
         assert found[code] == pytest.approx(wanted, nan_ok=True, abs=1e-6)
-    if n_groups == 2 and n and (group == 1).all():
-        assert pearson(x, y) == pytest.approx(found[1], nan_ok=True)
 
 
 def test_squared_errors_are_means_over_outputs():
@@ -187,35 +157,15 @@ def test_squared_errors_are_means_over_outputs():
     assert squared_errors(np.zeros((0, 1)), np.zeros((0, 1))).tolist() == []
 
 
-def test_mean_of_the_worst_is_over_folds():
-    """Each fold gives its own worst group, empty groups apart; the folds count alike."""
-    table = np.array([[0.8, 0.4], [math.nan, 0.6]])
-    assert mean_of_worst(table) == pytest.approx(0.5)
-    assert mean_of_worst(table, lower_is_better=True) == pytest.approx(0.7)
-
-
 def test_tenth_percentile_lies_between_users():
     """Users at 0, ½ and 1 have the 10th percentile 0.1; a user without items is none."""
-    hits = np.array([0, 1, 0, 1, 1, 1, 1], np.bool_)
-    user = np.array([0, 1, 1, 4, 4, 4, 4])
-    assert percentile_accuracy(hits, user, 6) == pytest.approx(0.1)
+    hits, user = np.array([0.0, 1, 0, 1, 1, 1, 1]), np.array([0, 1, 1, 4, 4, 4, 4])
+    assert percentile_over_groups(group_means(hits, user, 6).value) == pytest.approx(0.1)
     assert percentile_over_groups(np.array([0.0, 0.5, 1.0]), 50) == 0.5
     assert math.isnan(percentile_over_groups(np.full(3, math.nan)))
 
 
-@given(generators, st.integers(1, 8), st.integers(1, 6), st.integers(1, 3))
-def test_tokens_are_those_of_a_loop(rng, n, length, n_groups):
-    """A group's share of right tokens is over its labelled tokens of these kinds; NaN where there is none."""
-    label = rng.integers(3, size=(n, length)).astype(float)
-    label[rng.random(label.shape) < 0.3] = math.nan
-    predicted, kind = rng.integers(3, size=label.shape), rng.integers(-1, 4, label.shape)
-    group = rng.integers(n_groups, size=n)
-    found = token_accuracy_by_group(label, predicted, group, n_groups, kind, (0, 1))
-    for code in range(n_groups):
-        right = [predicted[i, j] == label[i, j] for i in range(n) for j in range(length)
-                 if group[i] == code and kind[i, j] in (0, 1) and not math.isnan(label[i, j])]
-        assert found.size[code] == len(right)
-        assert found.value[code] == pytest.approx(np.mean(right) if right else math.nan, nan_ok=True)
-    known = ~np.isnan(label)
-    wanted = (predicted == label)[known].mean() if known.any() else math.nan
-    assert token_accuracy(label, predicted) == pytest.approx(wanted, nan_ok=True)
+def test_tokens_without_a_label_are_neither_right_nor_wrong():
+    """A token is right where it is its label; without a label it is NaN."""
+    label, predicted = np.array([[5.0, 6.0, math.nan]]), np.array([[5, 7, 8]])
+    np.testing.assert_array_equal(token_hits(label, predicted), [[1, 0, math.nan]])

@@ -167,9 +167,9 @@ def test_a_model_of_classes_refuses_boxes():
 
 
 def _boxes():
-    from shiftbench.data.target import Target
+    from shiftbench.data.target import BoxTarget
 
-    return Target("boxes", ("boxes",))
+    return BoxTarget(("boxes",))
 
 
 def test_the_target_is_part_of_the_benchmark_on_disk(tmp_path):

@@ -12,10 +12,9 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.prediction_lists import read_predictions
 from shiftbench.data.tags import Tags, Texts
-from shiftbench.data.target import NO_LABEL, kinds_of, kinds_text, tokens_of
+from shiftbench.data.target import NO_LABEL, BoxTarget, kinds_of, kinds_text, tokens_of
 from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES
 from shiftbench.scoring import score, score_runs
-from shiftbench.scoring.target_boxes import BY_DOMAIN
 from shiftbench.shifts.splits import Given
 from shiftbench.training.folder import train
 from shiftbench.training.run import Run
@@ -218,7 +217,7 @@ def test_boxes_are_answered_by_session(squares, tmp_path):
     for method in ("erm", "group_dro"):
         ran(collection, benchmark, tmp_path, method, model="faster-rcnn-small", batch_size=2, steps=3, eval_every=3)
     table = score_runs(tmp_path, benchmarks=[benchmark])
-    mean = [row for row in table if row["metric"] == BY_DOMAIN and row["run"].startswith("mean of")]
+    mean = [row for row in table if row["metric"] == BoxTarget.headline and row["run"].startswith("mean of")]
     assert {row["method"] for row in mean} == {"erm", "group_dro"}
     assert all(0 <= row["value"] <= 1 for row in mean)
 

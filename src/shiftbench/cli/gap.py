@@ -45,6 +45,7 @@ def gap(
 
 def _named(metric: str) -> str:
     """A metric as it is called; one over a grouping in words, which are shorter."""
-    from shiftbench.data.groupings import in_words, untitled
+    from shiftbench.data.groupings import untitled
+    from shiftbench.scoring.metrics import in_words
 
     return in_words(metric) if untitled(metric)[1] else metric

@@ -42,11 +42,11 @@ def columns(benchmark: Benchmark, collection: Collection, item: Ints) -> dict[st
     more: dict[str, Values] = {**{name: values[item] for name, values in collection.factors.items()}, **benchmark.extra}
     found |= {name: Column(*encode(values)) for name, values in more.items()
               if name not in (*found, Y, FROM, *target.columns) and np.asarray(values).dtype.kind in "Ubiu"}
-    if target.kind == "class":
+    if target.has_classes:
         found[Y] = Column(benchmark.label, benchmark.names["label"])
-    elif target.kind == "number" and len(target.columns) == 1:
+    elif target.in_units and len(target.columns) == 1:
         found[Y] = Column(np.asarray(benchmark.extra[target.columns[0]], np.float64))
-    elif target.kind == "tokens":
+    elif target.per_place:
         kinds = next_kinds(benchmark)
         found |= {kind_column(place): Column(kinds[:, place]) for place in range(kinds.shape[1])}
     source = np.isin(benchmark.split, SOURCE).astype(np.int64)

@@ -87,10 +87,10 @@ def dataset_class(folder: Path | str | Benchmark, **options: Any) -> type[Multip
     The root is not looked at: the class knows its folder. Options go to `compat.wilds.get_dataset`.
     """
     data = get_dataset(folder, root_dir=".", **options)
-    kind = data.benchmark.target.kind
-    if kind != "class":
-        raise ShiftBenchError(f"Benchmark '{data.dataset_name}' asks for {kind}, but DomainBed's algorithms learn "
-                              "classes alone. Build one with a class for its label, or use shiftbench.compat.wilds.")
+    if not data.benchmark.target.has_classes:
+        raise ShiftBenchError(f"Benchmark '{data.dataset_name}' asks for {data.benchmark.target.words}, but "
+                              "DomainBed's algorithms learn classes alone. Build one with a class for its label, or "
+                              "use shiftbench.compat.wilds.")
     pixels = data.collection.pixels
     if pixels is None:
         raise ShiftBenchError(f"Collection '{data.collection.name}' has no images, which DomainBed's environments are "

@@ -31,7 +31,7 @@ class Inputs:
     def __init__(self, benchmark: Benchmark, collection: Collection) -> None:
         self.collection, self.item = collection, collection.index(benchmark.items)
         self._tokens: Any = None
-        if benchmark.target.kind == "tokens":
+        if benchmark.target.per_place:
             codes = tokens_of(np.asarray(benchmark.extra[TOKENS]))[:, :-1]
             self._tokens = torch.from_numpy(np.where(codes == NO_LABEL, 0, codes))
 
@@ -113,14 +113,14 @@ def targets(benchmark: Benchmark, collection: Collection) -> Any:
     each place, float32 so that NaN can say that none is asked for; boxes a `BoxList`.
     """
     target = benchmark.target
-    if target.kind in ("number", "tasks"):
+    if target.one_per_column:
         columns = [np.asarray(benchmark.extra[name], np.float32) for name in target.columns]
         return torch.from_numpy(np.stack(columns, axis=1))
-    if target.kind == "tokens":
+    if target.per_place:
         after = tokens_of(np.asarray(benchmark.extra[TOKENS]))[:, 1:]
         asked = (after != NO_LABEL) & (next_kinds(benchmark) != NO_LABEL)
         return torch.from_numpy(np.where(asked, after, np.nan).astype(np.float32))
-    if target.kind == "boxes":
+    if target.detects:
         return BoxList.of(benchmark, collection)
     return torch.from_numpy(benchmark.label.astype(np.int64))
 

@@ -9,8 +9,8 @@ import numpy as np
 from shiftbench.compat.grouper import Columns, CombinatorialGrouper, as_array
 from shiftbench.core.arrays import Bools, Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.scoring.metrics.average_precision import mean_average_precision
 from shiftbench.scoring.metrics.correlation import pearson_by_group, squared_errors
+from shiftbench.scoring.metrics.curves import precision_items
 from shiftbench.scoring.metrics.detection import detection_accuracy
 from shiftbench.scoring.metrics.groups import Grouped, group_means
 from shiftbench.scoring.metrics.tokens import KINDS, token_hits
@@ -117,7 +117,7 @@ def numbers(case: Case, *fields: str) -> Results:
 
 def tasks(case: Case) -> Results:
     """Average precision, mean over the tasks that have a yes and a no. The package makes no groups here."""
-    value = mean_average_precision(np.asarray(case.label, np.float64), case.predicted)
+    value = precision_items(np.asarray(case.label, np.float64), case.predicted).value
     if case.quirks and math.isnan(value):
         raise ShiftBenchError("There is no task with both a positive and a negative label, so there is no average "
                               "precision. Give more items.")

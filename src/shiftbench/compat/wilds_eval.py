@@ -23,9 +23,8 @@ from shiftbench.compat.wilds_case import Case, Results, boxes, numbers, tasks, t
 from shiftbench.compat.wilds_known import DATASETS
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.readers.wilds.comments import IDENTITIES
-from shiftbench.scoring.metrics.groups import Grouped
-from shiftbench.scoring.metrics.percentile import percentile_over_groups
-from shiftbench.scoring.metrics.tally import tally
+from shiftbench.scoring.metrics import tally
+from shiftbench.scoring.metrics.groups import Grouped, percentile_over_groups
 
 
 def evaluate(

@@ -107,7 +107,7 @@ class Benchmark:
                    "domain": getattr(shift, "domain", "") or getattr(shift, "factor", "") or "domain"}
         y, y_names = encode(columns["label"])
         d, d_names = encode(columns["domain"])
-        if target is not None and target.kind in ("number", "tasks"):
+        if target is not None and target.one_per_column:
             y_names = target.columns  # one output each
         if group is None and target is not None:
             columns["group"] = columns["domain"].astype(np.str_)
@@ -133,7 +133,7 @@ class Benchmark:
             "notes": [],
             "factors": factors,
             **(card or {}),
-            **({} if target is None else {"target": target._asdict()}),
+            **({} if target is None else {"target": target.facts}),
             "counts": made.counts(),
         }
         # A card is what its file holds: tuples are lists before it is saved as after.
@@ -154,6 +154,11 @@ class Benchmark:
     def target(self) -> Target:
         """What is predicted: one of the labels, unless the card says otherwise."""
         return Target.of(self.card.get("target"))
+
+    @property
+    def headline(self) -> str:
+        """The metric by which methods are ranked: the card's, else that of the target."""
+        return str(self.card.get("headline") or self.target.headline)
 
     @property
     def splits(self) -> tuple[str, ...]:

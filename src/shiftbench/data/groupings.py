@@ -183,16 +183,15 @@ def untitled(metric: str) -> tuple[str, str]:
     return (found[1] + found[3], found[2]) if found else (metric, "")
 
 
-def in_words(metric: str) -> str:
-    """A metric for a narrow place, in which a long list of columns is cut short.
+def by_in_words(said: str) -> str:
+    """A grouping for a narrow place, in which a long list of columns is cut short; nothing for none.
 
-    >>> in_words("worst_group_accuracy[urban,label]"), in_words("accuracy[a+b+c+d,label]")
-    ('worst group accuracy by urban, label', 'accuracy by a+3 more, label')
+    >>> by_in_words("urban,label"), by_in_words("a+b+c+d,label"), by_in_words("")
+    (' by urban, label', ' by a+3 more, label', '')
     """
-    name, said = untitled(metric)
     cut = [re.sub(r"\+.*", f"+{part.count('+')} more", part) if part.count("+") > 2 else part
            for part in said.split(",")]
-    return name.replace("_", " ") + (f" by {spaced(','.join(cut))}" if said else "")
+    return f" by {spaced(','.join(cut))}" if said else ""
 
 
 def spaced(said: str, behind: str = "") -> str:

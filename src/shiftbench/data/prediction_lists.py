@@ -216,8 +216,8 @@ def read_predictions(
     are those of `Predictions.load`, for files.
     """
     if not isinstance(source, Predictions | Answers):
-        kind = Answers if benchmark.target.kind in (BOXES, TOKENS) else Predictions
-        return kind.load(source, benchmark, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
+        reader = Answers if benchmark.target.lists else Predictions
+        return reader.load(source, benchmark, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
     if not ignore_splits:
         return source
     rows = positions(source.item, benchmark.items)

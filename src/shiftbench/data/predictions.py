@@ -101,7 +101,7 @@ class Predictions:
         named = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
         listed = next((name for name in LISTS if name in names), None)
         chosen = next((name for name in CHOICES if name in names), None)
-        numbers = benchmark.target.kind != "class"
+        numbers = not benchmark.target.has_classes
         if all(named) and numbers:
             scores: Reals = _table(table, named, where)
         elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth

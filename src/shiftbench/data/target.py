@@ -6,16 +6,16 @@ to know nothing about them.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Ints, Strs
+from shiftbench.core.arrays import Floats, Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError, unknown
 
-KINDS = ("class", "number", "tasks", "boxes", "tokens")
 BOXES, TOKENS, TOKEN_KINDS = "boxes", "tokens", "kinds"
 """The columns of `benchmark.extra` that hold boxes, tokens and what kind each token is."""
 NO_LABEL = -100
@@ -27,24 +27,99 @@ ZERO, MASKED = ord("0"), ord("-")
 Boxes = npt.NDArray[np.float32]
 
 
-class Target(NamedTuple):
-    """What is predicted: its kind, the columns of `benchmark.extra` that hold the truth, and the number of tokens."""
+@dataclass(frozen=True)
+class Target:
+    """What is predicted, here a class. The other kinds are subclasses: what differs between them stands there once.
 
-    kind: str = "class"
+    `columns` are those of `benchmark.extra` that hold the truth, where it is not the label; `n` is the number of
+    tokens, the largest plus one, and 0 for all other kinds.
+    """
+
     columns: tuple[str, ...] = ()
-    n: int = 0  # tokens alone: the largest plus one
+    n: int = 0
+
+    kind: ClassVar[str] = "class"
+    words: ClassVar[str] = "a class"
+    metric: ClassVar[str] = "accuracy"
+    """The metric over all items; `worst_group_` before it is that of the worst group."""
+    headline: ClassVar[str] = "accuracy"
+    """The metric that ranks methods, where a benchmark's card names no other."""
+    ranking: ClassVar[tuple[str, ...]] = ("accuracy", "worst_group_accuracy")
+    """Metrics that a table of methods shows, higher better."""
+    of_groups: ClassVar[str] = "accuracy"
+    """The accuracy that is drawn group by group; empty where there is none."""
+    has_classes: ClassVar[bool] = True
+    one_per_column: ClassVar[bool] = False
+    """Whether a model has one output per column of the truth; else one per class, or a list."""
+    lists: ClassVar[bool] = False
+    """Whether a prediction is a list per item, and not a row of scores or numbers."""
+    per_place: ClassVar[bool] = False
+    """Whether a model predicts at every place of an item."""
+    detects: ClassVar[bool] = False
+    """Whether a model finds boxes, by a loss of its own."""
+    in_units: ClassVar[bool] = False
+    """Whether truths have a unit, so that nets learn them less their mean and over their spread."""
 
     @staticmethod
     def of(facts: Mapping[str, Any] | None) -> "Target":
-        """From a card, where it may lack: then the target is the class."""
+        """The target that a card describes; without a description it is the class."""
+        known = dict(facts or {})
+        target = KINDS.get(known.pop("kind", "class"))
+        if target is None:
+            raise unknown("kind of target", str((facts or {})["kind"]), KINDS)
         try:
-            made = Target(**facts) if facts else Target()
+            return target(tuple(known.pop("columns", ())), **known)
         except TypeError as problem:
-            raise ShiftBenchError(f"A target has {', '.join(Target._fields)}, not {', '.join(map(repr, facts or ()))}: "
+            raise ShiftBenchError(f"A target has kind, columns, n, not {', '.join(map(repr, facts or ()))}: "
                                   "the card was changed. Make the benchmark again.") from problem
-        if made.kind not in KINDS:
-            raise unknown("kind of target", made.kind, KINDS)
-        return made._replace(columns=tuple(made.columns))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a card says of it; `of` reads that."""
+        return {"kind": self.kind, "columns": self.columns, "n": self.n}
+
+    def numbers(self, extra: Mapping[str, Values], rows: Ints) -> Floats:
+        """The truth of some rows, items × columns, where it is numbers; NaN is a missing label."""
+        return np.stack([np.asarray(extra[name], np.float64)[rows] for name in self.columns], axis=1)
+
+
+class NumberTarget(Target):
+    """One or several numbers."""
+
+    kind, words, has_classes = "number", "numbers", False
+    metric, headline, ranking, of_groups = "r", "worst_group_r", ("worst_group_r", "r"), ""
+    one_per_column = in_units = True
+
+
+class TaskTarget(Target):
+    """Several yes/no questions, of which an item may have any number answered."""
+
+    kind, words, has_classes = "tasks", "yes or no of several tasks", False
+    metric, headline, ranking, of_groups = "mean_ap", "mean_ap", ("mean_ap",), ""
+    one_per_column = True
+
+
+class BoxTarget(Target):
+    """Boxes around one kind of thing."""
+
+    kind, words, has_classes = "boxes", "boxes", False
+    metric, headline = "detection_accuracy", "detection_accuracy_by_domain"
+    ranking = ("detection_accuracy_by_domain", "detection_accuracy", "worst_group_detection_accuracy")
+    of_groups = "detection_accuracy"
+    lists = detects = True
+
+
+class TokenTarget(Target):
+    """The next token at every place of a text."""
+
+    kind, words, has_classes = "tokens", "the next token", False
+    ranking = ("accuracy", "overall_accuracy", "worst_group_accuracy")
+    lists = per_place = True
+
+
+KINDS: Mapping[str, type[Target]] = {
+    target.kind: target for target in (Target, NumberTarget, TaskTarget, BoxTarget, TokenTarget)}
+"""The kinds of target by name."""
 
 
 def boxes_of(column: Strs) -> tuple[Ints, Boxes]:
@@ -55,8 +130,8 @@ def boxes_of(column: Strs) -> tuple[Ints, Boxes]:
     """
     texts = np.asarray(column, np.str_).tolist()
     lists = [text.split(";") if text else [] for text in texts]
-    row = np.repeat(np.arange(len(lists)), [len(one) for one in lists]).astype(np.int64)
-    pieces = [box.split(" ") for one in lists for box in one]
+    row = np.repeat(np.arange(len(lists)), [len(boxes) for boxes in lists]).astype(np.int64)
+    pieces = [box.split(" ") for boxes in lists for box in boxes]
     for at in (at for at, piece in enumerate(pieces) if len(piece) != 4):
         raise ShiftBenchError(f"Row {row[at]} has the box '{' '.join(pieces[at])}'. A box is four numbers: left top "
                               "right bottom.")

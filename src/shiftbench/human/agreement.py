@@ -8,7 +8,7 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.rng import child
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, interval, student, wilson
-from shiftbench.scoring.intervals.proportion import normal_quantile
+from shiftbench.scoring.intervals.means import normal_quantile
 
 
 class Agreement(NamedTuple):

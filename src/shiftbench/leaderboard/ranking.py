@@ -20,9 +20,8 @@ from shiftbench.leaderboard.verify import Rule, Verified, refuse_copies, require
 from shiftbench.reporting.tables import pivot
 from shiftbench.scoring import BEHIND, Comparison, comparisons, means, score
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, student
-from shiftbench.scoring.metrics import LOWER_IS_BETTER, METRICS, has_probabilities
+from shiftbench.scoring.metrics import has_probabilities, metric_of, metrics_of
 from shiftbench.scoring.rows import P
-from shiftbench.scoring.targets import RANKING, headline
 
 SPLITS = ("test", "val", "id_test")
 """What is shown, the split that ranks first."""
@@ -77,14 +76,13 @@ def make_board(
     """Verify and rank every submission in a folder by a metric on test; `seeds` are required of each.
 
     Without a metric it is the one that goes with what is predicted: accuracy, for numbers the worst group's r, and so
-    on (`scoring.targets.HEADLINES`).
+    on (`Target.headline`).
     """
-    metric = metric or headline(benchmark)
+    metric = metric or benchmark.headline
     root = Path(folder)
     if not root.is_dir():
         raise ShiftBenchError(f"{root}: no such folder. A board is made of a folder of submissions.")
-    kind = benchmark.target.kind
-    known = {*SCORED, *METRICS, *further(benchmark)} if kind == "class" else {*RANKING[kind], headline(benchmark)}
+    known = {*(one.name for one in metrics_of(benchmark.target)), benchmark.headline, *further(benchmark)}
     if metric not in known:
         raise unknown("metric", metric, known)
     if "test" not in benchmark.splits:
@@ -121,7 +119,7 @@ def numbers(
         runs = {one.entry.folder: seeds_of(one, split) for one in entries if one.has(split)}
         if split not in benchmark.splits or not runs:
             continue
-        told, each = (_of_classes if benchmark.target.kind == "class" else _of_others)(benchmark, runs, metric)
+        told, each = (_of_classes if benchmark.target.has_classes else _of_others)(benchmark, runs, metric)
         for name, judged in told.items():
             behind = _behind(judged, split, name)
             cells = {row["method"]: row["cells"][benchmark.name] for row in pivot(judged, name, split)}
@@ -169,7 +167,7 @@ def _of_others(
     each = Scores.join([
         score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, replicates=0)
         for folder, parts in given.items() for seed, one in parts.items()])
-    return dict.fromkeys((metric, *RANKING[benchmark.target.kind]), joint), each
+    return dict.fromkeys((metric, *benchmark.target.ranking), joint), each
 
 
 def _spread(each: Scores, folder: str, split: str, metric: str) -> Cell:
@@ -186,7 +184,7 @@ def ranked(
 ) -> list[Listed]:
     """In the order of their means; one whose predictions have no such number says so and is not ranked."""
     value = {folder: split.get("test", {}).get(metric, {"value": math.nan})["value"] for folder, split in cells.items()}
-    sign = 1 if metric in LOWER_IS_BETTER else -1
+    sign = -metric_of(metric).sign
     known = [one for one in entries if math.isfinite(value[one.entry.folder])]
     known.sort(key=lambda one: (sign * value[one.entry.folder], one.entry.folder))
     why = f"Its predictions have no {metric} on test: bare choices have no loss, and some metrics need two classes."
@@ -269,7 +267,7 @@ def _mark_folds(entries: Mapping[str, Mapping[str, Mapping[str, Cell]]]) -> None
     for split, metric in columns:
         column = {folder: one[split][metric] for folder, one in entries.items() if metric in one.get(split, {})}
         known = {folder: cell for folder, cell in column.items() if math.isfinite(cell["value"])}
-        lower = metric in LOWER_IS_BETTER
+        lower = metric_of(metric).lower
         if len(known) < 2:
             continue
         first = (min if lower else max)(known, key=lambda folder: float(known[folder]["value"]))

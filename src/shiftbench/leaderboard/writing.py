@@ -11,12 +11,11 @@ from shiftbench import reporting as house
 from shiftbench.core.files import write_json, write_table, writing
 from shiftbench.data.groupings import spaced, untitled
 from shiftbench.leaderboard.ranking import SPLITS, Board, Cell, Listed, further
-from shiftbench.reporting.tables import percent
 from shiftbench.reporting.terminal import probability
 from shiftbench.reporting.words import breakable
 from shiftbench.scoring import Comparison
 from shiftbench.scoring.intervals import LEVEL
-from shiftbench.scoring.targets import RANKING
+from shiftbench.scoring.metrics import metric_of
 
 PAGE, JSON, CSV = "index.html", "board.json", "board.csv"
 FIELDS = ("method", "authors", "paper", "code", "selected_on", "external_data", "model", "parameters", "benchmark")
@@ -116,8 +115,8 @@ def _page(board: Board, title: str) -> str:
     # Of a benchmark that says how it is scored (CivilComments' sixteen groups) that is the worst group that counts.
     worst = next(iter(further(board.benchmark)), "worst_group_accuracy")
     beside = worst if board.metric == "accuracy" else "accuracy"
-    if board.benchmark.target.kind != "class":
-        beside = next((name for name in RANKING[board.benchmark.target.kind] if name != board.metric), "")
+    if not board.benchmark.target.has_classes:
+        beside = next((name for name in board.benchmark.target.ranking if name != board.metric), "")
     has = [split for split in SPLITS if split in board.benchmark.splits]
     alone = "train" not in board.benchmark.splits
     under = {split: split for split in SPLITS} if alone else UNDER
@@ -150,7 +149,7 @@ def _head(metric: str) -> str:
 
 
 def _shown(value: float, metric: str) -> str:
-    """Shares in per cent, losses and correlations as they are."""
+    """A cell of the table."""
     if not math.isfinite(value):
         return "–"
-    return f"{value:.3f}" if metric.endswith("nll") or metric in RANKING["number"] else percent(value)
+    return metric_of(metric).show(value)

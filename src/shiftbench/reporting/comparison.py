@@ -10,13 +10,13 @@ import numpy as np
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.target import Target
 from shiftbench.reporting.tables import pivot
 from shiftbench.scoring import BEHIND, MEAN, means
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.joint_draws import read_chosen
-from shiftbench.scoring.metrics import LOWER_IS_BETTER
+from shiftbench.scoring.metrics import metric_of
 from shiftbench.scoring.rows import P
-from shiftbench.scoring.targets import RANKING, headline
 
 PAIRED, APART = "same items", "intervals"
 """How a p-value was found: from the predictions on the same items, or from two intervals alone."""
@@ -97,16 +97,15 @@ def lines(
 
 
 def _usual(benchmark: Benchmark | None) -> list[str]:
-    if benchmark is None or benchmark.target.kind == "class":
-        return ["accuracy", "worst_group_accuracy"]
-    return list(dict.fromkeys((headline(benchmark), *RANKING[benchmark.target.kind])))
+    target = Target() if benchmark is None else benchmark.target
+    return list(dict.fromkeys((target.headline, *target.ranking)))
 
 
 def _lines(
     scores: Scores, benchmark: str, split: str, metric: str, cells: Mapping[str, Mapping[str, Any]], against: str,
     paired: Mapping[tuple[str, str], Difference], level: float,
 ) -> list[Line]:
-    lower = metric.startswith(("nll", "worst_group_nll")) or metric in LOWER_IS_BETTER
+    lower = metric_of(metric).lower
     values = {method: cell["value"] for method, cell in cells.items() if not math.isnan(cell["value"])}
     best = (min if lower else max)(values, key=lambda method: values[method]) if len(values) > 1 else ""
     reference = against or best

@@ -10,9 +10,9 @@ from pathlib import Path
 from shiftbench.core.errors import ShiftBenchError, printable
 from shiftbench.core.registry import find
 from shiftbench.core.tables import no_formula
-from shiftbench.data.groupings import in_words
 from shiftbench.reporting.comparison import PAIRED, Line
 from shiftbench.scoring.intervals import LEVEL
+from shiftbench.scoring.metrics import in_words
 
 SUFFIXES = {".csv": "csv", ".md": "md", ".markdown": "md", ".tex": "latex"}
 """Endings of files by which a format is known."""

@@ -10,7 +10,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import Scores
 from shiftbench.reporting.tables import Row, methods_in, pivot
 from shiftbench.reporting.words import seeds_in_words
-from shiftbench.scoring.kinds import EASY, HARD, SIDES, kinds_of
+from shiftbench.scoring.hard_items import EASY, HARD, SIDES, kinds_of
 
 POSITIVE, NEGATIVE = SIDES
 SPLITS = ("test", "id_test")

@@ -15,7 +15,7 @@ from shiftbench.reporting.nooch import cells, nooch_in
 from shiftbench.reporting.selection import shown_scores
 from shiftbench.reporting.tables import methods_in
 from shiftbench.scoring import MEAN, read_run
-from shiftbench.scoring.kinds import HARD, SIDES, kinds_of
+from shiftbench.scoring.hard_items import HARD, SIDES, kinds_of
 from shiftbench.scoring.metrics import losses
 from shiftbench.scoring.select import DEFAULT
 

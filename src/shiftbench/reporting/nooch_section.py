@@ -26,8 +26,8 @@ from shiftbench.reporting.pictures import pictures_of
 from shiftbench.reporting.selection import shown_scores
 from shiftbench.reporting.standalone import in_rows, standalone
 from shiftbench.reporting.tables import Row, methods_in
+from shiftbench.scoring.hard_items import EASY, HARD
 from shiftbench.scoring.intervals import LEVEL
-from shiftbench.scoring.kinds import EASY, HARD
 from shiftbench.scoring.select import DEFAULT
 
 WIDE, NARROW = 1120, 360

@@ -23,7 +23,7 @@ from shiftbench.reporting.nooch_section import section as nooch
 from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.selection import section, shown_scores
 from shiftbench.reporting.tables import Row, classes, families, family_table, methods_in, percent, pivot
-from shiftbench.reporting.targets import BARS, Column, over_all, task, trains
+from shiftbench.reporting.targets import Column, over_all, task, trains
 from shiftbench.reporting.targets import columns as columns_of
 from shiftbench.reporting.terminal import FEWEST, probability
 from shiftbench.reporting.words import (
@@ -39,7 +39,6 @@ from shiftbench.reporting.words import (
 from shiftbench.scoring import BEHIND, GAP, Comparison, comparisons
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.select import DEFAULT
-from shiftbench.scoring.targets import headline
 from shiftbench.sweeps.status import Status
 from shiftbench.sweeps.status import summary as summary_of
 
@@ -83,11 +82,11 @@ def report(
     known |= {one.name: one for one in benchmarks if one.name in known or "left_out" not in one.card}
     images = {collection.digest: collection for collection in collections or () if collection is not None}
     groups = families(list(known.values()))
-    methods = methods_in(row["method"] for metric in sorted({"accuracy", *map(headline, known.values())})
+    methods = methods_in(row["method"] for metric in sorted({"accuracy", *(one.headline for one in known.values())})
                          for split in SPLITS for row in pivot(scores, metric, split))
     order = [benchmark for family in groups for benchmark in family.members]
     # Families are compared by accuracy, which other targets do not have.
-    groups = [family._replace(members=tuple(one for one in family.members if one.target.kind == "class"))
+    groups = [family._replace(members=tuple(one for one in family.members if one.target.has_classes))
               for family in groups]
     selection = section(everything, benchmarks, rule, [one.name for one in order])
     shown = {
@@ -174,7 +173,7 @@ def _card(scores: Scores, benchmark: Benchmark, images: dict[str, Collection]) -
     has_pictures = collection is not None and collection.pixels is not None
     return {
         "name": benchmark.name, "shift": str(card.get("shift", "")), "trains": trains(benchmark),
-        "task": classes(benchmark) if benchmark.target.kind == "class" else task(benchmark),
+        "task": classes(benchmark) if benchmark.target.has_classes else task(benchmark),
         "collection": str(source.get("name", "")), "summary": summary(benchmark),
         "facts": _facts(benchmark), "explanation": dumbbells(_supported(card)),
         "pictures": samples(benchmark, collection) if collection is not None and has_pictures else [],
@@ -213,7 +212,7 @@ def _table(scores: Scores, benchmark: Benchmark) -> Row:
     further = [(titled(metric, said), "test", head, f"by {spaced(said, ZERO)}, test")
                for said in _groupings(scores, benchmark) for metric, head, fewest in OVER
                if len(set(scores.where(split="test", metric=titled("accuracy", said))["group"].tolist())) >= fewest]
-    own = _class_columns(benchmark) if benchmark.target.kind == "class" else columns_of(benchmark)
+    own = _class_columns(benchmark) if benchmark.target.has_classes else columns_of(benchmark)
     for metric, split, head, under in (*own, *further):
         column = {row["method"]: row["cells"][name] for row in pivot(scores, metric, split) if name in row["cells"]}
         if column:
@@ -256,7 +255,7 @@ def _groupings(scores: Scores, benchmark: Benchmark) -> list[str]:
 
 def _bars(scores: Scores, benchmark: Benchmark) -> list[Row]:
     """For the benchmark's groups and for each further grouping: accuracy of every method, the hardest groups first."""
-    metric = BARS.get(benchmark.target.kind, "")
+    metric = benchmark.target.of_groups
     named = [(metric, "")] if metric else []
     named += [(titled("accuracy", said), said) for said in _groupings(scores, benchmark)]
     return [bars for name, said in named if (bars := _bars_of(scores, benchmark, name, said))["groups"]]

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from shiftbench.core.errors import printable
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.groupings import in_words
 from shiftbench.data.scores import Scores
 from shiftbench.reporting.selection import HEADS
 from shiftbench.reporting.tables import methods_in, percent
+from shiftbench.scoring.metrics import in_words
 from shiftbench.scoring.select import INSTEAD, LABELS, RULES, TARGETS, Choice, Mean, over_benchmarks, over_seeds, select
 
 if TYPE_CHECKING:

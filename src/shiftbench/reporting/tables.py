@@ -9,7 +9,7 @@ import numpy as np
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, MEAN
-from shiftbench.scoring.metrics import LOWER_IS_BETTER
+from shiftbench.scoring.metrics import metric_of
 
 Row = dict[str, Any]
 
@@ -36,7 +36,7 @@ def pivot(scores: Scores, metric: str, split: str = "test", group: str | None = 
     means = {key: cell for key, cell in means.items() if cell["scored"] or key[1] not in scored}
     for benchmark in {benchmark for _, benchmark in means}:
         column = {method: cell for (method, name), cell in means.items() if name == benchmark}
-        _mark(column, {method: behind.get((method, benchmark)) for method in column}, metric in LOWER_IS_BETTER)
+        _mark(column, {method: behind.get((method, benchmark)) for method in column}, metric_of(metric).lower)
     return [{"method": method, "cells": {name: cell for (other, name), cell in means.items() if other == method}}
             for method in methods_in(method for method, _ in means)]
 

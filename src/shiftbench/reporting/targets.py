@@ -2,7 +2,6 @@
 
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.scoring import GAP
-from shiftbench.scoring.targets import RANKING, headline
 
 WORDS = {
     "r": "Pearson’s r × 100", "worst_group_r": "worst group’s r × 100", "mean_ap": "average precision",
@@ -10,19 +9,16 @@ WORDS = {
     "worst_group_detection_accuracy": "worst group", "accuracy": "class and method tokens",
     "overall_accuracy": "all tokens", "worst_group_accuracy": "worst group",
 }
-BARS = {"class": "accuracy", "boxes": "detection_accuracy", "tokens": "accuracy"}
-"""By kind of target, the accuracy that is drawn group by group; of others there is none."""
-
 Column = tuple[str, str, str, str]
 
 
 def columns(benchmark: Benchmark) -> list[Column]:
     """Of a card's table: metric, split, head and what stands under it; classes have `page._class_columns`."""
-    first = headline(benchmark)
+    first = benchmark.headline
     words = WORDS.get(first, first.replace("_", " "))
     made = [(first, "id_test", over_all(benchmark, "id_test"), f"{words}, id_test"),
             (first, "test", over_all(benchmark, "test"), f"{words}, test"), (f"{first}_gap", GAP, "Gap", "points lost")]
-    return made + [(name, "test", WORDS[name].capitalize(), "test") for name in RANKING[benchmark.target.kind]
+    return made + [(name, "test", WORDS[name].capitalize(), "test") for name in benchmark.target.ranking
                    if name != first]
 
 

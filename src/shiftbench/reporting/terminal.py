@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.errors import printable
-from shiftbench.data.groupings import in_words, spaced, untitled
+from shiftbench.data.groupings import spaced, untitled
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.tables import percent
 from shiftbench.scoring import BEHIND, GAP, comparisons
+from shiftbench.scoring.metrics import in_words
 
 if TYPE_CHECKING:
     from rich.table import Table

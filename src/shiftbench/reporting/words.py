@@ -5,12 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.groupings import in_words
 from shiftbench.data.scores import Scores
 from shiftbench.reporting.tables import Row, percent, pivot
 from shiftbench.reporting.targets import WORDS
 from shiftbench.scoring import MEAN
-from shiftbench.scoring.targets import headline
+from shiftbench.scoring.metrics import in_words
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -60,14 +59,14 @@ def findings(table: Row) -> list[tuple[str, str]]:
 
 def ranks_by_its_own(benchmark: Benchmark) -> bool:
     """Whether another number than the average of classes ranks on a benchmark."""
-    return benchmark.target.kind != "class" or headline(benchmark) != "accuracy"
+    return not benchmark.target.has_classes or benchmark.headline != "accuracy"
 
 
 def ranked(scores: Scores, benchmarks: Sequence[Benchmark]) -> list[tuple[str, str]]:
     """Title and sentence of each benchmark, by the number that ranks there: what its first and its best method have."""
     made = []
     for benchmark in benchmarks:
-        metric = headline(benchmark)
+        metric = benchmark.headline
         rows = [{"method": row["method"], "cells": [row["cells"].get(benchmark.name)]}
                 for row in pivot(scores, metric, "test") if benchmark.name in row["cells"]]
         if not rows:

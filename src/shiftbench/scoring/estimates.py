@@ -1,11 +1,20 @@
-"""One number per method with its interval: what the items alone leave open, and what the seeds add to it."""
+"""One number per method with its interval: what the items alone leave open, and what the seeds add to it.
 
-from collections.abc import Sequence
+Every metric here is a mean of contributions of items, exactly or to first order: c_i = value + n ∂value/∂w_i, w_i the
+weight of item i. Their variance over n is that of the value (the infinitesimal jackknife), so items, seeds and paired
+differences are taken apart in one way for all metrics, see `intervals.means`. What differs is the law of the interval:
+LAWS has them by the names that `metrics.Metric.interval` uses.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.data.scores import ALL
 from shiftbench.scoring.intervals import (
     Lowest,
     at_lowest,
@@ -18,6 +27,10 @@ from shiftbench.scoring.intervals import (
     wilson,
 )
 from shiftbench.scoring.intervals import means as take_apart
+from shiftbench.scoring.intervals.means import normal_quantile
+
+CORRECTED = "_corrected"
+"""How the metric ends that is a worst group without the bias of a minimum."""
 
 
 class Estimate(NamedTuple):
@@ -28,7 +41,7 @@ class Estimate(NamedTuple):
     centre: Floats  # methods × groups: the value, or its correction where it is biased
     below: Floats  # methods × groups: how far items take the lower end from the centre
     above: Floats
-    noise: Floats  # methods × groups: variance between runs that items explain, see `intervals.parts`
+    noise: Floats  # methods × groups: variance between runs that items explain, see `intervals.means`
     least: float = 0.0
     most: float = 1.0
 
@@ -46,15 +59,81 @@ class Estimate(NamedTuple):
         return np.clip(low, self.least, self.most), np.clip(high, self.least, self.most)
 
 
-class Worst(NamedTuple):
-    """The worst group of each method: its estimate, which it is on average, and what a comparison of methods needs."""
+@dataclass(frozen=True, eq=False)
+class Worst:
+    """The worst group of each method: its estimate, which group it is on average, and what a comparison needs.
+
+    What only a comparison of methods needs is computed when it is asked for: of thousands of runs that stand alone
+    nobody asks.
+    """
 
     estimate: Estimate
     code: Ints  # methods
     n: Ints  # methods: items of that group
-    items: Floats  # runs × items: contributions to each run's own worst; nothing for a single run
     fewest: Floats  # methods: items of the smallest group that is some run's worst
-    unsure: Floats  # methods: what the interval has beyond the variance of `items`: how biased the minimum is
+    owner: Sequence[int] = ()
+    level: float | None = None
+    contributions: Callable[[], Floats] | None = None
+
+    @property
+    def items(self) -> Floats:
+        """Runs × items: contributions to each run's own worst; nothing where it has no interval."""
+        return np.zeros((0, 0)) if self.contributions is None else self.contributions()
+
+    @cached_property
+    def unsure(self) -> Floats:
+        """Methods: what the interval has beyond the variance of `items`, which is how biased the minimum is."""
+        if self.contributions is None or self.level is None:
+            return np.full(len(self.code), np.nan)
+        half = (self.estimate.below + self.estimate.above) / 2 / student(np.inf, self.level)
+        return np.asarray(np.maximum(half**2 - take_apart(self.items, self.owner).items, 0)[:, 0])
+
+
+class Measured(NamedTuple):
+    """A metric with one value per group and method, or, with `worst`, of each method's worst group.
+
+    `table` has the contributions by which methods are compared where higher is better, runs × items. With `start` they
+    lie group by group, and methods are compared in each group.
+    """
+
+    metric: str
+    groups: Sequence[str]
+    n: Ints
+    estimate: Estimate
+    table: Bools | Floats | None = None
+    worst: Worst | None = None
+    start: Ints | None = None
+    of: int = 0  # items of the comparison; 0: the sum of `n`
+    compared: bool = False  # of a worst group: whether methods are compared by it
+
+    @property
+    def items(self) -> Bools | Floats | None:
+        """The contributions by which methods are compared; None where they are not."""
+        return self.table if self.worst is None else self.worst.items if self.compared else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is one number of a run: over all items, or of the worst group."""
+        return self.worst is not None or list(self.groups) == [ALL]
+
+
+def corrected(lowest: Measured) -> Measured:
+    """The same worst group without the downward bias of a minimum; methods are not compared by it."""
+    assert lowest.worst is not None
+    centred = lowest.estimate._replace(value=lowest.estimate.centre)
+    return lowest._replace(metric=lowest.metric + CORRECTED, estimate=centred, compared=False,
+                           worst=replace(lowest.worst, estimate=centred))
+
+
+def values_of(measured: Iterable[Measured]) -> dict[str, float]:
+    """The numbers of a single run by metric, over all items or of the worst group; NaN where one is not defined."""
+    return {one.metric: float(one.estimate.value[0, 0]) for one in measured if one.is_whole}
+
+
+# Laws of intervals. Each takes contributions (runs × items, group by group), the method of each run, the level, and the
+# first item of each group; without a level there is no interval.
+
+Law = Callable[[Floats, Sequence[int], float | None, Ints | None], Estimate]
 
 
 def bare(values: Bools | Floats, owner: Sequence[int], start: Ints | None = None) -> Estimate:
@@ -66,7 +145,9 @@ def bare(values: Bools | Floats, owner: Sequence[int], start: Ints | None = None
     return Estimate(runs, value, value, nothing, nothing, nothing)
 
 
-def share(values: Bools | Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
+def share(
+    values: Bools | Floats, owner: Sequence[int], level: float | None, start: Ints | None = None
+) -> Estimate:
     """A mean over items that lies in [0, 1]: Wilson's interval with the size that the items' variance is worth."""
     if level is None:
         return bare(values, owner, start)
@@ -76,8 +157,26 @@ def share(values: Bools | Floats, owner: Sequence[int], level: float | None, sta
     return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise)
 
 
+def shares(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
+    """A mean of contributions that lies in [0, 1] while they may not: Wilson's interval.
+
+    Its size is that of a plain sample of right and wrong with the variance that the items show, less for few items as
+    Student's t is wider; where they show none, it is their number.
+    """
+    if level is None:
+        return bare(values, owner, start)
+    found = take_apart(values, owner, start)
+    size = sizes_of(values.shape[1], start)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wider = (student(size - 1, level) / normal_quantile(level)) ** 2
+        alike = found.value * (1 - found.value) / (found.items * size / (size - 1) * wider)
+    alike = np.where((found.items > 1e-18) & (size > 1) & (alike > 0), alike, size)
+    low, high = wilson(found.value, alike, level)
+    return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise)
+
+
 def loss(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
-    """A mean over items without bounds: Student's interval, unknown where a group has a single item."""
+    """A mean over items without an upper bound: Student's interval, unknown where a group has a single item."""
     if level is None:
         return bare(values, owner, start)
     found = take_apart(values, owner, start)
@@ -87,24 +186,86 @@ def loss(values: Floats, owner: Sequence[int], level: float | None, start: Ints 
     return Estimate(found.runs, found.value, found.value, half, half, found.noise, 0.0, np.inf)
 
 
+def correlation(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
+    """Pearson's r on Fisher's scale: the wider of his interval for a normal law and of what the items show.
+
+        atanh r ± max(z / √(n − 3), t s / (√n (1 − r²))),    s the standard deviation of contributions
+
+    t is Student's with n − 2 degrees of freedom. No interval below four items, nor of a perfect line. Tails that are
+    heavier than normal are in s, which is too small where items are few: hence the first. Of 95 % intervals
+    95 to 97 hold, 91 with heavy tails.
+    """
+    if level is None:
+        return bare(values, owner, start)
+    found = take_apart(values, owner, start)
+    size = sizes_of(values.shape[1], start)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        half = student(size - 2, level) * np.sqrt(found.items * size / (size - 2)) / (1 - found.value**2)
+        half = np.maximum(half, normal_quantile(level) / np.sqrt(size - 3))
+        # Numbers that lie on a line give 1 but for rounding, of which an interval would be made.
+        half = np.where((size > 3) & (np.abs(found.value) < 1 - 1e-12), half, np.nan)
+        middle = np.arctanh(found.value)
+    low, high = np.tanh(middle - half), np.tanh(middle + half)
+    return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise, -1.0)
+
+
+def precision(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
+    """Mean average precision A on the scale of the logit: logit A ± t √V / (A (1 − A)); none where A is 0 or 1.
+
+    It is about other samples of this size: with few positives average precision is higher in small samples than in
+    large ones, which no interval can repair.
+    """
+    if level is None:
+        return bare(values, owner, start)
+    found = take_apart(values, owner, start)
+    size = sizes_of(values.shape[1], start)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = student(size - 1, level) * np.sqrt(found.items * size / (size - 1))
+    low, high = on_the_logit_scale(found.value, error)
+    return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise)
+
+
+def on_the_logit_scale(value: Floats, half: Floats) -> tuple[Floats, Floats]:
+    """The ends of value ± half where the interval is symmetric on the scale of the logit; NaN at 0 and at 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach, odds = half / (value * (1 - value)), np.log(value / (1 - value))
+        inside = (value > 0) & (value < 1)
+        return (np.where(inside, 1 / (1 + np.exp(reach - odds)), np.nan),
+                np.where(inside, 1 / (1 + np.exp(-reach - odds)), np.nan))
+
+
+LAWS: Mapping[str, Law] = {"wilson": share, "wilson of contributions": shares, "student": loss,
+                           "fisher z": correlation, "jackknife logit": precision}
+
+
+# The worst of several groups.
+
+def worst_by(law: str, values: Floats, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
+    """The worst group of contributions, runs × items, that lie group by group, under the law of the metric."""
+    if law == "student":
+        return worst_loss(values, start, owner, level)
+    return worst_of(values, start, owner, level, LAWS[law], fisher=law == "fisher z")
+
+
 def worst_share(
     hits: Bools, start: Ints, owner: Sequence[int], level: float | None, rows: Ints | None = None
 ) -> Worst:
     """The lowest accuracy over groups: the mean over runs of each run's lowest, corrected as in `intervals.lowest`.
 
-    Items lie group by group; or `rows` has their numbers so, an item once for every group that it is in.
-
-    Where groups overlap they are not independent, and the estimate is not corrected.
+    Items lie group by group; or `rows` has their numbers so, an item once for every group that it is in. Where groups
+    overlap they are not independent, and the estimate is not corrected.
     """
     laid = hits if rows is None else hits[:, rows]
     size = sizes_of(laid.shape[1], start)
     right = np.add.reduceat(laid, start, axis=1, dtype=np.int64)
-    rate = right / size
     overlap = rows is not None and int(np.bincount(rows).max(initial=0)) > 1
-    ends = lowest(right, size, level, overlap=overlap) if level else None
+    ends = None
+    if level:  # the law is costly to invert; runs that are right equally often in every group share it
+        counts, same = np.unique(right, axis=0, return_inverse=True)
+        ends = Lowest(*(end[same.ravel()] for end in lowest(counts, size, level, overlap=overlap)))
     if rows is None or not overlap:
-        return worst_estimate(laid, size, rate, owner, level, ends)
-    return worst_estimate(hits, size, rate, owner, level, ends, np.split(rows, start[1:]))
+        return worst_estimate(laid, size, right / size, owner, level, ends)
+    return worst_estimate(hits, size, right / size, owner, level, ends, np.split(rows, start[1:]))
 
 
 def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
@@ -118,11 +279,33 @@ def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float |
     if level and size.min() > 1 and np.isfinite(mean).all():
         rest = (values - np.repeat(mean, size, axis=1)) ** 2
         error = np.sqrt(np.add.reduceat(rest, start, axis=1) / (size - 1) / size)
-        found = lowest_mean(-mean, error, level, freedom=size - 1)
-        ends = Lowest(-found.high, -found.middle, -found.low)
-    made = worst_estimate(values, size, -mean, owner, level, ends)
-    estimate = made.estimate
-    return made._replace(estimate=estimate._replace(runs=-estimate.runs, value=-estimate.value, most=np.inf))
+        below = lowest_mean(-mean, error, level, freedom=size - 1)
+        ends = Lowest(-below.high, -below.middle, -below.low)
+    worst = worst_estimate(values, size, -mean, owner, level, ends)
+    estimate = worst.estimate
+    return replace(worst, estimate=estimate._replace(runs=-estimate.runs, value=-estimate.value, most=np.inf))
+
+
+def worst_of(
+    values: Floats, start: Ints, owner: Sequence[int], level: float | None, law: Law, *, fisher: bool = False
+) -> Worst:
+    """The lowest value over groups, corrected for the downward bias of a minimum as in `intervals.lowest_mean`.
+
+    A group's standard error is half its interval over z: on Fisher's scale for r. No interval where a group has none.
+    """
+    size = sizes_of(values.shape[1], start)
+    mean = np.add.reduceat(values, start, axis=1) / size
+    ends = None
+    if level:
+        each = law(values, range(len(values)), level, start)
+        there, back = (np.arctanh, np.tanh) if fisher else (np.positive, np.positive)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            width = there(each.value + each.above) - there(each.value - each.below)
+        if np.isfinite(width).all():
+            limits = lowest_mean(there(each.value), width / 2 / normal_quantile(level), level)
+            ends = Lowest(*(np.asarray(back(end)) for end in limits))
+    worst = worst_estimate(values, size, mean, owner, level, ends)
+    return replace(worst, estimate=worst.estimate._replace(least=-1.0)) if fisher else worst
 
 
 def worst_estimate(
@@ -138,31 +321,33 @@ def worst_estimate(
     """
     which, average = mean.argmin(axis=1), over_runs(mean, owner).argmin(axis=1)
     runs = np.take_along_axis(mean, which[:, None], axis=1)
-    value, nothing = over_runs(runs, owner), np.full((len(average), 1), np.nan)
+    value, n = over_runs(runs, owner), size[average]
+    fewest = np.full(len(average), np.inf)
+    np.minimum.at(fewest, np.asarray(owner), size[which])
     if level is None or ends is None:
-        estimate = Estimate(runs, value, nothing, nothing, nothing, nothing)
-        return Worst(estimate, average, size[average], np.zeros((0, 0)), nothing[:, 0], nothing[:, 0])
+        nothing = np.full((len(average), 1), np.nan)
+        return Worst(Estimate(runs, value, nothing, nothing, nothing, nothing), average, n, nothing[:, 0])
     low, middle, high = (over_runs(end[:, None], owner) for end in ends)
-    if len(owner) == 1:
-        estimate = Estimate(runs, value, middle, middle - low, high - middle, np.zeros((1, 1)))
-        return Worst(estimate, average, size[average], np.zeros((0, 0)), nothing[:, 0], nothing[:, 0])
-    if members:
-        mine = np.zeros(values.shape, np.int64)
-        for run, code in enumerate(which):
-            mine[run, members[code]] = 1
-        items = at_lowest(values, mine, np.ones(len(values), np.int64))
-    else:
-        items = at_lowest(values, np.repeat(np.arange(len(size)), size), which)
-    found = take_apart(items, owner)
-    single = over_runs(take_apart(items, range(len(values))).items, owner)
-    shared = np.sqrt(np.divide(found.items, single, out=np.ones_like(single), where=single > 0)).clip(0, 1)
+    items = cache(partial(_items_of_worst, values, size, which, members))
+    if len(average) == len(owner):  # single runs, of which there may be many
+        estimate = Estimate(runs, value, middle, middle - low, high - middle, np.zeros_like(value))
+        return Worst(estimate, average, n, fewest, owner, level, items)
+    over_items = take_apart(items(), owner)
+    single = over_runs(take_apart(items(), range(len(values))).items, owner)
+    shared = np.sqrt(np.divide(over_items.items, single, out=np.ones_like(single), where=single > 0)).clip(0, 1)
     above = (1 + shared) / 2 * (high - middle)  # how biased a minimum is, is as unsure for all runs as for one
-    below = shared * (middle - low)
-    unsure = np.maximum(((below + above) / 2 / student(np.inf, level)) ** 2 - found.items, 0)
-    estimate = Estimate(runs, value, middle, below, above, found.noise)
-    mine = np.asarray(owner)
-    fewest = np.asarray([size[which[mine == method]].min() for method in range(len(average))], np.float64)
-    return Worst(estimate, average, size[average], items, fewest, unsure[:, 0])
+    estimate = Estimate(runs, value, middle, shared * (middle - low), above, over_items.noise)
+    return Worst(estimate, average, n, fewest, owner, level, items)
+
+
+def _items_of_worst(values: Bools | Floats, size: Ints, which: Ints, members: Sequence[Ints]) -> Floats:
+    """Runs × items: contributions to the mean of each run's group `which[r]`."""
+    if not members:
+        return at_lowest(values, np.repeat(np.arange(len(size)), size), which)
+    inside = np.zeros(values.shape, np.int64)
+    for run, code in enumerate(which):
+        inside[run, members[code]] = 1
+    return at_lowest(values, inside, np.ones(len(values), np.int64))
 
 
 def sizes_of(n: int, start: Ints | None) -> Ints:

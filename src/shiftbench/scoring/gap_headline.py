@@ -32,7 +32,7 @@ class Tested(NamedTuple):
 
 def has_headline_of_groups(benchmark: Benchmark) -> bool:
     """Whether what ranks is over a grouping; else `gap` has it anyway."""
-    return benchmark.target.kind == "class" and bool(untitled(str(benchmark.card.get("headline") or ""))[1])
+    return benchmark.target.has_classes and bool(untitled(str(benchmark.card.get("headline") or ""))[1])
 
 
 def headline_ends(inside: Tested, outside: Tested, average: bool, level: float) -> list[Row]:

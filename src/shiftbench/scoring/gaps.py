@@ -17,14 +17,13 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
-from shiftbench.scoring.estimates import Estimate
+from shiftbench.scoring.estimates import Estimate, Measured
 from shiftbench.scoring.gap_headline import Tested, has_headline_of_groups, headline_ends
 from shiftbench.scoring.intervals import LEVEL, compare, seeds, student
 from shiftbench.scoring.intervals import means as take_apart
-from shiftbench.scoring.measured import Measured
+from shiftbench.scoring.metrics import WORST
 from shiftbench.scoring.rows import MEAN, Row
 from shiftbench.scoring.scorer import outputs_of, scorer
-from shiftbench.scoring.target_measures import WORST
 
 GAPS = "_gap"
 """How the metric of a gap ends; its split is the setting."""

@@ -1,7 +1,6 @@
 """What predictions are worth on a benchmark, with intervals: one run, or the means of methods over their runs."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,11 @@ from shiftbench.data.groupings import Grouping, groupings_of
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
-from shiftbench.scoring.estimates import Estimate
-from shiftbench.scoring.intervals import LEVEL, REPLICATES, bootstrap, interval
-from shiftbench.scoring.metrics import METRICS
+from shiftbench.scoring.estimates import Measured
+from shiftbench.scoring.intervals import LEVEL, REPLICATES
+from shiftbench.scoring.metrics import METRICS, Metric, own_metrics
 from shiftbench.scoring.rows import BEHIND, GAP, MEAN, Row, Rows, predicted_splits
-from shiftbench.scoring.scorer import outputs_of, scorer
-from shiftbench.scoring.targets import GAPS
+from shiftbench.scoring.scorer import Further, Outputs, Reals, Scorer, outputs_of, scorer
 
 
 def score(
@@ -50,19 +48,15 @@ def score(
 
     `by` are further groupings of any columns, the collection's factors among them where it is given (see `groupings`),
     beside those of the benchmark's card. Of each: `accuracy[region]` of every group, `worst_group_accuracy[region]`,
-    `mean_group_accuracy[region]` and `tenth_percentile_accuracy[region]` (see `scoring.groups`).
+    `mean_group_accuracy[region]` and `tenth_percentile_accuracy[region]` (see `scoring.classes`).
     """
     if replicates < 0:
         raise ShiftBenchError(f"replicates is {replicates}, but must be at least 0; 0 turns intervals off.")
     head = {"run": run, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": method,
             "setting": setting, "seed": seed}
     table = Rows([head], [0], level if replicates else None)
-    rows = _judged(benchmark, [predictions], table, _groupings(benchmark, by, collection))
-    if metrics and isinstance(predictions, Predictions) and benchmark.target.kind == "class":
-        scored = {row["metric"] for row in rows}
-        more = [name for name in metrics if name not in scored]
-        rows += _further(benchmark, predictions, table, more, replicates, level)
-    return Scores.of(rows)
+    further = Further(_asked_for(benchmark, metrics), replicates, seed)
+    return Scores.of(_judged(benchmark, [predictions], table, _groupings(benchmark, by, collection), further))
 
 
 def means(
@@ -99,44 +93,50 @@ def versus(benchmark: Benchmark, models: Mapping[str, Predictions | Answers], **
 
 
 def _groupings(benchmark: Benchmark, by: Sequence[str], collection: Collection | None) -> tuple[Grouping, ...]:
-    kind = benchmark.target.kind
-    if kind != "class" and by:
-        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {kind}, not for classes, so that it is scored by "
-                              "its own groups alone. Leave out `by`.")
-    return groupings_of(benchmark, by, collection) if kind == "class" else ()
+    target = benchmark.target
+    if not target.has_classes and by:
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {target.words}, not for a class, so that it is "
+                              "scored by its own groups alone. Leave out `by`.")
+    return groupings_of(benchmark, by, collection) if target.has_classes else ()
+
+
+def _asked_for(benchmark: Benchmark, names: Sequence[str]) -> list[Metric]:
+    """The metrics to score besides those of the target: the user's own, and those named that are not scored anyway."""
+    target = benchmark.target
+    named = [find(METRICS, "metric", name) for name in names]
+    for metric in named:
+        if target.kind not in metric.targets:
+            raise ShiftBenchError(f"Metric '{metric.name}' is not for benchmark '{benchmark.name}', which asks for "
+                                  f"{target.words}.")
+    further = [metric for metric in named if metric.function is not None and not metric.always]
+    return list({metric.name: metric for metric in (*own_metrics(target), *further)}.values())
+
+
+def measure(
+    benchmark: Benchmark, scorers: Mapping[str, Scorer], outputs: Iterable[tuple[str, Sequence[Outputs] | Reals]],
+    owner: Sequence[int], level: float | None,
+) -> dict[str, list[Measured]]:
+    """What each split says of the runs, and the gaps from id_test to test; run r is of method `owner[r]`."""
+    measured = {split: scorers[split](runs, owner, level) for split, runs in outputs}
+    before, after = ({one.metric: one.estimate for one in measured.get(split, ()) if one.is_whole}
+                     for split in ("id_test", "test"))
+    target = benchmark.target
+    told = dict.fromkeys((target.metric, target.headline, *(metric.name for metric in own_metrics(target))))
+    gaps = [Measured(f"{metric}_gap", [ALL], np.asarray([len(benchmark.rows("test"))]), before[metric] - after[metric])
+            for metric in told if metric in before and metric in after]
+    return {**measured, GAP: gaps}
 
 
 def _judged(
-    benchmark: Benchmark, predictions: Sequence[Predictions | Answers], table: Rows, groupings: Sequence[Grouping]
+    benchmark: Benchmark, predictions: Sequence[Predictions | Answers], table: Rows, groupings: Sequence[Grouping],
+    further: Further | None = None,
 ) -> list[Row]:
     """The rows of every split that all runs predict, and of the gaps."""
-    parts = [predicted_splits(benchmark, one) for one in predictions]
-    rows: list[Row] = []
-    wholes: dict[tuple[str, str], Estimate] = {}
-    for split in benchmark.splits:
-        if all(split in part for part in parts):
-            outputs = [outputs_of(benchmark, one, part[split]) for one, part in zip(predictions, parts, strict=True)]
-            measured = scorer(benchmark, split, groupings)(outputs, table.owner, table.level)
-            rows += table.of(split, measured)
-            wholes |= {(split, one.metric): one.estimate for one in measured if one.is_whole}
-    for metric in GAPS:
-        if ("id_test", metric) in wholes and ("test", metric) in wholes:
-            rows += table.estimated(GAP, [ALL], [len(benchmark.rows("test"))], f"{metric}_gap",
-                                    wholes["id_test", metric] - wholes["test", metric])
-    return rows
-
-
-def _further(
-    benchmark: Benchmark, predictions: Predictions, table: Rows, metrics: Sequence[str], replicates: int, level: float
-) -> list[Row]:
-    """Metrics by name over all items of each split, with percentile bootstrap intervals."""
-    rows: list[Row] = []
-    seed = int(table.heads[0]["seed"])
-    for split, part in predicted_splits(benchmark, predictions).items():
-        label, scores = benchmark.label[benchmark.rows(split)], predictions.scores[part]
-        for name in metrics:
-            metric = partial(find(METRICS, "metric", name), label, scores)
-            draws = bootstrap(metric, len(label), replicates=replicates, seed=seed, purpose=split)
-            low, high = interval(draws[:, None], level)
-            rows += table.rows(split, ALL, len(label), name, np.asarray([metric()]), low, high)
-    return rows
+    places = [predicted_splits(benchmark, run) for run in predictions]
+    splits = [split for split in benchmark.splits if all(split in place for place in places)]
+    # One split after the other: what is not in the benchmark's order is copied.
+    outputs = ((split, [outputs_of(benchmark, run, place[split])
+                        for run, place in zip(predictions, places, strict=True)]) for split in splits)
+    scorers = {split: scorer(benchmark, split, groupings, further) for split in splits}
+    measured = measure(benchmark, scorers, outputs, table.owner, table.level)
+    return [row for split, part in measured.items() for row in table.of(split, part)]

@@ -18,7 +18,7 @@ from shiftbench.core.tables import decimal, strings
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import CHOICES, IDS, Predictions, refuse_trained
-from shiftbench.scoring.kinds import COLUMN, EASY, SIDES
+from shiftbench.scoring.hard_items import COLUMN, EASY, SIDES
 from shiftbench.shifts.context.challenge_sets import (
     CRITERIA,
     PHASES,

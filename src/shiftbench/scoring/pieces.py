@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Values
+from shiftbench.core.arrays import Ints, Strs, Values
 from shiftbench.data.scores import COLUMNS, Scores
+from shiftbench.scoring.estimates import Measured
 from shiftbench.scoring.listing import Finished
-from shiftbench.scoring.many import Batch
 
 
 class Piece(NamedTuple):
@@ -25,24 +25,42 @@ class Piece(NamedTuple):
         return Piece(len(scores), 1, {**columns, "benchmark": np.asarray([[benchmark]])})
 
     @staticmethod
-    def of_batch(batch: Batch, runs: Sequence[Finished], benchmark: str, digest: str) -> "Piece":
-        """The scores of `runs`, the cells of a run together; `digest` is that of the benchmark's rows."""
-        group, n = (np.asarray([[getattr(cell, name) for cell in batch.cells]]) for name in ("group", "n"))
-        if batch.worst:
-            group = np.repeat(group.astype(np.result_type(group, *(names for names, _ in batch.worst.values()))),
+    def of_measured(
+        measured: Mapping[str, Sequence[Measured]], runs: Sequence[Finished], benchmark: str, digest: str,
+        level: float | None,
+    ) -> "Piece":
+        """What was measured of `runs`, each by itself, split by split; `digest` is that of the benchmark's rows."""
+        cells = [(split, group, int(n), one.metric) for split, part in measured.items() for one in part
+                 for group, n in ([("", 0)] if one.worst else zip(one.groups, one.n, strict=True))]
+        values, lows, highs = [], [], []
+        group, n = (np.asarray([[cell[place] for cell in cells]]) for place in (1, 2))
+        worst: dict[int, tuple[Strs, Ints]] = {}  # of these cells, each run has its own group
+        at = 0
+        for one in (one for part in measured.values() for one in part):
+            if one.worst is not None:
+                worst[at] = np.asarray(one.groups)[one.worst.code], one.worst.n
+            value = one.estimate.value
+            low, high = one.estimate.ends(range(len(runs)), level) if level else (np.full_like(value, np.nan),) * 2
+            values.append(value)
+            lows.append(low)
+            highs.append(high)
+            at += value.shape[1]
+        if worst:
+            group = np.repeat(group.astype(np.result_type(group, *(names for names, _ in worst.values()))),
                               len(runs), axis=0)
             n = np.repeat(n, len(runs), axis=0)
-            for cell, (names, sizes) in batch.worst.items():
+            for cell, (names, sizes) in worst.items():
                 group[:, cell], n[:, cell] = names, sizes
-        return Piece(len(runs), len(batch.cells), {
+        return Piece(len(runs), len(cells), {
             "run": np.asarray([[run.folder.name] for run in runs]),
             "benchmark": np.asarray([[benchmark]]), "digest": np.asarray([[digest]]),
             "method": np.asarray([[str(run.settings["method"])] for run in runs]),
             "setting": np.asarray([[run.setting] for run in runs]),
             "seed": np.asarray([[int(run.settings["seed"])] for run in runs]),
-            "split": np.asarray([[cell.split for cell in batch.cells]]), "group": group, "n": n,
-            "metric": np.asarray([[cell.metric for cell in batch.cells]]),
-            "value": batch.value.T, "low": batch.low.T, "high": batch.high.T,
+            "split": np.asarray([[cell[0] for cell in cells]]), "group": group, "n": n,
+            "metric": np.asarray([[cell[3] for cell in cells]]),
+            "value": np.concatenate(values, axis=1), "low": np.concatenate(lows, axis=1),
+            "high": np.concatenate(highs, axis=1),
         })
 
 

@@ -12,9 +12,8 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions, refuse_trained
 from shiftbench.data.scores import ALL
-from shiftbench.scoring.estimates import Estimate, Worst
+from shiftbench.scoring.estimates import Estimate, Measured, Worst
 from shiftbench.scoring.intervals import compare
-from shiftbench.scoring.measured import Measured
 
 GAP = "id_test-test"
 """The split of a gap: in-distribution test minus test."""

@@ -87,7 +87,7 @@ def _pieces(
     readers = {digest: Reader(known[digest]) for draws in listed.values() for digest in draws}
     for name, draws in listed.items():
         for digest, runs in draws.items():
-            if known[digest].target.kind != "class":
+            if not known[digest].target.has_classes:
                 yield from _of_targets(known[digest], runs, name, replicates, level, left_out)
                 continue
             yield from score_each(readers[digest], runs, name, replicates, level, left_out)
@@ -105,7 +105,7 @@ def _pieces(
             owners: dict[str, list[tuple[Benchmark, Finished]]] = {}
             for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
                 digest = str(run.benchmark["digest"])
-                if known[digest].target.kind != "class":
+                if not known[digest].target.has_classes:
                     methods.setdefault(label, []).append(run.predictions(known[digest]))
                     continue
                 owners.setdefault(label, []).append((known[digest], run))

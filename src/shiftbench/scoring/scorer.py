@@ -1,69 +1,274 @@
 """The scorer: what predictions are worth on a split. Every number of a run is made here.
 
-`score` writes it down with intervals; training asks it without them, at every evaluation, to choose among weights.
+`score` writes it down with intervals, thousands of runs at once or one; training asks it without intervals, at every
+evaluation, to choose among weights.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Ints
+from shiftbench.core.arrays import Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import Grouping
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.target import BOXES, TOKEN_KINDS, TOKENS
+from shiftbench.data.scores import ALL
+from shiftbench.data.target import BOXES, TOKEN_KINDS, TOKENS, Boxes
 from shiftbench.scoring.classes import Split, measure_classes
-from shiftbench.scoring.measured import Measured
-from shiftbench.scoring.target_boxes import box_lists, measure_boxes
-from shiftbench.scoring.target_measures import Part
-from shiftbench.scoring.target_numbers import measure_numbers
-from shiftbench.scoring.target_tasks import measure_tasks
-from shiftbench.scoring.target_tokens import Places, measure_tokens
+from shiftbench.scoring.estimates import LAWS, Estimate, Measured, worst_by
+from shiftbench.scoring.intervals import REPLICATES, bootstrap, interval, over_runs
+from shiftbench.scoring.metrics import METRICS, WORST, Metric, own_metrics
+from shiftbench.scoring.metrics.correlation import r_items
+from shiftbench.scoring.metrics.curves import precision_items
+from shiftbench.scoring.metrics.detection import box_lists, detection_accuracy, domain_items
+from shiftbench.scoring.metrics.tokens import HEADLINE, KINDS, Places, ratio_items
 
-Outputs = npt.NDArray[np.floating] | Answers
+Reals = npt.NDArray[np.floating]
+Outputs = Reals | Answers
 """What a model gives for a split's items, in their order: scores, items × outputs, or a list per item."""
-Scorer = Callable[[Sequence[Outputs], Sequence[int], float | None], list[Measured]]
-"""The outputs of each run, the method of each run, and the level of intervals; without a level there are none."""
+Scorer = Callable[[Sequence[Outputs] | Reals, Sequence[int], float | None], list[Measured]]
+"""The outputs of each run (also as one array, runs × items × outputs), the method of each run, and the level of
+intervals; without a level there are none."""
+GROUPS = 100
+"""Groups of a split up to which tasks have a value in each: of thousands, hardly one has both labels of many tasks."""
 
 
-def scorer(benchmark: Benchmark, split: str, groupings: Sequence[Grouping] = ()) -> Scorer:
+class Further(NamedTuple):
+    """Metrics that are scored besides those of the target, and how often the bootstrap draws where it has to."""
+
+    metrics: Sequence[Metric]
+    replicates: int = REPLICATES
+    seed: int = 0
+
+
+def scorer(
+    benchmark: Benchmark, split: str, groupings: Sequence[Grouping] = (), further: Further | None = None
+) -> Scorer:
     """The scorer of a split, its truth prepared: made once, it judges any number of runs.
 
-    `groupings` are those to score by besides the benchmark's groups, for classes alone.
+    `groupings` are those to score by besides the benchmark's groups, for classes alone. `further` are metrics besides
+    the target's; without it, those that the user has registered.
     """
-    kind, extra = benchmark.target.kind, benchmark.extra
-    if kind == "class":
-        return partial(measure_classes, Split.of(benchmark, split, groupings))
+    target, extra = benchmark.target, benchmark.extra
     part = Part.of(benchmark, split)
-    if kind in ("number", "tasks"):
-        truth = np.stack([np.asarray(extra[name], np.float64)[part.rows] for name in benchmark.target.columns], axis=1)
-        return partial(measure_numbers if kind == "number" else measure_tasks, part, truth)
-    if kind == "boxes":
-        return partial(measure_boxes, part, box_lists(extra[BOXES][part.rows]))
-    kinds = extra[TOKEN_KINDS][part.rows] if TOKEN_KINDS in extra else None
-    return partial(measure_tokens, part, Places.of(extra[TOKENS][part.rows], kinds))
+    truth: Values = benchmark.label[part.rows]
+    if target.has_classes:
+        measure: Scorer = partial(measure_classes, Split.of(benchmark, split, groupings))
+    elif target.one_per_column:
+        truth = numbers = target.numbers(extra, part.rows)
+        measure = partial(measure_numbers if target.in_units else measure_tasks, part, numbers)
+    elif target.detects:
+        measure = partial(measure_boxes, part, box_lists(extra[BOXES][part.rows]))
+    else:
+        kinds = extra[TOKEN_KINDS][part.rows] if TOKEN_KINDS in extra else None
+        measure = partial(measure_tokens, part, Places.of(extra[TOKENS][part.rows], kinds))
+    more = further or Further(own_metrics(target))
+    if not more.metrics:
+        return measure
+    return lambda outputs, owner, level: [*measure(outputs, owner, level), *(
+        measured for metric in more.metrics
+        for measured in measure_further(metric, part, truth, outputs, owner, level, more, split))]
 
 
 def outputs_of(benchmark: Benchmark, predictions: Predictions | Answers, rows: Ints) -> Outputs:
     """Some rows of predictions as a scorer of the benchmark takes them."""
-    kind = benchmark.target.kind
-    if kind in ("boxes", "tokens"):
+    target = benchmark.target
+    if target.lists:
         if isinstance(predictions, Predictions):
             raise ShiftBenchError("These are scores of classes, but the benchmark asks for boxes or tokens: a list per "
                                   "item.")
         return predictions.take(rows)
     if isinstance(predictions, Answers):
-        asked = "classes" if kind == "class" else "numbers"
-        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {asked}, but these predictions are boxes or "
-                              "tokens. Give one row of scores per item.")
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {target.words}, but these predictions are boxes "
+                              "or tokens. Give one row of scores per item.")
     first, n = int(rows[0]) if len(rows) else 0, len(rows)
     in_a_row = np.array_equal(rows, np.arange(first, first + n))
     scores = predictions.scores[first:first + n] if in_a_row else predictions.scores[rows]  # a slice is no copy
-    if kind != "class" and (wrong := np.isnan(scores).any(axis=1)).any():
+    if not target.has_classes and (wrong := np.isnan(scores).any(axis=1)).any():
         raise ShiftBenchError(f"{int(wrong.sum())} predictions are not numbers (NaN). The model that gave them has "
                               "diverged.")
     return scores
+
+
+class Part(NamedTuple):
+    """The rows of a split, and the group and the domain of each."""
+
+    rows: Ints
+    group: Ints
+    domain: Ints
+    names: tuple[str, ...]  # of groups
+
+    @staticmethod
+    def of(benchmark: Benchmark, split: str) -> "Part":
+        rows = benchmark.rows(split)
+        return Part(rows, benchmark.group[rows], benchmark.domain[rows], benchmark.names["group"])
+
+    def take(self, kept: Ints) -> "Part":
+        return self._replace(rows=self.rows[kept], group=self.group[kept], domain=self.domain[kept])
+
+
+def over_all(
+    metric: str, values: Floats, n: int, owner: Sequence[int], level: float | None, law: str = ""
+) -> Measured:
+    """The metric over all items, from what each contributes, runs × items; NaN where no item has one."""
+    known = METRICS[metric]
+    if not values.shape[1]:
+        values = np.full((len(values), 1), np.nan)
+    return Measured(metric, [ALL], np.asarray([n]), LAWS[law or known.interval](values, owner, level, None),
+                    None if known.lower else values)
+
+
+def grouped(
+    part: Part, metric: str, whole: Floats, values: Floats, owner: Sequence[int], level: float | None,
+    *, weight: Ints | None = None, law: str = "",
+) -> list[Measured]:
+    """The metric of all items, of every group that has a value in every run, and of the worst group.
+
+    `whole` and `values` are contributions, runs × items, to the value of all and to that of the item's group. `weight`
+    is what an item counts in n, `law` that of the interval where it is not the metric's usual one.
+    """
+    order = np.argsort(part.group, kind="stable")  # items of all metrics lie in one order, to be compared by
+    part, whole, values = part.take(order), whole[:, order], values[:, order]
+    count = np.ones(len(part.rows), np.int64) if weight is None else weight[order]
+    measured = [over_all(metric, whole, int(count.sum()), owner, level, law)]
+    known = np.ones(len(part.names), np.bool_)
+    known[part.group[np.isnan(values).any(axis=0)]] = False
+    kept = np.flatnonzero(known[part.group])
+    if not len(kept):
+        return measured
+    codes, start = np.unique(part.group[kept], return_index=True)
+    names, n = [part.names[code] for code in codes], np.add.reduceat(count[kept], start)
+    law = law or METRICS[metric].interval
+    worst = worst_by(law, values[:, kept], start, owner, level)
+    worst = replace(worst, n=n[worst.code])
+    return [*measured, Measured(metric, names, n, LAWS[law](values[:, kept], owner, level, start)),
+            Measured(WORST + metric, names, n, worst.estimate, worst=worst, compared=not METRICS[metric].lower)]
+
+
+def measure_numbers(
+    part: Part, truth: Reals, predicted: Sequence[Reals], owner: Sequence[int], level: float | None
+) -> list[Measured]:
+    """`r` and `mse` of all and of every group, and the worst of each; truth and predictions are items × outputs.
+
+    With several outputs both are means over them. NaN in the truth is no label; an item without any is left out. A
+    group in which r is not defined (one item, or nothing that varies) has none, and is not the worst.
+    """
+    kept = np.flatnonzero(~np.isnan(truth).all(axis=1))
+    part, truth, predicted = part.take(kept), truth[kept], [np.asarray(run, np.float64)[kept] for run in predicted]
+    all_alike = np.zeros(len(kept), np.int64)
+    errors = np.stack([np.nanmean((truth - run) ** 2, axis=1, dtype=np.float64) for run in predicted])
+    return [*grouped(part, "r", np.stack([r_items(truth, run, all_alike) for run in predicted]),
+                     np.stack([r_items(truth, run, part.group) for run in predicted]), owner, level),
+            *grouped(part, "mse", errors, errors, owner, level)]
+
+
+def measure_tasks(
+    part: Part, truth: Reals, predicted: Sequence[Reals], owner: Sequence[int], level: float | None
+) -> list[Measured]:
+    """`mean_ap` over tasks with both labels, and `tasks_judged`, how many these are; NaN is a missing label.
+
+    In a split of at most GROUPS groups also of each, over the tasks that have both labels there, and of the worst.
+    """
+    kept = np.flatnonzero(~np.isnan(truth).all(axis=1))
+    part, truth, predicted = part.take(kept), truth[kept], [np.asarray(run, np.float64)[kept] for run in predicted]
+    every = [precision_items(truth, run) for run in predicted]
+    whole = np.stack([run.items for run in every])
+    tasks = np.full((max(owner) + 1, 1), float(every[0].tasks))
+    none = np.full_like(tasks, np.nan)
+    counted = Measured("tasks_judged", [ALL], np.asarray([len(kept)]),
+                       Estimate(np.full((len(owner), 1), tasks[0, 0]), tasks, tasks, none, none, none, most=np.inf))
+    if len(np.unique(part.group)) > GROUPS:
+        return [over_all("mean_ap", whole, len(kept), owner, level), counted]
+    values = np.empty_like(whole)
+    for code in np.unique(part.group):
+        inside = part.group == code
+        values[:, inside] = [precision_items(truth[inside], run[inside]).items for run in predicted]
+    return [*grouped(part, "mean_ap", whole, values, owner, level), counted]
+
+
+def measure_boxes(
+    part: Part, truth: Sequence[Boxes], answers: Sequence[Answers], owner: Sequence[int], level: float | None
+) -> list[Measured]:
+    """`detection_accuracy` over all images, in every group and in the worst, and the mean over domains of theirs.
+
+    Boxes with a score above ½ count, and find a true box with which they share ½ or more, see `metrics.detection`.
+    """
+    values = np.stack([detection_accuracy(truth, run.lists("boxes"), run.lists("scores")) for run in answers])
+    return [*grouped(part, "detection_accuracy", values, values, owner, level),
+            over_all("detection_accuracy_by_domain", domain_items(values, part.domain), len(part.rows), owner, level)]
+
+
+def measure_tokens(
+    part: Part, places: Places, answers: Sequence[Answers], owner: Sequence[int], level: float | None
+) -> list[Measured]:
+    """`accuracy` of names of classes and methods, all and by group; `overall_accuracy`, and that of every kind.
+
+    Without kinds all tokens count for `accuracy`. Tokens count alike, whichever item they stand in, and n counts them;
+    tokens of a file depend on each other, so intervals are about other files: a ratio estimator, linearised.
+    """
+    hits, law = [places.hits(run) for run in answers], "wilson of contributions"
+    measured: list[Measured] = []
+    chosen: dict[str, tuple[int, ...]] = {"accuracy": HEADLINE, "overall_accuracy": tuple(range(10))}
+    for metric, codes in {**chosen, **{f"{name}_accuracy": (code,) for code, name in enumerate(KINDS)}}.items():
+        asked = np.isin(places.kind, codes)
+        count = asked.sum(axis=1)
+        kept = np.flatnonzero(count)
+        if not len(kept) and metric != "accuracy":
+            continue
+        right = np.stack([(run & asked).sum(axis=1)[kept] for run in hits]).astype(np.float64)
+        files, count = part.take(kept), count[kept]
+        whole = ratio_items(right, count, np.zeros(len(kept), np.int64))
+        if metric != "accuracy":
+            measured.append(over_all(metric, whole, int(count.sum()), owner, level))
+            continue
+        measured += grouped(files, metric, whole, ratio_items(right, count, files.group), owner, level, weight=count,
+                            law=law)
+        if not places.kinds:
+            break
+    return measured
+
+
+def measure_further(
+    metric: Metric, part: Part, truth: Values, outputs: Sequence[Any] | Reals, owner: Sequence[int],
+    level: float | None, further: Further, split: str,
+) -> list[Measured]:
+    """A metric that is scored besides: by its contributions where it has them, else over all items, bootstrapped."""
+    if metric.items is not None:
+        values = np.stack([np.asarray(metric.items(truth, run), np.float64) for run in outputs])
+        if values.shape[1:] != (len(truth),):
+            raise ShiftBenchError(f"Metric '{metric.name}': `items` gives an array of shape {values.shape[1:]}, but "
+                                  f"{len(truth)} items have one contribution each.")
+        return grouped(part, metric.name, values, values, owner, level)
+    estimate = bootstrapped(metric, truth, outputs, owner, level, further, split)
+    return [Measured(metric.name, [ALL], np.asarray([len(truth)]), estimate)]
+
+
+def bootstrapped(
+    metric: Metric, truth: Values, outputs: Sequence[Any] | Reals, owner: Sequence[int], level: float | None,
+    further: Further, split: str,
+) -> Estimate:
+    """The percentile bootstrap of a metric without a formula: the same draws of items for every run.
+
+    What the draws move each run apart from its method's mean is noise of the items, which seeds do not add to again.
+    """
+    if metric.function is None:
+        raise ShiftBenchError(f"Metric '{metric.name}' cannot be computed from predictions alone.")
+    least, most = (0.0, 1.0) if metric.unit == "share" else (-np.inf, np.inf)
+    runs = np.asarray([[metric.function(truth, run)] for run in outputs], np.float64)
+    value = over_runs(runs, owner)
+    if level is None or not further.replicates:
+        nothing = np.full_like(value, np.nan)
+        return Estimate(runs, value, value, nothing, nothing, nothing, least, most)
+    draws = np.stack([bootstrap(partial(metric.function, truth, run), len(truth), replicates=further.replicates,
+                                seed=further.seed, purpose=split) for run in outputs])
+    low, high = (end[:, None] for end in interval(over_runs(draws, owner).T, level))
+    count = np.bincount(np.asarray(owner))[:, None]
+    apart = np.nanvar(draws - over_runs(draws, owner)[np.asarray(owner)], axis=1)[:, None]
+    noise = over_runs(apart, owner) * count / np.maximum(count - 1, 1)
+    return Estimate(runs, value, value, value - low, high - value, noise, least, most)

@@ -13,12 +13,11 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import groupings_of
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Scores
-from shiftbench.scoring.classes import Split
-from shiftbench.scoring.judge import score
+from shiftbench.scoring.judge import measure, score
 from shiftbench.scoring.listing import Finished, LeftOut
-from shiftbench.scoring.many import score_batch
 from shiftbench.scoring.pieces import Piece
 from shiftbench.scoring.reading import Order, Reader, Table
+from shiftbench.scoring.scorer import scorer
 
 BATCH = 4096
 """Runs scored at once: the more, the more of them share the law of a worst group."""
@@ -41,16 +40,20 @@ def score_each(
     """The scores of runs on the reader's benchmark, which they call `name`, a few runs at a time and in their order."""
     benchmark = reader.benchmark
     groupings = groupings_of(benchmark)
-    known = {split: Split.of(benchmark, split, groupings) for split in benchmark.splits}
+    scorers = {split: scorer(benchmark, split, groupings) for split in benchmark.splits}
     size = min(BATCH, max(1, HELD // (len(benchmark) * len(benchmark.names["label"]))))
 
     def judged(pack: Pack) -> Piece:
         if not pack.finite:  # classes were ruled out: what can be said of a loss is another matter in every run
             each = zip(pack.runs, pack.scores, pack.orders, strict=True)
             return Piece.of(Scores.join([_alone(benchmark, *one, replicates, level) for one in each]), name)
-        splits = [known[split] for split in pack.orders[0].splits]
-        batch = score_batch(splits, *_stack(pack), level if replicates else None)
-        return Piece.of_batch(batch, pack.runs, name, benchmark.short_digest)
+        scores, place = _stack(pack)
+        outputs = ((split, scores[:, :, place[benchmark.rows(split)]].transpose(0, 2, 1))
+                   for split in pack.orders[0].splits)
+        ends = level if replicates else None
+        with np.errstate(invalid="ignore"):  # ends that are not known
+            measured = measure(benchmark, scorers, outputs, range(len(pack.runs)), ends)
+        return Piece.of_measured(measured, pack.runs, name, benchmark.short_digest, ends)
 
     if len(runs) <= size:
         yield from map(judged, _packs(reader, runs, size, left_out))

@@ -135,22 +135,23 @@ def _target_columns(
     `boxes`   the boxes of the tag `label`
     `tokens`  the two texts of each item: its tokens, and what kind each of them is, as numbers with spaces between
     """
-    if kind in ("number", "tasks"):
+    target = KINDS.get(kind)
+    if target is None or target.has_classes:
+        raise unknown("kind of target", kind, KINDS)
+    if target.one_per_column:
         names = tuple(sorted(name for name in collection.factors if fnmatchcase(name, label)))
         if not names:
             raise unknown("factor", label, collection.factors)
         # A factor that is called label may not take the place of the rows' own column of that name.
         own = "target" if len(names) == 1 else "target:"
         columns = tuple(name if name not in TAKEN else own.replace(":", f":{name}") for name in names)
-        return label, Target(kind, columns), {column: _numbers(collection, name, rows, kind)
-                                              for column, name in zip(columns, names, strict=True)}
-    if kind == "boxes":
-        return label, Target(kind, (BOXES,)), {BOXES: _boxes(collection, rows, label)}
-    if kind == "tokens":
-        code, sort = _tokens(collection, rows)
-        return "next token", Target(kind, (TOKENS, TOKEN_KINDS), int(code.max(initial=0)) + 1), {
-            TOKENS: tokens_text(code), TOKEN_KINDS: kinds_text(sort, (code >= 0).sum(axis=1))}
-    raise unknown("kind of target", kind, KINDS)
+        return label, target(columns), {column: _numbers(collection, name, rows, kind)
+                                        for column, name in zip(columns, names, strict=True)}
+    if target.detects:
+        return label, target((BOXES,)), {BOXES: _boxes(collection, rows, label)}
+    code, sort = _tokens(collection, rows)
+    return "next token", target((TOKENS, TOKEN_KINDS), int(code.max(initial=0)) + 1), {
+        TOKENS: tokens_text(code), TOKEN_KINDS: kinds_text(sort, (code >= 0).sum(axis=1))}
 
 
 def _numbers(collection: Collection, name: str, rows: Ints, kind: str) -> Floats:

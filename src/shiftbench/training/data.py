@@ -77,6 +77,10 @@ class Data:
         """What is predicted: see `shiftbench.data.target`."""
         return self.benchmark.target.kind
 
+    @cached_property
+    def has_classes(self) -> bool:
+        return self.benchmark.target.has_classes
+
     @property
     def are_pixels(self) -> bool:
         """Whether inputs are images of three channels, which augmentations work on."""
@@ -102,7 +106,7 @@ class Data:
         """What is to be predicted of every row, on the device."""
         height, width = self.x.shape[1:3] if self.are_pixels and isinstance(self.x, Tensor) else (0, 0)
         found = truth_of(self.benchmark, self.n_inputs, height, width)
-        if self.kind == "number":
+        if self.benchmark.target.in_units:
             mean, spread = self.units
             found = (found - mean) / spread
         return found.to(self.device)
@@ -132,7 +136,7 @@ class Data:
     def scorer(self, split: str) -> Scorer:
         """The scorer of a split, with the groupings of the benchmark's card; prepared once."""
         if split not in self._scorers:
-            groupings = groupings_of(self.benchmark) if self.kind == "class" else ()
+            groupings = groupings_of(self.benchmark) if self.has_classes else ()
             self._scorers[split] = scorer(self.benchmark, split, groupings)
         return self._scorers[split]
 
@@ -167,7 +171,7 @@ class Data:
     def task(self, n_features: int, steps: int = 1, twin: Callable[[], Net] = Net) -> Task:
         label, domain, group = self.benchmark.label[self.train], self.codes("domain"), self.codes("group")
         n_classes, n_domains = self.n_outputs, int(domain.max()) + 1
-        many = n_classes if self.kind == "class" else 1  # where it is no class, all have the label 0
+        many = n_classes if self.has_classes else 1  # where it is no class, all have the label 0
         counts = np.bincount(domain * many + label, minlength=n_domains * many).reshape(n_domains, many)
         return Task(n_classes, n_domains, int(group.max()) + 1, n_features, torch.from_numpy(counts),
                     torch.from_numpy(np.bincount(group)), steps, twin)
@@ -191,7 +195,7 @@ class Data:
         own = None if u is None or u.shape[-1] == n else u[..., n:]
         x = self.prepare(self.take(row.flatten()), net, augmentation, u[..., :n] if u is not None and n else None)
         x = x.view(*index.shape, *x.shape[1:]) if index.ndim > 1 else x
-        if self.kind != "class":
+        if not self.has_classes:
             label = self.truth.index_select(0, row.flatten()).view(*index.shape, *self.truth.shape[1:])
         return Batch(x, label, domain, group, index, weight, own, self.kind)
 
@@ -259,7 +263,7 @@ class Data:
         if isinstance(self.x, Ragged):
             return 512
         if self.x.ndim == 2:  # features, or tokens: these become vectors of hundreds of numbers
-            if self.kind == "tokens":  # each place has an output for every token
+            if self.benchmark.target.per_place:  # each place has an output for every token
                 return max(1, 64_000_000 // (self.x.shape[1] * self.n_outputs))
             return 4096 if self.x.is_floating_point() else max(1, 65_536 // self.x.shape[1])
         return max(1, 8_000_000 // max(1, self.x[0].numel()))

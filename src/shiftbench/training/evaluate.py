@@ -6,18 +6,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.groupings import untitled
 from shiftbench.models.net import Net
-from shiftbench.scoring.measured import values_of
-from shiftbench.scoring.metrics import LOWER_IS_BETTER
-from shiftbench.scoring.target_measures import WORST
-from shiftbench.scoring.targets import PLAIN, RANKING, headline
+from shiftbench.scoring.estimates import values_of
+from shiftbench.scoring.metrics import WORST, metric_of, metrics_of
 from shiftbench.training.data import Data
 from shiftbench.training.predict import evaluate
-from shiftbench.training.run import Run
+from shiftbench.training.run import SELECTIONS, Run
 
-WORDS: Mapping[str, str] = {"class": "a class", "number": "numbers", "tasks": "yes or no of several tasks",
-                            "boxes": "boxes", "tokens": "the next token"}
 LOSS = "loss"
 """The mean of what training minimises, without penalties; it is no score."""
 
@@ -34,25 +29,31 @@ def rank(data: Data, select_on: str, values: Mapping[str, float]) -> tuple[float
     """By what weights are chosen, larger is better: the number asked for, then the smaller loss, since small splits tie
     often. Where the number is not defined (nothing varies in a group) the weights rank below all others.
 
-    Of a target that has no such number, boxes and `loss` for example, it is the plain one of its kind.
+    Where a target has no such number, as boxes have no `loss`, it is the target's metric over all items.
     """
-    plain = PLAIN[data.kind]
-    named = {"accuracy": plain, "worst_group": WORST + plain, "headline": headline(data.benchmark)}
+    plain = data.benchmark.target.metric
+    named = {"accuracy": plain, "worst_group": WORST + plain, "headline": data.benchmark.headline}
     metric = named.get(select_on, select_on)
-    if metric not in values and select_on != "headline":
+    if metric not in values and select_on in SELECTIONS and select_on != "headline":
         metric = plain
-    sign = -1.0 if metric == LOSS or untitled(metric)[0] in LOWER_IS_BETTER else 1.0
+    sign = -1.0 if metric == LOSS else metric_of(metric).sign
     value = values.get(metric, -sign * math.inf)
     return sign * value, -values.get(LOSS, 0.0)
 
 
-def check_headline(data: Data, split: str) -> None:
-    """Fail where the benchmark's headline is nothing that a split is scored by."""
-    metric, rows = headline(data.benchmark), data.rows(split)
-    known: tuple[str, ...] = RANKING.get(data.kind, ())
-    if data.kind == "class":
-        nothing = np.zeros((len(rows), data.n_outputs), np.float32)
-        known = tuple(values_of(data.scorer(split)([nothing], [0], None)))
+def check_selection(select_on: str, data: Data, split: str) -> None:
+    """Fail where weights are to be chosen by a number that a split is not scored by."""
+    if select_on in SELECTIONS and select_on != "headline":
+        return
+    target = data.benchmark.target
+    known = [metric.name for metric in metrics_of(target) if metric.always]
+    if target.has_classes:
+        nothing = np.zeros((len(data.rows(split)), data.n_outputs), np.float32)
+        known = list(values_of(data.scorer(split)([nothing], [0], None)))
+    metric, what = select_on, f"'{select_on}'"
+    if select_on == "headline":
+        metric = data.benchmark.headline
+        what = f"the headline of benchmark '{data.benchmark.name}', {metric},"
     if metric not in known:
-        raise ShiftBenchError(f"run: select_on=headline, but the headline of benchmark '{data.benchmark.name}', "
-                              f"{metric}, is not scored on {split}. Scored are {', '.join(known)}.")
+        raise ShiftBenchError(f"run: select_on={select_on}, but {what} is not scored on {split}. Scored are "
+                              f"{', '.join(known)}.")

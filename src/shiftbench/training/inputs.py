@@ -77,7 +77,7 @@ def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run
 def _tokens(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run) -> np.ndarray:
     """The benchmark's own tokens, where they are what is predicted, or those of the items' first texts."""
     net = MODELS[run.model]
-    if benchmark.target.kind == "tokens":
+    if benchmark.target.per_place:
         if run.size:
             raise ShiftBenchError(f"run: size={run.size} would cut tokens that are to be predicted. Leave size at 0.")
         return tokens_of(np.asarray(benchmark.extra[TOKENS])).astype(np.int32)

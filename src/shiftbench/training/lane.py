@@ -22,7 +22,7 @@ from shiftbench.training.batches import Batches
 from shiftbench.training.checkpoint import Parts, Point, peek, restore, save_checkpoint
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
-from shiftbench.training.evaluate import WORDS, check_headline, judged, rank
+from shiftbench.training.evaluate import check_selection, judged, rank
 from shiftbench.training.log import Log
 from shiftbench.training.run import Run
 from shiftbench.training.schedule import factors
@@ -79,8 +79,8 @@ class Lane:
         batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage), run.domains_per_batch)
         lane = Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
                     notes_of(run, stage, task, number), started=time.monotonic() - point.seconds)
-        if lane.select_on == "headline" and lane.chosen_on:
-            check_headline(data, lane.chosen_on)
+        if lane.chosen_on:
+            check_selection(lane.select_on, data, lane.chosen_on)
         return lane
 
     @property
@@ -230,17 +230,17 @@ def check_target(run: Run, data: Data) -> None:
     if run.select_split and run.select_split not in data.benchmark.splits:
         raise ShiftBenchError(f"run: select_split={run.select_split}, but benchmark '{data.benchmark.name}' has no "
                               f"items in it. Its splits: {', '.join(data.benchmark.splits)}.")
-    kind, net, method = data.kind, MODELS[run.model], METHODS[run.method]
-    if kind not in method.targets:
-        able = sorted(name for name, one in METHODS.items() if kind in one.targets)
-        raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {WORDS[kind]}, which method "
+    target, net, method = data.benchmark.target, MODELS[run.model], METHODS[run.method]
+    if target.kind not in method.targets:
+        able = sorted(name for name, one in METHODS.items() if target.kind in one.targets)
+        raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which method "
                               f"'{run.method}' cannot learn. Methods that can: {', '.join(able)}.")
-    if net.own_loss != (kind == "boxes") or net.per_place != (kind == "tokens"):
+    if (net.own_loss, net.per_place) != (target.detects, target.per_place):
         able = sorted(name for name, one in MODELS.items()
-                      if one.own_loss == (kind == "boxes") and one.per_place == (kind == "tokens"))
-        raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {WORDS[kind]}, which model "
+                      if (one.own_loss, one.per_place) == (target.detects, target.per_place))
+        raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which model "
                               f"'{run.model}' does not give. Models that do: {', '.join(able)}.")
-    if kind == "boxes" and (run.augment != "none" or run.attack):
+    if target.detects and (run.augment != "none" or run.attack):
         raise ShiftBenchError("run: augmentations and attacks move an image but not its boxes. Use augment=none, "
                               "attack=0.")
 

@@ -23,7 +23,7 @@ def predict_all(run: Run, data: Data, net: Net) -> Predictions | Answers:
     benchmark = data.benchmark
     rows = [data.rows(split) for split in benchmark.splits]
     back = np.argsort(np.concatenate(rows), kind="stable")
-    if data.kind in (BOXES, TOKENS):
+    if data.benchmark.target.lists:
         parts = [answer(run, data, net, split)[0] for split in benchmark.splits]
         return Answers.join(parts).take(back)
     scores = torch.cat([predict(run, data, net, split) for split in benchmark.splits]).numpy()
@@ -40,10 +40,10 @@ def evaluate(run: Run, data: Data, net: Net, split: str) -> tuple[Outputs, float
 
     The loss is NaN where a detector has its own, and of classes, whose scorer gives it as `nll`.
     """
-    if data.kind in (BOXES, TOKENS):
+    if data.benchmark.target.lists:
         return answer(run, data, net, split)
     outputs = _outputs(run, data, net, split)
-    if data.kind == "class":
+    if data.has_classes:
         return outputs.numpy(), np.nan
     truth = data.truth[torch.from_numpy(data.rows(split)).to(data.device)].cpu()
     loss = float(LOSSES[data.kind].per_item(outputs, truth).double().mean())
@@ -54,7 +54,7 @@ def answer(run: Run, data: Data, net: Net, split: str) -> tuple[Answers, float]:
     """What a net finds in a split's rows: boxes as shares of the image with scores, or the next token at each place."""
     benchmark, rows = data.benchmark, data.rows(split)
     assert isinstance(data.x, Tensor)
-    if data.kind == TOKENS:
+    if data.benchmark.target.per_place:
         tokens, loss = _tokens(run, data, net, rows)
         lengths = ((data.x[torch.from_numpy(rows)] >= 0).sum(dim=1) - 1).clamp(min=0).tolist()
         lists = {TOKENS: [one[:n].numpy() for one, n in zip(tokens, lengths, strict=True)]}  # none after the last token
@@ -81,7 +81,7 @@ def _outputs(run: Run, data: Data, net: Net, split: str) -> Tensor:
 
 
 def _own_units(data: Data, outputs: Tensor) -> Tensor:
-    if data.kind != "number":
+    if not data.benchmark.target.in_units:
         return outputs
     mean, spread = data.units
     return outputs * spread + mean

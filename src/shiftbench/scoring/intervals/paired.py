@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.scoring.intervals.bootstraps import LEVEL, checked
-from shiftbench.scoring.intervals.means import means, over_runs, seeds
+from shiftbench.scoring.intervals.means import LEVEL, checked, means, over_runs, seeds
 
 
 class Compared(NamedTuple):
@@ -39,9 +38,9 @@ def compare(
         t = δ / √V,    V = (Var_i(d_i) + δ²) / n + V_seeds(first) + V_seeds(second)
 
     d_i is the difference of the two methods' means over their runs at item i, δ its mean. With δ² in it, the variance
-    is that under equal methods: two single runs give McNemar's z = (b − c) / √(b + c), close to his mid-p test where
-    few items tell the runs apart. Of single runs that are right or wrong (`values` of bools) p is McNemar's exact one,
-    and an interval reaches 0 where that does not refuse equality. V_seeds is `parts.seeds`', and the degrees of freedom
+    is that under equal methods: two single runs give McNemar's z = (b − c) / √(b + c).
+    Of single runs that are right or wrong (`values` of bools) p is McNemar's exact one,
+    and an interval reaches 0 where that does not refuse equality. V_seeds is `means.seeds`', and the degrees of freedom
     are Satterthwaite's.
 
     `against` leaves only the pairs of that method. The correction is for all pairs all the same, since the method to
@@ -83,23 +82,17 @@ def compare(
     return Compared(first, second, difference, low, high, p, np.minimum(1.0, p * pairs))
 
 
-def mcnemar(first: Bools, second: Bools, *, mid: bool = False) -> float:
+def mcnemar(first: Bools, second: Bools) -> float:
     """McNemar's exact test of two single runs: the p-value of b and c items that only one of them is right about.
 
         p = 2 P(X ≤ min(b, c)),    X ~ Binomial(b + c, ½)
 
-    With `mid`, P(X = min(b, c)) counts half: less cautious, and seldom above its level (Fagerland et al., 2013). The
-    answer is about these two runs, not about their methods.
+    The answer is about these two runs, not about their methods.
     """
-    from scipy.special import bdtr, gammaln
+    from scipy.special import bdtr
 
     b, c = int(np.sum(first & ~second)), int(np.sum(second & ~first))
-    if b + c == 0:
-        return 1.0
-    p = 2 * float(bdtr(min(b, c), b + c, 0.5))
-    if mid:
-        p -= float(np.exp(gammaln(b + c + 1) - gammaln(b + 1) - gammaln(c + 1) - (b + c) * np.log(2)))
-    return min(1.0, p)
+    return min(1.0, 2 * float(bdtr(min(b, c), b + c, 0.5))) if b + c else 1.0
 
 
 def _products(by_item: Floats, first: Ints, second: Ints, against: int | None) -> Floats:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.scoring.intervals.bootstraps import LEVEL, checked
+from shiftbench.scoring.intervals.means import LEVEL, checked
 
 POWER = 0.8
 MOST_ITEMS = 1e15

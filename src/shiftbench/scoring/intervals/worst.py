@@ -43,7 +43,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.scoring.intervals.bootstraps import LEVEL, checked
+from shiftbench.scoring.intervals.means import LEVEL, checked
 
 REACH = 9.0
 """Standard errors of the smallest group within which the estimate is sought."""

@@ -1,31 +1,217 @@
-"""Metrics: plain functions of arrays, truth first; what is undefined is NaN.
+"""Metrics: what each is called, which way is better, how it is shown and how its interval is made. One table of facts.
 
-Names follow scikit-learn: `error` and `nll` are better when lower, everything else when higher.
+The functions are plain functions of arrays, truth first; what is undefined is NaN. Everything that scores, chooses
+weights, selects runs, prints a table or ranks a board asks METRICS. A user's own metric joins with `register_metric`.
 """
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import listed, register
+from shiftbench.data.groupings import by_in_words, untitled
+from shiftbench.data.target import KINDS, Target
 from shiftbench.scoring.metrics.classification import (
-    METRICS,
     Table,
+    Tally,
     accuracy,
-    auc,
     error,
+    f1_items,
     has_probabilities,
     losses,
     macro_f1,
     macro_recall,
     nll,
+    tally,
 )
-from shiftbench.scoring.metrics.groups import by_group, worst
-from shiftbench.scoring.metrics.items import f1_items
-from shiftbench.scoring.metrics.tally import Tally, tally
-
-LOWER_IS_BETTER = (
-    "accuracy_gap", "ece", "error", "mse", "nll", "worst_group_mse", "worst_group_nll", "worst_hard_error",
-    "worst_hard_nll",
-)
-"""Of all that is scored; everything else is better when higher."""
+from shiftbench.scoring.metrics.curves import auc
+from shiftbench.scoring.metrics.tokens import KINDS as KINDS_OF_TOKEN
 
 __all__ = [
-    "LOWER_IS_BETTER", "METRICS", "Table", "Tally", "accuracy", "auc", "by_group", "error", "f1_items",
-    "has_probabilities", "losses", "macro_f1", "macro_recall", "nll", "tally", "worst",
+    "METRICS", "WORST", "Metric", "Table", "Tally", "accuracy", "auc", "error", "f1_items", "has_probabilities",
+    "in_words", "losses", "macro_f1", "macro_recall", "metric_of", "metrics_of", "nll", "own_metrics",
+    "register_metric", "tally",
 ]
+
+WORST = "worst_group_"
+"""Before the name of a metric: that of the worst group."""
+LAWS = ("bootstrap", "wilson", "wilson of contributions", "student", "fisher z", "jackknife logit", "delong logit",
+        "student and bias", "order statistics", "none")
+"""How an interval is made; `scoring.estimates` has those that any contributions can use."""
+OVER = ("all items", "worst group", "worst class", "worse hard side", "mean over groups", "percentile over groups",
+        "mean over domains", "gap")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The facts about a metric."""
+
+    name: str
+    words: str  # as a page says it: macro F1
+    targets: tuple[str, ...] = ("class",)  # kinds of target that have it
+    better: str = "higher"  # or lower
+    unit: str = "share"  # shown in per cent; or number, shown as it is
+    interval: str = "bootstrap"  # one of LAWS
+    over: str = "all items"  # one of OVER
+    of: str = ""  # where it is over groups, the metric of each group
+    function: Callable[..., float] | None = None  # (truth, outputs, weight) -> value
+    items: Callable[..., Any] | None = None  # (truth, outputs) -> what each item contributes; the mean is the value
+    always: bool = True  # scored without being asked for
+    own: bool = False  # registered by a user
+
+    @property
+    def lower(self) -> bool:
+        """Whether the smaller is the better."""
+        return self.better == "lower"
+
+    @property
+    def sign(self) -> int:
+        """What a value is multiplied by so that larger is better."""
+        return -1 if self.lower else 1
+
+    @property
+    def of_worst(self) -> bool:
+        """Whether a score is of the worst of several groups, which it then names."""
+        return self.over.startswith("wors")
+
+    @property
+    def title(self) -> str:
+        """Its words at the beginning of a line, with the unit where it is per cent."""
+        return self.words[:1].upper() + self.words[1:] + (", %" if self.unit == "share" else "")
+
+    def show(self, value: float, sign: str = "") -> str:
+        """A value as a table shows it: shares in per cent, numbers as they are.
+
+        >>> METRICS["accuracy"].show(0.5), METRICS["nll"].show(0.5, "+")
+        ('50.0', '+0.500')
+        """
+        return f"{value:{sign}.3f}" if self.unit == "number" else f"{100 * value:{sign}.1f}"
+
+
+METRICS: dict[str, Metric] = {}
+"""All metrics by name, those of worst groups among them."""
+
+
+def add_metric(metric: Metric, *, groups: bool = False) -> Metric:
+    """Enter a metric into the table and, where it is scored by `groups`, that of the worst group."""
+    register(METRICS, metric.name)(metric)
+    if groups:
+        register(METRICS, WORST + metric.name)(replace(
+            metric, name=WORST + metric.name, words=f"worst-group {metric.words}", over="worst group", of=metric.name,
+            function=None, items=None))
+    return metric
+
+
+def register_metric(
+    name: str, *, words: str = "", targets: str | tuple[str, ...] = "class", better: str = "higher",
+    unit: str = "share", items: Callable[..., Any] | None = None, interval: str = "",
+) -> Callable[[F], F]:
+    """Enter a metric of your own: a decorator for a function (truth, outputs, weight) -> float.
+
+        @register_metric("cost", words="cost of errors", better="lower", unit="number")
+        def cost(label, scores, weight=None):
+            return float(np.average(PRICE[label, scores.argmax(axis=1)], weights=weight))
+
+    For classes truth is a label per item and outputs are scores, items × classes; for numbers and tasks both are items
+    × columns, with NaN where there is no label. `weight` says how often each item counts, for the bootstrap.
+    With `items(truth, outputs)`, which gives each item's contribution to a mean, the interval has a formula: `student`,
+    or `wilson of contributions` for shares; and the metric is also scored in every group and in the worst.
+    """
+    kinds = listed(targets)
+    for kind in kinds:
+        if kind not in KINDS:
+            raise unknown("kind of target", kind, KINDS, f"metric '{name}'")
+        if KINDS[kind].lists:
+            raise ShiftBenchError(f"Metric '{name}' is for {KINDS[kind].words}, but a metric of your own takes arrays. "
+                                  "Choose among class, number and tasks.")
+    for word, known in ((better, ("higher", "lower")), (unit, ("share", "number"))):
+        if word not in known:
+            raise unknown("word", word, known, f"metric '{name}'")
+    usual = "bootstrap" if items is None else "wilson of contributions" if unit == "share" else "student"
+    if (interval or usual) not in ((usual,) if items is None else ("student", "wilson of contributions")):
+        raise unknown("interval", interval, ("student", "wilson of contributions"), f"metric '{name}'")
+
+    def enter(function: F) -> F:
+        add_metric(Metric(name, words or name.replace("_", " "), kinds, better, unit, interval or usual,
+                          function=function, items=items, own=True), groups=items is not None)
+        return function
+
+    return enter
+
+
+def metric_of(name: str) -> Metric:
+    """The facts about a metric by its name in a table of scores, also over a grouping (`…[region]`) and of a gap.
+
+    A name that nobody has registered, such as a metric of a table that someone else made, is a share of which higher is
+    better.
+    """
+    plain = untitled(name)[0]
+    if plain not in METRICS and plain.endswith("_gap"):
+        whole = metric_of(plain.removesuffix("_gap"))
+        return replace(whole, name=plain, words=f"{whole.words}, gap", better="lower", over="gap", of=whole.name)
+    return METRICS.get(plain) or Metric(plain, plain.replace("_", " "))
+
+
+def metrics_of(target: Target) -> Iterator[Metric]:
+    """All metrics of a kind of target."""
+    return (metric for metric in METRICS.values() if target.kind in metric.targets)
+
+
+def own_metrics(target: Target) -> list[Metric]:
+    """The metrics of a kind of target that a user has registered, those of worst groups left out."""
+    return [metric for metric in metrics_of(target) if metric.own and not metric.of]
+
+
+def in_words(name: str) -> str:
+    """A metric as a page says it, with the grouping that it is over.
+
+    >>> in_words("worst_group_accuracy[urban,label]"), in_words("accuracy[a+b+c+d,label]")
+    ('worst-group accuracy by urban, label', 'accuracy by a+3 more, label')
+    """
+    return metric_of(name).words + by_in_words(untitled(name)[1])
+
+
+def _fill() -> None:
+    numbers, tasks, boxes, tokens = ("number",), ("tasks",), ("boxes",), ("tokens",)
+    add_metric(Metric("accuracy", "accuracy", ("class", "tokens"), interval="wilson", function=accuracy), groups=True)
+    add_metric(Metric("worst_group_accuracy_corrected", "worst-group accuracy, corrected", interval="wilson",
+                      over="worst group", of="accuracy"))
+    add_metric(Metric("worst_class_accuracy", "worst-class accuracy", interval="wilson", over="worst class",
+                      of="accuracy"))
+    add_metric(Metric("mean_group_accuracy", "mean accuracy over groups", interval="wilson", over="mean over groups",
+                      of="accuracy"))
+    add_metric(Metric("tenth_percentile_accuracy", "tenth percentile of accuracy over groups",
+                      interval="order statistics", over="percentile over groups", of="accuracy"))
+    add_metric(Metric("macro_f1", "macro F1", interval="wilson", function=macro_f1))
+    add_metric(Metric("macro_recall", "macro recall", function=macro_recall, always=False))
+    add_metric(Metric("nll", "log-loss", better="lower", unit="number", interval="student", function=nll), groups=True)
+    add_metric(Metric("auc", "AUC", interval="delong logit", function=auc, always=False))
+    add_metric(Metric("ece", "calibration error", better="lower", interval="student and bias", always=False))
+    add_metric(Metric("error", "error", better="lower", interval="wilson", function=error, always=False))
+    add_metric(Metric("worst_hard_error", "error of the worse hard side", better="lower", interval="wilson",
+                      over="worse hard side", of="error", always=False))
+    add_metric(Metric("worst_hard_nll", "log-loss of the worse hard side", better="lower", unit="number",
+                      interval="student", over="worse hard side", of="nll", always=False))
+    add_metric(Metric("target_rt_accuracy", "accuracy after target-RT", interval="wilson", always=False))
+    add_metric(Metric("pairwise_accuracy", "pairwise accuracy", always=False))
+    add_metric(Metric("r", "Pearson’s r", numbers, unit="number", interval="fisher z"), groups=True)
+    add_metric(Metric("mse", "squared error", numbers, "lower", "number", "student"), groups=True)
+    add_metric(Metric("mean_ap", "average precision", tasks, interval="jackknife logit"), groups=True)
+    add_metric(Metric("tasks_judged", "tasks judged", tasks, unit="number", interval="none"))
+    add_metric(Metric("detection_accuracy", "detection accuracy", boxes, interval="wilson of contributions"),
+               groups=True)
+    add_metric(Metric("detection_accuracy_by_domain", "detection accuracy, mean over domains", boxes,
+                      interval="wilson of contributions", over="mean over domains", of="detection_accuracy"))
+    add_metric(Metric("overall_accuracy", "accuracy of all tokens", tokens, interval="wilson of contributions"))
+    for kind in KINDS_OF_TOKEN:
+        add_metric(Metric(f"{kind}_accuracy", f"accuracy of {kind.replace('_', ' ')} tokens", tokens,
+                          interval="wilson of contributions"))
+    # What annotators are judged by, see `human.people`.
+    add_metric(Metric("answered", "questions answered", always=False, interval="none"))
+    add_metric(Metric("agreement", "agreement of annotators", always=False, interval="none"))
+    add_metric(Metric("fleiss_kappa", "Fleiss’ κ", unit="number", always=False, interval="none"))
+
+
+_fill()

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.arrays import Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.target import Boxes, boxes_of
 
 Reals = npt.NDArray[np.floating]
 Numbers = npt.NDArray[np.number]
@@ -40,7 +41,7 @@ def detection_accuracy(
     if not len(truth) == len(boxes) == len(scores):
         raise ShiftBenchError(f"Detections need true boxes, boxes and scores per image; got {len(truth)}, {len(boxes)} "
                               f"and {len(scores)} images.")
-    kept = [mine[score > confidence] for mine, score in zip(boxes, scores, strict=True)]
+    kept = [box[score > confidence] for box, score in zip(boxes, scores, strict=True)]
     parts = [_accuracy(truth[at:at + BLOCK], kept[at:at + BLOCK], overlap) for at in range(0, len(truth), BLOCK)]
     return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -53,6 +54,29 @@ def intersection_over_union(a: Numbers, b: Numbers) -> Reals:
     inner = sides[:, 0] * sides[:, 1]
     union = _area(a) + _area(b) - inner
     return np.asarray(np.divide(inner, union, out=np.zeros(len(a), kind), where=union > 0))
+
+
+def box_lists(column: Strs) -> list[Boxes]:
+    """The true boxes of every item, M × 4."""
+    row, box = boxes_of(column)
+    return np.split(box, np.searchsorted(row, np.arange(1, len(column)))) if len(column) else []
+
+
+def domain_items(values: Floats, domain: Ints) -> Floats:
+    """Contributions to the mean over domains of each one's mean; their mean over all items is that mean.
+
+        c_i = M + n / (D n_d) √(n_d / (n_d − 1)) (v_i − m_d)
+
+    Domains are taken as given, so only what items vary within them counts; the one item of a domain varies as much as
+    it differs from M.
+    """
+    codes, code, size = np.unique(domain, return_inverse=True, return_counts=True)
+    many = np.bincount(code)[code]
+    within = np.stack([np.bincount(code, one) / size for one in values])
+    mean = within.mean(axis=1, keepdims=True)
+    apart = values - np.where(many > 1, within[:, code], mean)
+    apart *= values.shape[1] / (len(codes) * many) * np.sqrt(many / np.maximum(many - 1, 1))
+    return np.asarray(mean + apart - apart.mean(axis=1, keepdims=True))
 
 
 def _accuracy(truth: Sequence[Numbers], kept: Sequence[Numbers], overlap: float) -> Floats:

@@ -9,12 +9,11 @@ from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.groupings import in_words, untitled
+from shiftbench.data.groupings import untitled
 from shiftbench.data.scores import Scores
-from shiftbench.scoring.metrics import LOWER_IS_BETTER
+from shiftbench.scoring.metrics import in_words, metric_of
 from shiftbench.scoring.select.rules import DEFAULT, JUDGES, RULES, TARGET, TARGETS, UNKNOWN, Rule, labels_of
 from shiftbench.scoring.select.runs import Runs
-from shiftbench.scoring.targets import headline
 from shiftbench.shifts.leave_one_domain_out import MARK
 
 
@@ -157,13 +156,12 @@ def _measure(runs: Runs, rule: Rule, mine: Ints, target: str, benchmark: Benchma
     """The criterion of a rule on one benchmark's runs, from the first split that has it."""
     if rule.headline and benchmark is None:
         return _Found(np.full(len(runs), np.nan), "", "the benchmark's card says its headline; give it (--benchmark)")
-    metric = headline(benchmark) if rule.headline and benchmark is not None else rule.metric or target
-    lower = untitled(metric)[0] in LOWER_IS_BETTER
-    said = {"worst_group_nll": "loss (nll) of the worst group", "macro_f1": "macro F1"}.get(metric, in_words(metric))
+    metric = benchmark.headline if rule.headline and benchmark is not None else rule.metric or target
+    lower, said = metric_of(metric).lower, in_words(metric)
     for split in rule.splits:
         if metric == "worst_group_nll" and not np.isnan(runs.hard(split).value[mine]).all():
             return _Found(runs.hard(split).value, split,
-                          f"larger loss (nll) of hard positives and hard negatives on {split}", lower)
+                          f"larger log-loss of hard positives and hard negatives on {split}", lower)
         found = runs.number(split, metric)
         if np.isnan(found.value[mine]).all():
             continue

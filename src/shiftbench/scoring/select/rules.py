@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.scoring.metrics import LOWER_IS_BETTER
+from shiftbench.scoring.metrics import metric_of
 from shiftbench.shifts.leave_one_domain_out import MARK
 
 TARGETS = ("accuracy", "worst_group_accuracy")
@@ -34,7 +34,7 @@ class Rule(NamedTuple):
     @property
     def lower(self) -> bool:
         """Whether the smaller is the better."""
-        return self.metric in LOWER_IS_BETTER
+        return metric_of(self.metric).lower
 
 
 RULES: dict[str, Rule] = {

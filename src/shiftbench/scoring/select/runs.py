@@ -7,14 +7,15 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
 from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.target import KINDS
 from shiftbench.scoring import MEAN
-from shiftbench.scoring.targets import HEADLINES
 from shiftbench.shifts.leave_one_domain_out import MARK
 
 HARD = (re.compile(r"\bhard[ _-]?positive", re.I), re.compile(r"\bhard[ _-]?negative", re.I))
 """How the groups of NOOCh are named, whatever stands around it."""
 
-INSTEAD = tuple(sorted(set(HEADLINES.values()) - {"accuracy"}))
+INSTEAD = tuple(sorted({target.headline for target in KINDS.values()} - {"accuracy"}))
+"""What stands in the place of `accuracy` where the target is no class."""
 
 
 class Number(NamedTuple):
@@ -84,7 +85,7 @@ class Runs:
     def number(self, split: str, metric: str) -> Number:
         """A score over all items, or over whichever group or class is the worst.
 
-        Of a target that is no class `accuracy` is what its kind has instead, see `scoring.targets.HEADLINES`.
+        Where the target is no class, `accuracy` is its headline.
         """
         if (split, metric) not in self._numbers:
             found = self._number(split, metric)

@@ -6,6 +6,7 @@ one label it has no AUC, which is NaN.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +14,20 @@ import numpy.typing as npt
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL
-from shiftbench.scoring.estimates import Estimate, bare, loss, share, worst_loss, worst_share
+from shiftbench.scoring.estimates import (
+    Estimate,
+    Measured,
+    bare,
+    loss,
+    on_the_logit_scale,
+    share,
+    worst_loss,
+    worst_share,
+)
 from shiftbench.scoring.intervals import means as take_apart
 from shiftbench.scoring.intervals import over_runs, student, wilson
-from shiftbench.scoring.measured import Measured
-from shiftbench.scoring.metrics.calibration import calibration, confidences
-from shiftbench.scoring.metrics.delong import auc_items
+from shiftbench.scoring.metrics.classification import calibration, confidences
+from shiftbench.scoring.metrics.curves import auc_items
 
 COLUMN = "kind"
 SIDES = ("hard_positive", "hard_negative")
@@ -81,13 +90,9 @@ def area(items: Floats, few: int, owner: Sequence[int], level: float | None) -> 
         return bare(items, owner)
     found = take_apart(items, owner)
     value = found.value
-    low, high = wilson(value, float(few), level)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        reach = student(few - 1, level) * np.sqrt(found.items) / (value * (1 - value))
-        odds = np.log(value / (1 - value))
-        inside = (value > 0) & (value < 1)
-        low = np.where(inside, 1 / (1 + np.exp(reach - odds)), low)
-        high = np.where(inside, 1 / (1 + np.exp(-reach - odds)), high)
+    ends = on_the_logit_scale(value, student(few - 1, level) * np.sqrt(found.items))
+    low, high = (np.where((value > 0) & (value < 1), *both) for both in zip(ends, wilson(value, float(few), level),
+                                                                           strict=True))
     return Estimate(found.runs, value, value, value - low, high - value, found.noise)
 
 
@@ -96,14 +101,14 @@ def miscalibrated(hits: Bools, confidence: Floats, owner: Sequence[int], level: 
 
     A percentile bootstrap lifts it a second time: of models that are calibrated its interval never holds the true 0.
     """
-    made = calibration(hits, confidence)
+    deviation = calibration(hits, confidence)
     if level is None:
-        return bare(made.items, owner)
-    found = take_apart(made.items, owner)
+        return bare(deviation.items, owner)
+    found = take_apart(deviation.items, owner)
     n = hits.shape[1]
     with np.errstate(divide="ignore", invalid="ignore"):
         half = student(n - 1, level) * np.sqrt(found.items * n / (n - 1))
-    return Estimate(found.runs, found.value, found.value, half + over_runs(made.lifted[:, None], owner), half,
+    return Estimate(found.runs, found.value, found.value, half + over_runs(deviation.lifted[:, None], owner), half,
                     found.noise)
 
 
@@ -117,10 +122,10 @@ def _larger(
     rows, start = np.concatenate(sides), np.asarray([0, len(sides[0])])
     size = np.asarray([len(side) for side in sides])
     right = worst_share(hits[:, rows], start, owner, level)
-    one = right.estimate
-    error = one._replace(runs=1 - one.runs, value=1 - one.value, centre=1 - one.centre, below=one.above,
-                         above=one.below)
-    measured = [Measured("worst_hard_error", SIDES, size, error, worst=right._replace(estimate=error))]
+    share_right = right.estimate
+    error = share_right._replace(runs=1 - share_right.runs, value=1 - share_right.value, centre=1 - share_right.centre,
+                                 below=share_right.above, above=share_right.below)
+    measured = [Measured("worst_hard_error", SIDES, size, error, worst=replace(right, estimate=error))]
     if losses is not None:
         most = worst_loss(losses[:, rows], start, owner, level)
         measured.append(Measured("worst_hard_nll", SIDES, size, most.estimate, worst=most))
