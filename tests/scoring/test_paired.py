@@ -1,6 +1,5 @@
 """Tests between methods: exact where there is an exact answer, and honest about items, seeds and many pairs."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
