@@ -15,7 +15,7 @@ from shiftbench.data.collection import MARKER
 from shiftbench.data.scores import Scores
 
 if TYPE_CHECKING:
-    from shiftbench.sweeps.work import Outcome
+    from shiftbench.training.run import Outcome
 
 LADDER = ("cabinet + bed", "bag + box", "bench + bike", "boat + surfboard")
 """The dog's training contexts of MetaShift's first task, from near to far of dog(shelf)."""
@@ -101,7 +101,7 @@ def demo(
     """
     from shiftbench.scoring import score_runs
     from shiftbench.scoring.select import chosen_means
-    from shiftbench.sweeps.features import embed_missing
+    from shiftbench.sweeps.jobs import embed_missing
     from shiftbench.sweeps.study import Study
 
     place = Path(out)

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 import shiftbench as sb
 from shiftbench.conflict import Settings
 from shiftbench.conflict.heatmap import order
-from shiftbench.conflict.matrix_sides import IN, OUT, Side, sides
-from shiftbench.conflict.measure import measure
+from shiftbench.conflict.matrix import IN, OUT, Side, sides
+from shiftbench.conflict.measure import ByActivations, ByWeights, centred, measure, record
 from shiftbench.conflict.regression import STRETCH, batches, effects, expanded, shares
-from shiftbench.conflict.steps import ByActivations, ByWeights, centred, record
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, read_table
 from shiftbench.data.benchmark import Benchmark

@@ -67,7 +67,7 @@ def test_the_example_is_a_study():
     study = Study.load(Path(__file__).parents[2] / "examples" / "breeds" / "world.toml")
     assert {(one["model"], one["features"]) for one in study.settings()} == {
         ("linear", "efficientnet-lite0@32"), ("linear", "efficientnet-lite0@64"), ("mlp", "efficientnet-lite0@64")}
-    assert [one.name for one in study.sources.members()] == ["good", "rand", "bad"]
+    assert [one.name for one in study.builds.members()] == ["good", "rand", "bad"]
 
 
 def test_the_page_tells_them_with_intervals(small):

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from shiftbench.cli.output import Tally, how_long, sweep_progress
 from shiftbench.cli.sweep import summary
-from shiftbench.sweeps.estimate import estimate
-from shiftbench.sweeps.features import embed_missing, wanted
+from shiftbench.sweeps.estimate import estimate, few
+from shiftbench.sweeps.jobs import embed_missing, needed_features, train_jobs
 from shiftbench.sweeps.study import Study
-from shiftbench.sweeps.warm import few
-from shiftbench.sweeps.work import Outcome, do
+from shiftbench.training.run import Outcome
 from tests.sweeps.test_study import HEAD, SMALL, write
 from tests.sweeps.test_study import place as place
 from tests.toys import toy_rows
@@ -36,7 +35,7 @@ def test_few_rows_keep_every_group_of_every_split():
 def test_a_dry_run_counts_what_is_left_and_writes_nothing(place):
     """Done runs are found, the rest is timed by real training elsewhere; a shape that cannot be trained says why."""
     jobs = Study.load(write(place, SMALL)).jobs(place / "runs")
-    assert [end.state for end in do(jobs[:2], place / "runs", device="cpu")] == ["done", "done"]
+    assert [end.state for end in train_jobs(jobs[:2], place / "runs", device="cpu")] == ["done", "done"]
     broken = jobs[-1]._replace(settings={**jobs[-1].settings, "weights": str(place / "no.safetensors")})
     before = sorted(place.rglob("*"))
     found = estimate([*jobs[:-1], broken], place / "runs", workers=2, device="cpu")
@@ -61,17 +60,17 @@ def test_missing_features_are_counted_timed_and_computed_once(tmp_path):
     benchmark.card["collection"]["path"] = "../collection"
     benchmark.save(tmp_path / "toy")
     jobs = Study((str(tmp_path / "toy"),), {"erm": ({},)}, {**HEAD, "steps": 20}).jobs(tmp_path / "runs")
-    assert [len(want.missing) for want in wanted(jobs)] == [600]
+    assert [len(want.missing) for want in needed_features(jobs)] == [600]
     found = estimate(jobs, tmp_path / "runs", workers=1, device="cpu")
     assert found.rows[0].problem == ""
     assert 0 < found.embedding < found.seconds
     assert any("features are missing" in one for one in found.assumed)
-    assert 0 < len(wanted(jobs)[0].missing) < 600  # what the warm-up needed is kept
+    assert 0 < len(needed_features(jobs)[0].missing) < 600  # what the warm-up needed is kept
     told = []
     embed_missing(jobs, "cpu", lambda done, total: told.append((done, total)))
-    assert [len(want.missing) for want in wanted(jobs)] == [0]
+    assert [len(want.missing) for want in needed_features(jobs)] == [0]
     assert told[-1][0] == told[-1][1] < 600
-    assert wanted([job._replace(settings={**job.settings, "features": ""}) for job in jobs]) == []
+    assert needed_features([job._replace(settings={**job.settings, "features": ""}) for job in jobs]) == []
 
 
 # Progress

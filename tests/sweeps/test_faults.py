@@ -13,9 +13,9 @@ from PIL import Image
 
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.local import run_packs
 from shiftbench.sweeps.status import status
-from shiftbench.sweeps.work import Job
 from tests.toys import toy_rows
 
 SETTINGS = {"model": "small-cnn", "steps": 4, "eval_every": 2, "batch_size": 8}
@@ -135,7 +135,7 @@ from dataclasses import dataclass
 from shiftbench.methods import ERM, METHODS
 from shiftbench.core.registry import register
 from shiftbench.sweeps.local import run_packs
-from shiftbench.sweeps.work import Job
+from shiftbench.sweeps.jobs import Job
 
 @register(METHODS, "fatal")
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ import pytest
 
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.sweeps.packs import FEW, GRAPHS, HEADS, plan
-from shiftbench.sweeps.work import Job
+from shiftbench.sweeps.jobs import FEW, GRAPHS, HEADS, Job, make_packs
 from tests.toys import toy_rows, toy_run
 
 
@@ -37,10 +36,10 @@ def test_packs_hold_every_run_once_and_go_together():
     images = [Job("b", "c", toy_run(benchmark, model="small-cnn", features="", seed=seed).to_json())
               for seed in range(GRAPHS + 2)]
     for device, sizes in (("cpu", [9, 9, *[1] * len(images)]), ("cuda", [GRAPHS, GRAPHS, 2, GRAPHS, 2])):
-        packs = plan([*heads, *images], device)
+        packs = make_packs([*heads, *images], device)
         assert [len(pack) for pack in packs] == sizes
         assert sorted(job.run.id for pack in packs for job in pack) == sorted(job.run.id for job in [*heads, *images])
         assert all(len({(job.run.features, job.benchmark) for job in pack}) == 1 for pack in packs)
     many = [Job("b", "c", toy_run(benchmark, seed=seed).to_json()) for seed in range(HEADS + 1)]
-    assert [len(pack) for pack in plan(many, "cpu")] == [HEADS, 1]
-    assert max(len(pack) for pack in plan(many[:32], "cpu", workers=4)) == FEW
+    assert [len(pack) for pack in make_packs(many, "cpu")] == [HEADS, 1]
+    assert max(len(pack) for pack in make_packs(many[:32], "cpu", workers=4)) == FEW

@@ -17,12 +17,11 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
 from shiftbench.core.ray_cluster import Cluster
 from shiftbench.scoring import score_runs
-from shiftbench.sweeps.on_ray import run_packs, work
+from shiftbench.sweeps.jobs import Job, train_jobs
+from shiftbench.sweeps.on_ray import run_packs, train_stored, work
 from shiftbench.sweeps.status import failure, look
 from shiftbench.sweeps.storage import Store, fetch, is_url, url_of
-from shiftbench.sweeps.stored import do_stored
-from shiftbench.sweeps.work import Job, do
-from shiftbench.sweeps.worker import Terms
+from shiftbench.sweeps.workers import WorkerOptions
 from shiftbench.training.features import embed
 from tests.toys import toy_rows
 
@@ -38,7 +37,7 @@ with lock(sys.argv[1]):
 DRIVE = """
 import json, sys
 from shiftbench.sweeps.on_ray import run_packs
-from shiftbench.sweeps.work import Job
+from shiftbench.sweeps.jobs import Job
 out, jobs = json.loads(sys.argv[1])
 run_packs([[Job(*job)] for job in jobs], out, checkpoint_seconds=0.2)
 """
@@ -70,7 +69,7 @@ class Toy:
 
     def same(self, jobs, out):
         """Whether each run is what it is when it is done here: predictions byte for byte, the log but for seconds."""
-        assert {end.state for end in do(jobs, self.place / "alone")} == {"done"}
+        assert {end.state for end in train_jobs(jobs, self.place / "alone")} == {"done"}
         for run in [job.run.id for job in jobs]:
             one, other = self.place / "alone" / run, out / run
             assert (one / "predictions.parquet").read_bytes() == (other / "predictions.parquet").read_bytes()
@@ -228,7 +227,8 @@ def test_a_cluster_that_asks_for_a_token(tmp_path, monkeypatch):
 def test_a_machine_that_does_not_see_the_folders_stops_the_sweep(toy, tmp_path):
     """A worker that cannot see what the driver sees says so, instead of leaving results where nobody looks."""
     with pytest.raises(ShiftBenchError, match=r"runs/\.seen: not there on node .* under the same names"):
-        work(toy.jobs([0], 50), Terms(str(tmp_path), "cpu", 1, 30.0), os.getcwd(), [str(tmp_path / "runs" / ".seen")])
+        work(toy.jobs([0], 50), WorkerOptions(str(tmp_path), "cpu", 1, 30.0), os.getcwd(),
+             [str(tmp_path / "runs" / ".seen")])
 
 
 def test_every_task_gets_the_kind_of_device_there_is():
@@ -260,19 +260,19 @@ def test_a_run_goes_on_from_a_store(toy, url, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        do(jobs, here.parent, checkpoint_seconds=0, progress=stop)
+        train_jobs(jobs, here.parent, checkpoint_seconds=0, progress=stop)
     store = Store(url)
     assert store.look(run) == "not started"
     store.send(run, here)
     assert store.look(run) == "unfinished"
     mark = store.progress(run)
     first = (here / "log.jsonl").read_text().splitlines()[0]
-    terms = Terms(url, "cpu", 1, 0.1)
-    assert [end.state for end in do_stored(jobs, terms)] == ["done"]
+    options = WorkerOptions(url, "cpu", 1, 0.1)
+    assert [end.state for end in train_stored(jobs, options)] == ["done"]
     assert store.states([run, "other"]) == {run: "done", "other": "not started"}
     assert mark
     assert store.progress(run) == ""  # what an unfinished run needs is gone
-    assert do_stored(jobs, terms)[0].seconds == 0  # found, not repeated
+    assert train_stored(jobs, options)[0].seconds == 0  # found, not repeated
     assert fetch(url, tmp_path / "there") == [run]
     assert (tmp_path / "there" / run / "log.jsonl").read_text().splitlines()[0] == first  # went on, did not begin anew
     assert toy.same(jobs, tmp_path / "there")
@@ -282,7 +282,7 @@ def test_a_store_never_shows_half_a_run(toy, url, tmp_path, monkeypatch):
     """Wherever the sending of a run breaks off, `done` is there only when all else is; the next attempt ends it."""
     (job,) = jobs = toy.jobs([31], 50)
     run, folder = job.run.id, tmp_path / "here" / job.run.id
-    do(jobs, folder.parent)
+    train_jobs(jobs, folder.parent)
     whole = {part.name for part in folder.iterdir()} - {"lock"}
     put = Store._put
     for writes in range(len(whole)):
@@ -314,7 +314,7 @@ def test_why_a_run_failed_is_in_the_store(toy, url, tmp_path):
     assert failure(tmp_path / "there" / run) == "It lost its worker."
     store.forget_failure(run)
     assert store.look(run) == "not started"
-    assert [end.state for end in do_stored(jobs, Terms(url, "cpu", 1, 30.0))] == ["done"]
+    assert [end.state for end in train_stored(jobs, WorkerOptions(url, "cpu", 1, 30.0))] == ["done"]
     assert store.give_up(run, "Too late.") == "done"
     assert fetch(url, tmp_path / "there") == [run]
     assert look(tmp_path / "there" / run) == "done"
@@ -334,9 +334,9 @@ def test_a_store_that_cannot_be_reached_is_named(toy, tmp_path, monkeypatch):
     """An unknown protocol, and a place where nothing can be written, are one clear message."""
     with pytest.raises(ShiftBenchError, match=r"nowhere://x: cannot be opened .*nowhere"):
         run_packs([], "nowhere://x")
-    monkeypatch.setattr("shiftbench.sweeps.stored.TRIES", 1)
+    monkeypatch.setattr("shiftbench.sweeps.on_ray.TRIES", 1)
     (tmp_path / "file").write_text("not a folder")
     (job,) = toy.jobs([33], 50)
-    (end,) = do_stored([job], Terms(f"file://{tmp_path}/file/runs", "cpu", 1, 30.0))
+    (end,) = train_stored([job], WorkerOptions(f"file://{tmp_path}/file/runs", "cpu", 1, 30.0))
     assert end.state == "failed"
     assert "cannot be" in end.reason

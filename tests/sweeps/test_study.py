@@ -16,8 +16,8 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import SPACES, Choice, Drawn, Power, Uniform, law
 from shiftbench.shifts.recipe import collection_folder, parse_changes
+from shiftbench.sweeps.jobs import train_jobs
 from shiftbench.sweeps.study import Study
-from shiftbench.sweeps.work import do
 from shiftbench.training import Run
 from tests.toys import toy_rows
 
@@ -249,7 +249,7 @@ def test_leaving_domains_out_adds_benchmarks_that_find_their_collection(place):
     before = os.stat(Path(folders[1]) / "benchmark.json")
     assert Study.load(path, {"benchmarks": str(place / "benchmarks" / "toy-a")}).jobs(place / "runs") == jobs
     assert os.stat(Path(folders[1]) / "benchmark.json") == before
-    assert [end.state for end in do([jobs[-1]], place / "runs", device="cpu")] == ["done"]
+    assert [end.state for end in train_jobs([jobs[-1]], place / "runs", device="cpu")] == ["done"]
 
 
 def test_changes_replace_what_the_file_says(place):

@@ -14,10 +14,10 @@ import pytest
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.sweeps.crew import cores, places
-from shiftbench.sweeps.local import run_all, run_packs
+from shiftbench.sweeps.jobs import Job, train_jobs
+from shiftbench.sweeps.local import run_packs
 from shiftbench.sweeps.status import failure, look, states, status, summary
-from shiftbench.sweeps.work import Job, do
+from shiftbench.sweeps.workers import cores, devices_for
 from shiftbench.training.loop import set_threads
 from tests.toys import toy_rows
 
@@ -26,7 +26,7 @@ BENCH = Path(__file__).parents[2] / "bench" / "kill_sweep.py"
 DRIVER = """
 import json, sys
 from shiftbench.sweeps.local import run_packs
-from shiftbench.sweeps.work import Job
+from shiftbench.sweeps.jobs import Job
 
 def main():
     jobs, out = json.loads(sys.argv[1]), sys.argv[2]
@@ -117,7 +117,6 @@ def test_every_run_is_done_once_and_then_found(toy, tmp_path):
     again = run_packs(packs, tmp_path, workers=2, device="cpu")
     assert [end._replace(seconds=0.0) for end in ends] == again
     assert done_times(tmp_path) == before
-    assert run_all(jobs, tmp_path, device="cpu") == [tmp_path / job.run.id for job in jobs]
 
 
 @pytest.mark.slow
@@ -142,7 +141,7 @@ def test_a_stopped_or_killed_driver_takes_its_workers_along_and_the_next_goes_on
     (end,) = run_packs([jobs], tmp_path / "out", workers=2, device="cpu")
     assert end.state == "done"
     set_threads(max(1, cores() // 2))  # as each of two workers: sums in another order differ in the last digit
-    do(jobs, tmp_path / "whole", device="cpu")
+    train_jobs(jobs, tmp_path / "whole", device="cpu")
     assert (tmp_path / "out" / end.run / "predictions.parquet").read_bytes() == (
         tmp_path / "whole" / end.run / "predictions.parquet").read_bytes()
 
@@ -198,10 +197,10 @@ def test_a_script_without_a_main_guard_is_told(toy, tmp_path):
 
 def test_devices_to_share_out():
     """A device by name is that one; `auto` is one or more; one that is not there is an error."""
-    assert places("cpu") == ["cpu"]
-    assert places("auto")
+    assert devices_for("cpu") == ["cpu"]
+    assert devices_for("auto")
     with pytest.raises(ShiftBenchError, match="is not here"):
-        places("cuda:99")
+        devices_for("cuda:99")
 
 
 @pytest.mark.slow

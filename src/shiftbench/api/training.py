@@ -14,12 +14,11 @@ from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.data.collection import Collection
 
 if TYPE_CHECKING:
-    from shiftbench.conflict.result import Conflicts
+    from shiftbench.conflict.matrix import Conflicts
     from shiftbench.core.arrays import Ints
     from shiftbench.sweeps.study import Study
-    from shiftbench.sweeps.work import Outcome
     from shiftbench.training.retrain import Retrained
-    from shiftbench.training.run import Run
+    from shiftbench.training.run import Outcome, Run
 
 
 def embed(
@@ -162,10 +161,8 @@ def sweep(
     `engine` is `local` (processes on this machine) or `ray` (a cluster; `out` may be a URL there). `logs` names where
     the logs are copied while it goes on: tensorboard, mlflow. `progress(end, total)` hears of every run that ended.
     """
-    from shiftbench.sweeps.engines import ENGINES, check_place
-    from shiftbench.sweeps.features import embed_missing
-    from shiftbench.sweeps.mirror import Mirror
-    from shiftbench.sweeps.packs import plan
+    from shiftbench.sweeps.jobs import ENGINES, check_out, embed_missing, make_packs
+    from shiftbench.sweeps.log_mirror import Mirror
     from shiftbench.sweeps.study import Study
     from shiftbench.training.device import check_device
 
@@ -173,13 +170,13 @@ def sweep(
     check_device(device)
     wanted = study if isinstance(study, Study) else Study.load(study, changes)
     logs = listed(logs, ",")
-    check_place(out, engine, logs, wanted.leave_one_domain_out)
+    check_out(out, engine, logs, wanted.leave_one_domain_out)
     jobs = wanted.jobs(out)
     report = None if progress is None else lambda end: progress(end, len(jobs))
     with Mirror(out, logs, [job.run.id for job in jobs]):
         load_torch()
         embed_missing(jobs, device)
-        return run_packs(plan(jobs, device, workers or os.cpu_count() or 1), out, workers=workers, device=device,
+        return run_packs(make_packs(jobs, device, workers or os.cpu_count() or 1), out, workers=workers, device=device,
                          report=report, retry_failed=retry_failed, checkpoint_seconds=checkpoint_seconds)
 
 

@@ -16,9 +16,9 @@ from shiftbench.core.errors import printable
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.estimate import Estimate
-    from shiftbench.sweeps.made import Say
     from shiftbench.sweeps.study import Study
-    from shiftbench.sweeps.work import Outcome
+    from shiftbench.sweeps.study_benchmarks import Say
+    from shiftbench.training.run import Outcome
 
 MOST = 40
 """Lines of a table before the rest is only counted."""

@@ -1,6 +1,5 @@
 """Training conflicts (MetaShift, §4.3): what a step on one subset does to the loss on every other."""
 
-from shiftbench.conflict.matrix_sides import Settings
-from shiftbench.conflict.result import Conflicts
+from shiftbench.conflict.matrix import Conflicts, Settings
 
 __all__ = ["Conflicts", "Settings"]

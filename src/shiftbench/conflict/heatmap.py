@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.conflict.matrix_sides import IN, OUT, Side
-from shiftbench.conflict.result import Conflicts
+from shiftbench.conflict.matrix import IN, OUT, Conflicts, Side
 from shiftbench.core.arrays import Floats, Ints, Strs
 from shiftbench.core.files import writing
 

@@ -1,23 +1,66 @@
-"""How long a sweep will take, from a warm-up: a real worker trains a few steps of every shape of run."""
+"""How long a sweep will take: workers like those of the sweep train a few steps of every shape of run."""
 
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.staging import scratch
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.sweeps.crew import cores, places, threads_of
-from shiftbench.sweeps.features import wanted
-from shiftbench.sweeps.packs import plan
+from shiftbench.data.collection import Collection
+from shiftbench.sweeps.jobs import Features, Job, make_packs, needed_features
 from shiftbench.sweeps.status import look
-from shiftbench.sweeps.warm import FEW, Cost, Shape, Warm, embedding_seconds
-from shiftbench.sweeps.work import Job
+from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of
+from shiftbench.training.features import embed
+from shiftbench.training.log import lines
+from shiftbench.training.run import split_features
+
+FIRST = 4
+"""Steps of the shortest warm-up."""
+ENOUGH = 0.5
+"""Two warm-ups must differ by so many seconds, and by this part of the first, to tell the time of a step."""
+STEADY = 256
+"""Steps that a warm-up on a GPU has at least: recording its work takes long, and comes first."""
+SAMPLE = 64
+"""Items embedded to time the embedding."""
+FEW = 256
+"""Where features are missing, the warm-up trains on so many items, for which they are computed."""
+
+
+class Shape(NamedTuple):
+    """What decides the time of a step; `mixed` where the runs of a pack differ. `items` of a batch, `together` (runs of
+    a pack) and `rows` of the benchmark are rounded up to a power of two."""
+
+    method: str
+    model: str
+    inputs: str
+    precision: str
+    batches: str
+    items: int
+    together: int
+    rows: int
+
+
+class Cost(NamedTuple):
+    """Seconds that a pack takes: fixed + step · steps + evaluation · evaluations. `like` names the shape it is of."""
+
+    fixed: float
+    step: float
+    evaluation: float
+    like: Shape
+
+    def of(self, pack: Sequence[Job]) -> float:
+        """Of a pack of runs that begin together: the longest decides."""
+        runs = [job.run for job in pack]
+        return (self.fixed + self.step * max(run.steps for run in runs)
+                + self.evaluation * max(math.ceil(run.steps / run.eval_every) for run in runs))
 
 
 class Row(NamedTuple):
@@ -58,18 +101,18 @@ def estimate(
         counts.setdefault((Path(job.benchmark).name, str(job.settings["method"])), Counter())[state] += 1
     left = [job for job, state in zip(jobs, states, strict=True)
             if state != "done" and (retry_failed or state != "failed")]
-    devices = places(device)
+    devices = devices_for(device)
     size = workers or (len(devices) if devices != ["cpu"] else cores())
     if not left:
         return Estimate(counts, [], size, devices[0], 0.0, 0.0, 0.0, [])
-    packs = plan(left, devices[0], size)
+    packs = make_packs(left, devices[0], size)
     shapes = _shapes(packs)
-    wants = wanted(left)
+    wants = needed_features(left)
     embedding = sum(embedding_seconds(want, devices[0]) for want in wants)
     with scratch() as folder:
         small = {want.collection for want in wants if len(want.missing) > FEW}
         busy = min(size, len(packs))
-        warm = Warm(folder, devices, busy, threads_of(size), small)
+        warm = WarmUp(folder, devices, busy, threads_of(size), small)
         try:
             costs, problems = _measure_all(shapes, warm, budget, progress)
         finally:
@@ -82,45 +125,45 @@ def estimate(
         guessed += cost is not None and cost.like != shape
         rows.append(Row(shape, len(mine), sum(map(len, mine)), cost, sum(times), problems.get(shape, "")))
     seconds = max(sum(row.seconds for row in rows) / busy, longest) + embedding + warm.start if costs else math.nan
-    told = _assumed(rows, busy, guessed, small)
-    return Estimate(counts, rows, size, devices[0], warm.start, embedding, seconds, told)
+    return Estimate(counts, rows, size, devices[0], warm.start, embedding, seconds,
+                    _assumed(rows, busy, guessed, small))
 
 
 def _assumed(rows: Sequence[Row], busy: int, guessed: int, small: Iterable[str]) -> list[str]:
     """What the figures rest on, in words."""
-    told = [f"{'one worker is' if busy == 1 else f'{busy} workers are'} busy until the end",
+    assumed = [f"{'one worker is' if busy == 1 else f'{busy} workers are'} busy until the end",
             "nothing else uses the machine, or as much as during the warm-up",
             "no run stops early by patience, fails or is interrupted",
             "batches, packs and benchmarks of about the same size (to a power of two) take as long as the largest"]
     if guessed:
-        told.append(f"{guessed} of {len(rows)} shapes were not tried and take as long as the nearest that was")
+        assumed.append(f"{guessed} of {len(rows)} shapes were not tried and take as long as the nearest that was")
     if small:
-        told.append(f"features are missing, so the warm-up trained on about {FEW} items: loading is underestimated")
-    return told
+        assumed.append(f"features are missing, so the warm-up trained on about {FEW} items: loading is underestimated")
+    return assumed
 
 
 def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
     """Packs by shape, the largest first: it is the one that is tried."""
     from shiftbench.models.names import CATALOGUE
 
-    made: dict[str, tuple[int, dict[str, int]]] = {}
-    found: dict[Shape, list[tuple[int, Sequence[Job]]]] = {}
+    sizes: dict[str, tuple[int, dict[str, int]]] = {}
+    by_shape: dict[Shape, list[tuple[int, Sequence[Job]]]] = {}
     for pack in packs:
         folder, runs = pack[0].benchmark, [job.run for job in pack]
-        if folder not in made:
+        if folder not in sizes:
             benchmark = Benchmark.load(folder)
             train = benchmark.rows("train")
             pools = {kind: len(np.unique(getattr(benchmark, kind)[train])) for kind in ("domain", "group")}
-            made[folder] = len(benchmark), {"plain": 1, **pools}
-        rows, pools = made[folder]
+            sizes[folder] = len(benchmark), {"plain": 1, **pools}
+        rows, pools = sizes[folder]
         items = max(run.batch_size * min(pools[run.batch_kind], run.domains_per_batch or pools[run.batch_kind])
                     for run in runs)
         shape = Shape(_one({run.method for run in runs}), _one({run.model for run in runs}),
                       _one({run.features or f"{CATALOGUE[run.model].takes} {run.size or ''}".strip() for run in runs}),
                       _one({run.precision for run in runs}), _one({run.batch_kind for run in runs}),
                       _ceiling(items), _ceiling(len(pack)), _ceiling(rows))
-        found.setdefault(shape, []).append((items * len(pack), pack))
-    return {shape: [pack for _, pack in sorted(mine, key=lambda one: -one[0])] for shape, mine in found.items()}
+        by_shape.setdefault(shape, []).append((items * len(pack), pack))
+    return {shape: [pack for _, pack in sorted(mine, key=lambda one: -one[0])] for shape, mine in by_shape.items()}
 
 
 def _one(words: set[str]) -> str:
@@ -132,7 +175,7 @@ def _ceiling(n: int) -> int:
 
 
 def _measure_all(
-    shapes: Mapping[Shape, Sequence[Sequence[Job]]], warm: Warm, budget: float,
+    shapes: Mapping[Shape, Sequence[Sequence[Job]]], warm: "WarmUp", budget: float,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[dict[Shape, Cost], dict[Shape, str]]:
     """The commonest shape of every method first, then the second of each: so the budget cuts where it hurts least."""
@@ -164,3 +207,136 @@ def _nearest(shape: Shape, costs: Mapping[Shape, Cost]) -> Cost | None:
                 sum(abs(math.log2(mine / theirs)) for mine, theirs in sizes))
 
     return costs[min(costs, key=apart)] if costs else None
+
+
+# The warm-up.
+
+class WarmUp:
+    """Workers like those of the sweep, and as many, that train shortened runs in a scratch folder: all at once the same
+    ones but for their seeds, so that what they take from each other is in the time."""
+
+    def __init__(self, scratch: Path, devices: Sequence[str], size: int, threads: int, small: set[str]) -> None:
+        self.scratch, self.devices, self.size, self.threads, self.small = scratch, devices, size, threads, small
+        self.workers: list[Worker] = []
+        self.start = 0.0  # seconds until they were ready
+        self.tried = False
+
+    def measure(self, pack: Sequence[Job], shape: Shape) -> Cost:
+        """Few steps with one evaluation, more of them until the two differ enough, and few with as many evaluations."""
+        if pack[0].collection in self.small:
+            pack = self._on_few(pack)
+        steps = max(FIRST + 1, *(job.run.steps for job in pack))
+        if not self.tried:  # the first pack of a process also pays for what is loaded once
+            self._time(pack, FIRST, FIRST, first=self.size)
+            self.tried = True
+        little = self._time(pack, FIRST, FIRST)
+        enough = ENOUGH * max(1.0, little)
+        n = max(4 * FIRST if self.devices[0] == "cpu" else STEADY, math.ceil(enough / self._pace(pack)))
+        much = self._time(pack, n := min(n, steps), n)
+        while much - little < enough / 2 and n < steps:
+            much = self._time(pack, n := min(4 * n, steps), n)
+        step = max(0.0, (much - little) / (n - FIRST))
+        evaluation = max(0.0, (self._time(pack, FIRST, 1) - little) / (FIRST - 1))
+        return Cost(max(0.0, much - step * n - evaluation), step, evaluation, shape)
+
+    def _pace(self, pack: Sequence[Job]) -> float:
+        """Seconds of a step, as the log of the shortest warm-up has it: only to choose how long the next one is."""
+        log = lines(self.scratch / "runs" / _short(pack, FIRST, FIRST, 0)[0].run.id / "log.jsonl")
+        return max(1e-6, float(log[-1].get("seconds", 0.0)) / FIRST) if log else 1.0
+
+    def _time(self, pack: Sequence[Job], steps: int, every: int, first: int = 0) -> float:
+        """Seconds from handing a shortened pack to every worker until it is done, in the mean; `first` is the number by
+        which the runs of the first worker differ from the original."""
+        self._begin()
+        began = time.monotonic()
+        for number, worker in enumerate(self.workers):
+            worker.give({job.run.id: job for job in _short(pack, steps, every, first + number)})
+        times, problems = [], []
+        for worker in self._as_they_answer():
+            try:
+                ends = worker.pipe.recv()
+                problems += [end.reason for end in ends if end.state != "done"]
+            except (EOFError, OSError):
+                worker.end()
+                problems.append(f"a worker ended: {worker.death}")
+            times.append(time.monotonic() - began)
+        if problems:
+            if any(worker.process.exitcode is not None for worker in self.workers):
+                self.close()
+            raise ShiftBenchError(problems[0])
+        return sum(times) / len(times)
+
+    def _begin(self) -> None:
+        if self.workers:
+            return
+        began = time.monotonic()
+        devices = [self.devices[number % len(self.devices)] for number in range(self.size)]
+        self.workers = [Worker.start(WorkerOptions(str(self.scratch / "runs"), device, self.threads, 30.0))
+                        for device in devices]
+        for worker in self._as_they_answer():
+            try:
+                worker.pipe.recv()
+                worker.ready = True
+            except (EOFError, OSError):
+                worker.end()
+                death = worker.death
+                self.close()
+                raise ShiftBenchError(f"a worker ended before it was ready: {death}") from None
+        self.start = time.monotonic() - began
+
+    def _as_they_answer(self) -> Iterator[Worker]:
+        waiting = list(self.workers)
+        while waiting:
+            ready = wait([worker.pipe for worker in waiting])
+            for worker in [worker for worker in waiting if worker.pipe in ready]:
+                waiting.remove(worker)
+                yield worker
+
+    def _on_few(self, pack: Sequence[Job]) -> list[Job]:
+        """The same pack on few rows of its benchmark, some of every group and split."""
+        benchmark = Benchmark.load(pack[0].benchmark)
+        folder = self.scratch / "benchmarks" / benchmark.digest
+        rows = few(benchmark)
+        part = Benchmark(benchmark.items[rows], benchmark.split[rows], benchmark.label[rows], benchmark.domain[rows],
+                         benchmark.group[rows], benchmark.names, benchmark.card)
+        if not folder.exists():
+            part.save(folder)
+        return [job._replace(benchmark=str(folder), settings={**job.settings, "benchmark": part.digest})
+                for job in pack]
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.process.exitcode is None:
+                worker.end()
+        self.workers = []
+
+
+def _short(pack: Sequence[Job], steps: int, every: int, number: int) -> list[Job]:
+    """The same runs, but so many steps, an evaluation every so many, and seeds of their own for every number."""
+    changed: dict[str, Any] = {"steps": steps, "eval_every": every, "patience": 0}
+    return [job._replace(settings={**job.settings, **changed, "seed": job.settings["seed"] + 10**6 * number})
+            for job in pack]
+
+
+def few(benchmark: Benchmark) -> Ints:
+    """Numbers of about FEW rows: the first ones of every cell of split × group."""
+    cells = np.unique(benchmark.split, return_inverse=True)[1] * len(benchmark.names["group"]) + benchmark.group
+    order = np.argsort(cells, kind="stable")
+    starts = np.searchsorted(cells[order], cells[order])
+    kept = np.arange(len(order)) - starts < max(2, FEW // len(np.unique(cells)))
+    return np.sort(order[kept])
+
+
+def embedding_seconds(want: Features, device: str) -> float:
+    """Seconds to compute what is missing, from a sample that is computed and thrown away."""
+    if not len(want.missing):
+        return 0.0
+    collection = Collection.load(want.collection)
+    backbone, size = split_features(want.features)
+    times = []
+    for rows in (want.missing[:2], want.missing[:SAMPLE]):
+        began = time.monotonic()
+        embed(collection, rows, backbone, size, device=device)
+        times.append(time.monotonic() - began)
+    each = max(0.0, times[1] - times[0]) / max(1, len(want.missing[:SAMPLE]) - 2)
+    return times[0] + each * len(want.missing)

@@ -1,6 +1,6 @@
-"""What every engine keeps: which runs are to be done, which others have, how each ended, whom deaths are to blame on.
+"""What every engine keeps: which runs are left, which others have, how each ended, and which runs kill workers.
 
-An engine says where results lie (`place`) and hands out packs from `queue`; what is done is known by that place alone.
+An engine says where results lie (`results`) and hands out packs from `queue`. What is there decides what is done.
 """
 
 import time
@@ -11,16 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from shiftbench.sweeps.crew import Pack
 from shiftbench.sweeps.status import failure, look
-from shiftbench.sweeps.work import Outcome
-from shiftbench.sweeps.worker import give_up
+from shiftbench.sweeps.workers import Pack, give_up
+from shiftbench.training.run import Outcome
 
 LOOK_AGAIN = 0.5
 """Seconds until a run that another process holds is looked at again."""
 
 
-class Place(Protocol):
+class Results(Protocol):
     """Where results lie: a folder, or a store behind a URL."""
 
     def states(self, runs: Iterable[str]) -> dict[str, str]: ...
@@ -34,7 +33,7 @@ class Place(Protocol):
     def progress(self, run: str) -> str: ...
 
 
-class Folder:
+class ResultsFolder:
     """Results in a folder that all workers see."""
 
     def __init__(self, out: Path) -> None:
@@ -66,7 +65,7 @@ class Folder:
 class Ledger:
     """A run that has not ended is in `queue`, in a pack that an engine has handed out, or in `busy`: others have it."""
 
-    place: Place
+    results: Results
     report: Callable[[Outcome], None] | None
     retries: int
     queue: deque[Pack] = field(default_factory=deque)
@@ -77,21 +76,21 @@ class Ledger:
 
     def sort(self, packs: Sequence[Pack], retry_failed: bool) -> None:
         """Find out what is there already; a run that is in several packs counts once."""
-        states = self.place.states(run for pack in packs for run in pack)
+        states = self.results.states(run for pack in packs for run in pack)
         seen: set[str] = set()
         for pack in packs:
             fresh = {run: job for run, job in pack.items() if run not in seen}
             seen |= fresh.keys()
             for run in fresh:
                 if retry_failed and states[run] == "failed":
-                    self.place.forget_failure(run)
+                    self.results.forget_failure(run)
                     states[run] = "unfinished"
             self.put(fresh, states)
 
     def left(self, pack: Pack, states: Mapping[str, str]) -> Pack:
         """What is still to be done of a pack, by the states of its runs: the others have ended, or others have them."""
         for run in [run for run in pack if states[run] in ("done", "failed")]:
-            self.end(Outcome(run, states[run], self.place.failure(run) if states[run] == "failed" else ""))
+            self.end(Outcome(run, states[run], self.results.failure(run) if states[run] == "failed" else ""))
         held = {run: job for run, job in pack.items() if states[run] in ("running", "busy")}
         if held:
             self.busy.append(held)
@@ -106,7 +105,7 @@ class Ledger:
         if self.busy and time.monotonic() - self.looked >= LOOK_AGAIN:
             held, self.busy, self.looked = self.busy, [], time.monotonic()
             for pack in held:
-                self.put(pack, self.place.states(pack))
+                self.put(pack, self.results.states(pack))
 
     def hear(self, pack: Pack, ends: Iterable[Outcome]) -> None:
         """How the runs of a pack ended."""
@@ -118,12 +117,12 @@ class Ledger:
 
     def lost(self, pack: Pack, what: str, how: str) -> None:
         """Who had a pack is dead. Its runs are done again: together once, then each alone, to see which is to blame."""
-        left, together = self.left(pack, self.place.states(pack)), {}
+        left, together = self.left(pack, self.results.states(pack)), {}
         for run, job in left.items():
             count = self._count_death(run)
             if count > self.retries and len(left) == 1:
                 reason = f"{what} {count} times without getting further: {how}."
-                state = self.place.give_up(run, reason)
+                state = self.results.give_up(run, reason)
                 if state == "failed":
                     self.end(Outcome(run, state, reason))
                 else:
@@ -137,7 +136,7 @@ class Ledger:
 
     def _count_death(self, run: str) -> int:
         """How often its worker died since its last checkpoint."""
-        saved = self.place.progress(run)
+        saved = self.results.progress(run)
         count, before = self.deaths.get(run, (0, ""))
         self.deaths[run] = count + 1 if saved == before else 1, saved
         return self.deaths[run][0]

@@ -11,12 +11,10 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.sweeps.crew import Worker, cores, places, threads_of
-from shiftbench.sweeps.ledger import LOOK_AGAIN, Folder, Ledger
-from shiftbench.sweeps.work import Job, Outcome
-from shiftbench.sweeps.worker import Terms
-
-__all__ = ["Job", "run_all", "run_packs"]
+from shiftbench.sweeps.jobs import Job
+from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
+from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of
+from shiftbench.training.run import Outcome
 
 FALSE_STARTS = 5
 """Workers in a row that are killed before they are ready: then something is wrong with all of them."""
@@ -32,18 +30,18 @@ def run_packs(
 ) -> list[Outcome]:
     """Do every run that is not done yet; gives how each ended, in the order of the jobs.
 
-    The jobs of a pack are on one benchmark and are given to `do` together. `workers` = 0 means one per GPU, else one
+    The jobs of a pack are on one benchmark and are trained together. `workers` = 0 means one per GPU, else one
     per core; they share the cores. `report` hears of every run once, first of those found done or failed (0 seconds).
     A run that failed before is tried again with `retry_failed` only. A run whose process is killed is done again from
     its last checkpoint; one that dies `retries` times more without getting further is recorded as failed. A run that
     another process is doing is waited for.
     """
     named = [{job.run.id: job for job in pack} for pack in packs]
-    shared = places(device)
-    size = workers or (cores() if shared == ["cpu"] else len(shared))
-    terms = Terms(str(out), "", threads_of(size), checkpoint_seconds)
-    ledger = Ledger(Folder(Path(out)), report, retries)
-    sweep = _Sweep(ledger, shared, size, terms)
+    devices = devices_for(device)
+    size = workers or (cores() if devices == ["cpu"] else len(devices))
+    options = WorkerOptions(str(out), "", threads_of(size), checkpoint_seconds)
+    ledger = Ledger(ResultsFolder(Path(out)), report, retries)
+    sweep = _Sweep(ledger, devices, size, options)
     try:
         ledger.sort(named, retry_failed)
         sweep.go()
@@ -54,35 +52,14 @@ def run_packs(
     return [ledger.ends[run] for pack in named for run in pack]
 
 
-def run_all(
-    jobs: Sequence[Job], out: Path | str, workers: int = 0, device: str = "auto",
-    progress: Callable[[int, int], None] | None = None,
-) -> list[Path]:
-    """Do every run, one at a time per worker; gives the folders in the order of the jobs. A failed run is an error."""
-    ended = 0
-
-    def count(outcome: Outcome) -> None:
-        nonlocal ended
-        ended += 1
-        if progress:
-            progress(ended, len(jobs))
-
-    ends = run_packs([[job] for job in jobs], out, workers=workers, device=device, report=count)
-    failed = [end for end in ends if end.state == "failed"]
-    if failed:
-        raise ShiftBenchError(f"{out}: {len(failed)} of {len(ends)} runs failed. The first, {failed[0].run}: "
-                              f"{failed[0].reason} `shiftbench show {out}` lists all.")
-    return [Path(out) / end.run for end in ends]
-
-
 @dataclass(eq=False)
 class _Sweep:
     """Workers, and what they are handed from the ledger."""
 
     ledger: Ledger
-    places: list[str]
+    devices: list[str]
     size: int  # workers at most
-    terms: Terms
+    options: WorkerOptions
     workers: list[Worker] = field(default_factory=list)
     false_starts: int = 0
 
@@ -106,13 +83,13 @@ class _Sweep:
         idle = [worker for worker in self.workers if worker.ready and not worker.pack]
         while idle and self.ledger.queue:
             pack = self.ledger.queue.popleft()
-            if left := self.ledger.left(pack, self.ledger.place.states(pack)):
+            if left := self.ledger.left(pack, self.ledger.results.states(pack)):
                 idle.pop().give(left)
         starting = sum(not worker.ready for worker in self.workers)
         for _ in range(min(self.size - len(self.workers), len(self.ledger.queue) - starting)):
-            taken = [worker.place for worker in self.workers]
-            place = min(self.places, key=taken.count)
-            self.workers.append(Worker.start(self.terms._replace(device=place)))
+            taken = [worker.device for worker in self.workers]
+            device = min(self.devices, key=taken.count)
+            self.workers.append(Worker.start(self.options._replace(device=device)))
 
     def _hear(self, worker: Worker) -> None:
         try:

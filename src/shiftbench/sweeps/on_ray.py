@@ -9,30 +9,34 @@ done. How to get into a cluster that asks for a token is told in `shiftbench.cor
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import writing
 from shiftbench.core.ray_cluster import Cluster, ray_cluster
+from shiftbench.core.staging import scratch
 from shiftbench.data.collection import MARKER
 from shiftbench.data.roots import ROOTS, confirmed
-from shiftbench.sweeps.crew import Pack, threads_of
-from shiftbench.sweeps.ledger import LOOK_AGAIN, Folder, Ledger
+from shiftbench.sweeps.jobs import Job
+from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
 from shiftbench.sweeps.storage import Store, is_url
-from shiftbench.sweeps.stored import do_stored
-from shiftbench.sweeps.work import Job, Outcome
-from shiftbench.sweeps.worker import Terms, attempt
+from shiftbench.sweeps.workers import Pack, WorkerOptions, attempt, threads_of
 from shiftbench.training.loop import set_threads
+from shiftbench.training.run import Outcome
 
 AT_ONCE = 1000
 """Tasks that Ray knows of at a time: enough for it to see that more machines would help, few enough to keep in hand."""
 
 FALSE_STARTS = 5
 """Tasks in a row whose worker could not be set up: then something is wrong with all of them."""
+
+TRIES = 3
+"""How often a finished run is sent before it counts as failed: hours of training are worth a second call."""
 
 LOSSES = {"WorkerCrashedError": "its process was killed", "NodeDiedError": "its node was lost",
           "OutOfMemoryError": "its node ran out of memory, lower batch_size"}
@@ -52,19 +56,19 @@ def run_packs(
     its last checkpoint; one that loses it `retries` times more without getting further is recorded as failed.
     """
     named = [{job.run.id: job for job in pack} for pack in packs]
-    place = Store(out) if is_url(out) else Folder(Path(out).absolute())
-    ledger = Ledger(place, report, retries)
+    results = Store(out) if is_url(out) else ResultsFolder(Path(out).absolute())
+    ledger = Ledger(results, report, retries)
     try:
         ledger.sort(named, retry_failed)
         if ledger.queue or ledger.busy:
             with ray_cluster(address, workers) as cluster:
-                _Sweep(ledger, place).go(cluster, workers, cluster.kind(device), checkpoint_seconds)
+                _Sweep(ledger, results).go(cluster, workers, cluster.kind(device), checkpoint_seconds)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(ledger.stopped(sum(map(len, named)))) from None
     return [ledger.ends[run] for pack in named for run in pack]
 
 
-def work(pack: Sequence[Job], terms: Terms, here: str, seen: Sequence[str], roots: str = "") -> list[Outcome]:
+def work(pack: Sequence[Job], options: WorkerOptions, here: str, seen: Sequence[str], roots: str = "") -> list[Outcome]:
     """What a task does, on whichever machine. `seen` are files that the driver sees from the folder `here`, `roots` the
     folders of images that its user trusts."""
     os.environ[ROOTS] = roots
@@ -74,15 +78,15 @@ def work(pack: Sequence[Job], terms: Terms, here: str, seen: Sequence[str], root
     if missing:
         raise ShiftBenchError(f"{missing[0]}: not there on node {socket.gethostname()}. All machines of a cluster must "
                               "see benchmarks, collections and results under the same names; or let --out be a URL.")
-    set_threads(terms.threads)
-    return do_stored(pack, terms) if is_url(terms.out) else attempt(pack, terms)
+    set_threads(options.threads)
+    return train_stored(pack, options) if is_url(options.out) else attempt(pack, options)
 
 
-def sign(place: Folder | Store) -> list[str]:
+def sign(results: ResultsFolder | Store) -> list[str]:
     """A file by which a worker can tell that it sees the same folder. A store needs none."""
-    if isinstance(place, Store):
+    if isinstance(results, Store):
         return []
-    mark = place.out / f".seen-from-{socket.gethostname()}"
+    mark = results.out / f".seen-from-{socket.gethostname()}"
     with writing(mark) as hidden:
         hidden.touch()
     return [str(mark)]
@@ -93,7 +97,7 @@ class _Sweep:
     """Tasks under way, and what they are made of from the ledger."""
 
     ledger: Ledger
-    place: Folder | Store
+    results: ResultsFolder | Store
     tasks: dict[Any, Pack] = field(default_factory=dict)
     false_starts: int = 0
 
@@ -102,10 +106,10 @@ class _Sweep:
         gpus = int(device == "cuda")
         room = workers or (cluster.gpus if gpus else cluster.cpus)
         threads = threads_of(room) if cluster.ours else 1
-        terms = Terms(self.place.url, device, threads, checkpoint_seconds)
+        options = WorkerOptions(self.results.url, device, threads, checkpoint_seconds)
         # No retries by Ray: it would not know when to stop, nor that a run got further.
         task = ray.remote(work).options(num_cpus=1, num_gpus=gpus, max_retries=0, name="shiftbench")
-        here, marks = os.getcwd(), sign(self.place)
+        here, marks = os.getcwd(), sign(self.results)
         try:
             while True:
                 ledger.look_again()
@@ -114,7 +118,7 @@ class _Sweep:
                     names = {name for job in pack.values() for name in (job.benchmark, job.collection)}
                     seen = marks + sorted(name for name in names if Path(name).exists())
                     roots = confirmed(sorted({job.collection for job in pack.values()}), MARKER)
-                    self.tasks[task.remote(list(pack.values()), terms, here, seen, roots)] = pack
+                    self.tasks[task.remote(list(pack.values()), options, here, seen, roots)] = pack
                 if self.tasks:
                     for ref in ray.wait(list(self.tasks), timeout=LOOK_AGAIN if ledger.busy else None)[0]:
                         self._hear(ray, ref)
@@ -148,3 +152,79 @@ class _Sweep:
 
 def _line(problem: BaseException) -> str:
     return str(problem).strip().partition("\n")[0]
+
+
+# A worker's side of a store: runs are trained in a scratch folder of its machine, and sent as they get on.
+
+def train_stored(pack: Sequence[Job], options: WorkerOptions) -> list[Outcome]:
+    """Do a pack whose results go to the store at `options.out`: go on from what is there, send what comes.
+
+    What keeps a run from being brought or sent is its outcome here, not a record in the store: it is tried again with
+    the next start.
+    """
+    ends, left = [], []
+    with scratch() as folder:
+        for job in pack:
+            run = job.run.id
+            try:
+                if Store(options.out).bring(run, folder / run):
+                    ends.append(Outcome(run, "done"))
+                else:
+                    left.append(job)
+            except (ShiftBenchError, OSError) as problem:
+                ends.append(Outcome(run, "failed", str(problem)))
+        if left:
+            with sending(options.out, [job.run.id for job in left], folder, options.checkpoint_seconds):
+                outcomes = attempt(left, options._replace(out=str(folder)))
+            for end in outcomes:
+                trouble = _sent(options.out, end.run, folder / end.run)
+                ends.append(end._replace(state="failed", reason=trouble) if trouble else end)
+    return ends
+
+
+@contextmanager
+def sending(url: str, runs: Sequence[str], folder: Path, seconds: float) -> Iterator[None]:
+    """Inside, the checkpoints of these runs go from `folder` to the store now and then, from a thread of its own.
+
+    A store that does not answer now is asked again later: training does not wait for it.
+    """
+    over = Event()
+
+    def keep_sending() -> None:
+        sent = dict.fromkeys(runs, 0)
+        while not over.wait(max(0.2, seconds)):
+            for run in runs:
+                now = _changed(folder / run)
+                if now != sent[run]:
+                    with suppress(ShiftBenchError, OSError):
+                        Store(url).send(run, folder / run)
+                        sent[run] = now
+
+    thread = Thread(target=keep_sending, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _sent(url: str, run: str, folder: Path) -> str:
+    """Send how a run ended, more than once if need be; gives what went wrong, empty when it is there."""
+    reason = ""
+    for trial in range(TRIES):
+        time.sleep(trial**2)
+        try:
+            Store(url).send(run, folder)
+            return ""
+        except (ShiftBenchError, OSError) as problem:
+            reason = str(problem)
+    return reason
+
+
+def _changed(folder: Path) -> int:
+    """When a run last got further than before."""
+    with suppress(OSError):
+        return max((part.stat().st_mtime_ns for part in folder.iterdir()
+                    if part.name == "done" or part.suffix == ".safetensors"), default=0)
+    return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
-    from shiftbench.sweeps.work import Job
+    from shiftbench.sweeps.jobs import Job
 
 STATES = ("failed", "running", "unfinished", "not started", "done")
 """In the order in which a person wants to read them."""

@@ -11,11 +11,10 @@ from shiftbench.core.files import read_toml
 from shiftbench.core.registry import make
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import SPACES
-from shiftbench.sweeps.made import Say, Sources
-from shiftbench.sweeps.places import match, places
+from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.settings import Block, layer, run_fields, settings
 from shiftbench.sweeps.storage import is_url
-from shiftbench.sweeps.work import Job
+from shiftbench.sweeps.study_benchmarks import Builds, Say, entries, match
 from shiftbench.training.presets import PRESETS, preset_of
 from shiftbench.training.run import default_model
 
@@ -157,7 +156,7 @@ class Study:
         """The settings of the runs, without benchmark and seed: whole, checked, each once, in a fixed order."""
         blocks = list(self.blocks())
         runs = sum(block.size(self.draws) for block in blocks) * len(self.seeds) * (
-            len(self.benchmarks) + len(self.sources.members()))
+            len(self.benchmarks) + len(self.builds.members()))
         if runs > MOST:
             raise ShiftBenchError(f"{self.source}: asks for {runs:,} runs, more than {MOST:,}. Shorten its lists, or "
                                   "draw: {choice = [...]} in place of a list.")
@@ -165,17 +164,17 @@ class Study:
         return list(found.values())
 
     @property
-    def sources(self) -> Sources:
-        """What the study makes for itself."""
+    def builds(self) -> Builds:
+        """What the study builds for itself."""
         made = (self.suites, self.recipes, self.members, self.world)
-        return Sources(*made, self.collection if self.suites or self.recipes else "", self.source)
+        return Builds(*made, self.collection if self.suites or self.recipes else "", self.source)
 
     def prepare(self, out: Path | str, scratch: Path | str | None = None, say: Say | None = None) -> list[Path]:
         """Draw and build what the study needs and `out` lacks: below `scratch`, if given, else below `out`."""
         if (self.suites or self.recipes) and is_url(out):
             raise ShiftBenchError(f"{self.source}: builds its benchmarks below --out, which must be a folder then, not "
                                   f"{out}. Build them first, and name them: benchmarks = [\"FOLDER\"].")
-        return self.sources.folders(Path(out), self.seeds if self.redraw else (), Path(scratch) if scratch else None,
+        return self.builds.folders(Path(out), self.seeds if self.redraw else (), Path(scratch) if scratch else None,
                                     say)
 
     def jobs(self, out: Path | str, scratch: Path | str | None = None, *, collections: bool = True) -> list[Job]:
@@ -185,10 +184,10 @@ class Study:
         """
         found, built = self.settings(), self.prepare(out, scratch)
         below = Path(scratch or out) / "benchmarks" if self.leave_one_domain_out else None
-        return [Job(place.folder, place.collection, {**one, "benchmark": place.digest, "seed": seed})
-                for place in places([*self.benchmarks, *built], self.seeds, self.collection if collections else None,
-                                    below, self.source)
-                for one in found for seed in place.seeds]
+        return [Job(entry.folder, entry.collection, {**one, "benchmark": entry.digest, "seed": seed})
+                for entry in entries([*self.benchmarks, *built], self.seeds, self.collection if collections else None,
+                                     below, self.source)
+                for one in found for seed in entry.seeds]
 
 
 def _near(name: str, bases: Sequence[Path]) -> str:

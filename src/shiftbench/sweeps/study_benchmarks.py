@@ -1,10 +1,11 @@
-"""What a study makes for itself: a world, and the benchmarks of suites and recipes on it or on any collection."""
+"""The benchmarks of a study: those that it builds for itself, on a world or any collection, and where each lies."""
 
 import inspect
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,15 +14,17 @@ from shiftbench.core.files import lock, read_marker
 from shiftbench.core.registry import find
 from shiftbench.data import benchmark as benchmarks
 from shiftbench.data import collection as collections
+from shiftbench.data.benchmark import MARKER, Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.recipe import Recipe
-from shiftbench.shifts.replicates import Member, draw_of, members
+from shiftbench.shifts.leave_one_domain_out import leave_out
+from shiftbench.shifts.recipe import Recipe, collection_folder
+from shiftbench.shifts.replicates import Member, draw_of, members, same_rows
 from shiftbench.shifts.suites import suite
 
 Say = Callable[[str], None]
 
 
-class Made(NamedTuple):
+class Built(NamedTuple):
     """Where a benchmark of a study lies, or is to lie, and what it is."""
 
     folder: Path
@@ -29,7 +32,7 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sources:
+class Builds:
     """A collection, and the benchmarks built from it. All that is missing is made below the study's `out`.
 
     Every folder is written whole, so a killed process leaves nothing half-made; a second one waits for the first. A
@@ -60,10 +63,10 @@ class Sources:
 
     def members(self, draws: Sequence[int] = ()) -> list[Member]:
         """What is built, each name once."""
-        place = self.collection or ("." if self.world else "")
+        collection = self.collection or ("." if self.world else "")
         listed = [one for name in self.suites for one in members(suite(name), draws)]
         for file in self.recipes:
-            recipe = Recipe.load(file, {"collection": place} if place else {})
+            recipe = Recipe.load(file, {"collection": collection} if collection else {})
             listed += members([(Path(file).stem, recipe.shift)], draws, recipe.seed)
         names = list(dict.fromkeys(one.name for one in listed))
         for name in self.only:
@@ -88,32 +91,32 @@ class Sources:
         if (world and not (world / collections.MARKER).is_file()) or self._missing(out, wanted, scratch):
             with _alone(scratch or out):
                 self._make(out, wanted, scratch or out, say or (lambda _: None))
-        return [one.folder for one in self._places(out, wanted, scratch)]
+        return [one.folder for one in self._built(out, wanted, scratch)]
 
-    def _places(self, out: Path, wanted: Sequence[Member], scratch: Path | None) -> list[Made]:
-        return [Made(_at(out, scratch, Path("benchmarks", one.folder), benchmarks.MARKER), one) for one in wanted]
+    def _built(self, out: Path, wanted: Sequence[Member], scratch: Path | None) -> list[Built]:
+        return [Built(_at(out, scratch, Path("benchmarks", one.folder), benchmarks.MARKER), one) for one in wanted]
 
-    def _missing(self, out: Path, wanted: Sequence[Member], scratch: Path | None) -> list[Made]:
+    def _missing(self, out: Path, wanted: Sequence[Member], scratch: Path | None) -> list[Built]:
         """What is not there yet; what is there is checked to be what is wanted."""
-        found: list[Made] = []
+        missing: list[Built] = []
         digests: dict[Path, str] = {}
-        for one in self._places(out, wanted, scratch):
+        for one in self._built(out, wanted, scratch):
             if not (one.folder / benchmarks.MARKER).is_file():
-                found.append(one)
+                missing.append(one)
                 continue
             facts = read_marker(one.folder, benchmarks.MARKER, "benchmark", benchmarks.FORMAT, benchmarks.SHAPE)
-            card, place = facts["card"], self._collection_of(one.member, out, scratch)
-            if place not in digests:
-                digests[place] = read_marker(place, collections.MARKER, "collection", collections.FORMAT,
+            card, source = facts["card"], self._collection_of(one.member, out, scratch)
+            if source not in digests:
+                digests[source] = read_marker(source, collections.MARKER, "collection", collections.FORMAT,
                                              {"digest": str})["digest"]
             there = card.get("collection", {})
-            same = there.get("digest") == digests[place] and draw_of(card) == one.member.draw
+            same = there.get("digest") == digests[source] and draw_of(card) == one.member.draw
             if self.world:  # a digest need not know the size of pictures, but the folder's name does
-                same = same and Path(str(there.get("path"))).name == place.name
+                same = same and Path(str(there.get("path"))).name == source.name
             if not same or {key: card.get(key) for key in one.member.facts} != one.member.facts:
                 raise ShiftBenchError(f"{one.folder} is there, but was built from another collection or with other "
                                       f"settings than {self.source} asks for. Choose another --out.")
-        return found
+        return missing
 
     def _make(self, out: Path, wanted: Sequence[Member], base: Path, say: Say) -> None:
         world = self._world(out, base)
@@ -129,10 +132,10 @@ class Sources:
                 f"{base / 'benchmarks'}")
         loaded: dict[Path, Collection] = {}
         for one in missing:
-            place = self._collection_of(one.member, out, base)
-            if place not in loaded:
-                loaded[place] = Collection.load(place)
-            one.member.save(loaded[place], one.folder.parent, place)
+            source = self._collection_of(one.member, out, base)
+            if source not in loaded:
+                loaded[source] = Collection.load(source)
+            one.member.save(loaded[source], one.folder.parent, source)
 
     def _collection_of(self, member: Member, out: Path, scratch: Path | None) -> Path:
         """Where the collection of a benchmark is: the study's, or for a recipe its own."""
@@ -169,11 +172,103 @@ def _at(out: Path, scratch: Path | None, name: Path, marker: str) -> Path:
 
 
 @contextmanager
-def _alone(place: Path) -> Iterator[None]:
+def _alone(folder: Path) -> Iterator[None]:
     """While another process makes data here, wait for it: what it makes need not be made again."""
     while True:
-        with lock(place / ".making") as mine:
-            if mine:
+        with lock(folder / ".making") as held:
+            if held:
                 yield
                 return
         time.sleep(0.2)
+
+
+class Entry(NamedTuple):
+    """A benchmark of a study: its folder, digest and collection, and the seeds of its runs."""
+
+    folder: str
+    digest: str
+    collection: str
+    seeds: tuple[int, ...]
+
+
+def entries(
+    folders: Sequence[Path | str], seeds: Sequence[int], collection: str | None, parts_below: Path | None, source: str
+) -> Iterator[Entry]:
+    """The benchmarks in these folders, those with equal rows once; replicate k of one is for seed k.
+
+    With `parts_below` each is followed by its parts that leave a domain out, saved there. Where `collection` is None,
+    collections are not looked for and nothing is saved: enough to name the runs without doing them.
+    """
+    loaded = [(str(folder), Benchmark.load(folder)) for folder in folders]
+    names: dict[str, list[tuple[str, Benchmark]]] = {}
+    for folder, one in loaded:
+        names.setdefault(one.name, []).append((folder, one))
+    for alike in names.values():
+        _check_replicates(alike, seeds, source)
+    seen: set[tuple[str, int | None]] = set()
+    for folder, one in loaded:
+        draw = draw_of(one.card)
+        if (one.digest, draw) in seen or (draw is not None and draw not in seeds):
+            continue
+        seen.add((one.digest, draw))
+        own_seeds = tuple(dict.fromkeys(seeds)) if draw is None else (draw,)
+        try:
+            source_folder = Path() if collection is None else collection_folder(one, folder, collection or None)
+            parts = leave_out(one) if parts_below else []
+        except ShiftBenchError as problem:
+            hint = " In a study: collection = \"FOLDER\"." if "--collection" in str(problem) else ""
+            raise ShiftBenchError(f"{source}: {problem}{hint}") from problem
+        yield Entry(folder, one.digest, str(source_folder), own_seeds)
+        for part in parts:
+            assert parts_below is not None
+            kept = str(parts_below / part.name) if collection is None else _keep(part, parts_below, source_folder, draw)
+            yield Entry(kept, part.digest, str(source_folder), own_seeds)
+
+
+def _check_replicates(alike: Sequence[tuple[str, Benchmark]], seeds: Sequence[int], source: str) -> None:
+    """Benchmarks of one name must be one benchmark, or replicates of one, with one for every seed."""
+    first, one = alike[0]
+    draws = {draw_of(one.card): one.digest}
+    for folder, other in alike[1:]:
+        draw = draw_of(other.card)
+        if draws.setdefault(draw, other.digest) != other.digest or (None in draws and len(draws) > 1):
+            raise ShiftBenchError(f"{source}: {first} and {folder} are both named '{one.name}', so scores could not "
+                                  "tell them apart. Rename one folder and build it again.")
+        if not same_rows(one, other):
+            raise ShiftBenchError(f"{source}: {first} and {folder} are draws of '{one.name}', but their tests differ. "
+                                  "Build them together: shiftbench build SUITE --draws.")
+    lacking = [seed for seed in seeds if seed not in draws]
+    if None not in draws and lacking:
+        there = ", ".join(str(draw) for draw in sorted(draw for draw in draws if draw is not None))
+        raise ShiftBenchError(f"{source}: '{one.name}' has draw {there} of its low-data items, but none for seed "
+                              f"{', '.join(map(str, lacking))}. Build more with --draws {max(lacking) + 1}, or name "
+                              "the seeds that have one.")
+
+
+def match(pattern: str, bases: Sequence[Path], where: str) -> list[Path]:
+    """The benchmarks a pattern names, by name, from the first base that has any."""
+    for base in bases:
+        place = Path(os.path.normpath(base / pattern))
+        if (place / MARKER).is_file():
+            return [place]
+        root, parts = (Path(place.anchor), place.parts[1:]) if place.is_absolute() else (Path(), place.parts)
+        found = sorted(one for one in root.glob(str(Path(*parts))) if (one / MARKER).is_file()) if parts else []
+        if found:
+            return found
+    if any(sign in pattern for sign in "*?["):
+        raise ShiftBenchError(f"{where}: '{pattern}' matches no benchmark. A benchmark is a folder with {MARKER}; the "
+                              f"pattern is seen from {bases[0]}{os.sep}.")
+    looked = [os.path.normpath(base / pattern) for base in bases]
+    state = "is not a benchmark" if any(map(os.path.exists, looked)) else "is not there"
+    raise ShiftBenchError(f"{where}: benchmark '{pattern}' {state} (looked at {' and '.join(dict.fromkeys(looked))}). "
+                          "Build it first: shiftbench build RECIPE.toml --out FOLDER.")
+
+
+def _keep(part: Benchmark, below: Path, collection: Path, draw: int | None) -> str:
+    """Save a derived benchmark unless it is there: another process may be reading it."""
+    folder = below / (part.name if draw is None else f"{part.name}.{draw}")
+    if not (folder / MARKER).is_file() or Benchmark.load(folder).digest != part.digest:
+        card = {**part.card, "collection": {**part.card["collection"], "path": os.path.relpath(collection, folder)},
+                **({} if draw is None else {"draw": draw})}
+        replace(part, card=card).save(folder, part.name)
+    return str(folder)

@@ -1,0 +1,151 @@
+"""What a sweep hands out: runs as jobs, packs of jobs that train faster together, and the features that they need."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftbench.core.arrays import Bools, Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.sweeps.storage import is_url
+from shiftbench.training.device import choose_device
+from shiftbench.training.run import COLUMNS, SENTENCES, Outcome, Run, split_features
+
+GRAPHS = 8
+"""Image runs side by side on one GPU: more of them do not get more out of it (bench/train_gpu.py)."""
+HEADS = 64
+"""Heads in one product: more fall out of a processor's cache."""
+FEW = 8
+"""Packs are not made smaller than this to keep every worker busy: a stack of heads is filled up to it anyway."""
+
+
+class Job(NamedTuple):
+    """A run and where its benchmark and collection are. Plain data: it goes to other processes and other machines."""
+
+    benchmark: str
+    collection: str
+    settings: Mapping[str, Any]  # of the Run
+
+    @property
+    def run(self) -> Run:
+        return Run.of(self.settings)
+
+
+def train_jobs(
+    pack: Sequence[Job], out: Path | str, device: str = "auto", checkpoint_seconds: float = 30.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Outcome]:
+    """Train the runs of a pack in this process; all are on one benchmark. If one fails, that is recorded and the others
+    go on."""
+    from shiftbench.training.folder import train_pack
+
+    first = pack[0]
+    return train_pack(
+        Benchmark.load(first.benchmark), Collection.load(first.collection), [job.run for job in pack], out,
+        device=device, benchmark_path=first.benchmark, collection_path=first.collection, progress=progress,
+        checkpoint_seconds=checkpoint_seconds)
+
+
+def make_packs(jobs: Sequence[Job], device: str = "auto", workers: int = 1) -> list[list[Job]]:
+    """Packs of jobs on one benchmark and one kind of input, in the order of the jobs.
+
+    On a GPU any such runs go side by side. On a CPU only heads with batches of one size do: they may differ in seed,
+    learning rate, weight decay and the method's hyperparameters. Runs on images go one by one.
+    """
+    # With Ray the GPUs may be elsewhere: `device = "cuda"` is taken at its word.
+    on_gpu = device.startswith("cuda") or (device == "auto" and choose_device(device).type == "cuda")
+    together: dict[Any, list[Job]] = {}
+    for number, job in enumerate(jobs):
+        run = job.run
+        key: tuple[Any, ...] = (job.benchmark, job.collection, run.features, run.size)
+        if not on_gpu:
+            key += _batches(run) if run.features else (number,)
+        together.setdefault(key, []).append(job)
+    most = min(GRAPHS if on_gpu else HEADS, max(FEW, math.ceil(len(jobs) / max(1, workers))))
+    return [pack[first:first + most] for pack in together.values() for first in range(0, len(pack), most)]
+
+
+def _batches(run: Run) -> tuple[Any, ...]:
+    return (run.model, run.method, run.batch_kind, run.resample, run.batch_size, run.domains_per_batch, run.steps,
+            run.eval_every)
+
+
+def _local(*packs: Any, **options: Any) -> list[Outcome]:
+    from shiftbench.sweeps.local import run_packs
+
+    return run_packs(*packs, **options)
+
+
+def _ray(*packs: Any, **options: Any) -> list[Outcome]:
+    from shiftbench.sweeps.on_ray import run_packs
+
+    return run_packs(*packs, **options)
+
+
+ENGINES: Mapping[str, Callable[..., list[Outcome]]] = {"local": _local, "ray": _ray}
+"""Where the runs of a sweep are trained. Every engine takes the same packs and leaves the same folders."""
+
+
+def check_out(out: Path | str, engine: str, logs: Sequence[str], leave_one_domain_out: bool) -> None:
+    """Only the workers of a cluster write to a URL."""
+    if not is_url(out):
+        return
+    if engine == "local":
+        raise ShiftBenchError(f"--out {out}: the local engine writes to a folder. Name one, or use --engine ray.")
+    if logs or leave_one_domain_out:
+        what = "leave_one_domain_out" if leave_one_domain_out else "--log"
+        raise ShiftBenchError(f"--out {out}: {what} needs a folder that this machine sees, not a URL.")
+
+
+class Features(NamedTuple):
+    """Features of items of one collection: `rows` are all that runs need, `missing` those not in the cache."""
+
+    collection: str
+    features: str
+    rows: Ints
+    missing: Ints
+
+
+def needed_features(jobs: Sequence[Job]) -> list[Features]:
+    """What the runs on features need, one entry per collection and embedding."""
+    needed: dict[tuple[str, str], dict[str, None]] = {}
+    for job in jobs:
+        if job.settings.get("features") and job.settings["features"] not in (COLUMNS, SENTENCES):
+            needed.setdefault((job.collection, str(job.settings["features"])), {})[job.benchmark] = None
+    listed = []
+    for (folder, features), benchmarks in needed.items():
+        collection = Collection.load(folder)
+        rows = np.unique(np.concatenate([collection.index(Benchmark.load(one).items) for one in benchmarks]))
+        present = _present(Path(folder), features, len(collection))
+        listed.append(Features(folder, features, rows, rows[~present[rows]]))
+    return listed
+
+
+def embed_missing(
+    jobs: Sequence[Job], device: str = "auto", progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Compute and cache what is missing. Where that fails nothing is lost: the runs that need it fail by themselves."""
+    for want in needed_features(jobs):
+        if len(want.missing):
+            from shiftbench.training.features import embed
+
+            backbone, size = split_features(want.features)
+            with suppress(ShiftBenchError):
+                embed(Collection.load(want.collection), want.missing, backbone, size, folder=want.collection,
+                      progress=progress, device=device)
+
+
+def _present(folder: Path, features: str, n: int) -> Bools:
+    """Which items have these features, as far as can be told without the backbone's weights."""
+    backbone, size = split_features(features)
+    for file in (folder / "features").glob(f"{backbone}@{size}-*/present.npy"):
+        with suppress(OSError, ValueError, EOFError):
+            marks = np.load(file, allow_pickle=False)
+            if marks.shape == (n,) and marks.dtype == np.bool_:
+                return np.asarray(marks)
+    return np.zeros(n, np.bool_)
