@@ -231,27 +231,23 @@ WRONG = {
     "zero height": ({"images": [changed(IMAGE, height=0)]}, r"images\[0\].height: Expected int >= 1"),
     "two sizes": ({"images": [IMAGE, changed(IMAGE, width=99)]}, r"image 7 is 99 × 50, but in .* it is 100 × 50"),
     "two names": ({"categories": [DOG, changed(DOG, name="cat")]}, r"categories\[1\] has id 18, which is the id of 'd"),
-    "not a list": ({"annotations": {"a": 1}}, "'annotations' must be a list"),
+    "not a list": ({"annotations": {"a": 1}}, "annotations: Expected array, got object"),
     "images not a list": ({"images": 3}, "images: Expected array, got int"),
 }
 
 
 @pytest.mark.parametrize("what", sorted(WRONG))
-@pytest.mark.parametrize("large", [0, 1 << 30])
-def test_what_is_wrong_is_said_with_file_and_place(tmp_path, monkeypatch, what, large):
-    """One message names the file and the annotation, image or category, whether the file is scanned or decoded."""
+def test_what_is_wrong_is_said_with_file_and_place(tmp_path, what):
+    """One message names the file and the annotation, image or category."""
     parts, message = WRONG[what]
     path = written(tmp_path / "instances.json", **parts)
-    monkeypatch.setattr("shiftbench.readers.coco_file.LARGE", large)
     with pytest.raises(ShiftBenchError, match=message) as problem:
         coco(path)
     assert "instances.json" in str(problem.value)
 
 
-@pytest.mark.parametrize("large", [0, 1 << 30])
-def test_a_file_cut_off_anywhere_is_refused(tmp_path, monkeypatch, large):
+def test_a_file_cut_off_anywhere_is_refused(tmp_path):
     """Whatever byte a copy stopped at, the message names the file, the byte and the line."""
-    monkeypatch.setattr("shiftbench.readers.coco_file.LARGE", large)
     path = written(tmp_path / "part.json", annotations=[SEEN, changed(SEEN, caption='a "dog" },{')], info={"a": [1]})
     text = path.read_text().replace(", ", ",\n")
     for size in range(1, len(text)):
@@ -267,7 +263,6 @@ def test_a_file_cut_off_anywhere_is_refused(tmp_path, monkeypatch, large):
     ("", "is empty"), ("  \n", "is empty"), ("[1, 2]", "Expected object, got array"), ("{}", "neither 'images' nor"),
     ('{"images": [],, "annotations": []}', "not valid JSON at byte 14, line 1"),
     ('{"images": [], "annotations": []]}', "not valid JSON"), ('{"images": [], "annotations": []} x', "not valid JSON"),
-    ('{"annotations": [], "images": [], "annotations": []}', "stands in it twice"),
     ('{"images": [], "info": ' + "[" * 100_000, "nested too deeply"),
     ("\x80\x04\x95", "not valid JSON at byte 0"),
 ])

@@ -33,7 +33,7 @@ def read(
     counted in a warning; with `drop_missing` their items are dropped.
     """
     from shiftbench.readers import READERS
-    from shiftbench.readers.images import with_files
+    from shiftbench.readers.image_files import with_files
     from shiftbench.worlds import WORLDS
 
     def world(name: str, **drawing: Any) -> Collection:

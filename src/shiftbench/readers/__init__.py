@@ -7,7 +7,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.readers.coco import coco
 from shiftbench.readers.factors import factors
 from shiftbench.readers.gqa import gqa
-from shiftbench.readers.images import imagenet
+from shiftbench.readers.imagenet import imagenet
 from shiftbench.readers.metashift import metashift
 from shiftbench.readers.table import table
 from shiftbench.readers.waterbirds import waterbirds

@@ -3,11 +3,11 @@
 Objects become tags of kind object; an attribute of an object becomes the tag `cat(black)` of kind attribute; location
 and weather become tags of kinds place and weather, in the words of the file. The area of a tag is the sum of its boxes'
 shares of the image. Boxes of Visual Genome leave their images now and then, some by far: the part inside counts.
-Which kind a file is, is told by what it holds: a dictionary of scenes is GQA's, a list of images is Visual Genome's.
+A file that is a dictionary of scenes is GQA's; one that is a list of images is Visual Genome's.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -18,8 +18,8 @@ import numpy as np
 from shiftbench.core.arrays import Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags
-from shiftbench.readers.images import below, folder, given, in_order
-from shiftbench.readers.json_pieces import Pieces
+from shiftbench.readers.image_files import image_folder, paths_below, sorted_ids, source_files
+from shiftbench.readers.json_file import decode_json, first_bracket
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Length = Annotated[float, msgspec.Meta(ge=0)]
@@ -65,22 +65,20 @@ def gqa(*sources: Path | str, name: str = "gqa", images: Path | str | None = Non
     Factors: `source`, the first file that lists the image, and `width` and `height` where they are known for all.
     Visual Genome gives sizes in image_data.json alone: without it, areas are unknown and there are no boxes.
     """
-    root = folder(images)
+    root = image_folder(images)
     table = Table()
-    for path in given(sources, "gqa"):
-        with Pieces(path) as file:
-            if file.bracket == "{":
-                for scenes in file.entries(Scene):
-                    table.add_scenes(path, scenes)
-            else:
-                for pictures in file.elements(Picture):
-                    table.add_pictures(path, pictures)
-    ids = in_order(table.images)
+    for path in source_files(sources, "gqa"):
+        if first_bracket(path) == "{":
+            table.add_scenes(path, decode_json(path, dict[str, Scene]))
+        else:
+            table.add_pictures(path, decode_json(path, list[Picture]))
+    ids = sorted_ids(table.images)
+    numbers = [table.images[key] for key in ids]
     item: Ints = np.zeros(len(ids), np.int64)
-    item[[table.images[key] for key in ids]] = np.arange(len(ids))
-    sizes: Ints = np.asarray([table.sizes[table.images[key]] for key in ids], np.int64).reshape(-1, 2)
+    item[numbers] = np.arange(len(ids))
+    sizes: Ints = np.asarray([table.sizes[number] for number in numbers], np.int64).reshape(-1, 2)
     factors: dict[str, Values] = {"source": np.asarray(
-        [table.first[table.images[key]].stem.removesuffix("_sceneGraphs") for key in ids], np.str_)}
+        [table.first[number].stem.removesuffix("_sceneGraphs") for number in numbers], np.str_)}
     if sizes.all():
         factors |= {"width": sizes[:, 0], "height": sizes[:, 1]}
     return Collection(
@@ -88,77 +86,57 @@ def gqa(*sources: Path | str, name: str = "gqa", images: Path | str | None = Non
         items=np.asarray(ids, np.str_),
         factors=factors,
         tags=table.tags(item, sizes),
-        pixels=None if root is None else below(root, [f"{key}.jpg" for key in ids]),
+        pixels=None if root is None else paths_below(root, [f"{key}.jpg" for key in ids]),
         root=root,
     )
 
 
-class Codes(dict[tuple[str, str], int]):
-    """Kind and word of a tag -> its number, in the order in which they were first asked for."""
-
-    def __missing__(self, key: tuple[str, str]) -> int:
-        self[key] = len(self)
-        return self[key]
-
-
 class Table:
-    """What was read so far. Images and tags have numbers in the order of their first appearance.
+    """The files read so far. Images and words have numbers, images in the order of their first appearance.
 
-    A row says that object number `thing` is called `code`; an object has an image, an id that is its own within the
-    image (negative when the file gives none), and a box in pixels.
+    Object k is in image `owner[k]`, has an id that is unique within the image (negative when the file gives none), and
+    a box in pixels. A row of `named` is an object and one of its names, a row of `described` an object and one of its
+    attributes, a row of `scenery[kind]` an image and its word of that kind.
     """
 
     def __init__(self) -> None:
         self.images: dict[str, int] = {}
         self.sizes: list[tuple[int, int]] = []
         self.first: list[Path] = []
-        self.codes = Codes()
-        self.owner: list[int] = []
-        self.own_id: list[int] = []
+        self.words: list[str] = []
+        self.codes: dict[str, int] = {}
+        self.count = 0
+        self.owner: list[Ints] = []
+        self.own_id: list[Ints] = []
         self.boxes: list[Floats] = []
-        self.rows: list[Ints] = []
-        self.words: list[tuple[int, int]] = []
+        self.named: list[Ints] = []
+        self.described: list[Ints] = []
+        self.scenery: dict[str, list[Ints]] = {"place": [], "weather": []}
 
     def add_scenes(self, path: Path, scenes: dict[str, Scene]) -> None:
-        """A piece of a GQA file."""
-        things: list[Thing] = []
+        """Add a GQA file."""
+        images = [self.image(path, key, scene.width, scene.height) for key, scene in scenes.items()]
         for key, scene in scenes.items():
-            number = self.image(path, key, scene.width, scene.height)
-            for place, thing in scene.objects.items():
+            for own, thing in scene.objects.items():
                 if not thing.name.strip():
-                    raise ShiftBenchError(f"{path}: {key}.objects.{place} has no name.")
-            things += scene.objects.values()
-            self.owner += [number] * len(scene.objects)
-            self.own_id += [int(place) if place.isdecimal() and len(place) < 19 else -1 for place in scene.objects]
-            for kind, word in (("place", scene.location), ("weather", scene.weather)):
-                if word and word.strip():
-                    self.words.append((number, self.codes[kind, word.strip()]))
-        self.add_things(things, [(thing.name.strip(),) for thing in things])
+                    raise ShiftBenchError(f"{path}: {key}.objects.{own} has no name.")
+        own_ids = [int(own) if own.isdecimal() and len(own) < 19 else -1
+                   for scene in scenes.values() for own in scene.objects]
+        self.scenery["place"].append(self.rows(images, [[scene.location or ""] for scene in scenes.values()]))
+        self.scenery["weather"].append(self.rows(images, [[scene.weather or ""] for scene in scenes.values()]))
+        self.add_things([list(scene.objects.values()) for scene in scenes.values()], images, own_ids)
 
     def add_pictures(self, path: Path, pictures: Sequence[Picture]) -> None:
-        """A piece of a Visual Genome file."""
-        things: list[Thing] = []
+        """Add a Visual Genome file."""
+        images = []
         for picture in pictures:
             if picture.objects is None and picture.attributes is None and picture.width is None:
                 raise ShiftBenchError(f"{path}: image {picture.image_id} has no objects, no attributes and no size. "
                                       "Visual Genome's objects, attributes and image_data files can be read.")
-            number = self.image(path, str(picture.image_id), picture.width or 0, picture.height or 0)
-            here = [*(picture.objects or ()), *(picture.attributes or ())]
-            things += here
-            self.owner += [number] * len(here)
-            self.own_id += [-1 if thing.object_id is None else thing.object_id for thing in here]
-        self.add_things(things, [tuple(_words((*thing.names, thing.name))) for thing in things])
-
-    def add_things(self, things: Sequence[Thing], names: Sequence[tuple[str, ...]]) -> None:
-        """Objects of a piece, each with its names."""
-        start, codes = sum(map(len, self.boxes)) // 4, self.codes
-        pairs = [(row, codes["object", word]) for row, words in enumerate(names, start) for word in words]
-        pairs += [(row, codes["attribute", f"{word}({attribute})"])
-                  for row, (thing, words) in enumerate(zip(things, names, strict=True), start) if thing.attributes
-                  for attribute in _words(thing.attributes) for word in words]
-        self.rows.append(np.fromiter(chain.from_iterable(pairs), np.int64, 2 * len(pairs)))
-        self.boxes.append(np.fromiter(chain.from_iterable([(thing.x, thing.y, thing.w, thing.h) for thing in things]),
-                                      np.float64, 4 * len(things)))
+            images.append(self.image(path, str(picture.image_id), picture.width or 0, picture.height or 0))
+        things = [[*(picture.objects or ()), *(picture.attributes or ())] for picture in pictures]
+        own_ids = [-1 if thing.object_id is None else thing.object_id for here in things for thing in here]
+        self.add_things(things, images, own_ids)
 
     def image(self, path: Path, key: str, width: int, height: int) -> int:
         """The number of an image; two files must agree on its size."""
@@ -174,31 +152,92 @@ class Table:
                                   f"{other}. Give files of the same images.")
         return number
 
+    def add_things(self, by_image: Sequence[Sequence[Thing]], images: Sequence[int], own_ids: Sequence[int]) -> None:
+        """Add the objects of each image of a file."""
+        things = list(chain.from_iterable(by_image))
+        n, numbers = len(things), range(self.count, self.count + len(things))
+        self.count += n
+        self.owner.append(np.repeat(np.asarray(images, np.int64), [len(here) for here in by_image]))
+        self.own_id.append(np.asarray(own_ids, np.int64))
+        self.boxes.append(np.stack([np.fromiter([getattr(thing, side) for thing in things], np.float64, n)
+                                    for side in ("x", "y", "w", "h")], axis=1))
+        self.named.append(self.rows(numbers, [[*thing.names, thing.name] for thing in things]))
+        self.described.append(self.rows(numbers, [thing.attributes or () for thing in things]))
+
+    def rows(self, owners: Sequence[int], words: Sequence[Sequence[str]]) -> Ints:
+        """The owner and the number of every word that is not blank; blanks around a word do not count."""
+        every = list(chain.from_iterable(words))
+        for word in set(every).difference(self.codes):
+            bare = word.strip()
+            if bare and bare not in self.codes:
+                self.codes[bare] = len(self.words)
+                self.words.append(bare)
+            self.codes[word] = self.codes[bare] if bare else -1
+        code = np.fromiter(map(self.codes.__getitem__, every), np.int64, len(every))
+        owner = np.repeat(np.asarray(owners, np.int64), np.fromiter(map(len, words), np.int64, len(words)))
+        return np.stack([owner, code], axis=1)[code >= 0]
+
     def tags(self, item_of: Ints, sizes: Ints) -> Tags:
         """Every object once, however many files list it; tags in the order of kinds and words, not of the files."""
-        vocabulary = sorted(self.codes)
-        code_of: Ints = np.zeros(len(vocabulary), np.int64)
-        code_of[[self.codes[pair] for pair in vocabulary]] = np.arange(len(vocabulary))
-        thing, code = np.concatenate([np.zeros(0, np.int64), *self.rows]).reshape(-1, 2).T
-        item: Ints = item_of[np.asarray(self.owner, np.int64)]
-        own_id: Ints = np.asarray(self.own_id, np.int64)
+        named, described = _joined(self.named), _joined(self.described)
+        thing, name, attribute = _every_pair(named, described)
+        n = len(self.words)
+        described_as, phrase = np.unique(name * n + attribute, return_inverse=True)
+        phrases = [f"{self.words[pair // n]}({self.words[pair % n]})" for pair in described_as.tolist()]
+        scenery = [(kind, _joined(rows)) for kind, rows in self.scenery.items()]
+        parts = [("object", self.words, named[:, 1]), ("attribute", phrases, phrase),
+                 *((kind, self.words, rows[:, 1]) for kind, rows in scenery)]
+        vocabulary, codes = _vocabulary(parts)
+        item: Ints = item_of[np.concatenate([np.zeros(0, np.int64), *self.owner])]
+        own_id = np.concatenate([np.zeros(0, np.int64), *self.own_id])
         own_id = np.where(own_id < 0, -1 - np.arange(len(own_id)), own_id)
-        order = np.lexsort((code, own_id[thing], item[thing]))
-        ranked = np.stack([code, own_id[thing], item[thing]])[:, order]
-        new = order[np.flatnonzero((np.diff(ranked, axis=1, prepend=-1) != 0).any(axis=0))]
-        thing, code = thing[new], code_of[code[new]]
-        box = _shares(np.concatenate([np.zeros(0), *self.boxes]).reshape(-1, 4), sizes[item])
-        kinds = [kind for kind, _ in vocabulary]
-        shown = np.where((np.asarray(kinds, np.str_) == "object")[code][:, None], box[thing], math.nan)
-        words: Ints = np.asarray(self.words, np.int64).reshape(-1, 2)
+        thing, code = np.concatenate([named[:, 0], thing]), np.concatenate(codes[:2])
+        new = _first_of_each(item[thing], own_id[thing], code)
+        thing, code = thing[new], code[new]
+        box = _shares(np.concatenate([np.zeros((0, 4)), *self.boxes]), sizes[item])
+        is_object = np.asarray([kind == "object" for kind, _ in vocabulary], np.bool_)
+        around = sum(len(rows) for _, rows in scenery)
         return Tags.of(
-            item=np.concatenate([item[thing], item_of[words[:, 0]]]),
-            tag=np.concatenate([code, code_of[words[:, 1]]]),
+            item=np.concatenate([item[thing], *(item_of[rows[:, 0]] for _, rows in scenery)]),
+            tag=np.concatenate([code, *codes[2:]]),
             names=[word for _, word in vocabulary],
-            kinds=kinds,
-            area=np.concatenate([(box[:, 2] * box[:, 3])[thing], np.full(len(words), math.nan)]),
-            boxes=np.concatenate([shown, np.full((len(words), 4), math.nan)]),
+            kinds=[kind for kind, _ in vocabulary],
+            area=np.concatenate([(box[:, 2] * box[:, 3])[thing], np.full(around, math.nan)]),
+            boxes=np.concatenate([np.where(is_object[code][:, None], box[thing], math.nan),
+                                  np.full((around, 4), math.nan)]),
         )
+
+
+def _joined(rows: Sequence[Ints]) -> Ints:
+    return np.concatenate([np.zeros((0, 2), np.int64), *rows])
+
+
+def _every_pair(named: Ints, described: Ints) -> tuple[Ints, Ints, Ints]:
+    """Object, name and attribute, of every attribute with each name of its object; rows are in order of objects."""
+    start, stop = (np.searchsorted(named[:, 0], described[:, 0], side) for side in ("left", "right"))
+    count = stop - start
+    row = np.repeat(start - np.cumsum(count) + count, count) + np.arange(count.sum())
+    return named[row, 0], named[row, 1], np.repeat(described[:, 1], count)
+
+
+def _vocabulary(parts: Sequence[tuple[str, Sequence[str], Ints]]) -> tuple[list[tuple[str, str]], list[Ints]]:
+    """Kind and word of every tag that occurs, sorted, and the tags of each part, which came as numbers of its words."""
+    used = [(kind, words, np.unique(numbers)) for kind, words, numbers in parts]
+    vocabulary = sorted({(kind, words[number]) for kind, words, numbers in used for number in numbers.tolist()})
+    code_of = {pair: code for code, pair in enumerate(vocabulary)}
+    codes = []
+    for (kind, words, present), (_, _, numbers) in zip(used, parts, strict=True):
+        table: Ints = np.zeros(len(words), np.int64)
+        table[present] = [code_of[kind, words[number]] for number in present.tolist()]
+        codes.append(table[numbers])
+    return vocabulary, codes
+
+
+def _first_of_each(item: Ints, own_id: Ints, code: Ints) -> Ints:
+    """The first row of each item, object and tag, in that order."""
+    order = np.lexsort((code, own_id, item))
+    ranked = np.stack([code, own_id, item])[:, order]
+    return order[np.flatnonzero((np.diff(ranked, axis=1, prepend=-1) != 0).any(axis=0))]
 
 
 def _shares(box: Floats, size: Ints) -> Floats:
@@ -207,8 +246,3 @@ def _shares(box: Floats, size: Ints) -> Floats:
     low = np.clip(box[:, :2], 0, side)
     high = np.clip(box[:, :2] + box[:, 2:], 0, side)
     return np.concatenate([low / side, (high - low) / side], axis=1)
-
-
-def _words(words: Iterable[str]) -> list[str]:
-    """Words without doubles and without the blanks around them, which could not be written between brackets."""
-    return [word for word in dict.fromkeys(word.strip() for word in words) if word]

@@ -4,9 +4,15 @@ In `attributes-candidate-subsets.pkl` the word in brackets is an attribute of th
 `full-candidate-subsets.pkl` it is another object in the image. An item of `cat(black)` carries the tags `cat` of kind
 subject and `cat(black)` of kind attribute; an item of `cat(sofa)` carries the objects `cat` and `sofa`. The third file,
 `structured-attributes-candidate-subsets.pkl`, has the attributes in levels: type of attribute -> subject -> attribute.
+
+A pickle is a program that can call whatever it can name. Ours may name `dict`, `defaultdict`, `set` and `list` alone,
+and its instructions are checked before it runs: a short file can neither fill the memory nor run for ever.
 """
 
-from collections.abc import Iterator, Mapping
+import io
+import pickle
+import pickletools
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +20,9 @@ import numpy as np
 
 from shiftbench.core.arrays import Ints, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection, Tags
-from shiftbench.readers import plain_pickle
-from shiftbench.readers.images import below, folder, given, in_order
+from shiftbench.readers.image_files import image_folder, paths_below, sorted_ids, source_files
 
 CONTEXTS = ("auto", "attribute", "object")
 SUBJECT = "subject"
@@ -32,35 +38,37 @@ def metashift(*sources: Path | str, name: str = "metashift", images: Path | str 
     """
     if contexts not in CONTEXTS:
         raise unknown("kind of contexts", contexts, CONTEXTS)
-    root = folder(images)
+    root = image_folder(images)
     ids: list[str] = []
     rows: list[tuple[int, tuple[str, str]]] = []
-    for path in given(sources, "metashift"):
+    for path in source_files(sources, "metashift"):
         subsets = dict(_subsets(path))
         classes = {cls for cls, _ in subsets}
         words = {word for _, word in subsets}
-        kind = contexts if contexts != "auto" else "object" if 2 * len(words & classes) >= len(words) else "attribute"
+        kind = contexts
+        if contexts == "auto":
+            kind = "object" if 2 * len(words & classes) >= len(words) else "attribute"
         for (cls, word), members in subsets.items():
             context = ("object", word) if kind == "object" else ("attribute", f"{cls}({word})")
             rows += [(len(members), ("object" if kind == "object" else SUBJECT, cls)), (len(members), context)]
             ids += members + members
     code, tags = encode([f"{kind}:{word}" for _, (kind, word) in rows])
-    items = in_order(ids)
-    number = {item: place for place, item in enumerate(items)}
+    items = sorted_ids(ids)
+    number = {item: row for row, item in enumerate(items)}
     item: Ints = np.fromiter([number[key] for key in ids], np.int64, len(ids))
     kinds, words_of = zip(*(tag.split(":", 1) for tag in tags), strict=True) if tags else ((), ())
     return Collection(
         name=name,
         items=np.asarray(items, np.str_),
         tags=Tags.of(item, np.repeat(code, [size for size, _ in rows]), words_of, kinds),
-        pixels=None if root is None else below(root, [f"{key}.jpg" for key in items]),
+        pixels=None if root is None else paths_below(root, [f"{key}.jpg" for key in items]),
         root=root,
     )
 
 
 def _subsets(path: Path) -> Iterator[tuple[tuple[str, str], list[str]]]:
     """Class, word in brackets and ids of every subset of a file."""
-    content = plain_pickle.load(path)
+    content = _unpickle(path)
     if not _mapping(path, "it", content):
         raise ShiftBenchError(f"{path}: holds no subsets.")
     for key, members in content.items():
@@ -99,3 +107,76 @@ def _mapping(path: Path, key: str, value: Any) -> Mapping[Any, Any]:
 
 def _kind(value: Any) -> str:
     return f"a {type(value).__name__}"
+
+
+CONTAINERS = {f"{home} {name}" for home in ("builtins", "__builtin__") for name in ("dict", "set", "list")} | {
+    "collections defaultdict"}
+WORDS = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE", "BINSTRING", "SHORT_BINSTRING", "STRING"}
+NUMBERS = {"BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "LONG4"}
+ARGUMENTS = {"EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "TUPLE"}  # of a call; a key of tuples could hash for ever
+NOTES = {"BINPUT", "LONG_BINPUT", "PUT", "MEMOIZE"}
+PLAIN = WORDS | NUMBERS | ARGUMENTS | NOTES | {
+    "PROTO", "FRAME", "STOP", "MARK", "BINGET", "LONG_BINGET", "GET", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_SET", "LIST",
+    "DICT", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "GLOBAL", "STACK_GLOBAL", "REDUCE"}
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """Makes containers of words and numbers; what it copies into them is no more than the file is long."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data))
+        self.room = len(data)
+
+    def find_class(self, module: str, name: str) -> Callable[..., Any]:
+        if f"{module} {name}" not in CONTAINERS:
+            raise ShiftBenchError(f"it asks for {module}.{name}, and nothing but dict, defaultdict, set and list is "
+                                  "admitted")
+        if name in ("dict", "defaultdict"):
+            return lambda default=None: {}
+        return lambda values=(): self.copy(set if name == "set" else list, values)
+
+    def copy(self, container: type, values: Any) -> Any:
+        if values and not isinstance(values, list):
+            raise ShiftBenchError("it makes a set or a list from what is no list")
+        self.room -= len(values)
+        if self.room < 0:
+            raise ShiftBenchError("it copies more values than it holds")
+        return container(values)
+
+
+def _unpickle(path: Path) -> Any:
+    """The content of a pickle of plain data; anything else is an error that names the file."""
+    if path.is_dir():
+        raise ShiftBenchError(f"{path} is a folder. Give the pickle itself.")
+    check_regular(path)
+    try:
+        data = path.read_bytes()
+    except OSError as problem:
+        raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror}).") from problem
+    if not data:
+        raise ShiftBenchError(f"{path} is empty.")
+    try:
+        _check_instructions(data)
+        return PlainUnpickler(data).load()
+    except ShiftBenchError as problem:
+        raise ShiftBenchError(f"{path}: not read: {problem}.") from None
+    except Exception as problem:  # damaged pickles raise whatever their instructions do
+        raise ShiftBenchError(f"{path}: cut off or no pickle. Copy or download it again.") from problem
+
+
+def _check_instructions(data: bytes) -> None:
+    """Every instruction is one that plain data needs, and every word and number is plain."""
+    notes, arguments = 0, False
+    value: Any
+    for instruction, value, byte in pickletools.genops(data):
+        name = instruction.name
+        notes += name in NOTES
+        if name not in PLAIN or (arguments and name != "REDUCE" and name not in NOTES):
+            raise ShiftBenchError(f"byte {byte}: it uses the instruction {name}, which plain data does not need here")
+        if name in NUMBERS and not -(2**63) <= value < 2**63:
+            raise ShiftBenchError(f"byte {byte}: it holds a number of more than 64 bits")
+        if name in NOTES and value is not None and int(value) > notes:
+            raise ShiftBenchError(f"byte {byte}: it numbers its notes beyond their count")
+        if name in WORDS and not value.isascii():
+            value.encode()  # half of a surrogate pair is no text
+        arguments = name in ARGUMENTS or (arguments and name in NOTES)

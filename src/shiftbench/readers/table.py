@@ -15,7 +15,7 @@ from shiftbench.core.tables import FAULTS, decimal
 from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Texts
 from shiftbench.readers.columns import filled, read_columns
-from shiftbench.readers.images import below, folder
+from shiftbench.readers.image_files import image_folder, paths_below
 
 SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train")
 FACTORS = ("label", "domain", "split")
@@ -67,13 +67,13 @@ def table(
         factors["split"] = _splits(path, split, _words(path, rows, split), rename or {})
     factors |= {FEATURE + column: _finite(path, column, decimal(path, rows, column)) for column in features}
     factors |= {name: _values(path, rows, column) for name, column in _own_names(path, rows, used, features).items()}
-    root = folder(images if images is not None else path.parent) if image is not None else None
+    root = image_folder(images if images is not None else path.parent) if image is not None else None
     return Collection(
         name=name or path.stem,
         items=items,
         factors=factors,
         texts=Texts.none() if text is None else _texts(_text(path, rows, text)),
-        pixels=None if root is None or image is None else below(root, _words(path, rows, image).tolist()),
+        pixels=None if root is None or image is None else paths_below(root, _words(path, rows, image).tolist()),
         root=root)
 
 

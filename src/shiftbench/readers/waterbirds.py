@@ -12,7 +12,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_table
 from shiftbench.core.tables import strings, whole
 from shiftbench.data.collection import Collection
-from shiftbench.readers.images import below, folder
+from shiftbench.readers.image_files import image_folder, paths_below
 
 COLUMNS = ("img_id", "img_filename", "y", "split", "place", "place_filename")
 BIRDS = ("landbird", "waterbird")
@@ -40,9 +40,9 @@ def waterbirds(source: Path | str, name: str = "waterbirds", images: Path | str 
     y, place, split = (_codes(path, table, column, words) for column, words in (
         ("y", BIRDS), ("place", PLACES), ("split", SPLITS)))
     ids, files = strings(path, table, "img_id"), strings(path, table, "img_filename")
-    root = folder(images if images is not None else path.parent)
+    root = image_folder(images if images is not None else path.parent)
     assert root is not None
-    names = below(root, files.tolist())
+    names = paths_below(root, files.tolist())
     collection = Collection(
         name=name,
         items=ids,

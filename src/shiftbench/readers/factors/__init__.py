@@ -11,7 +11,7 @@ from shiftbench.readers.factors.dsprites import dsprites
 from shiftbench.readers.factors.mpi3d import mpi3d
 from shiftbench.readers.factors.shapes3d import shapes3d
 from shiftbench.readers.factors.smallnorb import smallnorb
-from shiftbench.readers.images import given
+from shiftbench.readers.image_files import source_files
 from shiftbench.readers.npz import Advance
 from shiftbench.readers.wilds.metadata import camelyon17, iwildcam
 
@@ -34,7 +34,7 @@ def factors(
     """
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS, "Reading factors")
-    reader, paths = KINDS[kind], given(sources, kind)
+    reader, paths = KINDS[kind], source_files(sources, kind)
     if len(paths) > (2 if kind in SEVERAL else 1):
         raise ShiftBenchError(f"Reading {kind} takes {'two files at most' if kind in SEVERAL else 'one file'}, but "
                               f"{len(paths)} are given: {', '.join(map(str, paths))}.")

@@ -13,7 +13,7 @@ from shiftbench.core.files import read_table
 from shiftbench.core.tables import strings, whole
 from shiftbench.data.collection import Collection
 from shiftbench.readers.columns import filled, within
-from shiftbench.readers.images import below, folder
+from shiftbench.readers.image_files import image_folder, paths_below
 
 SPLITS = ("train", "val", "test", "id_val", "id_test")
 TUMOR = ("normal", "tumor")
@@ -39,13 +39,13 @@ def camelyon17(path: Path, name: str, images: Path | str | None = None) -> Colle
     folders = [f"patient_{who}_node_{where}" for who, where in zip(patient.tolist(), node.tolist(), strict=True)]
     patches = [f"patch_{where}_x_{left}_y_{top}"
                for where, left, top in zip(folders, x.tolist(), y.tolist(), strict=True)]
-    root = folder(images)
+    root = image_folder(images)
     return Collection(
         name=name,
         items=np.asarray(patches, np.str_),
         factors={"tumor": np.asarray(TUMOR)[tumor], "hospital": center, "slide": slide, "patient": patient,
                  "node": node, "split": words},
-        pixels=None if root is None else below(
+        pixels=None if root is None else paths_below(
             root, [f"patches/{where}/{patch}.png" for where, patch in zip(folders, patches, strict=True)]),
         root=root,
     )
@@ -65,13 +65,13 @@ def iwildcam(sources: Sequence[Path], name: str, images: Path | str | None = Non
     for row in np.flatnonzero(~np.isin(split, SPLITS))[:1]:
         raise ShiftBenchError(f"{path}: row {row} has the split '{split[row]}'. Allowed: {', '.join(SPLITS)}.")
     y, location, sequence = (whole(path, table, column) for column in ("y", "location_remapped", "sequence_remapped"))
-    root = folder(images)
+    root = image_folder(images)
     return Collection(
         name=name,
         items=files,
         factors={"animal": y if len(sources) < 2 else animals(sources[1], path, y), "location": location,
                  "sequence": sequence, **_times(path, table), "split": split},
-        pixels=None if root is None else below(root, files.tolist()),
+        pixels=None if root is None else paths_below(root, files.tolist()),
         root=root,
     )
 
@@ -167,7 +167,7 @@ def pictures(place: Path, names: Sequence[str], wanted: bool) -> tuple[Strs | No
     """File names below the folder of a data set, and that folder; None where images are not wanted."""
     if not wanted:
         return None, None
-    return below(place.resolve(), names), place.resolve()
+    return paths_below(place.resolve(), names), place.resolve()
 
 
 def shuffled(rows: Ints, seed: int) -> Ints:
