@@ -1,8 +1,9 @@
 """BERT's forward pass in numpy: word pieces in, one vector per word piece out.
 
-Sentences of a batch stand one after the other in one long array of word pieces, so nothing is padded and nothing has
-to be masked: linear maps, norms and GELU do not care where a sentence ends, and attention takes sentences of the same
-length together. The result is that of a padded and masked batch.
+It serves users without torch, and a fresh process starts in a tenth of the time that transformers needs and encodes as
+fast (bench/sentences.py). Sentences of a batch stand one after the other in one long array of word pieces, so nothing
+is padded and nothing has to be masked: linear maps, norms and GELU do not care where a sentence ends, and attention
+takes sentences of the same length together. The result is that of a padded and masked batch.
 """
 
 from collections.abc import Mapping

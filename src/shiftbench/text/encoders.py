@@ -47,7 +47,7 @@ def encoder(name_or_path: Path | str = DEFAULT) -> Encoder:
 
     name = str(name_or_path)
     if name.lower().removeprefix("sentence-transformers/") == DEFAULT and not Path(name).is_dir():
-        return load_model(_on_board())
+        return load_model(packaged_model())
     if Path(name).is_dir():
         try:
             return load_model(Path(name))
@@ -91,7 +91,7 @@ def _has_package() -> bool:
     return find_spec("sentence_transformers") is not None
 
 
-def _on_board() -> Path:
+def packaged_model() -> Path:
     """The folder of the packaged model, its files checked against the published digests."""
     from shiftbench.text.sentence_model import sha256
 
