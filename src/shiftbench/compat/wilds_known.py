@@ -1,4 +1,4 @@
-"""What is published about WILDS' ten data sets and stays the same: columns, numbers of values, names, folds.
+"""What is published about WILDS' ten data sets and stays the same: columns, numbers of values, names.
 
 Where a column's names are only in the data (Amazon's users), the caller gives them as `metadata_map`.
 """
@@ -6,9 +6,7 @@ Where a column's names are only in the data (Amazon's users), the caller gives t
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from shiftbench.core.errors import unknown
 from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS
-from shiftbench.readers.wilds.poverty import HELD_OUT
 from shiftbench.readers.wilds.wheat import SESSIONS
 
 
@@ -35,16 +33,3 @@ DATASETS: Mapping[str, Known] = {
     "rxrx1": Known(("cell_type", "experiment", "plate", "well", "site", "y"), {"cell_type": 4}, {
         "cell_type": ("HEPG2", "HUVEC", "RPE", "U2OS")}),
 }
-
-def poverty_fold(fold: str) -> dict[str, tuple[str, ...]]:
-    """Countries of a fold by split: it tests on its own, chooses models on the next fold's, trains on all others.
-
-    >>> poverty_fold("E")["val"] == HELD_OUT["A"]
-    True
-    """
-    if fold not in HELD_OUT:
-        raise unknown("fold", fold, HELD_OUT)
-    folds = sorted(HELD_OUT)
-    following = folds[(folds.index(fold) + 1) % len(folds)]
-    rest = sorted(country for name in folds if name not in (fold, following) for country in HELD_OUT[name])
-    return {"train": tuple(rest), "val": HELD_OUT[following], "test": HELD_OUT[fold]}

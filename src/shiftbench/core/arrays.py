@@ -111,10 +111,3 @@ def to_strings(column: pa.ChunkedArray) -> Strs:
     if fixed > WASTE and fixed > 64 * words.nbytes:
         return np.asarray(words.to_pylist(), np.object_)
     return np.asarray(words.to_pylist(), dtype=np.str_)
-
-
-def to_values(column: pa.ChunkedArray) -> Values:
-    """An arrow column as numpy values: strings where it holds strings, numbers where it holds numbers."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_dictionary(column.type):
-        return to_strings(column)
-    return np.asarray(column.to_numpy())
