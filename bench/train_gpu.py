@@ -30,6 +30,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.methods import METHODS
+from shiftbench.methods.presets import VARIANTS
 from shiftbench.models import build
 from shiftbench.training.data import Data
 from shiftbench.training.loop import Fitting, learn
@@ -128,12 +129,20 @@ def fastest(marks: list[tuple[float, int]]) -> float:
     return max(((after - before) / (late - early) for (early, before), (late, after) in pairwise(marks)), default=0.0)
 
 
+def called(name: str) -> dict[str, object]:
+    """The settings of a run of a method or a preset, by name."""
+    if name in VARIANTS:
+        return {"method": VARIANTS[name].method, "preset": name, "augment": "none",
+                **{key: value for key, value in VARIANTS[name].settings.items() if key in ("model", "augment")}}
+    return {"method": name, **({"model": METHODS[name].model} if METHODS[name].model else {})}
+
+
 def check(data: Data, names: list[str]) -> int:
     """Each method packed with its neighbours, alone, and stopped and resumed: the number of runs that differ."""
     short = {"steps": 72, "eval_every": 24, "precision": "bf16", "augment": "none"}
     different = 0
     for first in range(0, len(names), PACK):
-        runs = [run(data.benchmark, method=name, **{**short, **MODEL_OF.get(name, {}), **METHODS[name].settings})
+        runs = [run(data.benchmark, **{**short, **MODEL_OF.get(name, {}), **called(name)})
                 for name in names[first:first + PACK]]
         packed = [Fitting(one, data) for one in runs]
         learn(packed)
@@ -155,7 +164,7 @@ def check(data: Data, names: list[str]) -> int:
             same = all(isinstance(end, Predictions) and end == ends[0] for end in ends)
             different += not same
             problems = [other.problem for other in (one, alone, resumed) if other.problem is not None]
-            print(f"{one.run.method:<22}{'same' if same else 'DIFFERS':<10}{fastest(marks):>8.0f} steps/s alone   "
+            print(f"{one.run.label:<22}{'same' if same else 'DIFFERS':<10}{fastest(marks):>8.0f} steps/s alone   "
                   f"{problems or ''}", flush=True)
     print(f"{len(names)} methods packed, alone and resumed: {different} differ")
     return different
@@ -173,7 +182,7 @@ def main() -> None:
     data = Data(benchmark, torch.from_numpy(collection.pixels), torch.device("cuda"))
     if chosen.check is not None:
         # last_layer learns from the target's items alone, which these rows have none of.
-        names = chosen.check or sorted(name for name in METHODS
+        names = chosen.check or sorted(name for name in (*METHODS, *VARIANTS)
                                        if not name.startswith("only_") and name != "last_layer")
         raise SystemExit("the ways of training disagree" if check(data, names) else 0)
     lanes = PACK if chosen.packed else 1

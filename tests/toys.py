@@ -94,8 +94,7 @@ def check_a_pack(name: str, params: list[dict], benchmark: Benchmark, x: torch.T
 
 
 HEADS = sorted(name for name, cls in METHODS.items()
-               if cls.needs in ("", "features") and not {"model", "augment", "weights"} & set(cls.settings)
-               and name != "last_layer")
+               if cls.needs in ("", "features") and not cls.model and name != "last_layer")
 """The methods that run on cached features. `last_layer` needs a target to learn, which the toy has not."""
 
 

@@ -4,7 +4,8 @@
 
 Trained nets differ between processors in their last bits, so their numbers are not recorded: both versions train the
 same short runs here, and their predictions must be the same bytes. A method that cannot be trained so ends it, and it
-ends with 1 where a method differs.
+ends with 1 where a method differs. Presets of one method are compared too; versions up to d73cf47 have them as methods,
+with `pixel-mlp` under the name `mlp`.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 MODEL = {"pretrained": "efficientnet-lite0"}
 """Of methods that ask for one; others learn with a small net, or bring their own."""
@@ -38,12 +40,27 @@ def train(folder: Path, only: list[str]) -> None:
     sb.read("world", "scenes", items=1500, size=64, out=folder / "scenes")
     (folder / "recipe.toml").write_text(RECIPE)
     sb.build(folder / "recipe.toml", folder / "b")
-    for name in only or sorted(set(sb.METHODS) - {"last_layer"}):  # that one is `retrain`'s, on other items
-        brings_its_own = "model" in getattr(sb.METHODS[name], "settings", {})
-        net = {} if brings_its_own else {"model": MODEL.get(name, "small-cnn")}
-        done = sb.train(folder / "b", method=name, out=folder / "runs", **SHORT, **net)
+    variants = _variants()
+    for name in only or sorted({*sb.METHODS, *variants} - {"last_layer", "mlp"}):  # last_layer learns from other items
+        if name in variants:
+            words, own = {"preset": name}, variants[name].settings
+        else:
+            old = "mlp" if name == "pixel-mlp" else name
+            method = sb.METHODS[old]
+            words, own = {"method": old}, getattr(method, "settings", {"model": getattr(method, "model", "")})
+        net = {} if own.get("model") else {"model": MODEL.get(name, "small-cnn")}
+        done = sb.train(folder / "b", out=folder / "runs", **words, **SHORT, **net)
         predictions = (Path(done) / "predictions.parquet").read_bytes()
         print(json.dumps([name, hashlib.sha256(predictions).hexdigest()[:16]]), flush=True)
+
+
+def _variants() -> dict[str, Any]:
+    """The presets of one method, by name; none in a version that has them as methods."""
+    try:
+        from shiftbench.methods.presets import VARIANTS
+    except ImportError:
+        return {}
+    return dict(VARIANTS)
 
 
 def trained(checkout: Path, only: list[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.images import ops as hashed
 from shiftbench.images.augment import PRESETS, augment, augmented, draws_of, joined, parts_of
 from shiftbench.images.interventions import MEAN, erase, flattened, noise, texture
-from shiftbench.methods import METHODS
+from shiftbench.methods.presets import VARIANTS
 from shiftbench.models import Net, build
 from shiftbench.training.attack import attacked
 
@@ -232,10 +232,10 @@ def test_a_preset_that_cannot_be_joined_is_told(preset, says):
             ask(preset)
 
 
-def test_methods_are_presets():
-    """Every intervention among the methods is ERM with an augmentation of the table."""
-    found = {name: cls.settings["augment"] for name, cls in METHODS.items()
-             if cls.family == "robust training" and "augment" in cls.settings}
+def test_interventions_are_presets():
+    """Every intervention among the presets is ERM with an augmentation of the table."""
+    found = {name: preset.settings["augment"] for name, preset in VARIANTS.items()
+             if preset.family == "robust training" and "augment" in preset.settings}
     assert found == {"gaussian_noise": "noise", "random_erasing": "erase", "texture_noise": "texture"}
     assert set(found.values()) <= set(PRESETS)
 

@@ -13,6 +13,7 @@ from shiftbench.cli.sweep import summary, sweep
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods import METHODS
+from shiftbench.methods.presets import PRESETS, PUBLISHED, wilds
 from shiftbench.sweeps.study import Study
 from shiftbench.training.data import Data
 from shiftbench.training.folder import train
@@ -20,7 +21,6 @@ from shiftbench.training.loop import Fitting
 from shiftbench.training.loop import learn as learn_all
 from shiftbench.training.predict import predict_all
 from shiftbench.training.run import Outcome, Run, default_model
-from shiftbench.training.wilds_presets import WILDS_METHODS, wilds
 from tests.methods.test_more import noisy
 from tests.toys import CPU, FEATURES, toy_features, toy_rows, toy_run
 from tests.training.test_targets import built
@@ -155,8 +155,9 @@ def test_groups_of_one_size_need_no_weights():
     benchmark = Benchmark.of(collection, None, 0, np.arange(16), np.full(16, "train"),
                              label=np.asarray(["cat", "dog"])[label], domain=np.asarray(["in", "out"])[domain])
     data = Data(benchmark, toy_features(benchmark), CPU)
-    for name in ("reweight", "undersample", "reweight_label", "undersample_label"):
-        one = Fitting(toy_run(benchmark, method=name, steps=2), data)
+    for name, preset in (("reweight", ""), ("undersample", ""), ("reweight", "reweight_label"),
+                         ("undersample", "undersample_label")):
+        one = Fitting(toy_run(benchmark, method=name, preset=preset, steps=2), data)
         learn_all([one])
         assert "exponent=1.0 has no effect: each" in one.notes[0]
 
@@ -238,7 +239,7 @@ def test_anneal_in_steps_is_refused():
 
 def test_the_paper_s_steps_are_in_its_presets():
     """WILDS anneals for 500 steps, whatever the length of the run."""
-    for name, methods in WILDS_METHODS.items():
+    for name, methods in ((name, PRESETS[f"wilds-{name}"].by_method) for name in PUBLISHED):
         if "irm" in methods:
             told = wilds(name, "irm")
             assert told["anneal"] * told["steps"] == pytest.approx(500)

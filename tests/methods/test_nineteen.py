@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from shiftbench.cli import app
 from shiftbench.methods import METHODS
-from shiftbench.reporting.fine_grained import NINETEEN
+from shiftbench.methods.presets import NINETEEN, VARIANTS
 from shiftbench.shifts import LowData
 from shiftbench.training.data import load
 from shiftbench.training.loop import Fitting, learn
@@ -28,9 +28,12 @@ def trained():
     benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(collection)
     found = {}
     for name in ("erm", *NINETEEN):
-        own = {} if "model" in METHODS[name].settings else {"model": "small-cnn"}
+        preset = VARIANTS.get(name)
+        own = {"method": name} if preset is None else {"method": preset.method, "preset": name}
+        if not (METHODS[name].model if preset is None else preset.settings.get("model")):
+            own["model"] = "small-cnn"
         weights = {"weights": _weights(collection.digest)} if name == "pretrained" else {}
-        run = Run(benchmark.digest, method=name, params=SMALL.get(name, {}), steps=3, batch_size=8, eval_every=3,
+        run = Run(benchmark.digest, params=SMALL.get(name, {}), steps=3, batch_size=8, eval_every=3,
                   select_on="last", **own, **weights)
         one = Fitting(run, load(benchmark, collection, run, CPU, None))
         learn([one])
@@ -55,16 +58,20 @@ def _weights(key: str, cache: dict[str, str] = {}) -> str:  # noqa: B006 - one f
 
 
 def test_all_nineteen_are_listed():
-    """`methods --json` tells name, family, parameters with defaults, search space and whether a head is enough."""
-    listed = {one["name"]: one for one in json.loads(CliRunner().invoke(app, ["methods", "--json"]).output)}
+    """`methods --json` and `methods --presets --json` list them with family, hyperparameters or settings, and grid."""
+    listed = {one["name"]: one for words in (["methods", "--json"], ["methods", "--presets", "--json"])
+              for one in json.loads(CliRunner().invoke(app, words).output)}
     assert len(NINETEEN) == 19
     assert set(NINETEEN) <= set(listed)
     for name in NINETEEN:
         one = listed[name]
-        assert one["family"] == METHODS[name].family
-        assert isinstance(one["parameters"], dict)
         assert one["wiles"]["lr"] in ("0.01, 0.001, 0.0001", "0.0001")
-        assert one["head_only"] is (METHODS[name].needs in ("", "features"))
+        if name in METHODS:
+            assert isinstance(one["parameters"], dict)
+            assert one["head_only"] is (METHODS[name].needs in ("", "features"))
+        else:
+            assert one["method"] == "erm"
+            assert one["settings"]
     assert listed["irm"]["wiles"]["penalty"] == "0.01, 0.1, 1.0, 10.0"
     assert listed["vit"]["wiles"]["batch_size"] == "1024"
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.methods.presets import BREEDS_EPOCHS, BREEDS_RATES, breeds, epochs_to_steps
 from shiftbench.models import MODELS, build
 from shiftbench.models.dropout import Dropout
 from shiftbench.models.torchvision_nets import on_grid
-from shiftbench.training.presets import BREEDS_EPOCHS, BREEDS_RATES, breeds, epochs_to_steps
 from shiftbench.training.run import Run
 
 torch.set_num_threads(1)

@@ -15,8 +15,9 @@ from scipy import stats as reference
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import ALL, Scores
+from shiftbench.methods.presets import NINETEEN, VARIANTS
 from shiftbench.reporting import report
-from shiftbench.reporting.fine_grained import BASELINES, FAMILIES, NINETEEN, place, study
+from shiftbench.reporting.fine_grained import BASELINES, FAMILIES, place, study
 from shiftbench.reporting.fine_grained_agreement import correlation
 from shiftbench.reporting.fine_grained_figures import lines, ranked
 from shiftbench.reporting.fine_grained_numbers import ablation, bars, changes, estimate, leads, placed, ranks
@@ -27,7 +28,7 @@ from shiftbench.shifts.low_data import LowData, Spurious, Unseen
 from shiftbench.shifts.splits import Given
 from tests.reporting.test_report import Page
 
-METHODS = ("resnet18", "mlp", "imagenet_augment", "augmix", "stargan", "dann", "irm", "jtt", "pretrained")
+METHODS = ("resnet18", "pixel-mlp", "imagenet_augment", "augmix", "stargan", "dann", "irm", "jtt", "pretrained")
 EVIL = '<script>alert(1)</script> & {{ 7 * 7 }}'
 
 
@@ -83,11 +84,11 @@ def made():
 
 
 def test_nineteen_methods_are_of_six_families():
-    """Every method of the paper is registered here, and their families are the paper's six."""
+    """Every method of the paper is a method or a preset here, and their families are the paper's six."""
     from shiftbench.methods import METHODS
 
     assert len(NINETEEN) == 19
-    assert set(NINETEEN) <= set(METHODS)
+    assert set(NINETEEN) <= {*METHODS, *VARIANTS}
     assert len(FAMILIES) == 6
 
 
@@ -289,8 +290,8 @@ def facts(one):
     return one.card["shift"], one.card["params"]["label"], conditions[0] if conditions else {}
 
 
-AS_IN_THE_PAPER = {"resnet18": 0, "mlp": -30, "imagenet_augment": 12, "augmix": 5, "stargan": 20, "dann": 3, "irm": -2,
-                   "jtt": 1, "pretrained": 25}
+AS_IN_THE_PAPER = {"resnet18": 0, "pixel-mlp": -30, "imagenet_augment": 12, "augmix": 5, "stargan": 20, "dann": 3,
+                   "irm": -2, "jtt": 1, "pretrained": 25}
 
 
 def paper(one, method):
@@ -338,7 +339,7 @@ def test_chance_has_no_verdict(made):
 
 def test_what_is_not_there_cannot_be_told(made):
     """Without the methods, shifts or tasks that a takeaway is about it cannot be told, and says why."""
-    few = ("resnet18", "resnet50", "mlp", "vit", "jtt")
+    few = ("resnet18", "resnet50", "pixel-mlp", "vit", "jtt")
     some = [one for one in made if one.name == "sprites-low-10"]
     found = verdicts(lambda one, method, seed: 0.5 + 0.1 * few.index(method) + noise(method, seed), some, few)
     assert {one.verdict for one in found.values()} == {OPEN}

@@ -15,6 +15,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.prediction_lists import Answers, read_predictions
 from shiftbench.data.scores import ALL
 from shiftbench.data.tags import Tags, Texts
+from shiftbench.methods.presets import PUBLISHED, wilds
 from shiftbench.models import build
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.readers.wilds.wheat import SESSIONS
@@ -27,7 +28,6 @@ from shiftbench.training.evaluate import judged, rank
 from shiftbench.training.folder import train
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import SELECTIONS, Run
-from shiftbench.training.wilds_presets import PUBLISHED, wilds
 from tests.toys import CPU, FEATURES
 from tests.training.test_tasks import code, molecules, squares  # noqa: F401
 

@@ -13,9 +13,9 @@ from shiftbench.core.files import read_table
 from shiftbench.data.checks import check
 from shiftbench.exports import export
 from shiftbench.metagraph.subsets import parse_subset, subset
+from shiftbench.methods.presets import PRESETS
 from shiftbench.shifts import Subset
 from shiftbench.shifts.suites import ANIMALS, SUITES, TASKS, suite
-from shiftbench.training.presets import PRESETS
 from shiftbench.training.run import Run
 from shiftbench.worlds import WORLDS
 from tests.strategies import toy
@@ -80,9 +80,10 @@ def test_a_suite_is_built_and_trained_from_the_shell(shell, scenes, tmp_path):
 
 
 def test_presets_are_legal_runs():
-    """Every preset is a complete set of settings."""
-    for settings in PRESETS.values():
-        assert Run.of({"benchmark": "x", **settings}).lr == settings["lr"]
+    """Every protocol is a complete set of settings."""
+    for preset in PRESETS.values():
+        if not preset.method:
+            assert Run.of({"benchmark": "x", **preset.settings}).lr == preset.settings["lr"]
 
 
 def test_a_suite_needs_a_collection_and_a_known_name(shell, tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shiftbench.reporting.fine_grained import NINETEEN
+from shiftbench.methods.presets import NINETEEN
 
 ROOT = Path(__file__).parents[2]
 

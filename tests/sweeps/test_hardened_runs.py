@@ -39,7 +39,7 @@ def trained(one, data, folder=None, **options):
 def test_an_attack_changes_training_and_vanishes_with_its_radius(data):
     """A run on attacked images ends elsewhere; a radius near 0 leaves what ERM gives; it combines with any method."""
     plain = trained(run(data), data)
-    hard = trained(run(data, method="adversarial"), data)
+    hard = trained(run(data, preset="adversarial"), data)
     assert not np.allclose(plain, hard, rtol=1e-3)
     np.testing.assert_allclose(trained(run(data, attack=1e-7), data), plain, rtol=1e-2, atol=1e-3)
     assert not np.array_equal(trained(run(data, method="group_dro"), data),
@@ -55,7 +55,7 @@ def test_a_stopped_adversarial_run_goes_on(data, tmp_path):
         if done >= 3:
             raise Stop
 
-    one = run(data, method="adversarial", augment="standard+noise")
+    one = run(data, preset="adversarial", augment="standard+noise")
     whole = trained(one, data)
     with pytest.raises(Stop):
         trained(one, data, tmp_path, progress=stop, checkpoint_seconds=0)
@@ -81,14 +81,14 @@ def test_training_sees_stylised_images_and_nothing_else_does(tmp_path):
         inputs(benchmark, plain, Run(benchmark.digest, model="small-cnn", stylised=str(tmp_path / "few")), None)
 
 
-def test_a_method_adds_its_augmentation_to_the_runs_own():
+def test_a_preset_adds_its_augmentation_to_the_runs_own():
     """`random_erasing` with standard crops is both, in this order, however often the settings are read again."""
-    one = Run("0", method="random_erasing", model="small-cnn", augment="standard")
+    one = Run("0", preset="random_erasing", model="small-cnn", augment="standard")
     assert one.augment == "standard+erase"
     assert Run.of(one.to_json()) == one
     with pytest.raises(ShiftBenchError, match="No augmentation named 'eraze'"):
         Run("0", model="small-cnn", augment="standard+eraze")
     with pytest.raises(ShiftBenchError, match="works on cached features"):
         Run("0", model="mlp", features="small-cnn@32", attack=0.5)
-    assert Run("0", method="adversarial", model="small-cnn").attack == 0.5
-    assert Run("0", method="adversarial", model="small-cnn", attack=1).attack == 1.0
+    assert Run("0", preset="adversarial", model="small-cnn").attack == 0.5
+    assert Run("0", preset="adversarial", model="small-cnn", attack=1).attack == 1.0

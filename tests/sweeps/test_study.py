@@ -93,13 +93,25 @@ def test_naming_a_default_changes_nothing():
     assert study({"irm": {}}).settings() == study({"irm": {"penalty": 100.0, "lr": 1e-3}}).settings()
 
 
-def test_a_method_that_names_its_model_keeps_it():
-    """The study's model and the features of its heads are for the others; a contradiction at the method is refused."""
-    found = study({"erm": {}, "resnet18": {}, "mlp": {}}).settings()
-    assert [(one["model"], one["features"]) for one in found] == [
-        ("mlp", "efficientnet-lite0@32"), ("resnet18", ""), ("pixel-mlp", "")]
+def test_a_preset_that_names_its_model_keeps_it():
+    """The study's model and the features of its heads are for the others; a contradiction at the preset is refused."""
+    found = study({"erm": [{}, {"preset": ["resnet18", "pixel-mlp"]}]}).settings()
+    assert [(one["model"], one["features"], one.get("preset")) for one in found] == [
+        ("mlp", "efficientnet-lite0@32", None), ("resnet18", "", "resnet18"), ("pixel-mlp", "", "pixel-mlp")]
     with pytest.raises(ShiftBenchError, match="contradicts"):
-        study({"resnet18": {"model": "resnet50"}}).settings()
+        study({"erm": {"preset": "resnet18", "model": "resnet50"}}).settings()
+
+
+def test_a_protocol_stands_under_everything_else_and_a_list_of_them_is_a_sweep():
+    """At the top for all methods, at a method for it alone; a variant and what the file gives win."""
+    found = study({"erm": {"preset": "augmix"}, "irm": {"lr": 0.5}}, {}, preset=("metashift",)).settings()
+    assert [(one["model"], one["augment"], one["lr"], one["steps"]) for one in found] == [
+        ("resnet18", "augmix", 5e-5, 5000), ("resnet18", "color", 0.5, 5000)]
+    swept = study({"coral": {"preset": ["wilds-camelyon17", "wilds-fmow"]}}, {}).settings()
+    assert [(one["model"], one["params"]["penalty"]) for one in swept] == [("densenet121", 0.1)] * 2
+    assert [one["size"] for one in swept] == [96, 224]
+    with pytest.raises(ShiftBenchError, match="resnet18 and augmix cannot be one run"):
+        study({"erm": {"preset": "augmix"}}, {}, preset=("resnet18",)).settings()
 
 
 # Laws
@@ -297,6 +309,10 @@ def test_changes_replace_what_the_file_says(place):
     ("steps = 6", "lr = {}", "a law is a table with one entry"),
     ("[methods.erm]", "[methods.erm]\npenalty = 1.0", "No setting named 'penalty'"),
     ("[methods.erm]", "[methods.emr]", "No method named 'emr'. Did you mean 'erm'?"),
+    ("[methods.erm]", "[methods.resnet50]", "'resnet50' is a preset: --preset resnet50, or preset = \"resnet50\" in"),
+    ("[methods.erm]", "[methods.erm]\npreset = 3", "'preset' is 3, but it must be a name or a list of names"),
+    ("[methods.erm]", "[methods.erm]\npreset = 'resnet5'", "Did you mean 'resnet50'?"),
+    ("steps = 6", "preset = 'metashift'", "'preset' stands elsewhere in a study"),
     ("penalty = [1.0, 10.0]", "penalty = ['high']", "method 'irm': method irm: 'penalty' is 'high'"),
     ('model = "small-cnn"', 'model = "linear"\n[methods.coral]\n[run.x]', "No setting named 'x'"),
     ("[methods.erm]", '[methods.coral]\nmodel = "linear"', "method 'coral': run: method 'coral' moves features"),

@@ -51,7 +51,7 @@ def test_pretrained_weights_are_where_a_run_starts(world, tmp_path):
     assert len(list((tmp_path / "pre" / "runs").iterdir())) == 1  # found, not done again
     build(sb.Recipe(world, sb.LowData("shape", "colour", ("blue",), n_low=4), 0), tmp_path / "low")
     given = {"model": "small-cnn", "steps": 1, "lr": 1e-6, "device": "cpu"}
-    near = sb.train(tmp_path / "low", "pretrained", tmp_path / "runs", weights=str(file), **given)
+    near = sb.train(tmp_path / "low", "erm", tmp_path / "runs", preset="pretrained", weights=str(file), **given)
     far = sb.train(tmp_path / "low", "erm", tmp_path / "runs", **given)
     assert load_run(near).weights == str(file)
     key = "features.0.weight"
@@ -59,15 +59,16 @@ def test_pretrained_weights_are_where_a_run_starts(world, tmp_path):
     assert (load_file(far / "checkpoint.safetensors")[key] - before[key]).abs().max() > 1e-3
 
 
-def test_a_methods_name_decides_settings():
-    """`resnet50` is ERM with that model: it is filled in, and another is refused; weights of one's own are not."""
-    assert Run("0", method="resnet50").model == "resnet50"
-    assert Run("0", method="randaugment", model="small-cnn").augment == "randaugment"
-    assert Run("0", method="pretrained", model="small-cnn", weights="mine.pth").weights == "mine.pth"
-    assert Run("0", method="pretrained", model="small-cnn").weights == "imagenet"
+def test_a_presets_name_decides_settings():
+    """`resnet50` is ERM with that model: it is filled in, and another is refused; other weights are not."""
+    assert Run("0", preset="resnet50").model == "resnet50"
+    assert Run("0", preset="randaugment", model="small-cnn").augment == "randaugment"
+    assert Run("0", preset="pretrained", model="small-cnn", weights="mine.pth").weights == "mine.pth"
+    assert Run("0", preset="pretrained", model="small-cnn").weights == "imagenet"
     with pytest.raises(ShiftBenchError, match="is erm with model=resnet50"):
-        Run("0", method="resnet50", model="small-cnn")
+        Run("0", preset="resnet50", model="small-cnn")
     with pytest.raises(ShiftBenchError, match="needs images, which model 'mlp' does not have"):
-        Run("0", method="augmix", model="mlp", features="small-cnn@32")
-    assert [default_model(name) for name in ("vit", "pretrained", "augmix", "dann")] == [
+        Run("0", preset="augmix", model="mlp", features="small-cnn@32")
+    assert [default_model("erm", name) for name in ("vit", "pretrained", "augmix", "")] == [
         "vit", "efficientnet-lite0", "resnet18", "mlp"]
+    assert [default_model(name) for name in ("dann", "beta_vae", "sagnet")] == ["mlp", "beta-vae", "resnet18"]

@@ -102,7 +102,8 @@ def test_the_weights_a_run_began_with_are_not_needed(trained, tmp_path):
     place, made, collection, run = trained
     file = tmp_path / "start.safetensors"
     file.write_bytes((run / "checkpoint.safetensors").read_bytes())
-    again = sb.train(place / "benchmark", "pretrained", tmp_path / "runs", collection=place / "collection",
-                     model="small-cnn", weights=str(file), steps=5, batch_size=32, device="cpu")
+    again = sb.train(place / "benchmark", out=tmp_path / "runs", preset="pretrained",
+                     collection=place / "collection", model="small-cnn", weights=str(file), steps=5, batch_size=32,
+                     device="cpu")
     file.unlink()
     assert retrain(again, made, collection, steps=60, rates=RATES, device="cpu").accuracy > 0.9

@@ -105,7 +105,7 @@ def test_every_method_that_says_so_learns_the_target(kind):
     x = torch.from_numpy(np.stack([collection.factors[f"feature:x{k}"] for k in range(4)], axis=1).astype(np.float32))
     data = Data(benchmark, (x - x.mean(dim=0)) / x.std(dim=0), CPU)
     able = [name for name, one in METHODS.items()
-            if kind in one.targets and one.needs in ("", "features") and not one.settings]
+            if kind in one.targets and one.needs in ("", "features") and not one.model]
     assert {"erm", "coral", "irm", "group_dro"} <= set(able)
     light = {name: {"penalty": 0.01} for name in ("irm", "coral", "dann", "mmd", "vrex")}
     tried = [Fitting(Run(benchmark.digest, name, light.get(name, {}), "mlp", features=FEATURES, steps=120, lr=0.02,

@@ -41,19 +41,21 @@ def embed(
 
 
 def train(
-    benchmark: Place, method: str, out: Place, *, collection: Place | None = None, device: str = "auto",
-    params: Mapping[str, Any] | None = None, progress: Advance | None = None,
-    say: Callable[[str], None] | None = None, **settings: Any,
+    benchmark: Place, method: str = "", out: Place = "runs", *, preset: str | Sequence[str] = (),
+    collection: Place | None = None, device: str = "auto", params: Mapping[str, Any] | None = None,
+    progress: Advance | None = None, say: Callable[[str], None] | None = None, **settings: Any,
 ) -> Path:
     """Train one method on one benchmark with one seed; gives the folder of the run. A finished run is not repeated.
 
-    `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, … `say` is
-    called with a line for each setting that has no effect; the run's log has it too.
+    `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, … `preset`
+    names settings of both (`shiftbench methods --presets`); those that you give win over a protocol's, and a variant
+    such as `resnet50` brings its method. `say` is called with a line for each setting that has no effect; the run's log
+    has it too.
     """
     from shiftbench.training.device import check_device
 
     check_device(device)
-    run = run_of(method, params or {}, settings)
+    run = run_of(method, params or {}, settings, preset)
     made = Benchmark.load(benchmark)
     folder = collection_folder_of(benchmark, collection)
     images = Collection.load(folder)
@@ -86,15 +88,22 @@ def _embed_first(run: "Run", images: Collection, rows: "Ints", folder: Path, pro
         embed_items(images, rows, backbone, size, folder=folder, progress=progress)
 
 
-def run_of(method: str, params: Mapping[str, Any], settings: Mapping[str, Any]) -> "Run":
-    """A run that is checked but has no benchmark yet; a head works on a backbone's features unless told otherwise."""
+def run_of(method: str, params: Mapping[str, Any], settings: Mapping[str, Any],
+           preset: str | Sequence[str] = ()) -> "Run":
+    """A run that is checked but has no benchmark yet. A head works on a backbone's features by default."""
+    from shiftbench.methods.presets import expand
     from shiftbench.models.names import CATALOGUE
-    from shiftbench.training.run import Run, default_model
+    from shiftbench.training.run import Run, default_model, split_settings
 
-    settings = {"model": default_model(method), **settings}
-    if find(CATALOGUE, "model", settings["model"]).takes == "features":
-        settings.setdefault("features", "efficientnet-lite0")
-    return Run.of({"benchmark": "", "method": method, "params": params, **settings}, "train")
+    if not method and not preset:
+        raise ShiftBenchError("train: name a method or a preset. `shiftbench methods` lists both.")
+    method, variant, protocol = expand(listed(preset), method)
+    own, of_run = split_settings(protocol)
+    of_run = {"model": default_model(method, variant), **of_run, **settings}
+    if find(CATALOGUE, "model", of_run["model"]).takes == "features":
+        of_run.setdefault("features", "efficientnet-lite0")
+    return Run.of({"benchmark": "", "method": method, "preset": variant, "params": {**own, **params}, **of_run},
+                  "train")
 
 
 def pretrain(

@@ -1,19 +1,34 @@
 """shiftbench methods"""
 
+from typing import Annotated
+
+import typer
+
 from shiftbench.cli.output import Json, print_json, print_table
 
 
-def methods(json: Json = False) -> None:
-    """List every method: its family, what it needs, its parameters with defaults; with --json also search spaces.
+def methods(
+    presets: Annotated[bool, typer.Option("--presets", help="List presets: names for settings of a run.")] = False,
+    json: Json = False,
+) -> None:
+    """List every method: its family, what it needs, its hyperparameters with defaults; with --json also search spaces.
 
-    shiftbench methods
+    shiftbench methods --presets
     """
     from shiftbench.methods import METHODS, facts
+    from shiftbench.methods.presets import PRESETS, preset_facts
 
-    listed = [facts(name) for name in METHODS]
+    listed = [preset_facts(name) for name in PRESETS] if presets else [facts(name) for name in METHODS]
     if json:
         print_json(listed)
-        return
-    print_table("", ["method", "family", "needs", "parameters", "what it does"], [
-        [one["name"], one["family"], one["needs"],
-         ", ".join(f"{key} = {value}" for key, value in one["parameters"].items()), one["summary"]] for one in listed])
+    elif presets:
+        print_table("", ["preset", "method", "settings", "paper", "source", "what it is"], [
+            [row["name"], row["method"], _pairs(row["settings"]), row["paper"], row["source"], row["summary"]]
+            for row in listed])
+    else:
+        print_table("", ["method", "family", "needs", "parameters", "what it does"], [
+            [row["name"], row["family"], row["needs"], _pairs(row["parameters"]), row["summary"]] for row in listed])
+
+
+def _pairs(settings: dict[str, object]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in settings.items())

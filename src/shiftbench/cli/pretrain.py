@@ -25,7 +25,7 @@ def pretrain(
 
     shiftbench pretrain collections/scenes --label class --model resnet18 --out pretrained/scenes
 
-    shiftbench train benchmarks/low-10 --method pretrained --model resnet18 \
+    shiftbench train benchmarks/low-10 --preset pretrained --model resnet18 \
         --weights pretrained/scenes/weights.safetensors --out runs
     """
     from shiftbench.shifts.recipe import parse_changes
@@ -36,4 +36,4 @@ def pretrain(
     if json:
         print_json({"weights": str(file), "model": model, "label": label})
     elif not quiet:
-        say(f"weights in {file}; start from them with --method pretrained --model {model} --weights {file}")
+        say(f"weights in {file}; start from them with --preset pretrained --model {model} --weights {file}")

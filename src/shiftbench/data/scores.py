@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.core.arrays import Bools, Values
+from shiftbench.core.arrays import Bools, Values, settings_id
 from shiftbench.core.errors import unknown
 from shiftbench.core.files import read_table, write_table
 from shiftbench.core.tables import decimal, strings, whole
@@ -82,3 +82,21 @@ class Scores:
                 table = table.append_column(name, pa.array(np.full(len(table), value)))
         read: dict[type, Callable[..., Values]] = {str: strings, int: whole, float: decimal}
         return Scores({name: read[kind](path, table, name) for name, kind in COLUMNS.items()})
+
+
+def label_of(settings: Mapping[str, Any]) -> str:
+    """The name under which a run is shown: that of its preset where it has one, else that of its method.
+
+    >>> label_of({"method": "erm", "preset": "resnet50"}), label_of({"method": "irm"})
+    ('resnet50', 'irm')
+    """
+    return str(settings.get("preset") or settings["method"])
+
+
+def run_id(settings: Mapping[str, Any]) -> str:
+    """The id of a run with these settings, all of them.
+
+    The label stands for method and preset: presets were methods once, and their runs keep the ids of that time.
+    """
+    known = {key: value for key, value in settings.items() if key != "preset"}
+    return settings_id({**known, "method": label_of(settings)})

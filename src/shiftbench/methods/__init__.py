@@ -3,8 +3,6 @@
 Names, fields and docstrings are read without torch, which a file imports from `shiftbench.core.later`.
 """
 
-from shiftbench.methods.architectures import Architecture
-from shiftbench.methods.augmentations import Augmentation
 from shiftbench.methods.beta_vae import BetaVAE
 from shiftbench.methods.bn_adapt import BNAdapt
 from shiftbench.methods.cdann import CDANN
@@ -16,7 +14,6 @@ from shiftbench.methods.eqrm import EQRM
 from shiftbench.methods.erm import ERM
 from shiftbench.methods.focal import Focal
 from shiftbench.methods.group_dro import GroupDRO
-from shiftbench.methods.interventions import Intervention
 from shiftbench.methods.irm import IRM
 from shiftbench.methods.jtt import JTT
 from shiftbench.methods.last_layer import LastLayer
@@ -25,7 +22,6 @@ from shiftbench.methods.lisa import LISA
 from shiftbench.methods.method import METHODS, Batch, Method, Task, Trained, facts
 from shiftbench.methods.mixup import MixUp
 from shiftbench.methods.mmd import MMD
-from shiftbench.methods.pretrained import Pretrained
 from shiftbench.methods.reweight import Reweight
 from shiftbench.methods.sagnet import SagNet
 from shiftbench.methods.space import RUN_SPACE, Choice, Power
@@ -36,6 +32,6 @@ from shiftbench.methods.undersample import Undersample
 from shiftbench.methods.vrex import VREx
 
 __all__ = ["CDANN", "CORAL", "DANN", "DFR", "EQRM", "ERM", "IRM", "JTT", "LISA", "METHODS", "MMD", "RUN_SPACE", "SWA",
-           "Architecture", "Augmentation", "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "Focal", "GroupDRO",
-           "Intervention", "LastLayer", "LfF", "Method", "MixUp", "Power", "Pretrained", "Reweight", "SagNet",
+           "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "Focal", "GroupDRO",
+           "LastLayer", "LfF", "Method", "MixUp", "Power", "Reweight", "SagNet",
            "SpectralDecoupling", "StarGAN", "Task", "Trained", "Undersample", "VREx", "facts"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
@@ -51,7 +51,7 @@ class BetaVAE(ERM):
 
     family: ClassVar[str] = "representation learning"
     needs: ClassVar[str] = "images"
-    settings: ClassVar[Mapping[str, Any]] = {"model": "beta-vae"}
+    model: ClassVar[str] = "beta-vae"
     shapes: ClassVar[tuple[str, ...]] = ("latent",)
     space: ClassVar[Space] = {"beta": Power(10, -4, 1), "latent": Choice((10, 77, 143, 210))}
 

@@ -130,15 +130,14 @@ class Method:
     does it draw: `draws` says how many random numbers it wants per item, and they come with the batch.
 
     `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from;
-    `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree. `settings`
-    are fields of the run that make the method what it is: a model, an augmentation, weights to start from. `targets`
-    are the kinds of target it can learn.
+    `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree. `model` is
+    the one model that it can train, where there is only one. `targets` are the kinds of target it can learn.
     """
 
     family: ClassVar[str] = ""
     batches: ClassVar[str] = "plain"
     needs: ClassVar[str] = ""  # of the model; see NEEDS
-    settings: ClassVar[Mapping[str, Any]] = {}
+    model: ClassVar[str] = ""
     adapts: ClassVar[bool] = False  # whether `adapted` does anything
     targets: ClassVar[tuple[str, ...]] = ("class",)
     space: ClassVar[Space] = {}
@@ -183,7 +182,7 @@ def facts(name: str) -> dict[str, Any]:
     return {"name": name, "family": cls.family, "batches": cls.batches, "needs": NEEDS[cls.needs],
             "targets": list(cls.targets),
             "head_only": cls.needs in ("", "features"),
-            "settings": dict(cls.settings),
+            "model": cls.model,
             "parameters": {part.name: part.default for part in fields(cls)},
             "space": {key: str(law) for key, law in cls.space.items()}, "wiles": listed(name, "wiles"),
             "summary": (cls.__doc__ or "").strip().splitlines()[0]}

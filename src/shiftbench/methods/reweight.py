@@ -53,14 +53,6 @@ class Reweight(Method):
         return (state.balance[codes] * per_item(net(batch.x), batch)).mean()
 
 
-@register(METHODS, "reweight_label")
-@dataclass(frozen=True)
-class ReweightLabel(Reweight):
-    """`reweight` by label: NOOCh's Reweight, beside its Reweight (Envs), which is `reweight` by group."""
-
-    by: str = "label"
-
-
 def _counts(task: Task, by: str) -> Tensor:
     return {"group": task.group_counts, "label": task.label_counts.sum(dim=0),
             "domain": task.label_counts.sum(dim=1)}[by]

@@ -50,11 +50,3 @@ class Undersample(ERM):
             return None
         own = {"group": codes.group, "label": codes.label, "domain": codes.domain}[self.by]
         return torch.bincount(own).double()[own] ** -self.exponent
-
-
-@register(METHODS, "undersample_label")
-@dataclass(frozen=True)
-class UndersampleLabel(Undersample):
-    """`undersample` by label: NOOCh's US, beside its US (Envs), which is `undersample` by group."""
-
-    by: str = "label"

@@ -11,32 +11,10 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Floats
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, Scores
-from shiftbench.methods import METHODS
+from shiftbench.methods.presets import NINETEEN, family
 from shiftbench.scoring import MEAN
 
-NINETEEN: Mapping[str, str] = {
-    "resnet18": "ResNet18",
-    "resnet50": "ResNet50",
-    "resnet101": "ResNet101",
-    "vit": "ViT",
-    "mlp": "MLP",
-    "imagenet_augment": "ImageNet augmentation",
-    "augmix": "AugMix without JSD",
-    "randaugment": "RandAugment",
-    "autoaugment": "AutoAugment",
-    "stargan": "CycleGAN",
-    "irm": "IRM",
-    "coral": "DeepCORAL",
-    "mixup": "domain MixUp",
-    "dann": "DANN",
-    "sagnet": "SagNet",
-    "jtt": "JTT",
-    "bn_adapt": "BN-Adapt",
-    "beta_vae": "β-VAE",
-    "pretrained": "pretraining on ImageNet",
-}
-"""Method -> its name in the paper, in the paper's order."""
-FAMILIES = tuple(dict.fromkeys(METHODS[method].family for method in NINETEEN))
+FAMILIES = tuple(dict.fromkeys(map(family, NINETEEN)))
 BASELINES = ("resnet18", "erm")
 """What a change is measured against: the first of them that the table has."""
 FEWEST = 4
@@ -106,7 +84,7 @@ def family_of(method: str) -> str:
     >>> family_of("dann"), family_of("erm")
     ('domain generalization', 'architecture')
     """
-    return METHODS[method].family if method in NINETEEN else FAMILIES[0]
+    return family(method) if method in NINETEEN else FAMILIES[0]
 
 
 def place(benchmark: Benchmark) -> Place | None:

@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shiftbench.methods.presets import NINETEEN
 from shiftbench.reporting.figures import set_apart
-from shiftbench.reporting.fine_grained import FAMILIES, NINETEEN, ONLY
+from shiftbench.reporting.fine_grained import FAMILIES, ONLY
 from shiftbench.reporting.fine_grained_numbers import Ablated, Estimate, Line, Panel, Ranked
 
 COLOURS = dict(zip(FAMILIES, (3, 2, 4, 1, 0, 5), strict=True))

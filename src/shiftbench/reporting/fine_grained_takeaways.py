@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.methods import METHODS
+from shiftbench.methods.presets import family
 from shiftbench.reporting.fine_grained import COUNTED, Study
 from shiftbench.reporting.fine_grained_agreement import agreement
 from shiftbench.reporting.fine_grained_numbers import Estimate, estimate, leads, rows_by
@@ -123,7 +123,7 @@ def _heuristics(study: Study, level: float) -> tuple[Part, ...]:
         return (_none(f"No run of {standard}"),)
     found = estimate(study.change(standard)[rows], study.collections(rows), level)
     first = _judged(f"The change of {standard} over {study.baseline} is {_said(found, ' %')}", found, found.above())
-    others = [method for method in study.of_family(METHODS[standard].family) if method != standard]
+    others = [method for method in study.of_family(family(standard)) if method != standard]
     rows = [row for row in rows if all(np.isfinite(study.change(method)[row]).any() for method in (standard, *others))]
     if not others or len(rows) < 3:
         return first, _none("Too few other augmentations or benchmarks to compare how variable they are")

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from shiftbench.core.arrays import settings_id
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import file_digests, read_json
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers, read_predictions
 from shiftbench.data.predictions import PREDICTIONS, Predictions
+from shiftbench.data.scores import label_of, run_id
 from shiftbench.scoring.small_files import contents, read_bytes
 
 LeftOut = dict[str, str]
@@ -41,6 +41,11 @@ class Finished(NamedTuple):
         if name in self.files and file_digests(self.folder, [name])[name] != self.files[name]:
             raise damaged(self.folder / name)
         return self.folder / name
+
+    @property
+    def label(self) -> str:
+        """The name under which the run is shown."""
+        return label_of(self.settings)
 
     @property
     def setting(self) -> str:
@@ -200,6 +205,6 @@ def _run(folder: Path, content: bytes | None) -> Finished:
 def _id(settings: dict[str, Any]) -> str:
     """The id of a run with these settings; none where no run could have them."""
     try:
-        return settings_id(settings)
+        return run_id(settings)
     except (ValueError, RecursionError):  # half a character, or a number of thousands of digits
         return ""

@@ -54,7 +54,7 @@ class Piece(NamedTuple):
         return Piece(len(runs), len(cells), {
             "run": np.asarray([[run.folder.name] for run in runs]),
             "benchmark": np.asarray([[benchmark]]), "digest": np.asarray([[digest]]),
-            "method": np.asarray([[str(run.settings["method"])] for run in runs]),
+            "method": np.asarray([[run.label] for run in runs]),
             "setting": np.asarray([[run.setting] for run in runs]),
             "seed": np.asarray([[int(run.settings["seed"])] for run in runs]),
             "split": np.asarray([[cell[0] for cell in cells]]), "group": group, "n": n,

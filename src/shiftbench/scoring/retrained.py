@@ -23,7 +23,7 @@ def score_retrained(
         if (run.folder / TARGET_RT).is_file():
             with leaving_out(run.folder.name, left_out):
                 found = score(benchmark, Predictions.load(run.checked(TARGET_RT), benchmark), run=run.folder.name,
-                              method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
+                              method=run.label, setting=run.setting, seed=int(run.settings["seed"]),
                               replicates=replicates, level=level)
                 parts.append(_renamed(found))
     return Scores.join(parts)

@@ -11,7 +11,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import PREDICTIONS, Predictions
-from shiftbench.data.scores import Scores
+from shiftbench.data.scores import Scores, label_of
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
 from shiftbench.scoring.joint_draws import check_draws, on_splits
 from shiftbench.scoring.judge import means, score
@@ -125,7 +125,7 @@ def _of_targets(
     for run in runs:
         with leaving_out(run.folder.name, left_out):
             yield Piece.of(score(benchmark, run.predictions(benchmark), run=run.folder.name,
-                                 method=str(run.settings["method"]), setting=run.setting,
+                                 method=run.label, setting=run.setting,
                                  seed=int(run.settings["seed"]), replicates=replicates, level=level), name)
 
 
@@ -156,8 +156,8 @@ def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> labels([{"method": "irm", "seed": 0}, {"method": "dro", "eta": 0.1}, {"method": "dro", "eta": 1.0}])
     ['irm', 'dro (eta=0.1)', 'dro (eta=1.0)']
     """
-    flat = [{key: written(value) for key, value in _flat(one).items() if key not in ("seed", "benchmark")}
-            for one in settings]
+    flat = [{key: written(value) for key, value in {**_flat(one), "method": label_of(one)}.items()
+             if key not in ("seed", "benchmark", "preset")} for one in settings]
     rivals: dict[str, list[Mapping[str, str]]] = {}
     for one in flat:
         rivals.setdefault(one["method"], []).append(one)

@@ -105,7 +105,7 @@ def _alone(
     benchmark: Benchmark, run: Finished, scores: Table, order: Order, replicates: int, level: float
 ) -> Scores:
     return score(benchmark, predictions_of(benchmark, scores, order), run=run.folder.name,
-                 method=str(run.settings["method"]), setting=run.setting, seed=int(run.settings["seed"]),
+                 method=run.label, setting=run.setting, seed=int(run.settings["seed"]),
                  replicates=replicates, level=level)
 
 

@@ -15,6 +15,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.staging import scratch
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.data.scores import label_of
 from shiftbench.sweeps.jobs import Features, Job, make_packs, needed_features
 from shiftbench.sweeps.status import look
 from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of
@@ -98,7 +99,7 @@ def estimate(
     states = [look(Path(out) / job.run.id) for job in jobs]
     counts: dict[tuple[str, str], Counter[str]] = {}
     for job, state in zip(jobs, states, strict=True):
-        counts.setdefault((Path(job.benchmark).name, str(job.settings["method"])), Counter())[state] += 1
+        counts.setdefault((Path(job.benchmark).name, label_of(job.settings)), Counter())[state] += 1
     left = [job for job, state in zip(jobs, states, strict=True)
             if state != "done" and (retry_failed or state != "failed")]
     devices = devices_for(device)
@@ -158,7 +159,7 @@ def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
         rows, pools = sizes[folder]
         items = max(run.batch_size * min(pools[run.batch_kind], run.domains_per_batch or pools[run.batch_kind])
                     for run in runs)
-        shape = Shape(_one({run.method for run in runs}), _one({run.model for run in runs}),
+        shape = Shape(_one({run.label for run in runs}), _one({run.model for run in runs}),
                       _one({run.features or f"{CATALOGUE[run.model].takes} {run.size or ''}".strip() for run in runs}),
                       _one({run.precision for run in runs}), _one({run.batch_kind for run in runs}),
                       _ceiling(items), _ceiling(len(pack)), _ceiling(rows))

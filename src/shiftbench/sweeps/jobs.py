@@ -71,7 +71,7 @@ def make_packs(jobs: Sequence[Job], device: str = "auto", workers: int = 1) -> l
 
 
 def _batches(run: Run) -> tuple[Any, ...]:
-    return (run.model, run.method, run.batch_kind, run.resample, run.batch_size, run.domains_per_batch, run.steps,
+    return (run.model, run.label, run.batch_kind, run.resample, run.batch_size, run.domains_per_batch, run.steps,
             run.eval_every)
 
 

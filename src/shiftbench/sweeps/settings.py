@@ -15,7 +15,8 @@ from shiftbench.models.names import CATALOGUE
 from shiftbench.training.run import Run
 
 ELSEWHERE = {"seed": "seeds = [0, 1] at the top", "benchmark": "benchmarks = [\"FOLDER\"] at the top",
-             "method": "a table [methods.NAME]", "params": "each one in the table [methods.NAME]"}
+             "method": "a table [methods.NAME]", "params": "each one in the table [methods.NAME]",
+             "preset": "preset = \"NAME\" at the top, or in a table [methods.NAME]"}
 """Fields of a Run that a study writes in other places."""
 
 FEATURES = "efficientnet-lite0"
@@ -59,12 +60,13 @@ class Block:
     """A method with its settings: `fixed` have one value, `grid` several, `laws` a value in draw 0 and a law."""
 
     method: str
+    variant: str  # preset of one method, or empty
     fixed: Mapping[str, Any]
     grid: Mapping[str, tuple[Any, ...]]
     laws: Mapping[str, Drawn]
 
     @staticmethod
-    def of(method: str, layers: Sequence[Layer]) -> "Block":
+    def of(method: str, variant: str, layers: Sequence[Layer]) -> "Block":
         """The first layer that has a setting decides it. A law's draw 0 is what would stand there without the law."""
         fixed: dict[str, Any] = {}
         grid: dict[str, tuple[Any, ...]] = {}
@@ -79,7 +81,7 @@ class Block:
                 laws[key] = Drawn(_without_law(method, key, below), entry)
             else:
                 fixed[key] = entry
-        return Block(method, fixed, grid, laws)
+        return Block(method, variant, fixed, grid, laws)
 
     def size(self, draws: int) -> int:
         return prod(map(len, self.grid.values())) * (draws if self.laws else 1)
@@ -89,20 +91,22 @@ def settings(block: Block, draws: int, seed: int, where: str) -> Iterator[dict[s
     """The settings of a Run, whole and checked, for every point of the grid and every draw."""
     for point in product(*block.grid.values()):
         for draw in range(draws if block.laws else 1):
-            drawn = {key: one.law.draw(child(seed, "draw", block.method, str(draw), key)) if draw else one.default
+            stream = block.variant or block.method
+            drawn = {key: one.law.draw(child(seed, "draw", stream, str(draw), key)) if draw else one.default
                      for key, one in block.laws.items()}
-            yield _whole(block.method, {**block.fixed, **dict(zip(block.grid, point, strict=True)), **drawn}, where)
+            yield _whole(block, {**block.fixed, **dict(zip(block.grid, point, strict=True)), **drawn}, where)
 
 
-def _whole(method: str, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _whole(block: Block, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """All fields of the Run, but those that a study adds: benchmark and seed."""
+    method = block.method
     own = {part.name for part in fields(METHODS[method])}
     of_run = {key: value for key, value in given.items() if key not in own}
     model = CATALOGUE.get(of_run["model"]) if isinstance(of_run["model"], str) else None
     if model and model.takes == "features":
         of_run.setdefault("features", FEATURES)
     try:
-        run = Run.of({**of_run, "benchmark": "", "method": method,
+        run = Run.of({**of_run, "benchmark": "", "method": method, "preset": block.variant,
                       "params": {key: value for key, value in given.items() if key in own}})
     except ShiftBenchError as problem:
         raise ShiftBenchError(f"{where}, method '{method}': {problem} What stands in [methods.{method}] wins over "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.scores import label_of
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.jobs import Job
@@ -77,7 +78,7 @@ def status(out: Path | str, jobs: Iterable["Job"] | None = None) -> list[Status]
         folder = Path(out) / run.id
         # A run may fail before it could write down what it was.
         listed.append(describe(folder, look(folder))._replace(
-            benchmark=Path(job.benchmark).name, method=run.method, model=run.model, seed=run.seed))
+            benchmark=Path(job.benchmark).name, method=run.label, model=run.model, seed=run.seed))
     return listed
 
 
@@ -98,8 +99,8 @@ def describe(folder: Path | str, state: str) -> Status:
     """What a run's files say of it. What cannot be read stays empty: one bad folder must not hide the others."""
     facts = _read(folder, "run.json") if state != "not started" else {}
     run, benchmark = _part(facts, "run"), _part(facts, "benchmark")
-    name, method, model = (str(part.get(key, "")) for part, key in (
-        (benchmark, "name"), (run, "method"), (run, "model")))
+    name, model = str(benchmark.get("name", "")), str(run.get("model", ""))
+    method = label_of(run) if "method" in run else ""
     seed = run.get("seed")
     return Status(os.path.basename(folder), state, name, method, model, seed if isinstance(seed, int) else -1,
                   _seconds(folder) if facts else 0.0, failure(folder) if state == "failed" else "")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_toml
 from shiftbench.core.registry import make
 from shiftbench.methods import METHODS
+from shiftbench.methods.presets import PRESETS, VARIANTS, expand, find_method
 from shiftbench.methods.space import SPACES
 from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.settings import Block, layer, run_fields, settings
 from shiftbench.sweeps.storage import is_url
 from shiftbench.sweeps.study_benchmarks import Builds, Say, entries, match
-from shiftbench.training.presets import PRESETS, preset_of
 from shiftbench.training.run import default_model
 
 MOST = 1_000_000
@@ -36,6 +37,7 @@ class Study:
         lr = [1e-3, 1e-4]
 
         [methods.erm]
+        preset = ["resnet18", "augmix"]       # names for settings: see `shiftbench methods --presets`
 
         [methods.irm]                         # its own settings, and those of the run: these win over [run]
         penalty = [1.0, 10.0]
@@ -43,7 +45,8 @@ class Study:
 
     Lists are taken each with each. Laws are drawn `draws` times, from a stream per method, draw and setting, the same
     for every benchmark and seed: a setting more moves no other, and runs pair across seeds. What the file gives stands
-    above the search space, the search space above `preset`. [[methods.irm]] more than once is one block after another.
+    above the search space, the search space above a preset such as `metashift`. [[methods.irm]] more than once is one
+    block after another.
 
     A study may make its own data, below the folder of its runs and only what is not there yet:
 
@@ -64,7 +67,7 @@ class Study:
     search: str = "defaults"
     draws: int = 20
     draw_seed: int = 0
-    preset: str = ""  # a paper's settings of a run: metashift
+    preset: tuple[str, ...] = ()  # names for settings, each in turn: metashift; a method may have its own besides
     leave_one_domain_out: bool = False  # also train without each training domain in turn, to choose settings by
     collection: str = ""  # where the collection is, for suites, recipes, and benchmarks that do not say
     world: Mapping[str, Any] = field(default_factory=dict)  # instead of it: name, items, size, seed; drawn below `out`
@@ -77,8 +80,7 @@ class Study:
     def __post_init__(self) -> None:
         if self.search not in SPACES:
             raise unknown("search space", self.search, SPACES, self.source)
-        if self.preset and self.preset not in PRESETS:
-            raise unknown("preset", self.preset, PRESETS, self.source)
+        _names(self.preset or "", self.source)
         for name, least in (("draws", 1), ("draw_seed", 0)):
             if getattr(self, name) < least:
                 raise ShiftBenchError(f"{self.source}: '{name}' is {getattr(self, name)}, but must be at least "
@@ -143,14 +145,19 @@ class Study:
         run = layer(self.run, "", f"{self.source} [run]")
         space = SPACES[self.search]
         for method, tables in self.methods.items():
-            preset = preset_of(self.preset, method) if self.preset else {}
-            said = METHODS[method].settings
-            # A method that is a model of its own takes neither the others' model nor the features of their heads.
-            shared = {key: entry for key, entry in run.items() if "model" not in said or key != "features"}
             for table in tables:
-                own = layer(table, method, f"{self.source} [methods.{method}]")
-                yield Block.of(method, [own, said, shared, space.methods.get(method, {}), METHODS[method].space if
-                                        space.own else {}, space.run, preset, {"model": default_model(method)}])
+                where = f"{self.source} [methods.{method}]"
+                own = layer({key: value for key, value in table.items() if key != "preset"}, method, where)
+                for top, preset in product(self.preset or [""], _names(table.get("preset", ""), where)):
+                    _, variant, protocol = expand([name for name in (top, preset) if name], method)
+                    fixed = {"model": METHODS[method].model} if METHODS[method].model else {}
+                    fixed |= VARIANTS[variant].settings if variant else {}
+                    # A method with a model of its own takes neither the model of the others nor their features.
+                    shared = {key: entry for key, entry in run.items() if "model" not in fixed or key != "features"}
+                    yield Block.of(method, variant, [
+                        own, fixed, shared, space.methods.get(variant or method, {}),
+                        METHODS[method].space if space.own else {}, space.run, protocol,
+                        {"model": default_model(method, variant)}])
 
     def settings(self) -> list[dict[str, Any]]:
         """The settings of the runs, without benchmark and seed: whole, checked, each once, in a fixed order."""
@@ -190,6 +197,17 @@ class Study:
                 for one in found for seed in entry.seeds]
 
 
+def _names(value: Any, where: str) -> tuple[str, ...]:
+    """The presets of a table, from one name or a list."""
+    names = value if isinstance(value, list | tuple) else [value]
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ShiftBenchError(f"{where}: 'preset' is {value!r}, but it must be a name or a list of names.")
+    for name in filter(None, names):
+        if name not in PRESETS:
+            raise unknown("preset", name, PRESETS, where)
+    return tuple(names)
+
+
 def _near(name: str, bases: Sequence[Path]) -> str:
     """A file or folder from the first base where it is."""
     near = [base / name for base in bases]
@@ -206,7 +224,7 @@ def _blocks(value: Any, before: Mapping[str, Any], where: str) -> dict[str, Any]
     blocks = {}
     for name, tables in value.items():
         if name not in METHODS:
-            raise unknown("method", name, METHODS, where)
+            find_method(name, where)
         listed = tables if isinstance(tables, list | tuple) else [tables]
         if not all(isinstance(table, dict) for table in listed):
             raise ShiftBenchError(f"{where}: [methods.{name}] must be a table of settings, not {tables!r}.")

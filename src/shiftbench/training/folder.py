@@ -18,6 +18,7 @@ from shiftbench.core.files import file_digests, lock, read_json, write_json, wri
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import PREDICTIONS, Predictions
+from shiftbench.methods.presets import VARIANTS, variant_of
 from shiftbench.models.weights import file_digest, read_weights, tensors_digest
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import load
@@ -128,8 +129,8 @@ def _finish(one: Fitting) -> None:
     assert folder is not None
     predictions = predict_all(run, data, learned.net)
     if isinstance(predictions, Predictions) and not np.isfinite(predictions.scores).all():
-        raise ShiftBenchError(f"run {run.id}: after {learned.step} steps method '{run.method}' predicts numbers that "
-                              "are not finite. Lower lr.")
+        raise ShiftBenchError(f"run {run.id}: after {learned.step} steps '{run.label}' predicts numbers that are "
+                              "not finite. Lower lr.")
     predictions.save(folder / PREDICTIONS)
     save_weights(folder / CHECKPOINT, learned.net.state_dict(), run=run.id, model=run.model)
     sign(folder, PREDICTIONS, CHECKPOINT)
@@ -163,7 +164,10 @@ def load_run(folder: Path | str) -> Run:
     facts = read_json(path)
     if not isinstance(facts, dict) or not isinstance(facts.get("run"), dict):
         raise ShiftBenchError(f"{path}: does not describe a run.")
-    return Run.of(facts["run"], str(path))
+    settings, variant = facts["run"], variant_of(str(facts["run"].get("method", "")))
+    if variant:  # as runs were written when presets were methods
+        settings = {**settings, "method": VARIANTS[variant].method, "preset": variant}
+    return Run.of(settings, str(path))
 
 
 def _facts(benchmark: Benchmark, run: Run, path: Path | str | None, sides: Any) -> dict[str, Any]:

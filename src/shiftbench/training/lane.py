@@ -143,7 +143,7 @@ class Lane:
         for step, value in enumerate(losses, self.point.step + 1):
             if not math.isfinite(value):
                 self.problem = ShiftBenchError(
-                    f"Method '{self.run.method}': the loss is {value} at step {step}. "
+                    f"{self.run.label}: the loss is {value} at step {step}. "
                     "Lower lr or the method's penalty, or look for extreme values in the features.")
                 return
             self.point.loss_sum += value
@@ -211,7 +211,7 @@ def notes_of(run: Run, stage: Stage, task: Task, number: int) -> tuple[str, ...]
     params = {**run.params, **vars(stage.method)}
     method = {name: (params[name], why) for name, why in {**stage.method.idle(task), **stage.idle}.items()}
     settings = {name: (getattr(run, name), why) for name, why in run.idle().items()} if number == 0 else {}
-    return tuple(f"{run.method}: {name}={value} has no effect: {why}."
+    return tuple(f"{run.label}: {name}={value} has no effect: {why}."
                  for name, (value, why) in {**settings, **method}.items())
 
 
@@ -243,6 +243,9 @@ def check_target(run: Run, data: Data) -> None:
     if target.detects and (run.augment != "none" or run.attack):
         raise ShiftBenchError("run: augmentations and attacks move an image but not its boxes. Use augment=none, "
                               "attack=0.")
+    if run.attack and kind != "class":
+        raise ShiftBenchError(f"run: attack={run.attack} raises the cross-entropy of classes, but benchmark "
+                              f"'{data.benchmark.name}' asks for {WORDS[kind]}. Use attack=0.")
 
 
 def fresh(run: Run, data: Data) -> Net:

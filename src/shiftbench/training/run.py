@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
-from shiftbench.core.arrays import settings_id
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import find, make
+from shiftbench.data.scores import label_of, run_id
 from shiftbench.images.augment import joined, parts_of
 from shiftbench.methods import METHODS, Method
 from shiftbench.methods.method import BATCHES, NEEDS
+from shiftbench.methods.presets import VARIANTS, find_method
 from shiftbench.models.names import CATALOGUE, image_models
 from shiftbench.training.schedule import SCHEDULES
 
@@ -40,7 +41,7 @@ class Run:
     features: str = ""
     size: int = 0  # images are resized to this, texts cut to so many tokens; 0: as they are, as the model reads
     stylised: str = ""  # a collection's folder with the same items: training sees its images, evaluation plain ones
-    augment: str = "none"  # a preset, or several joined by +
+    augment: str = "none"  # an augmentation, or several joined by +
     attack: float = 0.0  # train on images moved by up to this (l2, pixels from 0 to 1) to where the net errs more
     attack_steps: int = 3
     precision: str = "float32"  # bf16: products in 16 bits, weights and sums in 32; for a GPU
@@ -59,9 +60,10 @@ class Run:
     select_on: str = "accuracy"
     select_split: str = ""  # id_val or val; empty: id_val where there is one, else val
     seed: int = 0
+    preset: str = ""  # the variant of the method that this is, and under whose name it is shown
 
     def __post_init__(self) -> None:
-        self._take_settings()
+        self._take_preset()
         for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", SELECTIONS, "selection"),
                                   ("precision", PRECISIONS, "precision"), ("schedule", SCHEDULES, "schedule"),
                                   ("batches", ("", *BATCHES), "kind of batch"),
@@ -102,28 +104,50 @@ class Run:
         object.__setattr__(self, "params", asdict(self.learner()))
         self._check_needs()
 
-    def _take_settings(self) -> None:
-        """What the method's name says about the run (a model, an augmentation, weights) is filled in."""
-        for key, value in find(METHODS, "method", self.method).settings.items():
+    def _take_preset(self) -> None:
+        """Fill in the model that the method asks for, and the settings of the preset."""
+        own = find_method(self.method).model
+        if own:
+            self._fill("model", own, f"method '{self.method}' trains model '{own}' alone")
+        if not self.preset:
+            return
+        preset = find(VARIANTS, "preset of one method", self.preset)
+        what = ", ".join(f"{key}={value}" for key, value in preset.settings.items())
+        if self.method != preset.method:
+            raise ShiftBenchError(f"run: preset '{self.preset}' is {preset.method} with {what}, so method "
+                                  f"'{self.method}' contradicts it. Leave the preset out, and give {what}.")
+        for key, value in preset.settings.items():
+            self._fill(key, value, f"preset '{self.preset}' is {preset.method} with {what}")
+
+    def _fill(self, key: str, value: Any, reason: str) -> None:
+        """Set a field, or a hyperparameter of the method, that has its default; another value is a contradiction."""
+        if key not in {part.name for part in fields(Run)}:
+            given = self.params.get(key, value)
+            object.__setattr__(self, "params", {**self.params, key: value})
+        else:
             given = getattr(self, key)
             if key == "augment":
-                object.__setattr__(self, key, joined(given, value))
+                value = given = joined(given, value)
             elif given == getattr(Run, key):
-                object.__setattr__(self, key, value)
-            elif given != value and key not in ("weights", "attack"):  # one's own are as good
-                raise ShiftBenchError(f"run: method '{self.method}' is erm with {key}={value}, so {key}={given} "
-                                      f"contradicts it. Leave {key} out, or choose method erm.")
+                given = value
+            elif key in ("weights", "attack"):  # other weights and another strength are the same idea
+                value = given
+            object.__setattr__(self, key, value)
+        if given != value:
+            raise ShiftBenchError(f"run: {reason}, so {key}={given} contradicts it. Leave one of them out.")
 
     def _check_needs(self) -> None:
         needs, model = METHODS[self.method].needs, CATALOGUE[self.model]
+        if self.preset and {"augment", "attack", "weights"} & set(VARIANTS[self.preset].settings):
+            needs = "images"
         if needs == "features" and self.model == "linear":
             raise ShiftBenchError(f"run: method '{self.method}' moves features, but model 'linear' has none: "
                                   "it would be ERM. Choose mlp, or a model that takes images.")
         if (needs in ("images", "maps") and self.model not in image_models()) or (
                 needs == "maps" and not model.has_maps):
             fit = [name for name, one in image_models().items() if one.has_maps or needs != "maps"]
-            raise ShiftBenchError(f"run: method '{self.method}' needs {NEEDS[needs]}, which model '{self.model}' does "
-                                  f"not have. Models that do: {', '.join(fit)}.")
+            raise ShiftBenchError(f"run: '{self.label}' needs {NEEDS[needs]}, which model '{self.model}' does not "
+                                  f"have. Models that do: {', '.join(fit)}.")
 
     def idle(self) -> dict[str, str]:
         """Settings other than the defaults that change nothing beside the others, each with the reason."""
@@ -146,7 +170,12 @@ class Run:
 
     def learner(self) -> Method:
         """The method with its hyperparameters."""
-        return make(find(METHODS, "method", self.method), self.params, f"method {self.method}")
+        return make(find_method(self.method), self.params, f"method {self.method}")
+
+    @property
+    def label(self) -> str:
+        """The name under which the run is shown: the preset's, else the method's."""
+        return label_of(self.to_json())
 
     @property
     def batch_kind(self) -> str:
@@ -155,10 +184,10 @@ class Run:
     @property
     def id(self) -> str:
         """The name of the run's folder."""
-        return settings_id(self.to_json())
+        return run_id(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        return {part.name: getattr(self, part.name) for part in fields(self)}
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "preset" or self.preset}
 
     @staticmethod
     def of(settings: Mapping[str, Any], where: str = "run") -> "Run":
@@ -176,14 +205,22 @@ class Outcome(NamedTuple):
     notes: tuple[str, ...] = ()  # settings that had no effect
 
 
-def default_model(method: str) -> str:
-    """The model of a run that names none: what the method is about, or the smallest that suits it."""
-    cls = find(METHODS, "method", method)
-    if "model" in cls.settings:
-        return str(cls.settings["model"])
-    if "weights" in cls.settings:
+def default_model(method: str, preset: str = "") -> str:
+    """The model of a run that names none: what the preset or the method is about, or the smallest that suits it."""
+    cls = find_method(method)
+    settings = VARIANTS[preset].settings if preset else {}
+    if cls.model or "model" in settings:
+        return cls.model or str(settings["model"])
+    if "weights" in settings:
         return "efficientnet-lite0"  # its ImageNet weights come with a package
-    return "resnet18" if cls.needs in ("images", "maps") else "mlp"
+    return "resnet18" if cls.needs in ("images", "maps") or {"augment", "attack"} & set(settings) else "mlp"
+
+
+def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings as (hyperparameters of the method, fields of the run)."""
+    of_run = {part.name for part in fields(Run)} - {"benchmark", "method", "params"}
+    return ({key: value for key, value in settings.items() if key not in of_run},
+            {key: value for key, value in settings.items() if key in of_run})
 
 
 def split_features(name: str) -> tuple[str, int]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json
+from shiftbench.data.scores import label_of
 from shiftbench.training.log import lines
 
 UNSHOWN = ("stage", "step", "seconds")
@@ -74,7 +75,7 @@ class TensorBoard:
         self.folder = out / "tensorboard"
 
     def copy(self, entry: Entry) -> None:
-        folder = self.folder / entry.benchmark.replace("/", "-") / str(entry.settings["method"]) / entry.run
+        folder = self.folder / entry.benchmark.replace("/", "-") / label_of(entry.settings) / entry.run
         folder.mkdir(parents=True, exist_ok=True)
         path, wanted = folder / "events.out.tfevents.0.shiftbench", events(entry)
         have = path.read_bytes() if path.is_file() else b""
@@ -142,7 +143,7 @@ class MLflow:
 
         client = self._connect()
         if entry.run not in self.runs:
-            name = f"{entry.settings['method']} on {entry.benchmark}, seed {entry.settings['seed']}"
+            name = f"{label_of(entry.settings)} on {entry.benchmark}, seed {entry.settings['seed']}"
             made = client.create_run(self.experiment, start_time=int(entry.started * 1000), run_name=name,
                                      tags={"shiftbench.run": entry.run, "shiftbench.data.benchmark": entry.benchmark})
             self.runs[entry.run] = made.info.run_id
