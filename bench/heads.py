@@ -18,10 +18,10 @@ from shiftbench.data.collection import Collection
 from shiftbench.methods import METHODS, Method, facts
 from shiftbench.methods.method import Stage
 from shiftbench.training.data import Data
-from shiftbench.training.eager import Eager
 from shiftbench.training.lane import Lane
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run
+from shiftbench.training.step import Plain
 
 ITEMS, WIDTH, SEEDS, DRAWS, STEPS = 4_000, 1_280, 5, 16, 300
 
@@ -61,7 +61,7 @@ def one_by_one(data: Data, wanted: list[Run]) -> list[float]:
     ends = []
     for run in wanted:
         lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
-        way = Eager([lane])
+        way = Plain([lane])
         while lane.open:
             for losses in way.advance(lane.until_evaluation):
                 lane.look(losses)

@@ -33,8 +33,8 @@ from shiftbench.methods import METHODS
 from shiftbench.methods.presets import VARIANTS
 from shiftbench.models import build
 from shiftbench.training.data import Data
+from shiftbench.training.evaluate import predict_all
 from shiftbench.training.loop import Fitting, learn
-from shiftbench.training.predict import predict_all
 from shiftbench.training.run import Run
 
 SIDE, BATCH, CLASSES, PACK = 64, 128, 10, 8

@@ -16,10 +16,10 @@ from shiftbench.methods import METHODS
 from shiftbench.methods.presets import PRESETS, PUBLISHED, wilds
 from shiftbench.sweeps.study import Study
 from shiftbench.training.data import Data
+from shiftbench.training.evaluate import predict_all
 from shiftbench.training.folder import train
 from shiftbench.training.loop import Fitting
 from shiftbench.training.loop import learn as learn_all
-from shiftbench.training.predict import predict_all
 from shiftbench.training.run import Outcome, Run, default_model
 from tests.methods.test_more import noisy
 from tests.toys import CPU, FEATURES, toy_features, toy_rows, toy_run

@@ -12,8 +12,8 @@ from shiftbench.methods import METHODS
 from shiftbench.methods.presets import NINETEEN, VARIANTS
 from shiftbench.shifts import LowData
 from shiftbench.training.data import load
+from shiftbench.training.evaluate import predict_all
 from shiftbench.training.loop import Fitting, learn
-from shiftbench.training.predict import predict_all
 from shiftbench.training.run import Run
 from shiftbench.worlds.sprites import sprites
 from tests.toys import CPU

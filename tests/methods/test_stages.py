@@ -20,10 +20,10 @@ from shiftbench.methods.stargan import convincing, drawn, normalised, plain, tel
 from shiftbench.models import build
 from shiftbench.models.translator import Discriminator, Generator, blocks_for
 from shiftbench.training.data import Data
-from shiftbench.training.eager import Eager
+from shiftbench.training.evaluate import predict_all
 from shiftbench.training.lane import Lane
 from shiftbench.training.loop import Fitting
-from shiftbench.training.predict import predict_all
+from shiftbench.training.step import Plain
 from tests.toys import CPU, fitted, learn, toy_features, toy_rows, toy_run
 
 
@@ -274,7 +274,7 @@ def test_the_second_stage_leaves_the_code_alone():
     one = Fitting(run, Data(benchmark, x, CPU))
     first = one.next_lane()
     start = copy.deepcopy(first.net.state_dict())
-    Eager([first]).advance(3)
+    Plain([first]).advance(3)
     moved = {key for key, value in first.net.state_dict().items() if not torch.equal(value, start[key])}
     assert moved == {key for key in start if key.startswith("features.encoder.")}
     assert any(name.startswith("decoder.") for name, _ in first.parts.state.named_parameters())
@@ -282,7 +282,7 @@ def test_the_second_stage_leaves_the_code_alone():
     second = one.next_lane()
     before = copy.deepcopy(second.net.state_dict())
     assert all(torch.equal(before[key], first.net.state_dict()[key]) for key in before)
-    Eager([second]).advance(3)
+    Plain([second]).advance(3)
     moved = {key for key, value in second.net.state_dict().items() if not torch.equal(value, before[key])}
     assert moved == {key for key in before if not key.startswith("features.encoder.")}
 
@@ -418,7 +418,7 @@ def test_translation_learns_colours():
         return np.asarray(found).T
 
     before = measured()
-    Eager([lane]).advance(60)
+    Plain([lane]).advance(60)
     after = measured()
     assert after[0].mean() < 0.5 * before[0].mean()
     assert after[1][1] - after[1][0] > 0.2 > 2 * abs(before[1][1] - before[1][0])

@@ -24,7 +24,8 @@ from shiftbench.scoring.estimates import CORRECTED, values_of
 from shiftbench.shifts.splits import Given
 from shiftbench.shifts.suites import WILDS
 from shiftbench.training.data import Data
-from shiftbench.training.evaluate import judged, rank
+from shiftbench.training.evaluate import evaluate as evaluate_split
+from shiftbench.training.evaluate import rank
 from shiftbench.training.folder import train
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import SELECTIONS, Run
@@ -98,7 +99,7 @@ def test_macro_f1_is_of_the_classes_in_the_truth():
     net.load_state_dict({"head.weight": torch.eye(3), "head.bias": torch.zeros(3)})
     run = Run(benchmark.digest, model="linear", features=FEATURES)
     x = torch.eye(3)[said[["abcde".index(item) for item in benchmark.items]]]
-    values = judged(run, Data(benchmark, x, CPU), net, "val")
+    values = evaluate_split(run, Data(benchmark, x, CPU), net, "val")
     assert values["macro_f1"] == pytest.approx(5 / 6)
     assert values["accuracy"] == 0.75
 

@@ -18,7 +18,7 @@ from shiftbench.sweeps.jobs import Job, train_jobs
 from shiftbench.sweeps.local import run_packs
 from shiftbench.sweeps.status import failure, look, states, status, summary
 from shiftbench.sweeps.workers import cores, devices_for
-from shiftbench.training.loop import set_threads
+from shiftbench.training.device import set_threads
 from tests.toys import toy_rows
 
 BENCH = Path(__file__).parents[2] / "bench" / "kill_sweep.py"

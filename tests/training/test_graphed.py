@@ -1,15 +1,24 @@
-"""What a recorded step needs of gradients, as far as it can be seen without a GPU; bench/train_gpu.py --check does the
-rest on one."""
+"""A recorded step is the plain step. Without a GPU only what it needs of gradients is seen; bench/train_gpu.py --check
+compares packed, alone and resumed runs on one."""
 
 import copy
 import importlib.util
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 
+from shiftbench.methods.method import Stage
 from shiftbench.models import build
-from shiftbench.training.graphed import gradients_of
+from shiftbench.shifts import LowData
+from shiftbench.training.data import load
+from shiftbench.training.device import repeatable
+from shiftbench.training.fast.graphed import Graphed, gradients_of
+from shiftbench.training.lane import Lane
+from shiftbench.training.run import Run
+from shiftbench.training.step import Plain
+from shiftbench.worlds.sprites import sprites
 
 BENCH = Path(__file__).parents[2] / "bench" / "train_gpu.py"
 
@@ -55,3 +64,26 @@ def test_the_bench_tells_a_run_that_broke():
     spec.loader.exec_module(bench)
     assert bench.fastest([]) == bench.fastest([(0.5, 1)]) == 0.0
     assert bench.fastest([(0.0, 0), (1.0, 1), (2.0, 25)]) == 24.0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are recorded on a GPU alone")
+@pytest.mark.parametrize("settings", [
+    {"method": "erm"}, {"method": "erm", "augment": "standard", "schedule": "cosine"}, {"method": "group_dro"},
+    {"method": "irm", "params": {"anneal": 0.5}}, {"method": "lff"}, {"method": "mixup"}, {"method": "coral"},
+    {"preset": "adversarial"}, {"method": "erm", "precision": "bf16", "optimizer": "sgd", "momentum": 0.9},
+], ids=str)
+def test_a_recorded_step_is_the_plain_step(settings):
+    """Six recorded steps have the losses and end at the weights of six plain ones, bit for bit."""
+    collection = sprites(200, seed=0, size=32)
+    benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(collection)
+    run = Run(benchmark.digest, model="small-cnn", steps=12, batch_size=16, **settings)
+    data = load(benchmark, collection, run, torch.device("cuda"), None)
+    ends = []
+    for way in (Plain, Graphed):
+        with repeatable(data.device, run.seed, "steps"):
+            lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
+            (losses,) = way([lane]).advance(6)
+        ends.append((losses, [part.detach().cpu() for part in lane.net.parameters()]))
+    (plain, weights), (recorded, others) = ends
+    assert recorded == plain
+    assert all(torch.equal(one, other) for one, other in zip(weights, others, strict=True))

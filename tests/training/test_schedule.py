@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbench.methods.method import Stage
-from shiftbench.training.eager import Eager
+from shiftbench.training.fast.stacked import Stacked
 from shiftbench.training.lane import Lane
-from shiftbench.training.schedule import SCHEDULES, factors
-from shiftbench.training.stacked import Stacked
+from shiftbench.training.optimizer import factors
+from shiftbench.training.run import SCHEDULES
+from shiftbench.training.step import Plain
 from tests.toys import CPU, Data, fitted, learn, toy_features, toy_rows, toy_run
 
 
@@ -32,7 +33,7 @@ def test_stacked_and_eager_agree_and_differ_from_constant(schedule, optimizer):
     data = Data(benchmark, toy_features(benchmark), CPU)
     run = toy_run(benchmark, schedule=schedule, optimizer=optimizer, steps=9, weight_decay=0.01)
     ends = []
-    for way in (Stacked, Eager):
+    for way in (Stacked, Plain):
         lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
         way([lane]).advance(9)
         ends.append(lane.net.head.weight.detach().clone())

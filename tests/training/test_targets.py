@@ -18,10 +18,10 @@ from shiftbench.methods import METHODS
 from shiftbench.shifts.splits import Given
 from shiftbench.training.batches import Batches
 from shiftbench.training.data import Data
-from shiftbench.training.evaluate import judged
+from shiftbench.training.evaluate import evaluate
 from shiftbench.training.folder import train
+from shiftbench.training.inputs import PADDING, Ragged
 from shiftbench.training.loop import Fitting, learn
-from shiftbench.training.ragged import PADDING, Ragged
 from shiftbench.training.run import Run
 from tests.toys import CPU, FEATURES
 
@@ -113,7 +113,7 @@ def test_every_method_that_says_so_learns_the_target(kind):
     learn(tried)
     for one in tried:
         assert one.problem is None, (one.run.method, one.problem)
-        found = judged(one.run, data, one.learned.net, "test")
+        found = evaluate(one.run, data, one.learned.net, "test")
         assert found["r" if kind == "number" else "mean_ap"] > 0.7, one.run.method
 
 
@@ -124,7 +124,7 @@ def test_a_number_may_be_chosen_by_its_worst_group():
     one = Fitting(Run(benchmark.digest, model="linear", features=FEATURES, steps=5, select_on="worst_group"), data)
     learn([one])
     rows = benchmark.rows("test")
-    found = judged(one.run, data, one.learned.net, "test")
+    found = evaluate(one.run, data, one.learned.net, "test")
     said = data.outputs(one.learned.net, rows)[:, 0].numpy()
     truth, group = benchmark.extra["y0"][rows], benchmark.group[rows]
     each = [np.corrcoef(truth[group == code], said[group == code])[0, 1] for code in np.unique(group)

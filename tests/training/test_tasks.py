@@ -17,8 +17,8 @@ from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES
 from shiftbench.scoring import score, score_runs
 from shiftbench.shifts.splits import Given
 from shiftbench.training.folder import train
+from shiftbench.training.inputs import truth_of
 from shiftbench.training.run import Run
-from shiftbench.training.truth import truth_of
 from tests.metagraph.test_picture_lines import written
 
 torch.set_num_threads(1)

@@ -95,7 +95,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.training.folder import train
 from shiftbench.training.run import Run
-from shiftbench.training.loop import set_threads
+from shiftbench.training.device import set_threads
 set_threads(1)
 train(Benchmark.load({str(tmp_path / "benchmark")!r}), Collection.load({str(tmp_path / "collection")!r}),
       Run.of(json.loads({json.dumps(run.to_json())!r})), {str(tmp_path / "runs")!r}, device="cpu", checkpoint_seconds=0,

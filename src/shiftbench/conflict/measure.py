@@ -26,7 +26,7 @@ from shiftbench.scoring.intervals import interval
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device, repeatable
 from shiftbench.training.inputs import inputs
-from shiftbench.training.lane import make_optimizer
+from shiftbench.training.optimizer import make_optimizer
 from shiftbench.training.run import Run
 
 Advance = Callable[[int, int], None]

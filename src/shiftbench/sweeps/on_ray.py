@@ -26,7 +26,7 @@ from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
 from shiftbench.sweeps.storage import Store, is_url
 from shiftbench.sweeps.workers import Pack, WorkerOptions, attempt, threads_of
-from shiftbench.training.loop import set_threads
+from shiftbench.training.device import set_threads
 from shiftbench.training.run import Outcome
 
 AT_ONCE = 1000

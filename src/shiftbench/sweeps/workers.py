@@ -19,9 +19,8 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
 from shiftbench.sweeps.jobs import Job, train_jobs
 from shiftbench.sweeps.status import failure, look
-from shiftbench.training.device import choose_device
+from shiftbench.training.device import choose_device, set_threads
 from shiftbench.training.folder import fail
-from shiftbench.training.loop import set_threads
 from shiftbench.training.run import Outcome
 
 Pack = dict[str, Job]

@@ -19,10 +19,8 @@ from shiftbench.images.augment import augment, draws_of
 from shiftbench.methods.method import Batch, Task
 from shiftbench.models.net import MODELS, Net
 from shiftbench.scoring.scorer import Scorer, scorer
-from shiftbench.training.inputs import inputs
-from shiftbench.training.ragged import Ragged
+from shiftbench.training.inputs import Ragged, inputs, truth_of
 from shiftbench.training.run import Run
-from shiftbench.training.truth import truth_of
 
 _LOADED: dict[tuple[str, ...], "Data"] = {}
 """The data of the last few loads: a worker that does many runs on one benchmark loads it once."""

@@ -1,4 +1,4 @@
-"""Which device computes, and how its results are made to repeat."""
+"""Which device computes, with how many threads, and how its results are made to repeat."""
 
 from __future__ import annotations
 
@@ -52,3 +52,8 @@ def repeatable(device: torch.device, seed: int, *purpose: str) -> Iterator[None]
             if on_gpu:  # on a CPU nothing was changed, and the call would load torch's compiler
                 torch.use_deterministic_algorithms(before[0], warn_only=before[1])
                 torch.utils.deterministic.fill_uninitialized_memory = filled
+
+
+def set_threads(n: int) -> None:
+    """Compute with n threads from now on: one per process where several processes share the cores."""
+    torch.set_num_threads(max(1, n))

@@ -1,25 +1,34 @@
-"""How good a net is on a split while it learns: the scorer's numbers, and the one by which weights are chosen."""
+"""What a run's net predicts of a split, and how good that is: the same at every evaluation and in the end."""
 
+import copy
 import math
 from collections.abc import Mapping
+from itertools import chain
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.prediction_lists import SCORES, Answers
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.target import BOXES, TOKENS
+from shiftbench.methods.losses import LOSSES
 from shiftbench.models.net import Net
 from shiftbench.scoring.estimates import values_of
 from shiftbench.scoring.metrics import WORST, metric_of, metrics_of
+from shiftbench.scoring.scorer import Outputs
 from shiftbench.training.data import Data
-from shiftbench.training.predict import evaluate
 from shiftbench.training.run import SELECTIONS, Run
 
 LOSS = "loss"
 """The mean of what training minimises, without penalties; it is no score."""
 
 
-def judged(run: Run, data: Data, net: Net, split: str) -> dict[str, float]:
+def evaluate(run: Run, data: Data, net: Net, split: str) -> dict[str, float]:
     """What `score` would say of a split, without intervals, and the loss; what is not defined is left out."""
-    outputs, loss = evaluate(run, data, net, split)
+    outputs, loss = _outputs_and_loss(run, data, net, split)
     values = values_of(data.scorer(split)([outputs], [0], None))
     values[LOSS] = values.get("nll", loss)
     return {metric: value for metric, value in values.items() if math.isfinite(value)}
@@ -57,3 +66,82 @@ def check_selection(select_on: str, data: Data, split: str) -> None:
     if metric not in known:
         raise ShiftBenchError(f"run: select_on={select_on}, but {what} is not scored on {split}. Scored are "
                               f"{', '.join(known)}.")
+
+
+def predict_all(run: Run, data: Data, net: Net) -> Predictions | Answers:
+    """The predictions of every row, split by split, so that an evaluation on a split had the same ones to the bit."""
+    benchmark = data.benchmark
+    rows = [data.rows(split) for split in benchmark.splits]
+    back = np.argsort(np.concatenate(rows), kind="stable")
+    if data.benchmark.target.lists:
+        parts = [answer(run, data, net, split)[0] for split in benchmark.splits]
+        return Answers.join(parts).take(back)
+    scores = torch.cat([predict(run, data, net, split) for split in benchmark.splits]).numpy()
+    return Predictions(benchmark.items, benchmark.split, scores[back], benchmark.names["label"])
+
+
+def predict(run: Run, data: Data, net: Net, split: str) -> Tensor:
+    """Logits of a split's rows, or numbers as the data have them."""
+    return _own_units(data, _outputs(run, data, net, split))
+
+
+def _outputs_and_loss(run: Run, data: Data, net: Net, split: str) -> tuple[Outputs, float]:
+    """The predictions of a split as its scorer takes them, and the mean of training's loss.
+
+    The loss is NaN where a detector has its own, and of classes, whose scorer gives it as `nll`.
+    """
+    if data.benchmark.target.lists:
+        return answer(run, data, net, split)
+    outputs = _outputs(run, data, net, split)
+    if data.has_classes:
+        return outputs.numpy(), np.nan
+    truth = data.truth[torch.from_numpy(data.rows(split)).to(data.device)].cpu()
+    loss = float(LOSSES[data.kind].per_item(outputs, truth).double().mean())
+    return _own_units(data, outputs).numpy(), loss
+
+
+def answer(run: Run, data: Data, net: Net, split: str) -> tuple[Answers, float]:
+    """What a net finds in a split's rows: boxes as shares of the image with scores, or the next token at each place."""
+    benchmark, rows = data.benchmark, data.rows(split)
+    assert isinstance(data.x, Tensor)
+    if data.benchmark.target.per_place:
+        tokens, loss = _tokens(run, data, net, rows)
+        lengths = ((data.x[torch.from_numpy(rows)] >= 0).sum(dim=1) - 1).clamp(min=0).tolist()
+        lists = {TOKENS: [one[:n].numpy() for one, n in zip(tokens, lengths, strict=True)]}  # none after the last token
+        return Answers.of(benchmark.items[rows], benchmark.split[rows], lists), loss
+    height, width = data.x.shape[1:3]
+    size = np.asarray([width, height, width, height], np.float32)
+    boxes = list(chain.from_iterable(data.each(net.found, net, rows, run.precision)))
+    return Answers.of(benchmark.items[rows], benchmark.split[rows], {
+        BOXES: [sides.float().cpu().numpy() / size for sides, _ in boxes],
+        SCORES: [scores.float().cpu().numpy() for _, scores in boxes]}), np.nan
+
+
+def _outputs(run: Run, data: Data, net: Net, split: str) -> Tensor:
+    """What the net says, in the units it learns. A method that adapts does so for each domain, but not in training."""
+    benchmark, method, rows = data.benchmark, run.learner(), data.rows(split)
+    if not method.adapts or split == "train":
+        return data.logits(net, rows, run.precision)
+    outputs = torch.empty(len(rows), data.n_outputs)
+    for domain in np.unique(benchmark.domain[rows]):
+        mine = np.flatnonzero(benchmark.domain[rows] == domain)
+        adapted = method.adapted(copy.deepcopy(net), data.some(rows[mine], net))
+        outputs[torch.from_numpy(mine)] = data.logits(adapted, rows[mine], run.precision)
+    return outputs
+
+
+def _own_units(data: Data, outputs: Tensor) -> Tensor:
+    if not data.benchmark.target.in_units:
+        return outputs
+    mean, spread = data.units
+    return outputs * spread + mean
+
+
+def _tokens(run: Run, data: Data, net: Net, rows: Ints) -> tuple[Tensor, float]:
+    """The likeliest token at every place, and the loss; a place's outputs are one per token, so they are not kept."""
+    tokens, loss = [], 0.0
+    chunks = iter(torch.from_numpy(rows).to(data.device).split(data.at_once))
+    for outputs in data.each(net, net, rows, run.precision):
+        tokens.append(outputs.argmax(dim=2).int().cpu())
+        loss += float(LOSSES[TOKENS].per_item(outputs, data.truth[next(chunks)]).sum())
+    return torch.cat(tokens), loss / len(rows)

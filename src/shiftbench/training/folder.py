@@ -23,9 +23,9 @@ from shiftbench.models.weights import file_digest, read_weights, tensors_digest
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import load
 from shiftbench.training.device import choose_device
+from shiftbench.training.evaluate import predict_all
 from shiftbench.training.features import Report
 from shiftbench.training.loop import Fitting, Say, learn
-from shiftbench.training.predict import predict_all
 from shiftbench.training.run import Outcome, Run
 
 CHECKPOINT = "checkpoint.safetensors"

@@ -1,6 +1,7 @@
-"""What a model is given of each item: images, features, tokens or graphs, as the model takes them."""
+"""Every row of a benchmark as tensors: what a model is given, as it takes it, and what it should predict."""
 
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,12 +11,43 @@ from shiftbench.core.arrays import Ints, Strs, positions
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.target import TOKENS, tokens_of
+from shiftbench.data.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, boxes_of, kinds_of, tokens_of
 from shiftbench.images.decode import channel_images, images
 from shiftbench.models.net import MODELS
 from shiftbench.training.features import embed
-from shiftbench.training.ragged import Ragged
 from shiftbench.training.run import COLUMNS, SENTENCES, Run, split_features
+
+PADDING = -1
+
+
+class Ragged(NamedTuple):
+    """Inputs of different lengths, one behind the other: item i has the lines `values[start[i]:start[i + 1]]`.
+
+    A batch is as long as its longest item.
+    """
+
+    values: Tensor  # lines × columns
+    start: Tensor  # items + 1
+
+    @property
+    def items(self) -> int:
+        return len(self.start) - 1
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.values.nbytes)
+
+    def to(self, device: torch.device) -> "Ragged":
+        return Ragged(self.values.to(device), self.start.to(device))
+
+    def take(self, rows: Tensor) -> Tensor:
+        """The lines of these items, items × longest × columns as 64-bit numbers; PADDING behind an item's end."""
+        rows = rows.to(self.start.device)
+        first, stop = self.start[rows], self.start[rows + 1]
+        place = torch.arange(int((stop - first).max()) if len(rows) else 0, device=first.device)
+        inside = place < (stop - first)[:, None]
+        line = torch.where(inside, first[:, None] + place, 0)
+        return torch.where(inside[:, :, None], self.values[line].long(), PADDING)
 
 
 def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path | None) -> Tensor | Ragged:
@@ -103,3 +135,27 @@ def _same_items(other: Collection, items: Strs) -> Ints:
 
 def _stems(items: Strs) -> Strs:
     return np.asarray([str(PurePosixPath(item).with_suffix("")) if "/" in item else item for item in items.tolist()])
+
+
+def truth_of(benchmark: Benchmark, n_places: int = 0, height: int = 0, width: int = 0) -> Tensor:
+    """Classes as codes (N); numbers and tasks as N × outputs, NaN where there is none; of tokens the next one at each
+    of `n_places` places; boxes as N × most × 4 in pixels of an image of this size, NaN behind an item's last."""
+    target = benchmark.target
+    if target.one_per_column:
+        columns = [np.asarray(benchmark.extra[name], np.float32) for name in target.columns]
+        return torch.from_numpy(np.stack(columns, axis=1))
+    if target.per_place:
+        codes = tokens_of(np.asarray(benchmark.extra[TOKENS]))
+        after = np.concatenate([codes[:, 1:], np.full((len(codes), 1), NO_LABEL)], axis=1)
+        if TOKEN_KINDS in benchmark.extra:  # a token whose kind is masked is not asked for, as in WILDS
+            kinds = kinds_of(np.asarray(benchmark.extra[TOKEN_KINDS]))
+            after[:, :kinds.shape[1] - 1][kinds[:, 1:] == NO_LABEL] = NO_LABEL
+        return torch.from_numpy(after[:, :n_places])
+    if target.detects:
+        row, box = boxes_of(np.asarray(benchmark.extra[BOXES]))
+        count = np.bincount(row, minlength=len(benchmark))
+        place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        corners = np.full((len(benchmark), max(1, int(count.max(initial=0))), 4), np.nan, np.float32)
+        corners[row, place] = box * np.asarray([width, height, width, height], np.float32)
+        return torch.from_numpy(corners)
+    return torch.from_numpy(benchmark.label.astype(np.int64))

@@ -5,32 +5,30 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import child, uniform
-from shiftbench.methods.method import METHODS, Batch, Codes, Stage, Task
+from shiftbench.methods.method import METHODS, Codes, Stage, Task
 from shiftbench.models.net import MODELS, Net, build
-from shiftbench.training.attack import attacked
 from shiftbench.training.batches import Batches
 from shiftbench.training.checkpoint import Parts, Point, peek, restore, save_checkpoint
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
-from shiftbench.training.evaluate import check_selection, judged, rank
+from shiftbench.training.evaluate import check_selection, evaluate, rank
 from shiftbench.training.log import Log
+from shiftbench.training.optimizer import factors, make_optimizer
 from shiftbench.training.run import Run
-from shiftbench.training.schedule import factors
 
 
 @dataclass(eq=False)
 class Lane:
-    """What one run trains in one stage. A way of stepping (eager, stacked, graphed) moves `net`, `state` and
+    """What one run trains in one stage. A way of stepping (plain, stacked, graphed) moves `net`, `state` and
     `optimizer` on; the lane says which items come next, evaluates, keeps the best weights and saves itself."""
 
     run: Run
@@ -127,13 +125,6 @@ class Lane:
         u = np.concatenate(drawn, axis=2)
         return index, u if u.shape[2] else None
 
-    def hardened(self, batch: Batch) -> Batch:
-        """The batch that a step learns from: with attacked images, where the run says so."""
-        if not self.run.attack:
-            return batch
-        return batch._replace(x=attacked(self.net, batch.x, batch.label, self.run.attack, self.run.attack_steps,
-                                         self.data.scale(self.net)))
-
     def again(self) -> "Lane":
         """The same stage from its last checkpoint, or its start."""
         return Lane.enter(self.run, self.data, self.stage, self.point.stage, self.folder)
@@ -160,7 +151,7 @@ class Lane:
             line["notes"] = self.notes
         point.loss_sum, point.loss_count = 0.0, 0
         if split:
-            values = judged(self.run, data, self.net, split)
+            values = evaluate(self.run, data, self.net, split)
             line |= {"split": split, **{f"{split}_{metric}": value for metric, value in values.items()}}
             if self.select_on != "last":
                 this = rank(data, self.select_on, values)
@@ -243,27 +234,12 @@ def check_target(run: Run, data: Data) -> None:
     if target.detects and (run.augment != "none" or run.attack):
         raise ShiftBenchError("run: augmentations and attacks move an image but not its boxes. Use augment=none, "
                               "attack=0.")
-    if run.attack and kind != "class":
+    if run.attack and not target.has_classes:
         raise ShiftBenchError(f"run: attack={run.attack} raises the cross-entropy of classes, but benchmark "
-                              f"'{data.benchmark.name}' asks for {WORDS[kind]}. Use attack=0.")
+                              f"'{data.benchmark.name}' asks for {target.words}. Use attack=0.")
 
 
 def fresh(run: Run, data: Data) -> Net:
     """The run's net before its first step, on the device."""
     net = model_of(run, data).to(data.device)
     return net.to(memory_format=torch.channels_last) if net.takes == "images" else net
-
-
-def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any]], on_gpu: bool = False,
-                   lr: float | None = None) -> torch.optim.Optimizer:
-    """Fused: one call for all tensors, which on small heads is most of a step's time.
-
-    On a GPU Adam counts its steps there, so that a step can be recorded; so is the learning rate, where it changes.
-    """
-    rate: float | Tensor = run.lr if lr is None else lr
-    if on_gpu and run.schedule != "constant":
-        rate = torch.tensor(rate, device="cuda")
-    if run.optimizer == "sgd":
-        return torch.optim.SGD(parameters, rate, run.momentum, weight_decay=run.weight_decay, fused=True)
-    cls = torch.optim.Adam if run.optimizer == "adam" else torch.optim.AdamW
-    return cls(parameters, rate, weight_decay=run.weight_decay, fused=True, capturable=on_gpu)

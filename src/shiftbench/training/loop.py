@@ -15,11 +15,11 @@ from shiftbench.models.weights import read_weights
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
-from shiftbench.training.eager import Eager
-from shiftbench.training.graphed import BLOCK, Graphed
+from shiftbench.training.fast.graphed import BLOCK, Graphed
+from shiftbench.training.fast.stacked import Stacked, alike
 from shiftbench.training.lane import Lane
 from shiftbench.training.run import Run
-from shiftbench.training.stacked import Stacked, alike
+from shiftbench.training.step import Plain
 
 Report = Callable[[int, int], None]
 Say = Callable[[str], None]
@@ -150,7 +150,7 @@ def _enter(one: Fitting) -> Lane | None:
 
 
 def _packs(lanes: Sequence[Lane]) -> list[list[Lane]]:
-    """Which lanes step together: any on a GPU; heads of one kind on a CPU; what is stepped eagerly one by one."""
+    """Which lanes step together: any on a GPU; heads of one kind on a CPU; what takes plain steps one by one."""
     packs: dict[Any, list[Lane]] = {}
     for number, lane in enumerate(lanes):
         way = _way_of(lane)
@@ -164,7 +164,7 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
     """Step the lanes of a pack until each is at its end, and hand it over then."""
     at_work = list(pack)
     pace, saved = 0.0, time.monotonic()
-    way: Eager | Stacked | Graphed | None = None
+    way: Plain | Stacked | Graphed | None = None
     with repeatable(pack[0].data.device, pack[0].run.seed, "steps"):
         while True:
             ends = [lane for lane in at_work if not lane.open]
@@ -201,14 +201,9 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
             saved = time.monotonic() if due else saved
 
 
-def _way_of(lane: Lane) -> type[Eager] | type[Stacked] | type[Graphed]:
-    """How a lane is stepped. A recorded step cannot fetch from the host, so data that did not fit on a GPU is eager; so
-    is a net whose shapes depend on the data."""
+def _way_of(lane: Lane) -> type[Plain] | type[Stacked] | type[Graphed]:
+    """How a lane is stepped. A recorded step cannot fetch from the host, so data that did not fit on a GPU takes plain
+    steps; so does a net whose shapes depend on the data."""
     if lane.data.device.type == "cuda":
-        return Graphed if lane.data.on_device and lane.net.recordable else Eager
-    return Stacked if lane.net.takes == "features" else Eager
-
-
-def set_threads(n: int) -> None:
-    """Compute with n threads from now on: one per process where several processes share the cores."""
-    torch.set_num_threads(max(1, n))
+        return Graphed if lane.data.on_device and lane.net.recordable else Plain
+    return Stacked if lane.net.takes == "features" else Plain

@@ -19,11 +19,11 @@ from shiftbench.models.weights import load_into, read_weights
 from shiftbench.scoring.listing import read_run
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data, load
-from shiftbench.training.device import choose_device
-from shiftbench.training.evaluate import judged
+from shiftbench.training.device import choose_device, set_threads
+from shiftbench.training.evaluate import evaluate
 from shiftbench.training.features import Report
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run, sign
-from shiftbench.training.loop import Fitting, learn, set_threads
+from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run
 
 RATES = (0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 8.0, 10.0, 11.0, 12.0)
@@ -80,7 +80,7 @@ def retrain(
             learn(tried, progress=progress)
         finally:
             set_threads(threads)
-    accuracy = {one.run.lr: judged(one.run, data, one.learned.net, CHOOSES)["accuracy"] for one in tried
+    accuracy = {one.run.lr: evaluate(one.run, data, one.learned.net, CHOOSES)["accuracy"] for one in tried
                 if one.learned is not None}
     if not accuracy:
         raise tried[0].problem or ShiftBenchError(f"{folder}: no learning rate worked.")

@@ -12,10 +12,12 @@ from shiftbench.methods import METHODS, Method
 from shiftbench.methods.method import BATCHES, NEEDS
 from shiftbench.methods.presets import VARIANTS, find_method
 from shiftbench.models.names import CATALOGUE, image_models
-from shiftbench.training.schedule import SCHEDULES
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("float32", "bf16")
+SCHEDULES = ("constant", "thirds", "cosine", "linear")
+"""`thirds`: a tenth after a third of the steps and again after two (BREEDS). `cosine`: (1 + cos(pi t / T)) / 2.
+`linear`: 1 - t / T (WILDS' transformers)."""
 COLUMNS, SENTENCES = "columns", "sentences"
 """Features that no backbone makes: the columns of a table, and the vectors of the items' texts."""
 SELECTIONS = ("accuracy", "worst_group", "macro_f1", "headline", "loss", "last")

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.methods.method import Batch, Method
-from shiftbench.training.lane import Lane, make_optimizer
-from shiftbench.training.schedule import factors
+from shiftbench.training.lane import Lane
+from shiftbench.training.optimizer import factors, make_optimizer
 
 Tensors = dict[str, Tensor]
 

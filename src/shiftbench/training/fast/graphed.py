@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from shiftbench.training.lane import Lane
+from shiftbench.training.step import attack
 
 BLOCK = 64
 """Steps whose items lie on the device at once: the most that `advance` is asked for."""
@@ -120,7 +121,7 @@ class _Track:
         batch = data.batch(index, lane.net, lane.run.augment, u, weight)
         before = dict(parts.state.named_buffers())
         with torch.autocast("cuda", torch.bfloat16, enabled=lane.run.precision == "bf16"):
-            loss = lane.stage.method.loss(lane.net, lane.hardened(batch), parts.state, self.step)
+            loss = lane.stage.method.loss(lane.net, attack(lane, batch), parts.state, self.step)
         for parameter, gradient in zip(self.parameters, gradients_of(loss, self.parameters), strict=True):
             parameter.grad = gradient
         if self.rate is not None:
