@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
-from shiftbench.metagraph.catalogue import Catalogue, Terms, catalogue, subsets_of
+from shiftbench.metagraph.catalogue import Catalogue, Terms, catalogue
 from shiftbench.metagraph.graph import meta_graph
 from shiftbench.metagraph.stream import Piece, Source, batches, overview, streamed
+from shiftbench.metagraph.subsets import spell
+from shiftbench.metagraph.subsets import vocabulary as words
 from tests.metagraph.test_subsets import tagged
 from tests.strategies import seeds, toy
 
@@ -92,8 +94,8 @@ def test_edges_are_those_of_each_meta_graph(seed):
     found = catalogue(c, Terms(min_size=8, more_than=0, threshold=0.3))
     for k, cls in enumerate(found.classes):
         alone = meta_graph(c, cls, min_size=8, threshold=0.3)
-        names = dict(zip(found.context[found.first[k]:found.first[k + 1]].tolist(), subsets_of(found, c.tags, k),
-                         strict=True))
+        contexts = found.context[found.first[k]:found.first[k + 1]]
+        names = dict(zip(contexts.tolist(), spell(c.tags, words(c.tags), cls, contexts), strict=True))
         weights = np.zeros((len(alone), len(alone)), np.float32)
         here = slice(found.edges.start[k], found.edges.start[k + 1])
         one, other = ([alone.names.index(names[code]) for code in side[here].tolist()]

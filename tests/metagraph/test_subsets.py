@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags
-from shiftbench.metagraph.catalogue import Terms, catalogue, subsets_of, summary
-from shiftbench.metagraph.subsets import candidates, parse_subset, subset, subset_name
+from shiftbench.metagraph.catalogue import Terms, catalogue, summary
+from shiftbench.metagraph.subsets import candidates, parse_subset, spell, subset, subset_name, vocabulary
 from shiftbench.shifts.shift import differences
 from tests.strategies import collections, seeds, toy
 
@@ -155,8 +155,8 @@ def test_the_catalogue_has_the_candidates_of_every_class(seed):
         alone = candidates(c, cls, min_size=8)
         here = slice(found.first[k], found.first[k + 1])
         assert found.items[k] == len(c.with_tag(cls))
-        assert dict(zip(subsets_of(found, c.tags, k), found.sizes[here], strict=True)) == dict(
-            zip(alone.names, alone.sizes, strict=True))
+        names = spell(c.tags, vocabulary(c.tags), cls, found.context[here])
+        assert dict(zip(names, found.sizes[here], strict=True)) == dict(zip(alone.names, alone.sizes, strict=True))
 
 
 def test_the_summary_is_the_papers():

@@ -119,7 +119,7 @@ def test_many_tasks_do_not_get_mixed_up():
     chosen = cues(strengths(table), 0.0)
     full = np.zeros((n, width), np.float32)
     full[table.item, table.tag] = table.area
-    there = table.all_carried()
+    there = np.stack([table.carried(tag) for tag in range(width)], axis=1)
     large, small = (np.stack([test(full[:, chosen[y]]) for y in range(width)], axis=1) for test in (
         lambda x: (x > np.float32(0.1)).any(axis=1), lambda x: (x < np.float32(0.1)).all(axis=1)))
     kinds = members(table, chosen)

@@ -28,7 +28,7 @@ from shiftbench.metagraph.overlaps import (
     plan,
     runs_of,
 )
-from shiftbench.metagraph.subsets import SUBJECT, Vocabulary, possible, spell, vocabulary
+from shiftbench.metagraph.subsets import SUBJECT, Vocabulary, allowed_contexts, vocabulary
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def finished(tags: Tags, terms: Terms, made: Draft, found: Sequence[Runs]) -> Ca
 
 def kept_contexts(tags: Tags, words: Vocabulary, order: Ints, sizes: Counts, terms: Terms) -> Bools:
     """Which tag is a context of which class: large enough with it, not the class itself, no other class's attribute."""
-    plain, of_class = possible(tags, words, terms.kinds)
+    plain, of_class = allowed_contexts(tags, words, terms.kinds)
     place: Ints = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     kept = sizes >= max(terms.min_size, 1)
@@ -140,11 +140,6 @@ def kept_contexts(tags: Tags, words: Vocabulary, order: Ints, sizes: Counts, ter
         kept[row, place[own]] = large[row, place[own]] & of_class[own]
         kept[row, row] = False
     return kept
-
-
-def subsets_of(found: Catalogue, tags: Tags, k: int) -> tuple[str, ...]:
-    """The contexts of class number k as they are written."""
-    return spell(tags, vocabulary(tags), found.classes[k], found.context[found.first[k]:found.first[k + 1]])
 
 
 def summary(found: Catalogue, tags: Tags) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def vocabulary(tags: Tags) -> Vocabulary:
     return Vocabulary(tuple(owner), tuple(word), answers, owned)
 
 
-def possible(tags: Tags, words: Vocabulary, kinds: Sequence[str] = ()) -> tuple[Bools, Bools]:
+def allowed_contexts(tags: Tags, words: Vocabulary, kinds: Sequence[str] = ()) -> tuple[Bools, Bools]:
     """Per tag: may it be a context of every class, and may it be one of the class that it is an attribute of?"""
     for kind in kinds:
         if kind not in tags.kinds:
@@ -70,7 +70,7 @@ def possible(tags: Tags, words: Vocabulary, kinds: Sequence[str] = ()) -> tuple[
 def contexts_of(tags: Tags, words: Vocabulary, cls: str, kinds: Sequence[str] = ()) -> Bools:
     """Per tag: may it be a context of this class?"""
     codes = tags.codes(cls)
-    allowed, of_class = possible(tags, words, kinds)
+    allowed, of_class = allowed_contexts(tags, words, kinds)
     for name in {tags.names[code] for code in codes}:
         own = words.owned.get(name, [])
         allowed[own] = of_class[own]

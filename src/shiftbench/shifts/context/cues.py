@@ -64,12 +64,6 @@ class Areas:
         answer[self.item[(self.tag == tag) & (self.area > 0)]] = True
         return answer
 
-    def all_carried(self) -> Bools:
-        """`carried` of every tag, items × tags."""
-        answer = np.zeros((self.n_items, len(self.names)), np.bool_)
-        answer[self.item, self.tag] = True
-        return answer
-
 
 def areas(collection: Collection, kinds: Sequence[str] = (), without: Sequence[str] = (), label: str = "") -> Areas:
     """The areas of a collection's tags of these kinds (default: all), those named in `without` left out.
