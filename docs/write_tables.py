@@ -10,16 +10,34 @@ run gave.
 import sys
 from pathlib import Path
 
-from shiftbench.reporting.markdown_tables import inserted
-
 DOCS = Path(__file__).parent
 PAGES = {"demo": "metashift.md", "real": "real_data.md"}
 
 
+def quoted(text: str, name: str) -> str:
+    """What stands in a document between `<!-- NAME -->` and `<!-- end NAME -->`."""
+    return _around(text, name)[1]
+
+
+def inserted(text: str, name: str, block: str) -> str:
+    """The document with another text between the two marks."""
+    before, _, after = _around(text, name)
+    return f"{before}{block}{after}"
+
+
+def _around(text: str, name: str) -> tuple[str, str, str]:
+    begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"A document must have the marks {begin.strip()} and {end} once each.")
+    before, _, rest = text.partition(begin)
+    block, _, after = rest.partition(end)
+    return before + begin, block, end + after
+
+
 def main(name: str, source: str) -> None:
-    found, page = Path(source).read_text(encoding="utf-8"), DOCS / PAGES[name]
-    (DOCS / "studies" / f"{name}.md").write_text(found, encoding="utf-8")
-    page.write_text(inserted(page.read_text(encoding="utf-8"), name, found), encoding="utf-8")
+    block, page = Path(source).read_text(encoding="utf-8"), DOCS / PAGES[name]
+    (DOCS / "studies" / f"{name}.md").write_text(block, encoding="utf-8")
+    page.write_text(inserted(page.read_text(encoding="utf-8"), name, block), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.leaderboard import make_board
 from shiftbench.reporting import report
-from shiftbench.reporting.selection_terminal import choices_table
-from shiftbench.reporting.terminal import GROUPS, scores_table
+from shiftbench.reporting.terminal import GROUPS, choices_table, scores_table
 from shiftbench.scoring import means, score
 from shiftbench.scoring.classes import Split, measure_classes
 from shiftbench.scoring.intervals import wilson

@@ -14,11 +14,22 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.human.people import METRICS
-from shiftbench.reporting import breeds_figures, report
-from shiftbench.reporting.breeds import ANNOTATED, by_model, families, points
-from shiftbench.reporting.breeds_figures import HEIGHT, WIDTH, looks_of, scatter
-from shiftbench.reporting.breeds_numbers import by_class, constant_drop, frontier, relative
-from shiftbench.reporting.breeds_section import classes, section
+from shiftbench.reporting import report
+from shiftbench.reporting.drawing import to_svg
+from shiftbench.reporting.page import results_of
+from shiftbench.reporting.plots import HEIGHT, WIDTH, looks_of
+from shiftbench.reporting.results import ANNOTATED
+from shiftbench.reporting.sections.breeds import SECTION, content, source_against_target
+from shiftbench.reporting.sections.breeds_points import (
+    by_class,
+    by_model,
+    by_superclass,
+    constant_drop,
+    families,
+    frontier,
+    points,
+    relative,
+)
 from shiftbench.scoring import means, score
 from tests.reporting.test_report import Page
 
@@ -77,6 +88,11 @@ def study():
         tables.append(scored(one, {key: [guesses(one, a, b - 0.15 * place, 10 * place + seed, hard=1)
                                          for seed in range(3)] for key, (a, b) in runs.items()}))
     return Scores.join(tables), made
+
+
+def figures(scores, made):
+    """Name -> the figure as an SVG file."""
+    return {one.name: to_svg(one) for one in content(results_of(scores, made))["figures"]}
 
 
 def cell(hits, n, runs=1):
@@ -141,13 +157,14 @@ def test_the_constant_drop_goes_through_the_weakest(pairs):
             for name, pair in zip("abcdefgh", pairs, strict=False)
             for split, value in zip(("id_test", "test"), pair, strict=True)]
     listed = points(Scores.of(rows), benchmark())
-    figure = scatter(listed, "", looks_of([one.name for one in listed]))
-    spot = figure["spots"][weakest]
-    for spot_ in figure["spots"]:
-        assert 0 <= spot_["left"] <= spot_["x"] <= spot_["right"] <= WIDTH
-        assert 0 <= spot_["high"] <= spot_["y"] <= spot_["low"] <= HEIGHT
-    (x0, y0), (x1, y1) = next(line["points"] for line in figure["lines"] if line["kind"] == "drop")
-    assert (spot["x"] - x0) * (y1 - y0) == pytest.approx((spot["y"] - y0) * (x1 - x0), abs=1e-3)
+    panel = source_against_target(listed, "", looks_of([one.name for one in listed]))
+    marks = [mark for group in panel.groups for mark in group.marks]
+    for mark in marks:
+        assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in mark.points)
+    spots = [mark.points[0] for mark in marks if mark.style == "dot"]
+    (x0, y0), (x1, y1) = next(mark.points for mark in marks if mark.style == "drop")
+    x, y = spots[weakest]
+    assert (x - x0) * (y1 - y0) == pytest.approx((y - y0) * (x1 - x0), abs=1e-3)
 
 
 def test_classes_are_put_together_from_subclasses():
@@ -163,7 +180,7 @@ def test_classes_are_put_together_from_subclasses():
             assert one["value"].tolist() == pytest.approx([right[rows].mean()])
             assert one["n"].tolist() == [len(rows)]
             assert one["low"] < one["value"] < one["high"]
-    listed = classes(score(made, run, run="r", method="erm"), made, "erm")
+    listed = by_superclass(score(made, run, run="r", method="erm"), made, "erm")
     assert listed[0].name == made.names["label"][1]
     assert [row.drop for row in listed] == sorted((row.drop for row in listed), reverse=True)
 
@@ -210,12 +227,12 @@ def test_splits_of_one_task_are_a_family(study):
     """Good, rand and bad stand in the order of their separation; another task or level is another family."""
     _, made = study
     others = [*reversed(made), benchmark("deep", level=3)]
-    assert [[one.name for one in family.members] for family in families(others)] == [["good", "rand", "bad"]]
+    assert [[one.name for one in family] for family in families(others)] == [["good", "rand", "bad"]]
 
 
 def test_figures_stand_alone(study):
     """Each figure is a file of its own: well-formed, with every colour and class it uses, and names that are text."""
-    drawn = breeds_figures(*study)
+    drawn = figures(*study)
     assert list(drawn) == ["breeds-source-target", "breeds-relative", "breeds-classes", "breeds-splits"]
     for name, text in drawn.items():
         root = ET.fromstring(text)  # noqa: S314 - written a line above
@@ -241,7 +258,7 @@ def test_annotators_stand_beside_models(study, tmp_path):
     with_, without = (Page(report(table, made, tmp_path / "r.html").read_text(encoding="utf-8"))
                       for table in (both, scores))
     assert with_.data == without.data
-    drawn = breeds_figures(both, made)["breeds-humans"]
+    drawn = figures(both, made)["breeds-humans"]
     assert "human: source 92.0 % (90.0 to 94.0), target 91.0 % (89.0 to 93.0)" in drawn
     assert "resnet18: source 98.0 %" in drawn
 
@@ -262,4 +279,5 @@ def test_the_page_has_the_section(study, tmp_path):
         assert f"<small>{100 * ratio.low:.1f} – {100 * ratio.high:.1f}</small>" in part
     other = Benchmark(made[0].items, made[0].split, made[0].label, made[0].domain, made[0].group, made[0].names,
                       {**made[0].card, "shift": "subset"})
-    assert section(scores, [other]) is None
+    assert not SECTION.applies(other)
+    assert "BREEDS)" not in report(scores, [other], tmp_path / "n.html").read_text(encoding="utf-8")

@@ -17,12 +17,25 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.methods.presets import NINETEEN, VARIANTS
 from shiftbench.reporting import report
-from shiftbench.reporting.fine_grained import BASELINES, FAMILIES, place, study
-from shiftbench.reporting.fine_grained_agreement import correlation
-from shiftbench.reporting.fine_grained_figures import lines, ranked
-from shiftbench.reporting.fine_grained_numbers import ablation, bars, changes, estimate, leads, placed, ranks
-from shiftbench.reporting.fine_grained_section import figures, section
-from shiftbench.reporting.fine_grained_takeaways import AGREES, DIFFERS, OPEN, takeaways
+from shiftbench.reporting.drawing import to_svg
+from shiftbench.reporting.page import results_of
+from shiftbench.reporting.plots import BOTTOM, LEFT, TOP
+from shiftbench.reporting.sections.fine_grained import change_lines, content
+from shiftbench.reporting.sections.fine_grained_study import (
+    BASELINES,
+    FAMILIES,
+    ablation,
+    bars,
+    changes,
+    correlation,
+    estimate,
+    leads,
+    place,
+    placed,
+    ranks,
+    study,
+)
+from shiftbench.reporting.sections.takeaways import AGREES, DIFFERS, OPEN, takeaways
 from shiftbench.shifts.conditions import Noise, Size, Under
 from shiftbench.shifts.low_data import LowData, Spurious, Unseen
 from shiftbench.shifts.splits import Given
@@ -53,6 +66,11 @@ def table(value, made, methods=METHODS, seeds=(0, 1, 2)):
                                  "seed": seed, "split": "test", "group": ALL, "n": 1, "metric": "macro_f1",
                                  "value": number, "low": math.nan, "high": math.nan})
     return Scores.of(rows)
+
+
+def figures(scores, made):
+    """Name -> the figure as an SVG file."""
+    return {one.name: to_svg(one) for one in content(results_of(scores, made))["figures"]}
 
 
 def noise(*key, size=0.01):
@@ -198,8 +216,7 @@ def test_what_is_no_such_study(made):
     """Fewer than four of the nineteen, no baseline, another shift, or means alone: no section."""
     few = table(plain, made, METHODS[:3])
     assert study(few, made) is None
-    assert section(few, made) is None
-    assert figures(few, made) == {}
+    assert content(results_of(few, made)) is None
     assert study(table(plain, made, METHODS[1:]), made) is None
     other = [benchmark("other", "subset")]
     assert study(table(plain, other), other) is None
@@ -228,18 +245,17 @@ def test_holes_are_left_out(made):
     assert found["dann"].points[1.0][:1] == pytest.approx((10,))
     assert (found["dann"].points[1.0].collections, found["dann"].points[1.0].seeds) == (1, 2)
     assert found["irm"].points[1.0].seeds == 2
-    assert "fewer data sets" in section(table(holed, made), made)["figures"][0]["definition"]
+    assert "fewer data sets" in content(results_of(table(holed, made), made))["figures"][0].definition
 
 
 def test_one_seed_has_no_interval(made):
     """With one seed every figure says that there is no interval, and no takeaway is judged."""
     scores = table(plain, made, seeds=(0,))
-    shown = section(scores, made)
-    lined = [one for one in shown["figures"] if one["name"] != "figure-5-unseen"]
-    assert lined
-    assert all("no intervals" in one["definition"] for one in lined)
-    assert all(not point["sure"] for one in shown["figures"][:2] for line in one["forms"][0]["lines"]
-               for point in line["points"])
+    drawn = [one for one in content(results_of(scores, made))["figures"] if one.name != "fine-grained-5-unseen"]
+    assert len(drawn) == 7
+    assert all("no intervals" in one.definition for one in drawn)
+    assert all(mark.style not in ("whisker", "reach", "band") for one in drawn for panel in one.panels
+               for group in panel.groups for mark in group.marks)
     assert {one.verdict for one in takeaways(study(scores, made))} == {OPEN}
 
 
@@ -363,8 +379,9 @@ def test_figures_stand_alone(made):
     evil = [*made, benchmark(EVIL, "unseen", collection=EVIL)]
     drawn = figures(table(plain, evil, (*METHODS, "only_rotate", "only_invert")), evil)
     assert sorted(drawn) == sorted([
-        "figure-3-spurious", "figure-4-low_data", "figure-5-unseen", "figure-6-noise", "figure-7-size",
-        "figure-8-ablation", "figure-10-unseen", "figure-11-spurious", "figure-12-low_data"])
+        "fine-grained-3-spurious", "fine-grained-4-low_data", "fine-grained-5-unseen", "fine-grained-6-noise",
+        "fine-grained-7-size", "fine-grained-8-ablation", "fine-grained-10-unseen", "fine-grained-11-spurious",
+        "fine-grained-12-low_data"])
     for name, text in drawn.items():
         root = ET.fromstring(text)  # noqa: S314 - written a line above
         assert root.tag.endswith("svg")
@@ -375,9 +392,9 @@ def test_figures_stand_alone(made):
         used = set(re.findall(r"var\((--\w+)\)", text)) - {"--c"}
         assert used <= set(re.findall(r"(--\w+):", style)), name
         classes = {word for element in root.iter() for word in element.get("class", "").split()}
-        assert all(f"svg .{word} " in style for word in classes - {"full"}), classes
-        assert (EVIL in "".join(root.itertext())) == (name in ("figure-5-unseen", "figure-8-ablation",
-                                                               "figure-10-unseen"))
+        assert all(f"svg .{word} " in style for word in classes), classes
+        assert (EVIL in "".join(root.itertext())) == (name in ("fine-grained-5-unseen", "fine-grained-8-ablation",
+                                                               "fine-grained-10-unseen"))
 
 
 def test_the_page_has_the_section(made, tmp_path):
@@ -409,7 +426,7 @@ def test_chosen_runs_are_shown(made):
         return Scores({**columns, "run": run, "setting": np.full(len(run), f"s{which}")})
 
     scores = Scores.join([setting("", 0.9, 0.6), setting("b", 0.5, 0.8)])
-    drawn = figures(scores, made)["figure-4-low_data"]
+    drawn = figures(scores, made)["fine-grained-4-low_data"]
     assert "dann, N = 10: +20.0 %" in drawn
     assert "+60.0 %" not in drawn
 
@@ -424,14 +441,16 @@ def test_the_drawing_keeps_order_and_room(values, seeds):
     scores = table(lambda one, method, seed: 0.1 * (1 + (0 if method == "resnet18" else values[names.index(method)][
         at[one.name]] + seed) / 100), made, ("resnet18", *names), range(seeds))
     found = study(scores, made)
-    for width, right in ((760, 150), (380, 136)):
-        figure = lines(changes(found, "low_data"), width, right, "N", "N", log=True)
-        points = [(point, float(re.search(r": (\S+) %", point["text"])[1].replace("−", "-")))
-                  for line in figure["lines"] for point in line["points"]]
-        for one, value in points:
-            assert figure["left"] <= one["x"] <= figure["right"] + 1
-            assert one["y"] <= figure["bottom"] + 1e-6
-            assert one["y"] >= figure["y"][-1]["at"] - 1e-6
-            assert all(one["y"] <= other["y"] + 1e-6 for other, less in points if value > less)
-        assert all(not point["out"] for line in figure["lines"] if line["best"] for point in line["points"])
-    assert ranked([], 380)["rows"] == []
+    for width, room in ((760, 150), (380, 136)):
+        panel = change_lines(changes(found, "low_data"), "low_data", width, room)
+        points = []
+        for group in panel.groups:
+            told = re.search(r": (\S+) % \(", group.title)
+            if told:
+                points.append((group.marks[-1], float(told[1].replace("−", "-"))))
+        assert len(points) == 3 * len(names)
+        for mark, value in points:
+            (x, y), = mark.points
+            assert LEFT <= x <= width - room + 1
+            assert TOP - 1e-6 <= y <= panel.height - BOTTOM + 1e-6
+            assert all(y <= other.points[0][1] + 1e-6 for other, less in points if value > less)

@@ -14,10 +14,22 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import Scores
-from shiftbench.reporting import beaten, compared, nooch_figures, report
-from shiftbench.reporting.nooch import Point, cells, harder, nooch_in, points, table, tasks
-from shiftbench.reporting.nooch_figures import HEIGHT, WIDTH, scatter
-from shiftbench.reporting.nooch_section import section
+from shiftbench.reporting import beaten, compared, report
+from shiftbench.reporting.drawing import to_svg
+from shiftbench.reporting.page import results_of
+from shiftbench.reporting.plots import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Look
+from shiftbench.reporting.sections.nooch import (
+    Point,
+    applies,
+    cells,
+    content,
+    harder,
+    nooch_in,
+    points,
+    points_panel,
+    table,
+    tasks,
+)
 from shiftbench.scoring import means, score, score_runs
 from shiftbench.scoring.metrics import losses
 from tests.reporting.test_report import Page
@@ -34,6 +46,11 @@ def scored(made):
     parts = [score(made, one, run=f"{name} {seed}", method=name, seed=seed)
              for name, listed in runs.items() for seed, one in enumerate(listed)]
     return Scores.join([*parts, means(made, runs)])
+
+
+def figures(scores, made):
+    """Name -> the figure as an SVG file."""
+    return {one.name: to_svg(one) for one in content(results_of(scores, made))["figures"]}
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +139,7 @@ def test_figure_3_is_the_loss_of_all_against_the_hard(study):
 def test_figures_are_drawings_by_themselves(study):
     """Each is an SVG that parses, with its title, all its methods and no foreign markup."""
     scores, made = study
-    drawn = nooch_figures(scores, made)
+    drawn = figures(scores, made)
     assert list(drawn) == ["nooch-harder", "nooch-auc", "nooch-nll", "nooch-ece"]
     for text in drawn.values():
         words = " ".join(ET.fromstring(text).itertext())  # noqa: S314 -- our own drawing
@@ -138,19 +155,23 @@ def test_points_lie_in_the_frame(rows, square):
     """Whatever the losses are, points and lines are inside, larger is farther right and higher, ticks are round."""
     cell = lambda value, half: {"value": value, "low": max(0.0, value - half), "high": value + half, "n": 9}  # noqa: E731
     listed = [Point(str(k), cell(x, half), cell(y, math.nan)) for k, (x, y, half) in enumerate(rows)]
-    looks = {one.name: {"colour": "", "shape": 0} for one in listed}
-    made = scatter(listed, "t", ("a", "b"), looks, square=square)
-    for spot, one in zip(made["spots"], listed, strict=True):
-        assert made["left"] - 1e-6 <= spot["left"] <= spot["x"] <= spot["right"] <= WIDTH
-        assert 0 <= spot["high"] <= spot["y"] <= spot["low"] <= HEIGHT
-        for other, two in zip(made["spots"], listed, strict=True):
+    panel = points_panel(listed, "t", ("a", "b"), {one.name: Look() for one in listed}, square=square)
+    frame, *drawn = panel.groups
+    spots = [group.marks[-1].points[0] for group in drawn if group.title != "both the same"]
+    for group in drawn:
+        for mark in group.marks:
+            assert all(LEFT - 1e-6 <= x <= WIDTH and TOP - 1e-6 <= y <= HEIGHT - BOTTOM + 1e-6 for x, y in mark.points)
+    for spot, one in zip(spots, listed, strict=True):
+        for other, two in zip(spots, listed, strict=True):
             if one.x["value"] < two.x["value"]:
-                assert spot["x"] <= other["x"]
+                assert spot[0] <= other[0]
             if one.y["value"] < two.y["value"]:
-                assert spot["y"] >= other["y"]
-    assert 2 <= len(made["x"]) <= 8
+                assert spot[1] >= other[1]
+    ticks = [[mark.text for mark in frame.marks if mark.shape == "text" and mark.anchor == anchor and not mark.upright]
+             for anchor in ("middle", "end")]
+    assert 2 <= len(ticks[1]) <= 8
     if square:
-        assert [tick["text"] for tick in made["x"]] == [tick["text"] for tick in made["y"]]
+        assert set(ticks[0][:-1]) <= set(ticks[1])
 
 
 def test_methods_without_all_numbers_are_no_points(study):
@@ -174,7 +195,7 @@ def test_the_page_has_a_section_and_no_foreign_markup(study, tmp_path):
     plain = Benchmark(made[0].items, made[0].split, made[0].label, made[0].domain, made[0].group, made[0].names,
                       made[0].card)
     assert nooch_in([plain]) == []
-    assert section(scores, [plain]) is None
+    assert not applies(plain)
     assert "NOOCh)" not in report(scores.where(benchmark="ce-car"), [plain], tmp_path / "p.html").read_text()
 
 
@@ -188,8 +209,8 @@ def test_an_unknown_auc_is_shown_as_none(tmp_path):
     scores = scored(lone)
     text = report(scores, [lone], tmp_path / "r.html").read_text()
     assert re.search(r'<td class="none">–</td>', text)
-    assert "nooch-auc" not in nooch_figures(scores, [lone])
-    assert "nooch-nll" in nooch_figures(scores, [lone])
+    assert "nooch-auc" not in figures(scores, [lone])
+    assert "nooch-nll" in figures(scores, [lone])
 
 
 @given(st.integers(0, 10**6), st.integers(1, 5))
@@ -248,12 +269,12 @@ def test_the_page_shows_pictures_with_both_losses(folder, tmp_path):
     place, made, drawn = folder
     scores = score_runs(place / "runs")
     pairs = compared(place / "runs", scores, [made])
-    found = section(scores, [made], compared=pairs, images={drawn.digest: drawn})["compared"][0]
+    found = content(results_of(scores, [made], [drawn], compared=pairs))["compared"][0]
     for strip in found["strips"]:
         assert 0 < len(strip["entries"]) <= 8
         assert all(one["source"].startswith("data:image/webp") for one in strip["entries"])
         assert all(float(one["better"]) <= float(one["worse"]) for one in strip["entries"])
-    bare = section(scores, [made], compared=pairs)["compared"][0]
+    bare = content(results_of(scores, [made], compared=pairs))["compared"][0]
     text = report(scores, [made], tmp_path / "r.html", compared=pairs).read_text()
     assert bare["strips"][0]["entries"][0]["item"] in text
     Page(text)

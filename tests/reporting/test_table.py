@@ -15,8 +15,7 @@ from bench.many_runs import make
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, Scores
-from shiftbench.reporting.comparison import APART, PAIRED, Line, lines
-from shiftbench.reporting.comparison_formats import FORMATS, to_csv, to_latex, to_markdown
+from shiftbench.reporting.comparison import APART, FORMATS, PAIRED, Line, lines, to_csv, to_latex, to_markdown
 from shiftbench.scoring import read_run, score_runs
 from shiftbench.scoring.intervals import compare
 from shiftbench.scoring.joint_draws import read_chosen

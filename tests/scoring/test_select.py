@@ -21,7 +21,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
-from shiftbench.reporting.selection import shown_scores
+from shiftbench.reporting.results import shown_scores
 from shiftbench.scoring import MEAN, means, score
 from shiftbench.scoring.select import (
     DEFAULT,

@@ -109,7 +109,7 @@ def test_chance_is_not_told_as_the_shift():
     """Fisher's p is scipy's, and a sentence about a tag needs one that is small after correction for all tags."""
     from scipy.stats import fisher_exact
 
-    from shiftbench.reporting.words import summary
+    from shiftbench.reporting.sections.cards import summary
 
     for first, second in ((0, 3), (5, 9), (30, 2), (0, 0), (40, 40)):
         assert fisher(first, 60, second, 40) == pytest.approx(

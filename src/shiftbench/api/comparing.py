@@ -67,9 +67,8 @@ def table(
     """
     from shiftbench.core.files import writing
     from shiftbench.reporting import shown_scores
-    from shiftbench.reporting.comparison import lines
-    from shiftbench.reporting.comparison_formats import writer
-    from shiftbench.reporting.selection import REMEDY
+    from shiftbench.reporting.comparison import lines, writer
+    from shiftbench.reporting.results import REMEDY
     from shiftbench.scoring.select import chosen_means
 
     write = writer(format, out)

@@ -218,7 +218,7 @@ def power(
 def report(
     source: Scores | Place, out: Place, *, benchmarks: Place | Sequence[Place] = (), rule: str = "id",
     title: str = "shiftbench report", compare: str | Sequence[str] = (), study: "Study | Place | None" = None,
-    left_out: "list[Status] | None" = None,
+    figures: Place | None = None, left_out: "list[Status] | None" = None,
 ) -> Path:
     """One self-contained HTML page from a folder of runs or a table of scores.
 
@@ -229,10 +229,12 @@ def report(
     Where a method has several settings, `rule` chooses the one that counts; one that used target labels is refused.
     `compare` names two methods of a runs folder: of benchmarks with hard items the page shows those on which the two
     differ most; without it the baseline and the method that is best on hard items.
+
+    `figures` is a folder: each figure is written there as SVG and PNG, and the table behind it as CSV and LaTeX.
     """
     from shiftbench.reporting import compared
     from shiftbench.reporting import report as write_report
-    from shiftbench.reporting.selection import REMEDY
+    from shiftbench.reporting.results import REMEDY
     from shiftbench.scoring.select import chosen_means
     from shiftbench.sweeps.status import UNREADABLE, describe
 
@@ -258,7 +260,8 @@ def report(
         items = compared(source, scores, made, compare, rule=rule)
     found = [collection_of(folder, None, needed=False) for _, folder in folders]
     images = [None if one is None or one.foreign else one for one in found]  # a page can do without pictures
-    page = write_report(scores, made, out, collections=images, title=title, rule=rule, compared=items, absent=absent)
+    page = write_report(scores, made, out, collections=images, title=title, rule=rule, compared=items, absent=absent,
+                        figures=figures)
     if absent:
         warnings.warn(f"{source}: {_sentence(absent)}", UserWarning, stacklevel=2)
     if left_out is not None:

@@ -39,7 +39,7 @@ def board(
         return
     if quiet:
         return
-    from shiftbench.reporting.terminal import probability
+    from shiftbench.reporting.tables import probability
 
     worst = made.metric.startswith("worst_")
     rows: list[list[object]] = []

@@ -16,10 +16,12 @@ def report(
         help="Folder of a benchmark whose card the page shows; may be repeated.")] = None,
     rule: Annotated[str, typer.Option(help="Chooses among a method's settings: see `shiftbench select`.")] = "id",
     title: Annotated[str, typer.Option(help="Title of the page.")] = "shiftbench report",
-    compare: Annotated[str, typer.Option(help="Two methods, by commas: show the hard items on which they differ most; "
-                                         "default: erm and the best one on hard items.")] = "",
-    study: Annotated[Path | None, typer.Option(help="The study that was swept: its runs alone, and what is missing or "
-                                               "left over.")] = None,
+    compare: Annotated[str, typer.Option(help="Two methods, separated by a comma: show the hard items on which they "
+                                         "differ most. Default: erm and the best one on hard items.")] = "",
+    study: Annotated[Path | None, typer.Option(help="The study that was swept: report its runs alone, and name those "
+                                               "that are missing or left over.")] = None,
+    figures: Annotated[Path | None, typer.Option(
+        help="Folder for every figure as SVG and PNG, and for its table as CSV and LaTeX.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Write one self-contained HTML page: cards of the shifts, tables with intervals, figures. It opens from disk.
@@ -30,13 +32,15 @@ def report(
     shiftbench report runs --out report.html
 
     shiftbench report runs --study study.toml --out report.html
+
+    shiftbench report runs --figures figures
     """
     pair = [name.strip() for name in compare.split(",")] if compare else []
     absent: list[Any] = []
     with noted():
         verbs.report(source, out, benchmarks=benchmark or (), rule=rule, title=title, compare=pair, study=study,
-                     left_out=absent)
+                     figures=figures, left_out=absent)
     if not quiet:
-        say(f"wrote {out}")
+        say(f"wrote {out}", *([f"wrote {figures}"] if figures else []))
     if any(one.state in ("failed", "unreadable") for one in absent):
         raise typer.Exit(1)

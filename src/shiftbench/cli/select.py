@@ -33,7 +33,7 @@ def select(
 
     shiftbench select runs --rule worst_group --json
     """
-    from shiftbench.reporting.selection_terminal import choices_table, selection_table
+    from shiftbench.reporting.terminal import choices_table, selection_table
     from shiftbench.scoring.select import RULES, chosen, over_seeds, refuse_target
     from shiftbench.scoring.select import select as apply
 

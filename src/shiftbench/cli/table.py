@@ -35,7 +35,7 @@ def table(
 
     shiftbench table scores.parquet --format csv
     """
-    from shiftbench.reporting.comparison_formats import writer
+    from shiftbench.reporting.comparison import writer
 
     write = writer(format, out)
     found = verbs.table(source, out, format=format, metrics=metric or (), split=split, against=against,

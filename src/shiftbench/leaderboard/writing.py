@@ -7,12 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from shiftbench import __version__
-from shiftbench import reporting as house
 from shiftbench.core.files import write_json, write_table, writing
 from shiftbench.data.groupings import spaced, untitled
 from shiftbench.leaderboard.ranking import SPLITS, Board, Cell, Listed, further
-from shiftbench.reporting.terminal import probability
-from shiftbench.reporting.words import breakable
+from shiftbench.reporting.page import environment
 from shiftbench.scoring import Comparison
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.metrics import metric_of
@@ -107,11 +105,8 @@ def _safe(word: str | None) -> str | None:
 
 
 def _page(board: Board, title: str) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    drawer = Environment(loader=FileSystemLoader([Path(__file__).parent, Path(house.__file__).parent]), autoescape=True,
-                         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    drawer.filters |= {"shown": _shown, "breakable": breakable, "probability": probability}
+    templates = environment(Path(__file__).parent)
+    templates.filters["shown"] = _shown
     # Of a benchmark that says how it is scored (CivilComments' sixteen groups) that is the worst group that counts.
     worst = next(iter(further(board.benchmark)), "worst_group_accuracy")
     beside = worst if board.metric == "accuracy" else "accuracy"
@@ -133,10 +128,10 @@ def _page(board: Board, title: str) -> str:
         {"id": "beyond", "head": "Models with declared extras" if alone else "Beyond training algorithms",
          "rows": board.table(False), "paired": _has_pairs(board, False),
          "under": "Other data or another architecture, as declared."}]
-    return drawer.get_template("board.html").render(
+    return str(templates.get_template("board.html").render(
         title=title, version=__version__, level=f"{100 * LEVEL:g}", board=board, columns=columns, tables=tables,
         metric=_head(board.metric).lower(), counted=sum(len(table["rows"]) for table in tables),
-        n=sum(len(one.rows("test")) for one in board.folds or (board.benchmark,)), unit=unit)
+        n=sum(len(one.rows("test")) for one in board.folds or (board.benchmark,)), unit=unit))
 
 
 def _has_pairs(board: Board, algorithms: bool) -> bool:

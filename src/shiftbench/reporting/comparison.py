@@ -1,23 +1,27 @@
-"""Methods compared: means with intervals, differences to one of them, and their p-values. A paper's table as data."""
+"""Methods compared: means with intervals, differences to one of them and p-values; as data, CSV, Markdown or LaTeX."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.data.target import Target
-from shiftbench.reporting.tables import pivot
+from shiftbench.reporting import tables
+from shiftbench.reporting.tables import column_of, latex, markdown
 from shiftbench.scoring import BEHIND, MEAN, means
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.joint_draws import read_chosen
-from shiftbench.scoring.metrics import metric_of
+from shiftbench.scoring.metrics import in_words, metric_of
 from shiftbench.scoring.rows import P
 
+SUFFIXES = {".csv": "csv", ".md": "md", ".markdown": "md", ".tex": "latex"}
+"""Endings of files by which a format is known."""
 PAIRED, APART = "same items", "intervals"
 """How a p-value was found: from the predictions on the same items, or from two intervals alone."""
 
@@ -79,7 +83,7 @@ def lines(
     for name in dict.fromkeys([*names, *sorted(set(scores["benchmark"].tolist()))]):
         mine, draws = scores.where(benchmark=name), known.get(name, [])
         wanted = list(metrics) or _usual(draws[0] if draws else None)
-        cells = {metric: {row["method"]: row["cells"][name] for row in pivot(mine, metric, split)} for metric in wanted}
+        cells = {metric: column_of(mine, name, metric, split) for metric in wanted}
         methods = dict.fromkeys(method for column in cells.values() for method in column)
         if against and methods and against not in methods:
             raise unknown("method", against, methods, f"Table of '{name}'")
@@ -168,3 +172,127 @@ def _against(
             found[method, metric] = Difference(sign * row["value"], low, high, min(1.0, p[weaker] * len(others)),
                                                PAIRED)
     return found
+
+
+# As text
+
+def to_csv(lines: Sequence[Line], level: float = LEVEL) -> str:
+    """One line per benchmark, metric and method, with all there is to know; shares are not per cent."""
+    return tables.to_csv(Line._fields, lines)
+
+
+def to_markdown(lines: Sequence[Line], level: float = LEVEL) -> str:
+    """A table per benchmark: of each metric mean and interval, the difference to the reference, and p."""
+    blocks = []
+    for benchmark, block in _blocks(lines).items():
+        heads = ["Method", "Runs"]
+        for metric in block:
+            reference = _reference(block[metric])
+            heads += [_head(metric), f"to {markdown(reference)}" if reference else "difference", "p"]
+        rows = []
+        for method, cells in _methods(block).items():
+            row = [markdown(method), str(max(cell.runs for cell in cells.values()))]
+            for metric in block:
+                cell = cells.get(metric)
+                mean = "–" if cell is None else _mean(cell)
+                row += [f"**{mean}**" if cell and cell.best else mean, _difference(cell), _p(cell)]
+            rows.append(row)
+        table = [heads, ["--", *["--:"] * (len(heads) - 1)], *rows]
+        blocks.append("\n".join([f"**{markdown(benchmark)}**, {block[next(iter(block))][0].split}", "",
+                                 *(f"| {' | '.join(row)} |" for row in table)]))
+    return "\n\n".join([*blocks, _note(lines, level)]) + "\n"
+
+
+def to_latex(lines: Sequence[Line], level: float = LEVEL) -> str:
+    """One tabular with a block per benchmark; needs the package booktabs."""
+    blocks = _blocks(lines)
+    metrics = list(dict.fromkeys(line.metric for line in lines))
+    text = [f"% {_note(lines, level)}", "% Needs \\usepackage{booktabs}.",
+            f"\\begin{{tabular}}{{lr{'rrr' * len(metrics)}}}", "\\toprule",
+            " & ".join(["Method", "Runs", *(part for metric in metrics for part in (
+                latex(_head(metric)), "$\\Delta$", "$p$"))]) + r" \\"]
+    for benchmark, block in blocks.items():
+        text += ["\\midrule", f"\\multicolumn{{{2 + 3 * len(metrics)}}}{{l}}{{\\emph{{{latex(benchmark)}}}}} \\\\"]
+        for method, cells in _methods(block).items():
+            row = [latex(method), str(max(cell.runs for cell in cells.values()))]
+            for metric in metrics:
+                cell = cells.get(metric)
+                mean = "--" if cell is None else latex(_mean(cell))
+                row += [f"\\textbf{{{mean}}}" if cell and cell.best else mean, latex(_difference(cell)),
+                        latex(_p(cell))]
+            text.append(" & ".join(row) + r" \\")
+    return "\n".join([*text, "\\bottomrule", "\\end{tabular}"]) + "\n"
+
+
+FORMATS: Mapping[str, Callable[[Sequence[Line]], str]] = {"csv": to_csv, "md": to_markdown, "latex": to_latex}
+
+
+def writer(name: str = "", out: Path | str | None = None) -> Callable[[Sequence[Line]], str]:
+    """The function that writes a format: the one named, else that of the file's ending, else Markdown."""
+    if name or out is None:
+        return find(FORMATS, "format", name or "md")
+    ending = Path(out).suffix.lower()
+    if ending not in SUFFIXES:
+        raise ShiftBenchError(f"{out}: its ending says no format. Name one: {', '.join(FORMATS)} (--format), or end it "
+                              f"in {', '.join(SUFFIXES)}.")
+    return FORMATS[SUFFIXES[ending]]
+
+
+def _blocks(lines: Sequence[Line]) -> dict[str, dict[str, list[Line]]]:
+    """Benchmark -> metric -> its lines."""
+    found: dict[str, dict[str, list[Line]]] = {}
+    for line in lines:
+        found.setdefault(line.benchmark, {}).setdefault(line.metric, []).append(line)
+    return found
+
+
+def _methods(block: Mapping[str, Sequence[Line]]) -> dict[str, dict[str, Line]]:
+    """Method -> metric -> its line, methods in their order."""
+    found: dict[str, dict[str, Line]] = {}
+    for metric, listed in block.items():
+        for line in listed:
+            found.setdefault(line.method, {})[metric] = line
+    return found
+
+
+def _reference(lines: Sequence[Line]) -> str:
+    return next((line.reference for line in lines if line.reference), "")
+
+
+def _head(metric: str) -> str:
+    words = in_words(metric)
+    return words[:1].upper() + words[1:] + (", %" if metric_of(metric).unit == "share" else "")
+
+
+def _number(value: float, metric: str, sign: str = "") -> str:
+    if math.isnan(value):
+        return "–"
+    return metric_of(metric).show(value, sign).replace("-", "−")
+
+
+def _mean(line: Line) -> str:
+    mean = _number(line.mean, line.metric)
+    return mean if math.isnan(line.low) else (
+        f"{mean} [{_number(line.low, line.metric)}, {_number(line.high, line.metric)}]")
+
+
+def _difference(line: Line | None) -> str:
+    return "–" if line is None or not line.reference else _number(line.difference, line.metric, "+")
+
+
+def _p(line: Line | None) -> str:
+    if line is None or math.isnan(line.p):
+        return "–"
+    return "< 0.001" if line.p < 0.001 else f"{line.p:.3f}"
+
+
+def _note(lines: Sequence[Line], level: float) -> str:
+    runs = sorted({line.runs for line in lines})
+    over = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
+    kinds = {line.by for line in lines if line.by}
+    how = "from the two intervals, since only scores were at hand"
+    if PAIRED in kinds:
+        how = "paired by item" + (" where predictions were at hand, else from the intervals" if len(kinds) > 1 else "")
+    compared = f" Differences and p-values: {how}; corrected for all comparisons (Bonferroni)." if kinds else ""
+    return (f"Mean over {over} run{'' if runs == [1] else 's'} with its {100 * level:g} % interval; bold is best."
+            f"{compared}")

@@ -1,26 +1,37 @@
-"""Scores as tables of methods × shifts: plain data that the page and the terminal both print."""
+"""Scores as tables of methods × benchmarks, and how numbers, names and tables are written.
 
+The page, the terminal, Markdown and LaTeX print the same cells: see `pivot`.
+"""
+
+import csv
+import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.core.errors import printable
+from shiftbench.core.tables import no_formula
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.scoring import BEHIND, MEAN
 from shiftbench.scoring.metrics import metric_of
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 Row = dict[str, Any]
+
+SHORT = 14
+"""Letters of a word that fits on a line of every column."""
 
 
 def pivot(scores: Scores, metric: str, split: str = "test", group: str | None = ALL) -> list[Row]:
     """One row per method: {"method": …, "cells": {benchmark: cell}}.
 
-    A cell holds value, low, high, n, group, runs (how many the mean is over), best (the best of its benchmark) and tied
-    (not the best, but not distinguishable from it). Means over seeds are taken as scored where the scores have them;
-    else they are made from single runs, see `_mean`. The group of a worst group's or class's score is its answer, so
-    any matches.
+    A cell holds value, low, high, n, group, runs (how many the mean is over), best (the best of its benchmark, and
+    ahead of another) and tied (does not differ significantly from the best value). Means over seeds are taken as scored
+    where the scores have them; else they are made from single runs, see `_mean`. The group of a worst group's or
+    class's score is its answer, so any matches.
     """
     some = scores.where(split=split, metric=metric)
     if group is not None and not metric.startswith("worst_"):
@@ -39,6 +50,13 @@ def pivot(scores: Scores, metric: str, split: str = "test", group: str | None = 
         _mark(column, {method: behind.get((method, benchmark)) for method in column}, metric_of(metric).lower)
     return [{"method": method, "cells": {name: cell for (other, name), cell in means.items() if other == method}}
             for method in methods_in(method for method, _ in means)]
+
+
+def column_of(scores: Scores, benchmark: str, metric: str, split: str = "test", group: str | None = ALL
+              ) -> dict[str, Row]:
+    """Method -> its cell of one benchmark."""
+    return {row["method"]: row["cells"][benchmark] for row in pivot(scores, metric, split, group)
+            if benchmark in row["cells"]}
 
 
 def methods_in(names: Iterable[str]) -> list[str]:
@@ -67,7 +85,7 @@ def _mean(rows: Sequence[Row]) -> Row:
 
 
 def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bool) -> None:
-    """Mark the best cell of a column and those that cannot be told from it.
+    """Mark the best cell of a column and those that do not differ significantly from it; where none differs, all tie.
 
     The judge is the paired interval of the difference where it was scored, which is corrected for all pairs of methods
     of the column (see `scoring.means`); else whether the two intervals overlap, which is the more cautious.
@@ -83,88 +101,11 @@ def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bo
             cell["tied"] = not difference["low"] > 0  # an unknown interval tells nothing apart
         else:
             cell["tied"] = not (cell["low"] > top["high"] if lower else top["low"] > cell["high"])
+    if best is not None and all(cell["tied"] for method, cell in known.items() if method != best):
+        known[best] |= {"best": False, "tied": True}
 
 
-class Family(NamedTuple):
-    """Benchmarks that are one experiment: the same shift at growing strength."""
-
-    kind: str  # "distance": a ladder; "share": subpopulation shifts; "other": what is neither, together
-    title: str
-    members: tuple[Benchmark, ...]  # from the mildest to the hardest
-
-
-def families(benchmarks: Sequence[Benchmark]) -> list[Family]:
-    """Sort benchmarks into ladders (same shift and classes, other distance), mixtures (parameter p) and the rest."""
-    found: dict[tuple[str, ...], list[Benchmark]] = {}
-    for benchmark in benchmarks:
-        card, ladder = benchmark.card, _distance(benchmark) is not None
-        kind = "share" if _share(benchmark) is not None else "distance" if ladder else "other"
-        key = (kind, str(card.get("shift")), str(card.get("collection")), str(benchmark.names["label"]),
-               str(card.get("params", {}).get("test", "")))
-        found.setdefault(key, []).append(benchmark)
-    made, rest = [], []
-    for (kind, *_), members in found.items():
-        if kind == "other" or len(members) == 1:
-            rest += members
-            continue
-        order = sorted(members, key=lambda b: -(_share(b) or 0.0) if kind == "share" else _distance(b) or 0.0)
-        made.append(Family(kind, classes(order[0]), tuple(order)))
-    made.sort(key=lambda family: ("distance", "share").index(family.kind))
-    return [*made, Family("other", "Other shifts" if made else "All shifts", tuple(rest))] if rest else made
-
-
-def family_table(scores: Scores, family: Family) -> Row:
-    """A family's table: {"title", "kind", "columns", "rows"}; a row's cells stand in the order of the columns.
-
-    A ladder has one column per training set (MetaShift's Table 1: accuracy on the test subset of the class that moves),
-    the others have the average and the worst group for each (its Table 2). A column: block (what it measures), head,
-    under, benchmark, x (distance or share), metric.
-    """
-    blocks = [("accuracy", ALL, "Average accuracy"), ("worst_group_accuracy", ALL, "Worst-group accuracy")]
-    if family.kind == "distance":
-        group = moved_group(family.members)
-        blocks = [("accuracy", group, "Average accuracy" if group == ALL else f"Accuracy on {group}")]
-    columns, cells = [], []
-    for metric, group, block in blocks:
-        rows = {row["method"]: row["cells"] for row in pivot(scores, metric, group=group)}
-        for benchmark in family.members:
-            x = _distance(benchmark) if family.kind == "distance" else _share(benchmark)
-            columns.append({"block": block, "head": _head(benchmark, family.kind), "benchmark": benchmark.name, "x": x,
-                            "under": benchmark.name if family.kind != "other" else str(benchmark.card.get("shift", "")),
-                            "metric": metric})
-            cells.append({method: row.get(benchmark.name) for method, row in rows.items()})
-    methods = methods_in(method for column in cells for method, cell in column.items() if cell)
-    return {"title": family.title, "kind": family.kind, "columns": columns,
-            "rows": [{"method": method, "cells": [column.get(method) for column in cells]} for method in methods]}
-
-
-def moved_group(ladder: Sequence[Benchmark]) -> str:
-    """The test group of the class whose training items move, where a ladder has one such class and group."""
-    classes = {str(benchmark.card.get("params", {}).get("moves") or "") for benchmark in ladder}
-    groups: set[str] = set()
-    for benchmark in ladder:
-        rows = benchmark.rows("test")
-        own = [code for code, name in enumerate(benchmark.names["label"]) if name in classes]
-        codes = benchmark.group[rows[np.isin(benchmark.label[rows], own)]]
-        groups |= {benchmark.names["group"][code] for code in codes}
-    return groups.pop() if len(classes) == 1 and len(groups) == 1 else ALL
-
-
-def distance_tables(scores: Scores, benchmarks: Sequence[Benchmark]) -> list[Row]:
-    """A table per ladder: test accuracy of each method as the distance grows (MetaShift's Table 1)."""
-    return [family_table(scores, family) for family in families(benchmarks) if family.kind == "distance"]
-
-
-def share_tables(scores: Scores, benchmarks: Sequence[Benchmark]) -> list[Row]:
-    """A table per subpopulation shift: average and worst-group accuracy as the minority's share p falls."""
-    return [family_table(scores, family) for family in families(benchmarks) if family.kind == "share"]
-
-
-def classes(benchmark: Benchmark) -> str:
-    """The task in words: `cat vs. dog`, or how many classes there are."""
-    names = benchmark.names["label"]
-    return " vs. ".join(names) if len(names) <= 3 else f"{len(names)} classes"
-
+# Numbers and names
 
 def percent(value: float, digits: int = 1) -> str:
     """How a share is written.
@@ -175,21 +116,119 @@ def percent(value: float, digits: int = 1) -> str:
     return f"{round(100 * value, digits) + 0.0:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
 
 
-def _share(benchmark: Benchmark) -> float | None:
-    return _number(benchmark.card.get("params", {}).get("p"))
+def with_interval(cell: Mapping[str, Any], write: Callable[[float], str] = percent, unit: str = " %") -> str:
+    """A number for a title: `82.3 % (80.1 to 84.2)`."""
+    ends = f" ({write(cell['low'])} to {write(cell['high'])})" if math.isfinite(cell["low"]) else ""
+    return f"{write(cell['value'])}{unit}{ends}"
 
 
-def _distance(benchmark: Benchmark) -> float | None:
-    return _number(benchmark.card.get("distance"))
+def probability(p: float) -> str:
+    """
+    >>> probability(0.0264), probability(4e-5), probability(1.0), probability(math.nan)
+    ('0.026', '4e-05', '1', '–')
+    """
+    return "–" if math.isnan(p) else f"{p:.2g}" if p >= 0.001 else f"{p:.0e}"
 
 
-def _number(value: Any) -> float | None:
-    right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if right else None
+def seeds_in_words(counts: Mapping[str, Collection[int]]) -> str:
+    """How many seeds values are the mean of, for the end of a caption; method by method where the counts differ.
+
+    >>> seeds_in_words({"erm": {2}, "irm": {2}}), seeds_in_words({"erm": {2}, "irm": {1}}), seeds_in_words({"erm": {1}})
+    (', mean over 2 seeds', ', mean over seeds (erm 2, irm 1)', '')
+    """
+    each = {n for runs in counts.values() for n in runs}
+    if len(each) == 1:
+        (n,) = each
+        return f", mean over {n} seeds" if n > 1 else ""
+    listed = [f"{method} {min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
+              for method, runs in counts.items() if runs]
+    return f", mean over seeds ({', '.join(listed)})" if listed else ""
 
 
-def _head(benchmark: Benchmark, kind: str) -> str:
-    share, distance = _share(benchmark), _distance(benchmark)
-    if kind == "share" and share is not None:
-        return f"p = {100 * share:.3g}\u00a0%"
-    return f"d = {distance:.2f}" if kind == "distance" and distance is not None else benchmark.name
+def enumeration(words: Sequence[str]) -> str:
+    """
+    >>> enumeration(["a"]), enumeration(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def breakable(name: object) -> "Markup":
+    """A name as HTML whose lines may break behind each _, + and comma of a long word, so that none breaks elsewhere.
+
+    >>> print(breakable("resnet50_imagenet1k_v2"), breakable("group_dro"), breakable("<b> & co"))
+    resnet50_<wbr>imagenet1k_<wbr>v2 group_dro &lt;b&gt; &amp; co
+    """
+    from markupsafe import Markup, escape
+
+    pieces = (re.sub(r"(?<=[_+,])(?=\w)", "\n", word) if len(word) > SHORT else word
+              for word in re.split(r"(\s+)", str(name).replace("\n", " ")))
+    return Markup("<wbr>").join(escape(piece) for piece in "".join(pieces).split("\n"))
+
+
+# Tables as text
+
+def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table for programs: six digits, an empty cell for what is not known, no text that a spreadsheet works out."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(columns)
+    table.writerows([_csv_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else no_formula(value) if isinstance(value, str) else int(value)
+
+
+def to_latex(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> str:
+    """A tabular with one line per row; needs the package booktabs."""
+    listed = list(rows)
+    numeric = [all(not isinstance(row[place], str) for row in listed) for place in range(len(columns))]
+    lines = [" & ".join(latex(_plain(value)) for value in row) + r" \\" for row in listed]
+    return "\n".join([
+        *([f"% {printable(note)}"] if note else []), "% Needs \\usepackage{booktabs}.",
+        f"\\begin{{tabular}}{{{''.join('r' if right else 'l' for right in numeric)}}}", "\\toprule",
+        " & ".join(latex(name.replace("_", " ")) for name in columns) + r" \\", "\\midrule", *lines, "\\bottomrule",
+        "\\end{tabular}", ""])
+
+
+def _plain(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    return f"{value:.4g}".replace("-", "−") if isinstance(value, float) else str(value)
+
+
+def latex(text: str) -> str:
+    """A text in which LaTeX finds no command."""
+    named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
+             "<": "$<$", ">": "$>$", "−": "$-$", "’": "'"}
+    return "".join(named.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in printable(text))
+
+
+def markdown(text: str) -> str:
+    """A text in which Markdown finds no mark."""
+    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", printable(text))
+
+
+def as_markdown(table: Mapping[str, Any]) -> str:
+    """A family's table (`family_table`): value and interval, bold is the best, ≈ marks a tie with it."""
+    blocks = list(dict.fromkeys(column["block"] for column in table["columns"]))
+    heads = [column["under"] + ", " + column["head"] if len(blocks) == 1 else
+             f"{column['block'].split()[0].lower()}, {column['head']}" for column in table["columns"]]
+    rows = [[row["method"], *map(_markdown_cell, row["cells"])] for row in table["rows"]]
+    title = f"{table['title']}: {' and '.join(block.lower() for block in blocks)} on test, %"
+    return "\n".join([title, "", _line(["method", *heads]), "|--" * (len(heads) + 1) + "|", *map(_line, rows)])
+
+
+def _markdown_cell(cell: Mapping[str, Any] | None) -> str:
+    if cell is None:
+        return "–"
+    value = f"**{percent(cell['value'])}**" if cell["best"] else percent(cell["value"])
+    return f"{value}{' ≈' if cell['tied'] else ''} <sub>{percent(cell['low'])}–{percent(cell['high'])}</sub>"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace(chr(0xA0), ' ').replace('|', chr(92) + '|') for cell in cells)} |"

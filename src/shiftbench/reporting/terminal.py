@@ -1,16 +1,19 @@
-"""Tables of scores for the terminal."""
+"""Tables for the terminal: scores, families of shifts, models side by side, and choices among settings."""
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.errors import printable
+from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import spaced, untitled
 from shiftbench.data.scores import ALL, Scores
-from shiftbench.reporting.tables import percent
+from shiftbench.reporting.sections.selection import HEADS
+from shiftbench.reporting.tables import methods_in, percent, probability
 from shiftbench.scoring import BEHIND, GAP, comparisons
-from shiftbench.scoring.metrics import in_words
+from shiftbench.scoring.metrics import in_words, metric_of
+from shiftbench.scoring.select import INSTEAD, LABELS, RULES, TARGETS, Choice, Mean, over_benchmarks, over_seeds, select
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,92 +23,79 @@ GROUPS = 20
 """Groups that are printed of a metric; of more, those that it finds worst."""
 FEWEST = 10
 """Groups from which on their tenth percentile is printed."""
+SIGNS = {"none": "", "shifted": " ?", "unknown": " ?", "target": " !"}
+"""Behind the name of a rule: which labels from after the shift it used."""
 
 
-def as_table(table: dict[str, Any]) -> "Table":
-    """A family's table (`distance_tables`, `share_tables`), value and interval in each cell; * is the best."""
+def _empty(left: Sequence[str], right: Sequence[str] = (), title: str = "", caption: str = "") -> "Table":
+    """A table without rows: columns that are read from the left, then numbers."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    table = Table(title=Text(printable(title)) if title else None, title_justify="left", title_style="bold",
+                  box=box.SIMPLE_HEAD, pad_edge=False, caption=caption or None, caption_justify="left")
+    for name in left:
+        table.add_column(Text(name))
+    for name in right:
+        table.add_column(Text(name), justify="right")
+    return table
+
+
+def _name(text: str) -> "Text":
+    from rich.text import Text
+
+    return Text(printable(text))
+
+
+def as_table(table: dict[str, Any]) -> "Table":
+    """A family's table (`distance_tables`, `share_tables`), value and interval in each cell; * is the best."""
     blocks = list(dict.fromkeys(column["block"] for column in table["columns"]))
-    title = f"{table['title']}: {' and '.join(block.lower() for block in blocks)} on test, %"
-    drawn = Table(title=Text(printable(title)), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
-                  pad_edge=False, caption="* best   ≈ not distinguishable from the best", caption_justify="left")
-    drawn.add_column("method")
-    for column in table["columns"]:
-        short, head = column["block"].split()[0].lower(), printable(column["head"])
-        drawn.add_column(Text(head if len(blocks) == 1 else f"{short}\n{head}"), justify="right")
+    heads = [printable(column["head"]) if len(blocks) == 1 else
+             f"{column['block'].split()[0].lower()}\n{printable(column['head'])}" for column in table["columns"]]
+    drawn = _empty(["method"], heads, f"{table['title']}: {' and '.join(block.lower() for block in blocks)} on test, %",
+                   "* best   ≈ does not differ significantly from the best")
     for row in table["rows"]:
-        drawn.add_row(Text(printable(row["method"])), *(_cell(cell) for cell in row["cells"]))
+        drawn.add_row(_name(row["method"]), *(_cell(cell) for cell in row["cells"]))
     return drawn
 
+
+def _cell(cell: dict[str, Any] | None) -> "Text":
+    from rich.text import Text
+
+    if cell is None:
+        return Text("–", "dim")
+    mark = "*" if cell.get("best") else "≈" if cell.get("tied") else " "
+    value = Text(percent(cell["value"]) + mark, "bold" if cell.get("best") else "")
+    return value.append(" ").append(_interval(cell))
+
+
+# Scores
 
 def scores_table(scores: Scores) -> "Table":
     """Every split of every run: average, groups and worst group with intervals, then macro F1 and the gap.
 
     Of many groups the worst are shown; the table as a file has all.
     """
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("run", "split", "metric", "group"):
-        drawn.add_column(name)
-    for name in ("n", "%", "interval"):
-        drawn.add_column(name, justify="right")
-    before: tuple[str, ...] = ("", "")
     kept = [row for row in scores if not row["metric"].endswith(BEHIND)]
     hidden = _hidden(kept)
-    if hidden:
-        drawn.caption = f"Of more than {GROUPS} groups the worst are shown; --out has all."
-        drawn.caption_justify = "left"
+    drawn = _empty(("run", "split", "metric", "group"), ("n", "%", "interval"), caption=(
+        f"Of more than {GROUPS} groups the worst are shown; --out has all." if hidden else ""))
+    before: tuple[str, ...] = ("", "")
     for row in _shown(kept, hidden):
         head = (row["method"] or row["run"] if row["seed"] == -1 else row["run"] or row["method"], row["split"])
-        shown = [word if word != old or (place and head[0] != before[0]) else ""
+        words = [word if word != old or (place and head[0] != before[0]) else ""
                  for place, (word, old) in enumerate(zip(head, before, strict=True))]
         strong = (untitled(row["metric"])[0] == "worst_group_accuracy"
                   or (row["metric"] == "accuracy" and row["group"] == ALL))
-        drawn.add_row(*(Text(printable(word)) for word in shown), Text(printable(in_words(row["metric"]))),
-                      Text("" if row["group"] == ALL else printable(row["group"])), f"{row['n']:,}",
+        drawn.add_row(*map(_name, words), _name(in_words(row["metric"])),
+                      _name("" if row["group"] == ALL else row["group"]), f"{row['n']:,}",
                       Text(_number(row, "value"), "bold" if strong else ""), _interval(row),
                       end_section=row["split"] == GAP)
         before = head
     return drawn
-
-
-def versus_table(scores: Scores) -> "Table | None":
-    """Models side by side on the same items: all items, then the groups in which they differ most surely."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    listed = comparisons(scores)
-    if not listed:
-        return None
-    more = f" The first {GROUPS} of {len(listed)}; --out has all." if len(listed) > GROUPS else ""
-    drawn = Table(title="Side by side, on the same items", title_justify="left", title_style="bold",
-                  box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left",
-                  caption=f"p is corrected for all pairs of models and for the groups of a grouping.{more}")
-    for name in ("split", "metric", "group"):
-        drawn.add_column(name)
-    for name in ("n", "ahead", "%", "behind", "%", "difference", "interval", "p"):
-        drawn.add_column(name, justify="right")
-    for one in listed[:GROUPS]:
-        metric = in_words(one.metric) + (f" by {spaced(one.by)}" if one.by else "")
-        drawn.add_row(one.split, Text(metric), Text("" if one.group == ALL else one.group), f"{one.n:,}",
-                      Text(one.best), percent(one.best_value), Text(one.other), percent(one.other_value),
-                      percent(one.difference), _interval(one._asdict()), probability(one.p))
-    return drawn
-
-
-def probability(p: float) -> str:
-    """
-    >>> probability(0.0264), probability(4e-5), probability(1.0), probability(math.nan)
-    ('0.026', '4e-05', '1', '–')
-    """
-    return "–" if math.isnan(p) else f"{p:.2g}" if p >= 0.001 else f"{p:.0e}"
 
 
 def _hidden(rows: list[dict[str, Any]]) -> set[int]:
@@ -119,15 +109,15 @@ def _hidden(rows: list[dict[str, Any]]) -> set[int]:
 
 def _goodness(row: dict[str, Any]) -> float:
     """Higher is better, also of a loss; a group without a value is never among the worst."""
-    value = -row["value"] if row["metric"].partition("[")[0] in ("nll", "mse") else row["value"]
+    value = metric_of(row["metric"]).sign * row["value"]
     return math.inf if math.isnan(value) else float(value)
 
 
 def _shown(rows: list[dict[str, Any]], hidden: set[int]) -> Iterator[dict[str, Any]]:
     """The rows that are printed: of each metric the worst group first; how many groups a further grouping has."""
     parts = Counter(_of(row) for row in rows if row["metric"].startswith("accuracy["))
-    place: dict[tuple[Any, ...], int] = {}
-    order = [place.setdefault((*_of(row), row["metric"], row["group"] == ALL), at) for at, row in enumerate(rows)]
+    first_at: dict[tuple[Any, ...], int] = {}
+    order = [first_at.setdefault((*_of(row), row["metric"], row["group"] == ALL), at) for at, row in enumerate(rows)]
     for _, _, at in sorted((first, _goodness(rows[at]) if rows[at]["group"] != ALL else 0.0, at)
                            for at, first in enumerate(order)):
         row = rows[at]
@@ -143,16 +133,6 @@ def _of(row: dict[str, Any]) -> tuple[Any, ...]:
     return (*(row[name] for name in ("benchmark", "run", "method", "seed", "split")), untitled(row["metric"])[1])
 
 
-def _cell(cell: dict[str, Any] | None) -> "Text":
-    from rich.text import Text
-
-    if cell is None:
-        return Text("–", "dim")
-    mark = "*" if cell.get("best") else "≈" if cell.get("tied") else " "
-    value = Text(percent(cell["value"]) + mark, "bold" if cell.get("best") else "")
-    return value.append(" ").append(_interval(cell))
-
-
 def _interval(cell: dict[str, Any]) -> "Text":
     from rich.text import Text
 
@@ -162,8 +142,89 @@ def _interval(cell: dict[str, Any]) -> "Text":
 
 def _number(row: dict[str, Any], key: str) -> str:
     """A share in per cent; a loss, a correlation and a count as they are."""
-    metric = row.get("metric", "").removeprefix("worst_group_").removesuffix("_gap")
+    metric = row.get("metric", "")
     if metric == "tasks_judged":
         return f"{row[key]:.0f}"
-    plain = "nll" in metric or metric in ("r", "mse")
-    return f"{row[key]:.3f}".replace("-", "−") if plain else percent(row[key])
+    return percent(row[key]) if metric_of(metric).unit == "share" else f"{row[key]:.3f}".replace("-", "−")
+
+
+def versus_table(scores: Scores) -> "Table | None":
+    """Models side by side on the same items: all items, then the groups in which they differ most surely."""
+    listed = comparisons(scores)
+    if not listed:
+        return None
+    more = f" The first {GROUPS} of {len(listed)}; --out has all." if len(listed) > GROUPS else ""
+    drawn = _empty(("split", "metric", "group"), ("n", "ahead", "%", "behind", "%", "difference", "interval", "p"),
+                   "Side by side, on the same items",
+                   f"p is corrected for all pairs of models and for the groups of a grouping.{more}")
+    for one in listed[:GROUPS]:
+        metric = in_words(one.metric) + (f" by {spaced(one.by)}" if one.by else "")
+        drawn.add_row(one.split, _name(metric), _name("" if one.group == ALL else one.group), f"{one.n:,}",
+                      _name(one.best), percent(one.best_value), _name(one.other), percent(one.other_value),
+                      percent(one.difference), _interval(one._asdict()), probability(one.p))
+    return drawn
+
+
+# Choices among settings
+
+def selection_table(
+    scores: Scores, benchmarks: Iterable[Benchmark] = (), *, target: str = TARGETS[0],
+    rules: Iterable[str] = tuple(RULES),
+) -> "Table":
+    """Every rule side by side for the terminal: what it gives on test and, after ↓, its regret."""
+    means = over_seeds(select(scores, rules, targets=[target], benchmarks=benchmarks).choices)
+    used = [name for name in RULES if any(mean.rule == name for mean in means)]
+    labels = {mean.rule: mean.labels for mean in sorted(means, key=lambda mean: LABELS.index(mean.labels))}
+    there = set(scores["metric"].tolist())
+    instead = [] if target in there or target != "accuracy" else [name for name in INSTEAD if name in there]
+    if target in ("r", "worst_group_r"):
+        instead = [target]
+    head = HEADS.get(target) or in_words(target)
+    if instead:
+        head = " or ".join(in_words(name) for name in instead) + " × 100"
+    heads = [name.replace("_", " ") + SIGNS[labels[name]] for name in used]
+    drawn = _empty(("benchmark", "method"), ("settings", *heads),
+                   f"{head[:1].upper() + head[1:]} on test{'' if instead else ', %'}, by rule of choice",
+                   "↓ regret: points behind the oracle   ! used target labels   ? used labels from after the shift, of "
+                   "domains that are not the test's or not known")
+    names = list(dict.fromkeys(mean.benchmark for mean in means))
+    blocks = [(name, [mean for mean in means if mean.benchmark == name]) for name in names]
+    if len(names) > 1:
+        blocks.append((f"mean of {len(names)}", over_benchmarks(means)))
+    for name, part in blocks:
+        methods = methods_in(mean.method for mean in part)
+        for method in methods:
+            own = {mean.rule: mean for mean in part if mean.method == method}
+            drawn.add_row(_name(name if method == methods[0] else ""), _name(method),
+                          str(max(mean.among for mean in own.values())),
+                          *(_short(own.get(rule), len(names)) for rule in used), end_section=method == methods[-1])
+    return drawn
+
+
+def _short(mean: Mean | None, benchmarks: int) -> "Text":
+    from rich.text import Text
+
+    if mean is None:
+        return Text("–", "dim")
+    regret = f"↓{percent(mean.regret)}" if mean.among > 1 and mean.rule != "oracle" else ""
+    if not mean.benchmark and mean.benchmarks < benchmarks:  # a mean over other benchmarks cannot be compared
+        return Text(f"{regret} on {mean.benchmarks}" if regret else "–", "dim")
+    whose = f"\n{printable(mean.whose)}" if mean.whose else ""
+    return Text(percent(mean.test)).append((f" {regret}" if regret else "") + whose, "dim")
+
+
+def choices_table(choices: Iterable[Choice]) -> "Table":
+    """The chosen runs, one a row."""
+    from rich.text import Text
+
+    listed = list(choices)
+    worst = ["worst group", "n"] if any(one.group for one in listed) else []
+    drawn = _empty(())
+    for name in ("benchmark", "method", "seed", "run", "of", "criterion", "test %", *worst, "regret"):
+        left = name in ("benchmark", "method", "run", "worst group")
+        drawn.add_column(name, justify="left" if left else "right")
+    for one in listed:
+        benchmark, method, run, group = map(_name, (one.benchmark, one.method, one.run, one.group))
+        drawn.add_row(benchmark, method, str(one.seed), run, str(one.among), f"{one.criterion:.4f}", percent(one.test),
+                      *((group, Text(f"{one.n:,}")) if worst else ()), percent(one.regret))
+    return drawn

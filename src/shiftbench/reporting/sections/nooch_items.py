@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.arrays import Floats
 from shiftbench.core.errors import unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import Scores
-from shiftbench.reporting.nooch import cells, nooch_in
-from shiftbench.reporting.selection import shown_scores
+from shiftbench.reporting.results import Compared, Strip, shown_scores
+from shiftbench.reporting.sections.nooch import BASELINE, cells, nooch_in
 from shiftbench.reporting.tables import methods_in
 from shiftbench.scoring import MEAN, read_run
 from shiftbench.scoring.hard_items import HARD, SIDES, kinds_of
@@ -20,26 +19,6 @@ from shiftbench.scoring.metrics import losses
 from shiftbench.scoring.select import DEFAULT
 
 TOP = 8
-BASELINE = "erm"
-
-
-class Strip(NamedTuple):
-    """Test items of one kind on which `better` has the smaller loss, the largest difference first."""
-
-    kind: str
-    better: str
-    worse: str
-    rows: Ints  # of the benchmark
-    loss: Floats  # items × (better, worse)
-
-
-class Compared(NamedTuple):
-    """Two methods on one benchmark, each way and kind by kind."""
-
-    benchmark: Benchmark
-    methods: tuple[str, str]
-    seeds: tuple[int, int]
-    strips: tuple[Strip, ...]
 
 
 def beaten(benchmark: Benchmark, loss: Mapping[str, Floats], top: int = TOP) -> tuple[Strip, ...]:

@@ -12,9 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.methods.presets import family
-from shiftbench.reporting.fine_grained import COUNTED, Study
-from shiftbench.reporting.fine_grained_agreement import agreement
-from shiftbench.reporting.fine_grained_numbers import Estimate, estimate, leads, rows_by
+from shiftbench.reporting.sections.fine_grained_study import (
+    COUNTED,
+    Estimate,
+    Study,
+    agreement,
+    estimate,
+    leads,
+    rows_by,
+)
 from shiftbench.scoring.intervals import LEVEL
 
 AGREES, DIFFERS, OPEN = VERDICTS = ("agrees", "does not agree", "cannot be told")

@@ -1,0 +1,375 @@
+"""The charts of a page: scatter, lines, and rows of bars or dots, on one kind of axis and under one kind of legend.
+
+Numbers in, panels of marks out (`drawing`). A cell is a mapping with value, low and high, as `tables.pivot` gives it;
+low and high may be NaN, and then there is no error bar.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from shiftbench.reporting.drawing import Group, Mark, Panel, Point, box, line, marker, text
+
+WIDTH, HEIGHT = 360.0, 330.0
+"""A panel that stands beside others."""
+LEGENDS = (1120.0, 760.0, 360.0)
+"""Widths of a legend: over three panels, over one wide panel, and on a telephone."""
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 12.0, 34.0, 46.0
+"""Room around the frame of a panel: tick labels, nothing, the title, tick labels and the name of the axis."""
+SPACING = 15.0
+"""Least distance between the names of two lines."""
+
+Cell = Mapping[str, Any]
+
+
+class Look(NamedTuple):
+    """The colour and the marker by which a method is known in all figures of a section."""
+
+    colour: int = 0
+    marker: int = 0
+
+
+def looks_of(names: Iterable[str]) -> dict[str, Look]:
+    return {name: Look(number, number) for number, name in enumerate(names)}
+
+
+# Axes
+
+class Scale(NamedTuple):
+    """The numbers of an axis, from low to high, and those that are written beside it."""
+
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+    def between(self, start: float, end: float) -> Callable[[float], float]:
+        """From a number to its position; a number beyond the axis is put at its end."""
+        low, high = self._bent(self.low), self._bent(self.high)
+
+        def at(value: float) -> float:
+            inside = min(high, max(low, self._bent(value)))
+            return (start + end) / 2 if high == low else start + (inside - low) / (high - low) * (end - start)
+
+        return at
+
+    def _bent(self, value: float) -> float:
+        return math.log10(max(value, 0.5)) if self.log else value
+
+
+def scale(values: Iterable[float], *, write: Callable[[float, int], str], least: float = -math.inf,
+          most: float = math.inf, ticks: int = 6) -> Scale:
+    """An axis around all values that ends at round numbers, but not beyond `least` and `most`.
+
+    `write` is given a number and how many decimals the step between two ticks has.
+
+    >>> scale([0.13, 0.48], write=plain).ticks
+    ((0.1, '0.1'), (0.2, '0.2'), (0.3, '0.3'), (0.4, '0.4'), (0.5, '0.5'))
+    """
+    known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+    low, high = max(least, min(known)), min(most, max(known))
+    if high - low < 1e-9:
+        half = max(0.01, 0.05 * abs(high))
+        low, high = max(least, low - half), min(most, high + half)
+    step = next(size * 10.0**power for power in range(-12, 300) for size in (1, 2, 5)
+                if (high - low) / (size * 10.0**power) <= ticks - 1)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    places = [round(step * number, 12) for number in range(first, last + 1)]
+    low, high = max(least, places[0]), min(most, places[-1])
+    return Scale(low, high, tuple((place, write(place, digits)) for place in places if low <= place <= high))
+
+
+def plain(value: float, digits: int) -> str:
+    return f"{value + 0.0:.{digits}f}".replace("-", "−")
+
+
+def hundredths(value: float, digits: int) -> str:
+    """A share as per cent, without the sign."""
+    return plain(100 * value, max(0, digits - 2))
+
+
+def signed(value: float, digits: int) -> str:
+    return "0" if not round(value, digits) else f"{value:+.{digits}f}".replace("-", "−")
+
+
+def steps(names: Sequence[str]) -> Scale:
+    """An axis of words, evenly spaced."""
+    return Scale(-0.5, len(names) - 0.5, tuple((float(place), name) for place, name in enumerate(names)))
+
+
+def around(cells: Iterable[Cell], *, far: float = 1.0) -> list[float]:
+    """The numbers that an axis has to hold: all values, and their intervals up to `far` times the values' span away.
+
+    An interval of few items or seeds may be wide; the drawing is not stretched for it, it is cut at the frame.
+    """
+    known = [cell for cell in cells if math.isfinite(cell["value"])]
+    values = [cell["value"] for cell in known]
+    if not values:
+        return []
+    span = max(max(values) - min(values), 0.02, 0.05 * abs(max(values)))
+    ends = [end for cell in known for end in (cell["low"], cell["high"]) if math.isfinite(end)]
+    return [*values, *(min(max(values) + far * span, max(min(values) - far * span, end)) for end in ends)]
+
+
+# Scatter and lines
+
+class Spot(NamedTuple):
+    """A point with its error bars, and what a reader sees who points at it."""
+
+    x: Cell
+    y: Cell
+    look: Look
+    title: str
+    hollow: bool = False
+
+
+class Guide(NamedTuple):
+    """A line to compare with: y = slope · x, or through points."""
+
+    style: str
+    title: str
+    slope: float = math.nan
+    points: tuple[Point, ...] = ()
+
+
+def scatter(title: str, spots: Sequence[Spot], x: Scale, y: Scale, names: tuple[str, str], guides: Sequence[Guide] = ()
+            ) -> Panel:
+    """One number against another."""
+    at_x, at_y = x.between(LEFT, WIDTH - RIGHT), y.between(HEIGHT - BOTTOM, TOP)
+    drawn = []
+    for guide in guides:
+        ends = guide.points
+        if guide.slope > 0:
+            low, high = max(x.low, y.low / guide.slope), min(x.high, y.high / guide.slope)
+            ends = ((low, guide.slope * low), (high, guide.slope * high)) if low < high else ()
+        if ends:
+            drawn.append(Group((line([(at_x(a), at_y(b)) for a, b in ends], guide.style),), guide.title))
+    for spot in spots:
+        here = at_x(spot.x["value"]), at_y(spot.y["value"])
+        bars = [line([(at_x(end), here[1]) for end in _ends(spot.x)], "whisker"),
+                line([(here[0], at_y(end)) for end in _ends(spot.y)], "whisker")]
+        drawn.append(Group((*(bar for bar in bars if bar.points), marker(
+            spot.look.marker, *here, "hollow-dot" if spot.hollow else "dot")), spot.title, spot.look.colour))
+    return Panel(WIDTH, HEIGHT, (*_frame(title, x, y, names, WIDTH, HEIGHT), *drawn), title)
+
+
+class Series(NamedTuple):
+    """A line through cells at x; a pale one has no error bars and no name, a dashed one no dots."""
+
+    name: str
+    look: Look
+    points: Sequence[tuple[float, Cell, str]]  # x, cell, title
+    style: str = "line"  # line, pale-line or before
+    title: str = ""
+
+
+def lines(
+    title: str, series: Sequence[Series], x: Scale, y: Scale, names: tuple[str, str], *, width: float = WIDTH,
+    height: float = HEIGHT, room: float = 0.0, unders: Sequence[str] = (), level: tuple[float, str, str] | None = None,
+) -> Panel:
+    """Lines against an axis; `room` is for their names at the right, `unders` stand below the ticks of x.
+
+    Full lines stand side by side at each x, so that their error bars do not hide each other. A value beyond the frame
+    is a triangle at its edge. `level` is a horizontal line: where, its style and its name.
+    """
+    right = room or RIGHT
+    at_x, at_y = x.between(LEFT, width - right), y.between(height - BOTTOM, TOP)
+    drawn = list(_frame(title, x, y, names, width, height, right, unders))
+    if level and y.low <= level[0] <= y.high:
+        name = [text(LEFT + 6, at_y(level[0]) - 5, level[2])] if level[2] else []
+        drawn.append(Group((line([(LEFT, at_y(level[0])), (width - right, at_y(level[0]))], level[1]), *name)))
+    full = [one for one in series if one.style == "line"]
+    apart = min(5.0, 0.1 * (width - LEFT - right) / max(1, len(full)))
+    ends = [(one, at_y(one.points[-1][1]["value"])) for one in series if one.style != "pale-line" and one.points]
+    places = dict(zip((one.name for one, _ in ends), set_apart([end for _, end in ends], TOP, height - BOTTOM),
+                      strict=True))
+    for one in sorted(series, key=lambda one: one.style != "pale-line"):
+        aside = (full.index(one) - (len(full) - 1) / 2) * apart if one in full else 0.0
+        drawn += _series(one, [(at_x(place) + aside, cell, words) for place, cell, words in one.points], y, at_y)
+        if room and one.name in places and one.style != "pale-line":
+            style = "text" if one.style == "before" else "name"
+            drawn.append(Group((text(width - room + 9, places[one.name] + 4, one.name, style),), "", one.look.colour))
+    return Panel(width, height, tuple(drawn), title)
+
+
+def _series(one: Series, points: Sequence[tuple[float, Cell, str]], y: Scale, at_y: Callable[[float], float]
+            ) -> list[Group]:
+    whole = [(place, at_y(cell["value"])) for place, cell, _ in points]
+    drawn = [Group((line(whole, one.style),), one.title, one.look.colour)] if len(whole) > 1 else []
+    if one.style == "before":
+        return drawn
+    for place, cell, words in points:
+        value, colour = cell["value"], one.look.colour
+        if one.style == "line":
+            ends = _ends(cell)
+            bar = [line([(place, at_y(end)) for end in ends], "whisker")] if ends else []
+            drawn.append(Group((*bar, marker(one.look.marker, place, at_y(value))), words, colour))
+        elif y.low <= value <= y.high:
+            drawn.append(Group((marker(0, place, at_y(value), "pale-dot", 3),), words, colour))
+        else:
+            drawn.append(Group((marker(2 if value > y.high else 4, place, at_y(value), "pale-dot"),), words, colour))
+    return drawn
+
+
+def set_apart(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
+    """Label positions near the wanted ones, at least SPACING apart: pushed down in order, then up from the bottom."""
+    order = sorted(range(len(wanted)), key=lambda place: wanted[place])
+    placed = list(wanted)
+    for before, after in pairwise(order):
+        placed[after] = max(placed[after], placed[before] + SPACING)
+    limit = bottom
+    for place in reversed(order):
+        placed[place] = min(placed[place], limit)
+        limit = placed[place] - SPACING
+    return [max(top, y) for y in placed] if len(wanted) * SPACING < bottom - top else placed
+
+
+# Rows of bars and dots
+
+class Bar(NamedTuple):
+    """A bar from `start` to the cell's value, with its error bar; `band` is a darker stretch of it."""
+
+    cell: Cell
+    style: str = "bar"
+    start: float = 0.0
+    band: tuple[float, float] | None = None
+
+
+class Dot(NamedTuple):
+    value: float
+    title: str = ""
+    look: Look | None = None  # that of its row
+    style: str = "dot"
+
+
+class Row(NamedTuple):
+    """A name, what is drawn beside it, and a number at the right end of the line."""
+
+    name: str
+    look: Look = Look()
+    bars: Sequence[Bar] = ()
+    dots: Sequence[Dot] = ()
+    title: str = ""
+    number: str = ""
+    under: str = ""  # a second line below the name
+    median: float | None = None
+    extent: tuple[float, float] | None = None
+    bridge: tuple[float, float] | None = None
+    warned: bool = False
+
+
+def rows(title: str, listed: Sequence[Row], x: Scale, *, width: float = WIDTH, left: float = 118.0, right: float = 12.0,
+         height: float = 18.0, x_name: str = "", level: tuple[float, str] | None = None, coloured: bool = False,
+         spread: float = 0.0) -> Panel:
+    """A row per entry on one axis; `level` is a dashed upright line with its title, `spread` sets dots apart."""
+    top = TOP if title else 10.0
+    bottom = top + height * len(listed)
+    at = x.between(left, width - right)
+    grid = [line([(at(tick), top - 3), (at(tick), bottom)], "grid") for tick, _ in x.ticks]
+    labels = [text(at(tick), bottom + 17, words, anchor="middle") for tick, words in x.ticks]
+    heads = [text(0, 14, cut(title, width, 14), "title")] if title else []
+    names = [text((left + width - right) / 2, bottom + 36, x_name, anchor="middle")] if x_name else []
+    drawn = [Group((*heads, *grid, line([(left, bottom), (width - right, bottom)], "axis"), *labels, *names))]
+    if x.low < 0 < x.high:
+        drawn.append(Group((line([(at(0), top), (at(0), bottom)], "axis"),)))
+    for place, row in enumerate(listed):
+        drawn += _row(row, at, top + height * place, left, width, width - right, height, coloured, spread)
+    if level is not None:
+        drawn.append(Group((line([(at(level[0]), top), (at(level[0]), bottom)], "before"),), level[1]))
+    return Panel(width, bottom + (44 if x_name else 24), tuple(drawn), title)
+
+
+def _row(row: Row, at: Callable[[float], float], y: float, left: float, width: float, right: float, height: float,
+         coloured: bool, spread: float) -> list[Group]:
+    middle, colour = y + height / 2, row.look.colour
+    style = "name" if coloured else "text"
+    marks: list[Mark] = [box(left, y, right, y + height, "warned")] if row.warned else []
+    marks.append(text(left - 7, middle + (-2 if row.under else 4.2), cut(row.name, left - 7), style, "end"))
+    if row.under:
+        style = "warning" if row.warned else "small"
+        marks.append(text(left - 7, middle + 11, cut(row.under, left - 7, 11), style, "end"))
+    if row.extent:
+        marks.append(box(at(row.extent[0]), middle - 4, at(row.extent[1]), middle + 4, "extent"))
+    if row.bridge:
+        marks.append(line([(at(end), middle) for end in row.bridge], "bridge"))
+    thick = min(11.0, (height - 5) / max(1, len(row.bars)))
+    for place, bar in enumerate(row.bars):
+        over = middle + (place - len(row.bars) / 2) * (thick + 1)
+        marks.append(box(at(bar.start), over, at(bar.cell["value"]), over + thick, bar.style))
+        if bar.band:
+            marks.append(box(at(bar.band[0]), over + 0.25 * thick, at(bar.band[1]), over + 0.75 * thick, "band"))
+        marks += [line([(at(end), over + thick / 2) for end in ends], "reach") for ends in [_ends(bar.cell)] if ends]
+    if row.number:
+        marks.append(text(width, middle + 4.2, row.number, anchor="end"))
+    drawn = [Group(tuple(marks), row.title, colour)]
+    for place, dot in enumerate(row.dots):
+        look = dot.look or row.look
+        aside = (place - (len(row.dots) - 1) / 2) * min(spread, (height - 6) / len(row.dots))
+        drawn.append(Group((marker(0, at(dot.value), middle + aside, dot.style, 4 if spread else 4.6),), dot.title,
+                           look.colour))
+    if row.median is not None:
+        drawn.append(Group((line([(at(row.median), middle - 9), (at(row.median), middle + 9)], "median"),), row.title))
+    return drawn
+
+
+# Frame, legend, words
+
+def legend(entries: Sequence[tuple[str, Look | str]], width: float) -> Panel:
+    """Names with their marker, or with the style of their line, in as many columns as there is room for."""
+    columns = max(1, int(width // (34 + 7.2 * max((len(name) for name, _ in entries), default=1))))
+    drawn = []
+    for place, (name, look) in enumerate(entries):
+        x, y = 10 + (place % columns) * width / columns, 9 + 20.0 * (place // columns)
+        words = text(x + 15, y + 4.2, name)
+        if isinstance(look, Look):
+            drawn.append(Group((marker(look.marker, x, y), words), "", look.colour))
+        else:
+            drawn.append(Group((_sign(look, x, y), words)))
+    return Panel(width, 6 + 20.0 * math.ceil(len(entries) / columns), tuple(drawn))
+
+
+def _sign(style: str, x: float, y: float) -> Mark:
+    if style == "median":
+        return line([(x, y - 7), (x, y + 7)], style)
+    return marker(0, x, y, style) if style.endswith("dot") else line([(x - 9, y), (x + 9, y)], style)
+
+
+def legends(entries: Sequence[tuple[str, Look | str]]) -> tuple[Panel, ...]:
+    return tuple(legend(entries, width) for width in LEGENDS) if entries else ()
+
+
+def _frame(title: str, x: Scale, y: Scale, names: tuple[str, str], width: float, height: float, right: float = RIGHT,
+           unders: Sequence[str] = ()) -> list[Group]:
+    """Title, grid, ticks and the names of both axes."""
+    bottom, end = height - BOTTOM, width - right
+    at_x, at_y = x.between(LEFT, end), y.between(bottom, TOP)
+    marks = [text(0, 14, cut(title, width, 14), "title")] if title else []
+    for tick, words in y.ticks:
+        marks += [line([(LEFT, at_y(tick)), (end, at_y(tick))], "grid"),
+                  text(LEFT - 8, at_y(tick) + 4.2, words, anchor="end")]
+    marks.append(line([(LEFT, bottom), (end, bottom)], "axis"))
+    last = -math.inf
+    for place, (tick, words) in enumerate(x.ticks):
+        half = 3.5 * len(words) + 4
+        marks.append(line([(at_x(tick), bottom), (at_x(tick), bottom + 5)], "axis"))
+        if at_x(tick) - half > last:  # a label that would run into the one before is left out
+            marks.append(text(at_x(tick), bottom + 18, words, anchor="middle"))
+            last = at_x(tick) + half
+        if unders:
+            marks.append(text(at_x(tick), bottom + 34, unders[place], anchor="middle"))
+    marks += [text((LEFT + end) / 2, height - 6, names[0], anchor="middle")] if names[0] else []
+    marks += [text(12, (TOP + bottom) / 2, names[1], anchor="middle", upright=True)] if names[1] else []
+    return [Group(tuple(marks))]
+
+
+def _ends(cell: Cell) -> list[float]:
+    """The ends of an interval, none where there is none."""
+    return [cell["low"], cell["high"]] if math.isfinite(cell["low"]) and math.isfinite(cell["high"]) else []
+
+
+def cut(name: str, room: float, size: float = 12.5) -> str:
+    """A name as long as there is room for."""
+    most = max(2, int(room / (0.53 * size)))
+    return name if len(name) <= most else name[:most - 1] + "…"

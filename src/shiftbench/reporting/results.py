@@ -1,0 +1,109 @@
+"""What a page is made of: scores, benchmarks and pictures, read once and passed to every section."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftbench.core.arrays import Floats, Ints, Values
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.scores import Scores
+from shiftbench.scoring import MEAN
+from shiftbench.scoring.select import DEFAULT, Runs, chosen, setting_of
+
+HUMAN, PAIRWISE = "human", "pairwise_accuracy"
+ANNOTATED = (PAIRWISE, f"{PAIRWISE}_gap", "answered", "agreement", "fleiss_kappa")
+"""What a human study adds to a table of scores: of people and of models, but of no run that could be chosen."""
+REMEDY = ("write its runs down, shiftbench select RUNS --rule NAME --allow-target --out chosen.parquet, and report "
+          "those: shiftbench report chosen.parquet")
+"""A report shows no choice by target labels, beside that of the oracle in the section about rules."""
+
+Content = dict[str, Any]
+"""What a section's template is given. `figures` lists its figures, `links` its anchors and heads if it has several."""
+
+
+class Strip(NamedTuple):
+    """Test items of one kind on which `better` has the smaller loss, the largest difference first."""
+
+    kind: str
+    better: str
+    worse: str
+    rows: Ints  # of the benchmark
+    loss: Floats  # items × (better, worse)
+
+
+class Compared(NamedTuple):
+    """The items on which two methods differ most, each way and kind by kind (`sections.nooch_items`)."""
+
+    benchmark: Benchmark
+    methods: tuple[str, str]
+    seeds: tuple[int, int]
+    strips: tuple[Strip, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The scores of a page in three forms, and what belongs to them."""
+
+    scores: Scores  # as they came
+    runs: Scores  # those of runs alone
+    shown: Scores  # those of the runs that the rule chose
+    benchmarks: Sequence[Benchmark]  # in the order of the page
+    known: Sequence[Benchmark]  # all that were given, also the parts that leave a domain out
+    shown_methods: Sequence[str]  # those of the tables
+    methods: Sequence[str]  # these and all others, in the order of their colours
+    level: float
+    rule: str
+    images: Mapping[str, Collection]  # by digest
+    compared: Sequence[Compared] = ()
+
+
+class Section(NamedTuple):
+    """A part of a page: the benchmarks that it is about, and what it says of them.
+
+    Its template is `sections/NAME.html`; `anchor` and `head` are its entry in the contents.
+    """
+
+    name: str
+    anchor: str
+    head: str
+    applies: Callable[[Benchmark], bool]
+    content: Callable[[Results], Content | None]
+
+
+def of_runs(scores: Scores) -> Scores:
+    """The scores without those of a human study."""
+    return scores_at(scores, ~np.isin(scores["metric"], ANNOTATED))
+
+
+def shown_scores(scores: Scores, benchmarks: Sequence[Benchmark] = (), rule: str = DEFAULT) -> Scores:
+    """The scores that a report's tables show: one run per benchmark, method and seed, chosen by the rule.
+
+    Where every method has one setting nothing is chosen and the scores stay as they are; the parts of benchmarks that
+    leave out a domain are dropped. Where the rule cannot choose, each setting is a method of its own. Means over the
+    chosen runs are kept where they were scored, which `setting_of(rule)` tells; other means came before the choice.
+    """
+    runs = Runs(scores)
+    kept = scores_at(scores, np.isin(scores["benchmark"], [runs.benchmarks[code] for code in runs.originals]))
+    crowded = runs.several
+    if not crowded:
+        return kept
+    choice = chosen(scores_at(scores, np.isin(scores["benchmark"], sorted(crowded))), rule, benchmarks=benchmarks,
+                    remedy=REMEDY)
+    decided = set(zip(choice["benchmark"].tolist(), choice["method"].tolist(), strict=True))
+    is_mean = (kept["seed"] == -1) & np.char.startswith(kept["run"], MEAN)
+    inside = np.isin(kept["benchmark"], sorted(crowded))
+    means = scores_at(kept, inside & is_mean & (kept["setting"] == setting_of(rule)))
+    undecided = scores_at(kept, inside & ~is_mean & np.asarray(
+        [pair not in decided for pair in zip(kept["benchmark"].tolist(), kept["method"].tolist(), strict=True)]))
+    words = [f"{method} ({setting or run})" for method, setting, run in zip(
+        *(undecided[name].tolist() for name in ("method", "setting", "run")), strict=True)]
+    undecided = Scores({**undecided.columns, "method": np.asarray(words, np.str_)})
+    return Scores.join([scores_at(kept, ~inside), choice, means, undecided])
+
+
+def scores_at(scores: Scores, rows: Values) -> Scores:
+    """Some rows of a table, by number or by yes and no."""
+    return Scores({name: values[rows] for name, values in scores.columns.items()})

@@ -1,0 +1,226 @@
+"""BREEDS (Santurkar, Tsipras and Mądry, 2021): a table per benchmark, and the paper's figures."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import Scores
+from shiftbench.reporting.drawing import Figure, Panel
+from shiftbench.reporting.plots import (
+    Bar,
+    Cell,
+    Guide,
+    Look,
+    Scale,
+    Series,
+    Spot,
+    around,
+    hundredths,
+    legends,
+    lines,
+    looks_of,
+    rows,
+    scale,
+    scatter,
+    steps,
+)
+from shiftbench.reporting.plots import Row as Line
+from shiftbench.reporting.results import HUMAN, PAIRWISE, Content, Results, Section
+from shiftbench.reporting.sections.breeds_points import (
+    SOURCE,
+    TARGET,
+    Classed,
+    Point,
+    by_model,
+    by_superclass,
+    constant_drop,
+    families,
+    frontier,
+    points,
+    separation,
+    split_of,
+)
+from shiftbench.reporting.tables import Row, column_of, methods_in, percent, seeds_in_words, with_interval
+
+Tasks = list[tuple[Benchmark, list[Point]]]
+QUANTITIES = {"source": "Source accuracy", "target": "Target accuracy", "rt": "Target-RT accuracy"}
+COLUMNS = ("benchmark", "model", "quantity", "value", "low", "high")
+
+
+def applies(benchmark: Benchmark) -> bool:
+    return benchmark.card.get("shift") == "breeds"
+
+
+def content(results: Results) -> Content | None:
+    """A table per benchmark and the paper's figures; None where no benchmark has a source and a target accuracy."""
+    own = list({one.name: one for one in results.benchmarks if applies(one)}.values())
+    shown = by_model(results.scores, own, results.rule)
+    tasks = [(one, listed) for one in own if (listed := points(shown, one, results.level))]
+    if not tasks:
+        return None
+    humans = any(PAIRWISE in results.scores.where(benchmark=one.name, method=HUMAN)["metric"] for one, _ in tasks)
+    retrained = any(point.rt for _, listed in tasks for point in listed)
+    return {"tables": [_table(one, listed) for one, listed in tasks], "retrained": retrained, "humans": humans,
+            "figures": _figures(shown, results, tasks, retrained)}
+
+
+def _table(benchmark: Benchmark, listed: Sequence[Point]) -> Row:
+    superclasses = benchmark.card.get("superclasses") or []
+    sides = [sorted({len(one.get(side) or []) for one in superclasses}) for side in ("source", "target")]
+    counted = " and ".join(f"{_few(side)} {word}" for side, word in zip(sides, ("source", "target"), strict=True)
+                           if side)
+    apart = separation(benchmark)
+    about = [f"{len(benchmark.names['label'])} superclasses"]
+    about += [f"each {counted} subclasses"] if counted else []
+    about += [f"split {split_of(benchmark)}"] if split_of(benchmark) else []
+    about += [f"separation {apart:.2f}"] if apart is not None else []
+    cells = [{"name": one.name, "source": one.source, "target": one.target, "rt": one.rt, "drop": one.drop,
+              "relative": one.relative and {**one.relative._asdict(), "best": False, "tied": False}} for one in listed]
+    return {"name": benchmark.name, "about": ", ".join(about), "rows": cells,
+            "seeds": seeds_in_words({one.name: {one.target["runs"]} for one in listed}),
+            "n": f"{listed[0].source['n']:,} source and {listed[0].target['n']:,} target items"}
+
+
+def _few(counts: Sequence[int]) -> str:
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
+def _figures(shown: Scores, results: Results, tasks: Tasks, retrained: bool) -> list[Figure]:
+    """Every figure there is, in the order of the page."""
+    names = methods_in(point.name for _, listed in tasks for point in listed)
+    looks, sure = looks_of(names), f"{100 * results.level:g}"
+    key = list(looks.items())
+    rt = " Hollow: the same model with its last layer trained on the target." if retrained else ""
+    drawn = [Figure(
+        "breeds-source-target", "Figure 5. Source against target accuracy",
+        f"A point is a model, its lines the {sure} % intervals. Dashed: no drop. Grey: every model loses the share "
+        f"that the one weakest on the source loses; above it a model is more robust and not only more accurate.{rt}",
+        tuple(source_against_target(listed, one.name, looks) for one, listed in tasks), COLUMNS,
+        tuple(_listed(one, point, name, getattr(point, name)) for one, listed in tasks for point in listed
+              for name in ("source", "target", "rt") if getattr(point, name)),
+        legends=legends([*key, ("identity", "same"), ("constant drop", "drop"),
+                         *([("target-RT", "hollow-dot")] if retrained else [])]))]
+    some = [(one, [point for point in listed if point.relative]) for one, listed in tasks]
+    some = [(one, listed) for one, listed in some if listed]
+    if some:
+        drawn.append(Figure(
+            "breeds-relative", "Figure 6. Relative accuracy against source accuracy",
+            f"Relative accuracy is target over source accuracy. Dashed: the Pareto frontier, models that no other "
+            f"beats in both. Lines: {sure} % intervals, of relative accuracy by a bootstrap.",
+            tuple(_pareto(listed, one.name, looks) for one, listed in some), COLUMNS,
+            tuple(_listed(one, point, name, cell) for one, listed in some for point in listed for name, cell in (
+                ("source", point.source), ("relative", point.relative._asdict() if point.relative else {}))),
+            legends=legends([*key, ("Pareto frontier", "same")])))
+    drawn += _classes(shown, tasks, looks, results.level)
+    for place, members in enumerate(families([one for one, _ in tasks])):
+        drawn.append(_splits(members, tasks, looks, "" if not place else f"-{place + 1}"))
+    return drawn + _humans(results.scores, tasks, sure)
+
+
+def _listed(benchmark: Benchmark, point: Point, name: str, cell: Cell) -> tuple[Any, ...]:
+    return benchmark.name, point.name, name, cell["value"], cell["low"], cell["high"]
+
+
+def source_against_target(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
+    """Target accuracy against source accuracy, before and after the last layer was trained on the target (Figure 5)."""
+    weakest, kept = constant_drop([one.source["value"] for one in listed], [one.target["value"] for one in listed])
+    spots = [Spot(one.source, cell, looks[one.name],
+                  f"{one.name}: source {with_interval(one.source)}, {word} {with_interval(cell)}", hollow)
+             for name, word, hollow in (("rt", "target-RT", True), ("target", "target", False)) for one in listed
+             if (cell := getattr(one, name))]
+    x, y = _accuracy(spot.x for spot in spots), _accuracy([*(spot.y for spot in spots), *(spot.x for spot in spots)])
+    drop = f"constant drop: what {listed[weakest].name} keeps, {percent(kept)} % of its source accuracy"
+    return scatter(title, spots, x, y, ("source accuracy, %", "target accuracy, %"), [
+        Guide("same", "identity: no drop", 1.0), Guide("drop", drop, kept)])
+
+
+def _pareto(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
+    """Relative accuracy against source accuracy, with the Pareto frontier dashed (Figure 6)."""
+    cells = [one.relative._asdict() for one in listed if one.relative]
+    best = frontier([one.source["value"] for one in listed], [cell["value"] for cell in cells])
+    x, y = _accuracy(one.source for one in listed), scale(around(cells), write=hundredths, least=0.0)
+    edge = [(listed[place].source["value"], cells[place]["value"]) for place in best]
+    edge = [(x.low, edge[0][1]), *edge, (edge[-1][0], y.low)]  # what lies inside is beaten
+    spots = [Spot(one.source, cell, looks[one.name], f"{one.name}: source {with_interval(one.source)}, relative "
+                  f"{with_interval(cell)}{', on the frontier' if place in best else ''}")
+             for place, (one, cell) in enumerate(zip(listed, cells, strict=True))]
+    return scatter(title, spots, x, y, ("source accuracy, %", "relative accuracy, %"),
+                   [Guide("same", "Pareto frontier", points=tuple(edge))])
+
+
+def _accuracy(cells: Iterable[Cell]) -> Scale:
+    return scale(around(cells), write=hundredths, least=0.0, most=1.0)
+
+
+def _classes(shown: Scores, tasks: Tasks, looks: Mapping[str, Look], level: float) -> list[Figure]:
+    panels, listed = [], []
+    for benchmark, points_ in tasks:
+        best = max(points_, key=lambda one: one.source["value"])
+        classes = by_superclass(shown, benchmark, best.name, level)
+        if classes:
+            panels.append(_pairs(classes, f"{benchmark.name}: {best.name}", looks[best.name]))
+            listed += _sides(benchmark.name, best.name, classes)
+    return [] if not panels else [Figure(
+        "breeds-classes", "Figures 16 to 18. Every superclass",
+        "Accuracy on the source (pale) and on the target (full) of the items of each superclass, for the model that is "
+        f"best on the source, in the order of the drop. Lines: {100 * level:g} % intervals.", tuple(panels),
+        ("benchmark", "model", "superclass", "split", "value", "low", "high", "n"), tuple(listed))]
+
+
+def _pairs(listed: Sequence[Classed], title: str, look: Look) -> Panel:
+    """Two bars per row, source pale and target full, with their intervals."""
+    drawn = [Line(row.name, look, (Bar(row.source, "pale-bar"), Bar(row.target)),
+                  title=f"{row.name}: source {with_interval(row.source)}, target {with_interval(row.target)}",
+                  number=f"{percent(row.source['value'])} → {percent(row.target['value'])}") for row in listed]
+    return rows(title, drawn, scale([0.0, 1.0], write=hundredths, ticks=3), right=88, height=30)
+
+
+def _sides(benchmark: str, model: str, listed: Sequence[Classed]) -> list[tuple[Any, ...]]:
+    return [(benchmark, model, row.name, split, cell["value"], cell["low"], cell["high"], cell["n"]) for row in listed
+            for split, cell in ((SOURCE, row.source), (TARGET, row.target))]
+
+
+def _splits(members: Sequence[Benchmark], tasks: Tasks, looks: Mapping[str, Look], more: str) -> Figure:
+    """Figure 20: a panel per measure, all on one axis."""
+    listed = {one.name: {point.name: point for point in points_} for one, points_ in tasks}
+    words = [split_of(one) for one in members]
+    cells = {quantity: {name: [getattr(listed[one.name].get(name), quantity, None) for one in members]
+                        for name in looks} for quantity in QUANTITIES}
+    y = _accuracy(cell for part in cells.values() for row in part.values() for cell in row if cell)
+    unders = ["" if separation(one) is None else f"{separation(one):.2f}" for one in members]
+    panels = [lines(QUANTITIES[quantity], [Series(name, looks[name], [
+        (float(place), cell, f"{name}, {words[place]}: {with_interval(cell)}")
+        for place, cell in enumerate(row) if cell], title=name) for name, row in part.items() if any(row)],
+        steps(words), y, ("", ""), unders=unders)
+        for quantity, part in cells.items() if any(any(row) for row in part.values())]
+    return Figure(
+        f"breeds-splits{more}", "Figure 20. Easier and harder splits of the same superclasses",
+        f"{', '.join(one.name for one in members)}: source and target subclasses of the same superclasses, split in "
+        "other ways, evenly spaced in the order of their separation (the number below: how far the two sides share "
+        "no relatives, 0 to 1).", tuple(panels),
+        ("benchmark", "split", "separation", "model", "quantity", "value", "low", "high"),
+        tuple((one.name, split_of(one), separation(one), name, quantity, cell["value"], cell["low"], cell["high"])
+              for quantity, part in cells.items() for name, row in part.items()
+              for one, cell in zip(members, row, strict=True) if cell), legends=legends(list(looks.items())))
+
+
+def _humans(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
+    """Annotators and models on pairs of superclasses, where a human study was scored (Figure 4)."""
+    panels, listed = [], []
+    for benchmark, _ in tasks:
+        sides = [column_of(scores, benchmark.name, PAIRWISE, split) for split in (SOURCE, TARGET)]
+        both = [name for name in sides[0] if name in sides[1]]
+        if HUMAN in both:
+            order = [HUMAN, *sorted((name for name in both if name != HUMAN), key=lambda one: -sides[0][one]["value"])]
+            pairs = [Classed(name, sides[0][name], sides[1][name]) for name in order]
+            panels.append(_pairs(pairs, benchmark.name, Look(1)))
+            listed += [(row[0], *row[2:]) for row in _sides(benchmark.name, "", pairs)]
+    return [] if not panels else [Figure(
+        "breeds-humans", "Figure 4. Annotators and models on pairs of superclasses",
+        "Share of items assigned to the right one of two superclasses, source (pale) and target (full). Annotators "
+        f"were shown source images of both and no names; a model takes the one it scores higher. Lines: "
+        f"{sure} % intervals.", tuple(panels), ("benchmark", "who", "split", "value", "low", "high", "n"),
+        tuple(listed))]
+
+
+SECTION = Section("breeds", "breeds", "Subpopulation shift (BREEDS)", applies, content)

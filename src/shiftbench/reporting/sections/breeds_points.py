@@ -1,0 +1,278 @@
+"""The numbers of BREEDS: source, target and target-RT accuracy of every model, and how much of the first it keeps.
+
+A point is a method with one model: `resnet18` is one, and so is each model that the runs of `erm` were made with.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftbench.core.arrays import Floats
+from shiftbench.core.rng import child
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL, Scores
+from shiftbench.reporting.plots import Cell
+from shiftbench.reporting.results import of_runs, scores_at, shown_scores
+from shiftbench.reporting.tables import Row, column_of, methods_in
+from shiftbench.scoring import GAP, MEAN
+from shiftbench.scoring.intervals import LEVEL, student, wilson
+from shiftbench.scoring.select import DEFAULT
+
+SOURCE, TARGET = "id_test", "test"
+RT = "target_rt_accuracy"
+MODEL = ("model", "features", "weights")
+"""Settings that make another model, and so a point of its own; among others a rule chooses."""
+SPLITS = ("none", "good", "rand", "bad")
+REPLICATES = 10_000
+"""Draws behind an interval; each is two numbers, so they cost nothing."""
+
+
+class Relative(NamedTuple):
+    """Target accuracy over source accuracy, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Point(NamedTuple):
+    """One model on one benchmark: cells of `pivot`."""
+
+    name: str
+    source: Row
+    target: Row
+    rt: Row | None  # None where its last layer was not trained on the target
+    relative: Relative | None  # None where it is never right on the source
+    drop: Row | None
+
+
+class Classed(NamedTuple):
+    """A superclass: accuracy before and after the shift, as cells of `pivot`."""
+
+    name: str
+    source: Cell
+    target: Cell
+
+    @property
+    def drop(self) -> float:
+        return float(self.source["value"] - self.target["value"])
+
+
+# Which scores are a point's
+
+def by_model(scores: Scores, benchmarks: Sequence[Benchmark], rule: str = DEFAULT) -> Scores:
+    """The scores to show, with methods renamed to points.
+
+    A run's row has a hash for a setting, the mean over its seeds a name: `erm (model="mlp")`. A setting has the name
+    whose means are those of its runs on every split. Points still with several settings are left to the rule.
+    """
+    names = {one.name for one in benchmarks}
+    mine = of_runs(scores_at(scores, np.isin(scores["benchmark"], sorted(names))))
+    is_mean = (mine["seed"] == -1) & np.char.startswith(mine["run"], MEAN)
+    label = _labels(scores_at(mine, ~is_mean), scores_at(mine, is_mean))
+    split_up = {method for (_, method, _), name in label.items() if _model(name)[0]}
+    if not split_up:
+        return shown_scores(mine, benchmarks, rule)
+    renamed: dict[tuple[str, str, str, bool], str] = {}  # "" for a mean that is not the mean of a point
+    keys = list(zip(*(mine[name].tolist() for name in ("benchmark", "method", "setting")), is_mean.tolist(),
+                    strict=True))
+    for key in set(keys):
+        benchmark, method, setting, mean = key
+        base = method.partition(" (")[0]
+        if base not in split_up:
+            renamed[key] = method
+        elif mean:
+            model, others = _model(method)
+            renamed[key] = _called(base, model) if model and not others else ""
+        else:
+            renamed[key] = _called(method, _model(label.get((benchmark, method, setting), ""))[0])
+    words = np.asarray([renamed[key] for key in keys], np.str_)
+    return shown_scores(scores_at(Scores({**mine.columns, "method": words}), words != ""), benchmarks, rule)
+
+
+def _labels(single: Scores, means: Scores) -> dict[tuple[str, str, str], str]:
+    """(benchmark, method, setting) -> what its mean over seeds is called."""
+    runs: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+    for row in single.where(metric="accuracy", group=ALL):
+        runs.setdefault((row["benchmark"], row["method"], row["setting"]), {}).setdefault(
+            row["split"], []).append(row["value"])
+    called: dict[str, dict[str, dict[str, float]]] = {}
+    for row in means.where(metric="accuracy", group=ALL):
+        called.setdefault(row["benchmark"], {}).setdefault(row["method"], {})[row["split"]] = row["value"]
+    found: dict[tuple[str, str, str], str] = {}
+    for key, values in runs.items():
+        free = called.get(key[0], {})
+        for name, wanted in free.items():
+            if name.startswith(f"{key[1]} (") and all(
+                    split in values and abs(float(np.mean(values[split])) - value) < 1e-9
+                    for split, value in wanted.items()):
+                found[key] = name
+                del free[name]
+                break
+    return found
+
+
+def _model(label: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of a label's settings, the values of those that make a model, and the names of the others.
+
+    >>> _model('erm (features="lite@64", lr=0.1, model="mlp")')
+    (('mlp', 'lite@64'), ('lr',))
+    """
+    told = dict(re.findall(r'(\w+)=("(?:[^"\\]|\\.)*"|[^,]+?)(?=, \w+=|\)$)', label.partition(" (")[2]))
+    values = tuple(told[key].strip('"') for key in MODEL if key in told and told[key] != '""')
+    return values, tuple(key for key in told if key not in MODEL)
+
+
+def _called(method: str, model: Sequence[str]) -> str:
+    """
+    >>> _called("erm", ("mlp", "lite@64"))
+    'erm, mlp on lite@64'
+    """
+    return f"{method}, {' on '.join(model)}" if model else method
+
+
+def points(shown: Scores, benchmark: Benchmark, level: float = LEVEL) -> list[Point]:
+    """Every model of a benchmark that has a source and a target accuracy, in the order of the page."""
+    mine = shown.where(benchmark=benchmark.name)
+    source, target, rt, drop = (column_of(mine, benchmark.name, metric, split) for metric, split in (
+        ("accuracy", SOURCE), ("accuracy", TARGET), (RT, TARGET), ("accuracy_gap", GAP)))
+    return [Point(name, source[name], target[name], rt.get(name),
+                  relative(source[name], target[name], level, purpose=f"{benchmark.name} {name}"), drop.get(name))
+            for name in methods_in(source) if name in target]
+
+
+# Numbers
+
+def relative(source: Cell, target: Cell, level: float = LEVEL, *, purpose: str = "", replicates: int = REPLICATES
+             ) -> Relative | None:
+    """Relative accuracy and the percentiles of its draws; None where nothing is right on the source.
+
+        ρ = target / source,   ρ* = target* / source*
+
+    Source and target items are not the same, so the two are drawn apart: see `redraw`.
+    """
+    if not source["value"] > 0:
+        return None
+    below, above = (redraw(cell, level, child(0, "relative accuracy", side, purpose), replicates)
+                    for side, cell in (("source", source), ("target", target)))
+    ends = np.full(2, math.nan)
+    if not (np.isnan(below).any() or np.isnan(above).any()):
+        with np.errstate(divide="ignore"):
+            drawn = np.where(below > 0, above / np.maximum(below, 1e-300), np.inf)
+        ends = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
+    return Relative(target["value"] / source["value"], float(ends[0]), float(ends[1]))
+
+
+def redraw(cell: Cell, level: float, rng: np.random.Generator, replicates: int) -> Floats:
+    """The accuracy on other items and, for a mean over seeds, with other seeds.
+
+    One run: a bootstrap over its n items, which for a share is Binomial(n, p) / n; p is (hits + ½) / (n + 1), since
+    a run that is always right has no wrong item to draw. A mean over seeds: a normal draw with its scored interval,
+    which has items and seeds in it, each once (`intervals.parts`). Drawing three seeds again with replacement would not
+    do: the result stays between the lowest and the highest, and covers three times in four.
+    """
+    if cell["runs"] == 1:
+        n = int(cell["n"])
+        return np.asarray(rng.binomial(n, (n * cell["value"] + 0.5) / (n + 1), replicates) / n)
+    z = rng.standard_normal(replicates) / float(student(math.inf, level))
+    width = np.where(z < 0, cell["value"] - cell["low"], cell["high"] - cell["value"])
+    return np.asarray(np.clip(cell["value"] + z * width, 0.0, 1.0))
+
+
+def frontier(xs: Sequence[float], ys: Sequence[float]) -> list[int]:
+    """The Pareto frontier, from left to right: those that no other beats in one number without losing in the other.
+
+    >>> frontier([0.9, 0.8, 0.7, 0.95], [0.7, 0.8, 0.75, 0.6])
+    [1, 0, 3]
+    """
+    kept: list[int] = []
+    for place in sorted(range(len(xs)), key=lambda one: (-xs[one], -ys[one])):
+        if not kept or ys[place] > ys[kept[-1]]:
+            kept.append(place)
+    return kept[::-1]
+
+
+def constant_drop(sources: Sequence[float], targets: Sequence[float]) -> tuple[int, float]:
+    """The model that is weakest on the source, and the share of its accuracy that it keeps on the target.
+
+    A model that loses the same share has target = share × source: the grey line of the paper's Figure 5, which takes
+    AlexNet. Better models above it are more robust, and not only more accurate.
+    """
+    weakest = min(range(len(sources)), key=lambda one: sources[one])
+    return weakest, targets[weakest] / sources[weakest] if sources[weakest] > 0 else math.nan
+
+
+def by_class(scores: Scores, benchmark: Benchmark, level: float = LEVEL) -> Scores:
+    """Accuracies of groups put together to accuracies of classes: the group of such a score is the class.
+
+        a_y = Σ_g n_g a_g / Σ_g n_g   over the groups g of class y
+
+    Of single runs, from which `pivot` makes means; intervals are Wilson's. A class is left out where a group of it has
+    items of another class, or where a group of it has no score.
+    """
+    made: list[dict[str, Any]] = []
+    single = ~((scores["seed"] == -1) & np.char.startswith(scores["run"], MEAN))
+    keep = single & (scores["benchmark"] == benchmark.name) & (scores["metric"] == "accuracy") & (
+        scores["group"] != ALL)
+    some = Scores({name: values[keep] for name, values in scores.columns.items()})
+    for split in sorted(set(some["split"].tolist())):
+        rows = benchmark.rows(split)
+        wanted = {str(name): set(np.unique(benchmark.group[rows[benchmark.label[rows] == code]]).tolist())
+                  for code, name in enumerate(benchmark.names["label"])}
+        owner = {benchmark.names["group"][code]: name for name, codes in wanted.items() for code in codes
+                 if sum(code in other for other in wanted.values()) == 1}
+        sums: dict[tuple[Any, ...], list[Any]] = {}
+        for row in some.where(split=split):
+            if row["group"] in owner:
+                key = (row["run"], row["method"], row["setting"], row["seed"], owner[row["group"]])
+                part = sums.setdefault(key, [0, 0, 0.0])
+                part[0], part[1], part[2] = part[0] + 1, part[1] + row["n"], part[2] + row["n"] * row["value"]
+        for (run, method, setting, seed, name), (groups, n, right) in sums.items():
+            if groups == len(wanted[name]) and n:
+                low, high = wilson(right / n, n, level)
+                made.append({"run": run, "benchmark": benchmark.name, "digest": benchmark.short_digest,
+                             "method": method, "setting": setting, "seed": seed, "split": split, "group": name, "n": n,
+                             "metric": "accuracy", "value": right / n, "low": float(low), "high": float(high)})
+    return Scores.of(made)
+
+
+def by_superclass(shown: Scores, benchmark: Benchmark, method: str, level: float = LEVEL) -> list[Classed]:
+    """Source and target accuracy of every superclass by one model, the largest drop first."""
+    classes = by_class(shown.where(method=method), benchmark, level)
+    listed = []
+    for name in benchmark.names["label"]:
+        sides = [column_of(classes, benchmark.name, "accuracy", split, name).get(method) for split in (SOURCE, TARGET)]
+        if sides[0] and sides[1]:
+            listed.append(Classed(name, sides[0], sides[1]))
+    return sorted(listed, key=lambda row: -row.drop)
+
+
+def families(benchmarks: Sequence[Benchmark]) -> list[list[Benchmark]]:
+    """Benchmarks that differ in how source and target were split and in nothing else, from near to far."""
+    alike: dict[str, list[Benchmark]] = {}
+    for one in benchmarks:
+        params = {key: value for key, value in (one.card.get("params") or {}).items()
+                  if key not in ("split", "adversariality")}
+        alike.setdefault(repr((one.names["label"], sorted(params.items(), key=str), one.card.get("collection"))),
+                         []).append(one)
+    return [sorted(members, key=_order) for members in alike.values() if len(members) > 1]
+
+
+def split_of(benchmark: Benchmark) -> str:
+    """How its subclasses were split, in a word or as a number."""
+    params: Mapping[str, Any] = benchmark.card.get("params") or {}
+    graded = params.get("adversariality")
+    return str(params.get("split", "")) if graded is None else f"{graded:g}"
+
+
+def separation(benchmark: Benchmark) -> float | None:
+    value = benchmark.card.get("distance")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _order(benchmark: Benchmark) -> tuple[float, int, str]:
+    word = split_of(benchmark)
+    return separation(benchmark) or 0.0, SPLITS.index(word) if word in SPLITS else len(SPLITS), benchmark.name

@@ -1,0 +1,293 @@
+"""A card per benchmark: what differs between training and test, pictures, and what every method makes of it."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shiftbench.core.arrays import encode
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.groupings import OWN, spaced, titled, untitled
+from shiftbench.data.scores import ALL, Scores
+from shiftbench.reporting.drawing import Figure
+from shiftbench.reporting.pictures import samples
+from shiftbench.reporting.plots import Bar, Dot, Look, hundredths, legends, looks_of, rows, scale
+from shiftbench.reporting.plots import Row as Line
+from shiftbench.reporting.results import Content, Results, Section, scores_at
+from shiftbench.reporting.sections.families import classes
+from shiftbench.reporting.tables import (
+    Row,
+    column_of,
+    enumeration,
+    methods_in,
+    percent,
+    probability,
+    seeds_in_words,
+    with_interval,
+)
+from shiftbench.scoring import BEHIND, GAP, Comparison, comparisons
+
+GROUPS = 8
+"""Groups whose bars are drawn; of more, those with the lowest accuracy."""
+FEWEST = 10
+"""Groups from which on their tenth percentile is shown."""
+OVER = (("worst_group_accuracy", "Worst group", 1), ("tenth_percentile_accuracy", "Tenth percentile", FEWEST))
+"""Columns for each grouping of the card: metric, head and from how many groups on."""
+WORST = "worst_group_accuracy"
+VERSUS = 40
+"""Comparisons of two methods that a card lists."""
+ZERO = "\u200b"
+"""A place where a line may break."""
+WORDS = {
+    "r": "Pearson’s r × 100", "worst_group_r": "worst group’s r × 100", "mean_ap": "average precision",
+    "detection_accuracy": "detection accuracy", "detection_accuracy_by_domain": "detection accuracy by domain",
+    "worst_group_detection_accuracy": "worst group", "accuracy": "class and method tokens",
+    "overall_accuracy": "all tokens", "worst_group_accuracy": "worst group",
+}
+"""Metrics of targets that are no class."""
+
+Column = tuple[str, str, str, str]
+"""Of a card's table: metric, split, head and what stands under it."""
+
+
+def applies(benchmark: Benchmark) -> bool:
+    return True
+
+
+def content(results: Results) -> Content | None:
+    """One card per benchmark, in the order of the page."""
+    looks = looks_of(results.methods)
+    cards = [_card(results, benchmark, looks) for benchmark in results.benchmarks]
+    return {"cards": cards, "figures": [figure for card in cards for figure in card["figures"]],
+            "links": [(f"b{number}", card["name"]) for number, card in enumerate(cards, 1)]}
+
+
+def _card(results: Results, benchmark: Benchmark, looks: Mapping[str, Look]) -> Row:
+    """All that is known of one shift."""
+    card, scores = benchmark.card, results.shown.where(benchmark=benchmark.name)
+    source = card.get("collection") or {}
+    collection = results.images.get(str(source.get("digest")))
+    recipe = {key: card[key] for key in ("shift", "params", "seed", "collection") if key in card}
+    has_pictures = collection is not None and collection.pixels is not None
+    tags, bars = _tags(card), _bars(scores, benchmark)
+    return {
+        "name": benchmark.name, "shift": str(card.get("shift", "")), "trains": trains(benchmark),
+        "task": classes(benchmark) if benchmark.target.has_classes else task(benchmark),
+        "collection": str(source.get("name", "")), "summary": summary(benchmark), "facts": _facts(benchmark),
+        "explanation": tags, "n_classes": len(benchmark.names["label"]),
+        "pictures": samples(benchmark, collection) if collection is not None and has_pictures else [],
+        "splits": benchmark.splits, "counts": _counts(benchmark),
+        "notes": [str(note) for note in card.get("notes") or []],
+        "table": _table(scores, benchmark), "bars": bars, "versus": _versus(scores),
+        "recipe": json.dumps(recipe, indent=2, ensure_ascii=False, default=str), "digest": benchmark.digest,
+        "figures": [*_tags_figure(benchmark.name, tags), *_bars_figures(benchmark.name, bars, looks, results.level)],
+    }
+
+
+def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
+    card, params = benchmark.card, benchmark.card.get("params") or {}
+    facts = [("shift", str(card.get("shift", "")))]
+    if isinstance(card.get("distance"), int | float):
+        facts.append(("distance", f"{card['distance']:.2f}"))
+        facts += [(str(name), f"{value:.2f}") for name, value in list((card.get("subsets") or {}).items())[:6]]
+    facts += [(key, f"{params[key]:g}") for key in ("p", "rho") if isinstance(params.get(key), int | float)]
+    return [*facts, *((split, f"{len(benchmark.rows(split)):,}") for split in benchmark.splits)]
+
+
+def _counts(benchmark: Benchmark) -> list[Row]:
+    counts, splits = benchmark.counts(), benchmark.splits
+    return [{"group": name, "cells": [counts[split].get(name, 0) for split in splits]}
+            for name in benchmark.names["group"] if any(name in part for part in counts.values())]
+
+
+def trains(benchmark: Benchmark) -> bool:
+    """Whether a benchmark has training items; of one that was not given nobody knows, and it counts as one that has."""
+    return not len(benchmark) or "train" in benchmark.splits
+
+
+def task(benchmark: Benchmark) -> str:
+    """The task in words, where it is not to tell classes apart."""
+    kind, many = benchmark.target.kind, len(benchmark.names["label"])
+    words = {"number": "number", "tasks": "yes/no task"}
+    if kind in words:
+        return f"{many} {words[kind]}{'' if many == 1 else 's'}"
+    return f"boxes around {', '.join(benchmark.names['label'])}" if kind == "boxes" else "the next token"
+
+
+# Tags whose shares differ between training and test
+
+def summary(benchmark: Benchmark) -> str:
+    """What test shows more and less often than training: three points or more, and beyond chance (5 %)."""
+    tags = [tag for tag in _supported(benchmark.card) if abs(tag["test"] - tag["train"]) >= 0.03]
+    more = [tag for tag in tags if tag["test"] > tag["train"]][:3]
+    less = [tag for tag in tags if tag["test"] < tag["train"]][:3]
+    sentences = []
+    if more:
+        sentences.append(f"Test shows more {_shares(more)}.")
+    if less:
+        sentences.append(f"{'It' if more else 'Test'} shows less {_shares(less)}.")
+    return " ".join(sentences)
+
+
+def _shares(tags: Sequence[Row]) -> str:
+    return enumeration([f"{tag['tag']} ({percent(tag['train'], 0)}\u00a0→\u00a0{percent(tag['test'], 0)}\u00a0%)"
+                        for tag in tags])
+
+
+def _supported(card: Mapping[str, Any]) -> list[Row]:
+    """Tags whose shares differ beyond chance; a card of an older build has no p-value, and all its tags are shown."""
+    return [tag for tag in card.get("explanation") or [] if isinstance(tag, dict) and tag.get("p", 0.0) < 0.05
+            and all(isinstance(tag.get(side), int | float) and math.isfinite(tag[side]) for side in ("train", "test"))]
+
+
+def _tags(card: Mapping[str, Any]) -> list[Row]:
+    """Share of each tag in train and in test, also in per cent of the largest share of any."""
+    tags = _supported(card)
+    most = max((max(tag["train"], tag["test"]) for tag in tags), default=0.0) or 1.0
+    return [{**tag, "at_train": 100 * tag["train"] / most, "at_test": 100 * tag["test"] / most, "times": _times(tag)}
+            for tag in tags]
+
+
+def _times(tag: Mapping[str, Any]) -> str:
+    """The lift in words: a tag that only one side has is new or gone, since no factor says it.
+
+    >>> _times({"train": 0.1, "test": 0.3, "lift": 3.0}), _times({"train": 0.0, "test": 0.3, "lift": 260.0})
+    ('× 3.0', 'new')
+    """
+    lift = tag.get("lift")
+    if not tag["train"] or not tag["test"]:
+        return "new" if tag["test"] else "gone"
+    if not isinstance(lift, int | float) or not math.isfinite(lift):
+        return ""
+    return f"× {lift:.0f}" if lift >= 10 else f"× {lift:.1f}" if lift >= 1 else f"× {lift:.2f}"
+
+
+def _tags_figure(name: str, tags: Sequence[Row]) -> list[Figure]:
+    if not tags:
+        return []
+    drawn = [Line(str(tag["tag"]), Look(1), number=tag["times"], bridge=(tag["train"], tag["test"]), dots=(
+        Dot(tag["train"], style="hollow-dot"), Dot(tag["test"])),
+        title=f"{tag['tag']}: {percent(tag['train'])} % in training, {percent(tag['test'])} % in test") for tag in tags]
+    x = scale([0.0, max(max(tag["train"], tag["test"]) for tag in tags)], write=hundredths, least=0.0, most=1.0)
+    return [Figure(f"tags-{name}", f"{name}: tags whose shares differ most",
+                   "Share of items with the tag, per cent. Hollow: training. Full: test. At the right: the lift.",
+                   (rows(name, drawn, x, width=520, left=150, right=60, height=24),), ("tag", "train", "test", "lift"),
+                   tuple((str(tag["tag"]), float(tag["train"]), float(tag["test"]), tag.get("lift")) for tag in tags),
+                   legends=legends([("training", "hollow-dot"), ("test", Look(1))]))]
+
+
+# Scores
+
+def _table(scores: Scores, benchmark: Benchmark) -> Row:
+    """Methods × what was measured on one benchmark, the groupings of its card among it."""
+    columns, cells = [], []
+    further = [(titled(metric, by), "test", head, f"by {spaced(by, ZERO)}, test")
+               for by in _groupings(scores, benchmark) for metric, head, fewest in OVER
+               if len(set(scores.where(split="test", metric=titled("accuracy", by))["group"].tolist())) >= fewest]
+    for metric, split, head, under in (*_columns(benchmark), *further):
+        column = column_of(scores, benchmark.name, metric, split)
+        if column:
+            columns.append({"metric": metric, "split": split, "head": head, "under": under})
+            cells.append(column)
+    methods = methods_in(method for column in cells for method in column)
+    return {"columns": columns, "rows": [{"method": method, "cells": [column.get(method) for column in cells]}
+                                         for method in methods],
+            "seeds": seeds_in_words({method: {column[method]["runs"] for column in cells if method in column}
+                                     for method in methods})}
+
+
+def _columns(benchmark: Benchmark) -> list[Column]:
+    """What a card's table shows of every method."""
+    before, after = _over_all(benchmark, "id_test"), _over_all(benchmark, "test")
+    if benchmark.target.has_classes:
+        return [("accuracy", "id_test", before, "id_test"), ("accuracy", "test", after, "test"),
+                ("accuracy_gap", GAP, "Gap", "points lost"), ("worst_group_accuracy", "test", "Worst group", "test"),
+                ("macro_f1", "test", "Macro F1", "test")]
+    first = benchmark.headline
+    words = WORDS.get(first, first.replace("_", " "))
+    return [(first, "id_test", before, f"{words}, id_test"), (first, "test", after, f"{words}, test"),
+            (f"{first}_gap", GAP, "Gap", "points lost"),
+            *((name, "test", WORDS[name].capitalize(), "test") for name in benchmark.target.ranking
+              if name != first)]
+
+
+def _over_all(benchmark: Benchmark, split: str) -> str:
+    """The head of the number over all items; where nothing is trained on there is no shift to speak of."""
+    heads = {"id_test": "Before the shift", "test": "After the shift"}
+    return heads[split] if trains(benchmark) else "Average"
+
+
+def _versus(scores: Scores) -> Row:
+    """Methods side by side on test: over all items, then the groups in which a difference is supported."""
+    listed = [one for one in comparisons(scores) if one.split == "test"]
+    whole = [one for one in listed if one.group == ALL and not one.by and one.metric in ("accuracy", WORST)]
+    groups = [one for one in listed if one.group != ALL]
+    return {"rows": [_beside(one) for one in [*whole, *(one for one in groups if one.low > 0)][:VERSUS]],
+            "groups": len(groups), "supported": sum(one.low > 0 for one in groups)}
+
+
+def _beside(one: Comparison) -> Row:
+    items = "All items" if one.metric == "accuracy" else "Worst group"
+    return one._asdict() | {"difference": one.difference, "p": probability(one.p),
+                            "where": items if one.group == ALL else one.group}
+
+
+def _groupings(scores: Scores, benchmark: Benchmark) -> list[str]:
+    """What the card asks to group by, then what the scores were grouped by besides (`score --by`)."""
+    scored = [untitled(metric) for metric in dict.fromkeys(scores.where(split="test")["metric"].tolist())]
+    return list(dict.fromkeys([*map(str, benchmark.card.get(OWN) or ()),
+                               *(by for name, by in scored if by and name == "worst_group_accuracy")]))
+
+
+def _bars(scores: Scores, benchmark: Benchmark) -> list[Row]:
+    """For the benchmark's groups and for each further grouping: accuracy of every method, the hardest groups first."""
+    metric = benchmark.target.of_groups
+    named = [(metric, "")] if metric else []
+    named += [(titled("accuracy", by), by) for by in _groupings(scores, benchmark)]
+    return [bars for name, by in named if (bars := _bars_of(scores, benchmark, name, by))["groups"]]
+
+
+def _bars_of(scores: Scores, benchmark: Benchmark, metric: str, by: str) -> Row:
+    """The groups of one grouping; how many training items each has is known of the benchmark's own alone."""
+    trained = benchmark.counts().get("train", {}) if not by else {}
+    groups: list[Row] = []
+    for group, own in _by_group(scores, metric).items():
+        cells = [{"method": method, **cell} for method, cell in column_of(
+            own, benchmark.name, metric, "test", group).items()]
+        if cells and group != ALL:
+            groups.append({"group": group, "n": cells[0]["n"], "trained": trained.get(group, 0) if trained else None,
+                           "rows": cells})
+    groups.sort(key=lambda one: (float(np.mean([row["value"] for row in one["rows"]])), one["group"]))
+    return {"by": spaced(by), "groups": groups[:GROUPS], "all": len(groups)}
+
+
+def _by_group(scores: Scores, metric: str) -> dict[str, Scores]:
+    """The rows of a metric on test by group, sorted once: Amazon has thousands of groups, and as many rows each way."""
+    there = np.flatnonzero((scores["split"] == "test") & np.isin(scores["metric"], (metric, metric + BEHIND)))
+    codes, names = encode(scores["group"][there])
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(there[order], np.searchsorted(codes[order], np.arange(1, len(names))))
+    return {name: scores_at(scores, part) for name, part in zip(names, parts, strict=False)}
+
+
+def _bars_figures(name: str, listed: Sequence[Row], looks: Mapping[str, Look], level: float) -> list[Figure]:
+    """Accuracy group by group as a figure of its own, a panel per group."""
+    figures = []
+    for bars in listed:
+        panels = [rows(f"{one['group']} (n = {one['n']:,})", [
+            Line(row["method"], looks.get(row["method"], Look()), (Bar(row),), number=percent(row["value"]),
+                 title=f"{row['method']}: {with_interval(row)}") for row in one["rows"]],
+            scale([0.0, 1.0], write=hundredths, ticks=6), left=110, right=44, height=18) for one in bars["groups"]]
+        figures.append(Figure(
+            f"groups-{name}{'-' if bars['by'] else ''}{bars['by']}", f"{name}: accuracy by {bars['by'] or 'group'}",
+            f"Test accuracy in per cent with its {100 * level:g} % interval, the hardest group first"
+            + (f": {len(panels)} of {bars['all']} groups." if bars["all"] > len(panels) else "."), tuple(panels),
+            ("group", "method", "value", "low", "high", "n"),
+            tuple((one["group"], row["method"], row["value"], row["low"], row["high"], row["n"])
+                  for one in bars["groups"] for row in one["rows"])))
+    return figures
+
+
+SECTION = Section("cards", "cards", "", applies, content)

@@ -1,0 +1,295 @@
+"""Families of shifts: the same shift at growing distance or falling share, and what is neither, side by side.
+
+After MetaShift (Liang and Zou, 2022): its Table 1 and Figure 4 are a ladder of distances, its Table 2 shares of the
+minority in training.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL, Scores
+from shiftbench.reporting.drawing import Figure
+from shiftbench.reporting.plots import Dot, Look, Scale, Series, hundredths, legends, lines, looks_of, rows, scale
+from shiftbench.reporting.plots import Row as Line
+from shiftbench.reporting.results import Content, Results, Section
+from shiftbench.reporting.tables import (
+    Row,
+    column_of,
+    enumeration,
+    methods_in,
+    percent,
+    pivot,
+    seeds_in_words,
+    with_interval,
+)
+
+MOST = 6
+"""Benchmarks outside every family that get a sentence of their own."""
+BEFORE = " before the shift"
+
+
+class Family(NamedTuple):
+    """Benchmarks that are one experiment: the same shift at growing strength."""
+
+    kind: str  # "distance": a ladder; "share": subpopulation shifts; "other": what is neither, together
+    title: str
+    members: tuple[Benchmark, ...]  # from the mildest to the hardest
+
+
+def families(benchmarks: Sequence[Benchmark]) -> list[Family]:
+    """Sort benchmarks into ladders (same shift and classes, other distance), mixtures (parameter p) and the rest."""
+    alike: dict[tuple[str, ...], list[Benchmark]] = {}
+    for benchmark in benchmarks:
+        card, ladder = benchmark.card, _distance(benchmark) is not None
+        kind = "share" if _share(benchmark) is not None else "distance" if ladder else "other"
+        key = (kind, str(card.get("shift")), str(card.get("collection")), str(benchmark.names["label"]),
+               str(card.get("params", {}).get("test", "")))
+        alike.setdefault(key, []).append(benchmark)
+    listed, rest = [], []
+    for (kind, *_), members in alike.items():
+        if kind == "other" or len(members) == 1:
+            rest += members
+            continue
+        order = sorted(members, key=lambda b: -(_share(b) or 0.0) if kind == "share" else _distance(b) or 0.0)
+        listed.append(Family(kind, classes(order[0]), tuple(order)))
+    listed.sort(key=lambda family: ("distance", "share").index(family.kind))
+    return [*listed, Family("other", "Other shifts" if listed else "All shifts", tuple(rest))] if rest else listed
+
+
+def family_table(scores: Scores, family: Family) -> Row:
+    """A family's table: {"title", "kind", "columns", "rows"}; a row's cells stand in the order of the columns.
+
+    A ladder has one column per training set (MetaShift's Table 1: accuracy on the test subset of the class that moves),
+    the others have the average and the worst group for each (its Table 2). A column: block (what it measures), head,
+    under, benchmark, x (distance or share), metric.
+    """
+    blocks = [("accuracy", ALL, "Average accuracy"), ("worst_group_accuracy", ALL, "Worst-group accuracy")]
+    if family.kind == "distance":
+        group = moved_group(family.members)
+        blocks = [("accuracy", group, "Average accuracy" if group == ALL else f"Accuracy on {group}")]
+    columns, cells = [], []
+    for metric, group, block in blocks:
+        table = {row["method"]: row["cells"] for row in pivot(scores, metric, group=group)}
+        for benchmark in family.members:
+            x = _distance(benchmark) if family.kind == "distance" else _share(benchmark)
+            columns.append({"block": block, "head": _head(benchmark, family.kind), "benchmark": benchmark.name, "x": x,
+                            "under": benchmark.name if family.kind != "other" else str(benchmark.card.get("shift", "")),
+                            "metric": metric})
+            cells.append({method: row.get(benchmark.name) for method, row in table.items()})
+    methods = methods_in(method for column in cells for method, cell in column.items() if cell)
+    return {"title": family.title, "kind": family.kind, "columns": columns,
+            "rows": [{"method": method, "cells": [column.get(method) for column in cells]} for method in methods]}
+
+
+def moved_group(ladder: Sequence[Benchmark]) -> str:
+    """The test group of the class whose training items move, where a ladder has one such class and group."""
+    moving = {str(benchmark.card.get("params", {}).get("moves") or "") for benchmark in ladder}
+    groups: set[str] = set()
+    for benchmark in ladder:
+        test = benchmark.rows("test")
+        own = [code for code, name in enumerate(benchmark.names["label"]) if name in moving]
+        codes = benchmark.group[test[np.isin(benchmark.label[test], own)]]
+        groups |= {benchmark.names["group"][code] for code in codes}
+    return groups.pop() if len(moving) == 1 and len(groups) == 1 else ALL
+
+
+def distance_tables(scores: Scores, benchmarks: Sequence[Benchmark]) -> list[Row]:
+    """A table per ladder: test accuracy of each method as the distance grows (MetaShift's Table 1)."""
+    return [family_table(scores, family) for family in families(benchmarks) if family.kind == "distance"]
+
+
+def share_tables(scores: Scores, benchmarks: Sequence[Benchmark]) -> list[Row]:
+    """A table per subpopulation shift: average and worst-group accuracy as the minority's share p falls."""
+    return [family_table(scores, family) for family in families(benchmarks) if family.kind == "share"]
+
+
+def classes(benchmark: Benchmark) -> str:
+    """The task in words: `cat vs. dog`, or how many classes there are."""
+    names = benchmark.names["label"]
+    return " vs. ".join(names) if len(names) <= 3 else f"{len(names)} classes"
+
+
+def _share(benchmark: Benchmark) -> float | None:
+    return _number(benchmark.card.get("params", {}).get("p"))
+
+
+def _distance(benchmark: Benchmark) -> float | None:
+    return _number(benchmark.card.get("distance"))
+
+
+def _number(value: Any) -> float | None:
+    right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if right else None
+
+
+def _head(benchmark: Benchmark, kind: str) -> str:
+    share, distance = _share(benchmark), _distance(benchmark)
+    if kind == "share" and share is not None:
+        return f"p = {100 * share:.3g}\u00a0%"
+    return f"d = {distance:.2f}" if kind == "distance" and distance is not None else benchmark.name
+
+
+# What the page says of them
+
+def applies(benchmark: Benchmark) -> bool:
+    return benchmark.target.has_classes  # families are compared by accuracy, which other targets do not have
+
+
+def content(results: Results) -> Content | None:
+    """A table per family of two benchmarks or more, and a figure of those that are ladders or shares."""
+    mine = [family._replace(members=tuple(filter(applies, family.members))) for family in families(results.benchmarks)]
+    mine = [family for family in mine if len(family.members) > 1]
+    listed = [_family(results, family, [other.kind for other in mine[:at]].count(family.kind))
+              for at, family in enumerate(mine)]
+    words = {"distance": "Accuracy against distance: ", "share": "Subpopulation shift: ", "other": ""}
+    return {"families": listed, "figures": [figure for one in listed for figure in one["figures"]],
+            "links": [(f"f{number}", words[family.kind] + family.title) for number, family in enumerate(mine, 1)],
+            } if listed else None
+
+
+def _family(results: Results, family: Family, before: int) -> Row:
+    """A family's table with its figure; `before` counts the families of its kind that came first."""
+    table = family_table(results.shown, family)
+    names = [column["block"] for column in table["columns"]]
+    table |= {"blocks": [(name, names.count(name)) for name in dict.fromkeys(names)], "n": _sizes(table), "figures": [],
+              "seeds": seeds_in_words({row["method"]: {cell["runs"] for cell in row["cells"] if cell}
+                                       for row in table["rows"]})}
+    if any(cell for row in table["rows"] for cell in row["cells"]):
+        more = f"-{before + 1}" if before else ""
+        looks = looks_of(results.methods)
+        if family.kind == "distance":
+            table["figures"] = [_ladder(results.shown, table, family.members, looks, more)]
+        if family.kind == "share":
+            table["figures"] = [_shares(table, looks, more)]
+    return table
+
+
+def _sizes(table: Row) -> str:
+    """How many test items stand behind the numbers."""
+    cells = [(column["metric"], cell) for row in table["rows"]
+             for column, cell in zip(table["columns"], row["cells"], strict=True) if cell]
+    sizes = {metric: sorted({cell["n"] for name, cell in cells if name == metric}) for metric, _ in cells}
+    words = {metric: f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,} to {n[-1]:,}" for metric, n in sizes.items() if n}
+    worst = f", {words['worst_group_accuracy']} in the worst group" if "worst_group_accuracy" in words else ""
+    return f"Test items: {words['accuracy']}{worst}." if "accuracy" in words else ""
+
+
+def _ladder(shown: Scores, table: Row, members: Sequence[Benchmark], looks: dict[str, Look], more: str) -> Figure:
+    """Accuracy against distance: a line per method, that of the first before the shift, and chance."""
+    xs, first = [column["x"] for column in table["columns"]], table["rows"][0]["method"]
+    start = [column_of(shown, one.name, "accuracy", "id_test").get(first) for one in members]
+    chance = 1 / len(members[0].names["label"])
+    ends = [end for row in table["rows"] for cell in row["cells"] if cell
+            for end in (cell["value"], cell["low"]) if math.isfinite(end)]
+    ends += [cell["value"] for cell in start if cell]
+    y = scale([max(0.0, min(ends) - 0.02), 1.0], write=hundredths, least=0.0, most=1.0, ticks=7)
+    pad = (max(xs) - min(xs)) * 0.06 or 0.1
+    x = Scale(min(xs) - pad, max(xs) + pad, tuple((place, f"{place:.2f}") for place in sorted(set(xs))))
+    series = [Series(row["method"], looks.get(row["method"], Look()), [
+        (place, cell, f"{row['method']}, distance {place:.2f}: {with_interval(cell)}")
+        for place, cell in zip(xs, row["cells"], strict=True) if cell and math.isfinite(cell["value"])])
+        for row in table["rows"]]
+    panels = []
+    for width, room, after in ((760, 150, BEFORE), (380, 92, ", before")):
+        before = Series(f"{first}{after}", Look(), [
+            (place, cell, "") for place, cell in zip(xs, start, strict=True) if cell], "before")
+        panels.append(lines("", [*series, before], x, y, ("distance between training and test", "accuracy, %"),
+                            width=width, height=380, room=room, level=(chance, "chance", "chance")))
+    listed = [(row["method"], column["benchmark"], place, "test", cell["value"], cell["low"], cell["high"], cell["n"])
+              for row in table["rows"] for column, place, cell in zip(table["columns"], xs, row["cells"], strict=True)
+              if cell]
+    listed += [(first, one.name, place, "id_test", cell["value"], cell["low"], cell["high"], cell["n"])
+               for one, place, cell in zip(members, xs, start, strict=True) if cell]
+    return Figure(
+        f"accuracy-by-distance{more}", f"{table['title']}: {table['columns'][0]['block'].lower()} against distance",
+        "Test accuracy in per cent against the distance between training and test, one line per method with intervals.",
+        tuple(panels[:1]), ("method", "benchmark", "distance", "split", "value", "low", "high", "n"), tuple(listed),
+        narrow=tuple(panels[1:]))
+
+
+def _shares(table: Row, looks: dict[str, Look], more: str) -> Figure:
+    """Average and worst group of every method, a panel per share, all on one axis."""
+    half = len(table["columns"]) // 2
+    ends = [end for row in table["rows"] for cell in row["cells"] if cell
+            for end in (cell["low"], cell["value"]) if math.isfinite(end)]
+    x = scale([max(0.0, min(ends, default=0.0) - 0.02), 1.0], write=hundredths, least=0.0, most=1.0)
+    panels, listed = [], []
+    for place, column in enumerate(table["columns"][:half]):
+        drawn = []
+        for row in table["rows"]:
+            average, worst = row["cells"][place], row["cells"][place + half]
+            if average and worst:
+                words = f"{row['method']}: average {with_interval(average)}, worst group {with_interval(worst)} " \
+                        f"({worst['group']}, n = {worst['n']:,})"
+                ends = [end for end in (worst["low"], worst["high"]) if math.isfinite(end)]
+                drawn.append(Line(row["method"], looks.get(row["method"], Look()), title=words, dots=(
+                    Dot(average["value"], words, style="hollow-dot"), Dot(worst["value"], words)),
+                    bridge=(worst["value"], average["value"]), extent=(ends[0], ends[1]) if ends else None))
+                listed += [(row["method"], column["benchmark"], column["x"], name, cell["value"], cell["low"],
+                            cell["high"], cell["n"], cell["group"])
+                           for name, cell in (("accuracy", average), ("worst_group_accuracy", worst))]
+        panels.append(rows(column["head"], drawn, x, left=96, height=25))
+    return Figure(
+        f"worst-group-by-share{more}", f"{table['title']}: average and worst group by the minority's share",
+        "Full: worst group with its interval. Hollow: average. Per cent of test items.", tuple(panels),
+        ("method", "benchmark", "share", "metric", "value", "low", "high", "n", "group"), tuple(listed),
+        legends=legends([("worst group, with its interval", Look(1)), ("average", "hollow-dot")]))
+
+
+# What the numbers say, in a sentence
+
+def findings(table: Row) -> list[tuple[str, str]]:
+    """Title and sentence: what a family's table shows about its first method and the best one at the hardest shift."""
+    listed, columns = table["rows"], table["columns"]
+    if not listed:
+        return []
+    first = listed[0]
+    if table["kind"] == "other":
+        half = len(columns) // 2
+        return [line for place in range(min(half, MOST)) for line in _plain(listed, columns, place, place + half)]
+    if table["kind"] == "distance":
+        near, far = first["cells"][0], first["cells"][-1]
+        if not near or not far:
+            return []
+        moved = "falls" if far["high"] < near["low"] else "goes"
+        return [(f"{table['title']}, farther away.",
+                 f"As the distance grows from {columns[0]['x']:.2f} to {columns[-1]['x']:.2f}, {first['method']} "
+                 f"{moved} from {percent(near['value'])}\u00a0% to {percent(far['value'])}\u00a0% "
+                 f"({columns[0]['block'].lower()})."
+                 + best_in_words(listed, len(columns) - 1, "there"))]
+    last = len(columns) - 1
+    share = columns[last]["head"].removeprefix("p = ")
+    return [(f"{table['title']}, rare groups.", f"With a minority share of {share}: {text}")
+            for _, text in _plain(listed, columns, last // 2, last)]
+
+
+def _plain(listed: Sequence[Row], columns: Sequence[Row], place: int, other: int) -> list[tuple[str, str]]:
+    """One benchmark: average and worst group of the first method, and the method with the best worst group."""
+    average, worst = listed[0]["cells"][place], listed[0]["cells"][other]
+    if not average or not worst:
+        return []
+    return [(f"{columns[place]['benchmark']}.",
+             f"{listed[0]['method']} has {percent(average['value'])}\u00a0% on average and "
+             f"{percent(worst['value'])}\u00a0% in its worst group “{worst['group']}” (n\u00a0=\u00a0{worst['n']:,})."
+             + best_in_words(listed, other, "for the worst group"))]
+
+
+def best_in_words(listed: Sequence[Row], place: int, where: str, per: str = "\u00a0%") -> str:
+    """Which method is ahead of which others in a column, and nothing where one method is alone."""
+    known = [(row["method"], row["cells"][place]) for row in listed if row["cells"][place]]
+    best = next((pair for pair in known if pair[1]["best"]), None)
+    tied = [method for method, cell in known if cell["tied"]]
+    if best is None:
+        return f" The {len(known)} methods do not differ significantly {where}." if tied else ""
+    words = f" {best[0]} is {'ahead' if tied else 'best'} {where} with {percent(best[1]['value'])}{per}"
+    if not tied:
+        return words + ", significantly ahead of every other method."
+    beaten = [method for method, cell in known if not cell["tied"] and method != best[0]]
+    return f"{words}: significantly ahead of {enumeration(beaten)}, but not of {enumeration(tied)}."
+
+
+SECTION = Section("families", "", "", applies, content)

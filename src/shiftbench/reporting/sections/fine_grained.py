@@ -1,0 +1,257 @@
+"""A fine-grained study (Wiles et al., 2022): the paper's figures, and its seven takeaways put to the scores."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.methods.presets import NINETEEN
+from shiftbench.reporting.drawing import Figure, Panel
+from shiftbench.reporting.plots import Bar, Dot, Look, Scale, Series, hundredths, legends, lines, rows, scale, signed
+from shiftbench.reporting.plots import Row as Line
+from shiftbench.reporting.results import Content, Results, Section
+from shiftbench.reporting.sections.fine_grained_study import (
+    AXES,
+    COUNTED,
+    FAMILIES,
+    ONLY,
+    Ablated,
+    Estimate,
+    Place,
+    Study,
+    ablation,
+    bars,
+    changes,
+    ranks,
+    study,
+)
+from shiftbench.reporting.sections.fine_grained_study import Line as Change
+from shiftbench.reporting.sections.fine_grained_study import Panel as Sorted
+from shiftbench.reporting.sections.takeaways import SHIFT_WORDS, takeaways
+
+SHOWN = 6
+"""Panels of sorted bars that are open on the page; the others are folded away."""
+LINES = {
+    "spurious": ("3", "N uncorrelated items", "N"), "low_data": ("4", "N items of the low-data region", "N"),
+    "noise": ("6", "p, the share of wrong training labels", "p"),
+    "size": ("7", "n training items in all", "n"),
+}
+BARS = {"unseen": "10", "spurious": "11", "low_data": "12"}
+HEADS = {**SHIFT_WORDS, "noise": "label noise", "size": "data-set size"}
+LOOKS = {family: Look(colour, number) for number, (family, colour) in enumerate(
+    zip(FAMILIES, (3, 2, 4, 1, 0, 5), strict=True))}
+"""A family has one colour and one marker; architectures are green, heuristic augmentations orange, as in the paper."""
+
+
+def applies(benchmark: Benchmark) -> bool:
+    return benchmark.card.get("shift") in (*COUNTED, "given")
+
+
+def content(results: Results) -> Content | None:
+    """Figures and takeaways; None where the scores hold no such study."""
+    found = study(results.shown, results.benchmarks)
+    if found is None:
+        return None
+    marks = {True: "✓", False: "✗", None: "?"}
+    return {"baseline": found.baseline, "methods": len(found.methods), "benchmarks": len(found.places),
+            "seeds": len(found.seeds), "others": found.others, "figures": figures(found, results.level), "shown": SHOWN,
+            "takeaways": [{"claim": one.claim, "verdict": one.verdict, "parts": [
+                {"text": part.text, "why": part.why, "mark": marks[part.holds]} for part in one.parts]}
+                for one in takeaways(found, results.level)]}
+
+
+def figures(found: Study, level: float) -> list[Figure]:
+    """Every figure there is, in the order of the page."""
+    sure = f"{100 * level:g}"
+    drawn = [figure for axis in AXES[:2] for figure in _changes(found, axis, level)]
+    drawn += _ranks(found)
+    drawn += [figure for axis in AXES[2:] for figure in _changes(found, axis, level)]
+    for shift, number in BARS.items():
+        panels = bars(found, shift, level)
+        if panels:
+            drawn.append(Figure(
+                f"fine-grained-{number}-{shift}", f"Figure {number}. {_upper(HEADS[shift])}: every method",
+                "Macro F1 on test in per cent, mean over seeds, sorted anew for every benchmark. Band and ±: one "
+                f"standard deviation of single runs over seeds. Line: Student’s {sure} % interval of the mean over "
+                f"seeds.{_lone(found)}", tuple(_sorted_bars(one, _named(found, one.place)) for one in panels),
+                ("benchmark", "method", "family", "value", "low", "high", "deviation", "seeds"),
+                tuple((one.place.benchmark, bar.method, bar.family, *bar.mean[:3], bar.deviation, bar.mean.seeds)
+                      for one in panels for bar in one.bars)))
+    alone = ablation(found, level)
+    if alone:
+        drawn.append(Figure(
+            "fine-grained-8-ablation", "Figure 8. RandAugment ablation: one operation at a time",
+            "100 (f − f̄): macro F1 on test with one operation of RandAugment or the identity, minus the mean over all "
+            f"operations with the same seed, in points, mean over seeds. Line: Student’s {sure} % interval over seeds, "
+            f"cut at the frame. Dashed: {found.baseline}, without augmentation.{_lone(found)}", _ablated(found, alone),
+            ("benchmark", "operation", "points", "low", "high", "seeds"),
+            tuple((one.place.benchmark, name, *point[:3], point.seeds) for one in alone
+                  for name, point in [*one.operations.items(), ("none", one.baseline)] if point.benchmarks)))
+    return drawn
+
+
+def _changes(found: Study, axis: str, level: float) -> list[Figure]:
+    """Percentage change against N, p or n: the best of each family in full, the others pale (Figures 3, 4, 6 and 7)."""
+    drawn = changes(found, axis, level)
+    if not drawn:
+        return []
+    number, words, unit = LINES[axis]
+    y = _frame(drawn)
+    points = [point for line in drawn for point in line.points.values()]
+    far = " Pale triangles at the edge stand for values beyond it; their titles give the values." if any(
+        not y.low <= point.value <= y.high for point in points) else ""
+    uneven = " Some points rest on fewer data sets than others, as their titles say." if len(
+        {point.benchmarks for point in points}) > 1 else ""
+    return [Figure(
+        f"fine-grained-{number}-{axis}", f"Figure {number}. {_upper(HEADS[axis])}: change over {found.baseline}",
+        f"100 (m − b) / b, with m the macro F1 on test of a run and b that of {found.baseline} with the same seed; "
+        f"mean over seeds, then over data sets, at each {words}. Intervals: Student’s {100 * level:g} % over these "
+        "differences between seeds, cut at the frame. In full colour the method of each family that is best on average "
+        f"over {unit}, the others pale.{far}{uneven}{_lone(found)}", (change_lines(drawn, axis, 760, 150),),
+        ("method", "family", unit, "change_percent", "low", "high", "seeds", "data_sets"),
+        tuple((line.method, line.family, x, *point[:3], point.seeds, point.collections)
+              for line in drawn for x, point in line.points.items()), narrow=(change_lines(drawn, axis, 380, 136),),
+        legends=_families(line.family for line in drawn))]
+
+
+def change_lines(drawn: Sequence[Change], axis: str, width: float, room: float) -> Panel:
+    """The figure of `_changes` at one width."""
+    _, words, unit = LINES[axis]
+    xs = sorted({x for line in drawn for x in line.points})
+    series = [Series(line.method, LOOKS[line.family], [
+        (x, point._asdict(), f"{_full(line.method)}, {unit} = {_short(x)}: {_change(point)}")
+        for x, point in line.points.items()], "line" if line.best else "pale-line", _full(line.method))
+        for line in drawn]
+    log, pad = axis != "noise", 0.04 * (xs[-1] - xs[0])
+    ends = (xs[0] / 1.25, xs[-1] * 1.25) if log else (xs[0] - pad, xs[-1] + pad)
+    across = Scale(*ends, tuple((x, _short(x)) for x in xs), log)
+    return lines("", series, across, _frame(drawn), (words, "change, %"), width=width, height=380, room=room,
+                 level=(0.0, "before", ""))
+
+
+def _frame(drawn: Sequence[Change]) -> Scale:
+    """From the lowest to the highest of what is drawn in full; what is far beyond is cut, not the figure stretched.
+
+    Pale points count up to the span of the others away, intervals (of few seeds they may be wide) up to a third of it.
+    """
+    full = [point for line in drawn if line.best for point in line.points.values()]
+    low, high = min(-0.5, *(one.value for one in full)), max(0.5, *(one.value for one in full))
+    span = high - low
+    near = [one.value for line in drawn for one in line.points.values() if low - span <= one.value <= high + span]
+    ends = [end for one in full for end in (one.low, one.high) if low - span / 3 <= end <= high + span / 3]
+    return scale([low, high, *near, *ends], write=signed, ticks=7)
+
+
+def _ranks(found: Study) -> list[Figure]:
+    """A row per method sorted by its median rank, a dot per benchmark and seed (Figure 5)."""
+    ranking = ranks(found)
+    if not ranking:
+        return []
+    counts = sorted({len(one.ranks) for one in ranking})
+    dots = f"{counts[0]} dots per method." if len(counts) == 1 else (
+        f"{counts[0]} to {counts[-1]} dots per method: where one has no score, the others are ranked without it.")
+    most = max([2.0, float(len(ranking)), *(rank for one in ranking for *_, rank in one.ranks)])
+    ticks = [tick for tick in range(1, int(most) + 1) if tick == 1 or tick % (5 if most > 10 else 2) == 0]
+    x = Scale(0.7, most + 0.3, tuple((float(tick), str(tick)) for tick in ticks))
+    listed = [Line(one.method, LOOKS[one.family], median=one.median,
+                   title=f"{_full(one.method)}: median rank {one.median:g} of {len(one.ranks)}",
+                   dots=[Dot(rank, f"{_full(one.method)}, {benchmark}, seed {seed}: rank {rank:g}")
+                         for benchmark, seed, rank in one.ranks]) for one in ranking]
+    wide, narrow = (rows("", listed, x, width=width, left=150, height=22, x_name="rank, 1 is best", coloured=True,
+                         spread=3) for width in (760, 380))
+    return [Figure(
+        "fine-grained-5-unseen", "Figure 5. Unseen data shift: ranks",
+        "For each benchmark and seed the methods are ranked by macro F1 on test, 1 the best; equal scores share the "
+        "mean of their ranks. A dot is one benchmark and seed, the black bar the median, by which the rows are sorted. "
+        f"{dots}", (wide,), ("method", "family", "benchmark", "seed", "rank"),
+        tuple((one.method, one.family, *rank) for one in ranking for rank in one.ranks), narrow=(narrow,),
+        legends=_families(one.family for one in ranking))]
+
+
+def _sorted_bars(one: Sorted, title: str) -> Panel:
+    """The methods of one benchmark from 0 to 1, with the deviation as a band and the interval as a line."""
+    listed = []
+    for bar in one.bars:
+        mean, several = bar.mean, bar.mean.seeds > 1
+        spread = f" ± {100 * bar.deviation:.1f}" if several else ""
+        whole = (f"standard deviation {100 * bar.deviation:.1f}, interval {100 * mean.low:.1f} to "
+                 f"{100 * mean.high:.1f} over {mean.seeds} seeds" if several else "one seed, no interval")
+        listed.append(Line(
+            bar.method, LOOKS[bar.family], (Bar(mean._asdict(), band=(
+                mean.value - bar.deviation, mean.value + bar.deviation) if several else None),),
+            title=f"{_full(bar.method)}: {100 * mean.value:.1f}, {whole}", number=f"{100 * mean.value:.1f}{spread}"))
+    return rows(title, listed, scale([0.0, 1.0], write=hundredths, ticks=3), left=130, right=78, height=17)
+
+
+def _ablated(found: Study, alone: Sequence[Ablated]) -> tuple[Panel, ...]:
+    """A panel per benchmark: points from the mean of all operations, in one order and on one axis for all panels."""
+    points = [point for one in alone for point in (*one.operations.values(), one.baseline)]
+    ends = [abs(end) for point in points for end in point[:3] if math.isfinite(end)]
+    values = [abs(point.value) for one in alone for point in one.operations.values() if point.benchmarks]
+    far = min(max(ends, default=1.0), 2.5 * max(values, default=1.0)) or 1.0
+    x = scale([-far, far], write=signed, least=-far, most=far, ticks=4)
+    known = [{name: point for name, point in one.operations.items() if point.benchmarks} for one in alone]
+    order = sorted({name for part in known for name in part}, key=lambda name: (
+        -sum(part[name].value for part in known if name in part), name))
+    panels = []
+    for one, part in zip(alone, known, strict=True):
+        listed = [Line(name, LOOKS["heuristic augmentation"], (Bar(point._asdict()),), title=f"{ONLY}{name}: "
+                       f"{_points(point)}", number=f"{point.value:+.1f}".replace("-", "−"))
+                  for name in order if (point := part.get(name))]
+        panels.append(rows(_named(found, one.place), listed, x, left=124, right=62, height=17, level=(
+            one.baseline.value, f"without augmentation: {_points(one.baseline)}") if one.baseline.benchmarks else None))
+    return tuple(panels)
+
+
+def _families(there: Any) -> tuple[Panel, ...]:
+    names = set(there)
+    return legends([(family, look) for family, look in LOOKS.items() if family in names])
+
+
+def _lone(found: Study) -> str:
+    return "" if len(found.seeds) > 1 else " There is one seed, so there are no intervals."
+
+
+def _named(found: Study, place: Place) -> str:
+    """A panel's head: the benchmark, and what is predicted where a collection has several such tasks."""
+    pairs = {(one.label, one.factor) for one in found.places if one.collection == place.collection}
+    return f"{place.benchmark} ({place.label} by {place.factor})" if len(pairs) > 1 else place.benchmark
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _short(x: float) -> str:
+    """
+    >>> _short(100000.0), _short(0.1), _short(1000.0)
+    ('100,000', '0.1', '1,000')
+    """
+    return f"{x:,.0f}" if float(x).is_integer() else f"{x:g}"
+
+
+def _full(method: str) -> str:
+    """A method with its name in the paper, where that is another word."""
+    paper = NINETEEN.get(method, method)
+    return method if paper.lower().replace("-", "_") == method else f"{method} (in the paper: {paper})"
+
+
+def _change(point: Estimate) -> str:
+    sets = f"{point.collections} data set{'s' if point.collections > 1 else ''}"
+    return f"{_decimal(point.value)} % ({_interval(point)}; {sets})"
+
+
+def _points(point: Estimate) -> str:
+    return f"{_decimal(point.value)} points ({_interval(point)})"
+
+
+def _interval(point: Estimate) -> str:
+    return f"{_decimal(point.low)} to {_decimal(point.high)} over {point.seeds} seeds" if point.seeds > 1 \
+        else "one seed, no interval"
+
+
+def _decimal(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")
+
+
+SECTION = Section("fine_grained", "fine-grained", "Fine-grained analysis", applies, content)

@@ -1,0 +1,413 @@
+"""A study in the manner of Wiles et al. (2022): which scores belong to it, as one array, and its numbers.
+
+Changes over the baseline, ranks, sorted means, the ablation and rank correlations. Every interval is Student's over
+seeds. Runs of one collection with the same seed may share low-data items, so they are averaged within a seed first;
+collections are independent of each other.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftbench.core.arrays import Bools, Floats
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL, Scores
+from shiftbench.methods.presets import NINETEEN, family
+from shiftbench.scoring import MEAN
+from shiftbench.scoring.intervals import LEVEL, student
+
+FAMILIES = tuple(dict.fromkeys(map(family, NINETEEN)))
+BASELINES = ("resnet18", "erm")
+"""What a change is measured against: the first of them that the table has."""
+FEWEST = 4
+"""Methods of the nineteen that one benchmark must have for a table to count as such a study."""
+ONLY = "only_"
+"""How the methods of the RandAugment ablation are named: `only_rotate` is ERM with that one operation."""
+METRIC = "macro_f1"
+COUNTED = {"spurious": "n_uncorrelated", "low_data": "n_low", "unseen": ""}
+"""The three shifts, and the parameter that is the paper's N."""
+STRENGTH = {"noise": "p", "size": "n"}
+"""The two conditions, and what of them is varied."""
+
+
+class Place(NamedTuple):
+    """What the card of one benchmark says that the figures need."""
+
+    benchmark: str
+    collection: str
+    label: str
+    factor: str
+    shift: str  # spurious, low_data or unseen
+    n: int  # N; 0 for an unseen shift
+    condition: str  # "", noise, size, or "several"
+    strength: float  # p of noise, n of size; 0 without
+    base: str  # collection and shift with all parameters: what a condition was applied to
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Macro F1 on test of every run: benchmarks × methods × seeds, NaN where there is none."""
+
+    places: tuple[Place, ...]
+    methods: tuple[str, ...]  # the baseline, then the others of the nineteen in their order
+    seeds: tuple[int, ...]
+    values: Floats
+    operations: tuple[str, ...]  # of the RandAugment ablation
+    ablation: Floats  # benchmarks × operations × seeds
+    others: tuple[str, ...]  # methods of the table that are no part of this
+
+    @property
+    def baseline(self) -> str:
+        return self.methods[0]
+
+    def where(self, **equal: Any) -> list[int]:
+        """Numbers of the benchmarks with these facts: where(shift="unseen", condition="")."""
+        return [row for row, place in enumerate(self.places)
+                if all(getattr(place, name) == value for name, value in equal.items())]
+
+    def of_family(self, family: str) -> list[str]:
+        """The methods of a family that the table has, the baseline aside."""
+        return [method for method in self.methods[1:] if family_of(method) == family]
+
+    def change(self, method: str) -> Floats:
+        """100 (m − b) / b against the baseline's run with the same seed: benchmarks × seeds."""
+        base = self.values[:, 0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            made = 100 * (self.values[:, self.methods.index(method)] - base) / base
+        return np.where(base > 0, made, np.nan)
+
+    def collections(self, rows: Sequence[int]) -> list[str]:
+        return [self.places[row].collection for row in rows]
+
+
+def family_of(method: str) -> str:
+    """The paper's family of a method; `erm` is a ResNet too.
+
+    >>> family_of("dann"), family_of("erm")
+    ('domain generalization', 'architecture')
+    """
+    return family(method) if method in NINETEEN else FAMILIES[0]
+
+
+def place(benchmark: Benchmark) -> Place | None:
+    """Where a benchmark stands in the study; None where its shift is none of the three.
+
+    A split that came with the data is an unseen shift where its test has domains that training has none of (D.1).
+    """
+    card = benchmark.card
+    shift, params = str(card.get("shift", "")), card.get("params") or {}
+    seen, tested = (benchmark.domain[benchmark.rows(split)] for split in ("train", "test"))
+    if shift == "given" and not np.isin(tested, seen).any():
+        shift = "unseen"
+    if shift not in COUNTED:
+        return None
+    collection = str((card.get("collection") or {}).get("name", ""))
+    conditions = [one for one in card.get("conditions") or [] if isinstance(one, Mapping)]
+    condition, strength = "several" if conditions else "", 0.0
+    if len(conditions) == 1 and conditions[0].get("name") in STRENGTH:
+        condition = str(conditions[0]["name"])
+        strength = _number(conditions[0].get(STRENGTH[condition]))
+    factor = str(params.get("factor") or params.get("domain", ""))
+    return Place(benchmark.name, collection, str(params.get("label", "")), factor, shift,
+                 int(_number(params.get(COUNTED[shift]))), condition, strength,
+                 json.dumps([collection, shift, {key: params[key] for key in params if key != "draw"}], sort_keys=True,
+                            default=str))
+
+
+def study(scores: Scores, benchmarks: Sequence[Benchmark]) -> Study | None:
+    """The study that a table of chosen runs holds (see `shown_scores`).
+
+    None unless some benchmark of the three shifts has scores of the baseline and of FEWEST of the nineteen methods.
+    Means over seeds are left out: the figures make their own from single runs. Of draws that share a name, whose cards
+    say the same but for the draw, one stands for all.
+    """
+    known = {one.benchmark: one for one in map(place, reversed(benchmarks)) if one is not None}
+    some = scores.where(split="test", metric=METRIC, group=ALL)
+    single = ~((some["seed"] == -1) & np.char.startswith(some["run"], MEAN))
+    keep: Bools = single & np.isin(some["benchmark"], list(known)) & np.isfinite(some["value"])
+    benchmark, method, seed, value = (some[name][keep] for name in ("benchmark", "method", "seed", "value"))
+    found = set(method.tolist())
+    baseline = next((name for name in BASELINES if name in found), "")
+    if not baseline:
+        return None
+    methods = (baseline, *(name for name in NINETEEN if name in found and name != baseline))
+    operations = tuple(sorted(name for name in found if name.startswith(ONLY)))
+    names, seeds = tuple(name for name in known if name in benchmark), tuple(np.unique(seed).tolist())
+    table = np.full((len(names), len(methods) + len(operations), len(seeds)), np.nan)
+    column = {name: at for at, name in enumerate((*methods, *operations))}
+    row, depth = ({one: at for at, one in enumerate(listed)} for listed in (names, seeds))
+    for where, which, when, number in zip(benchmark.tolist(), method.tolist(), seed.tolist(), value.tolist(),
+                                          strict=True):
+        if which in column:
+            table[row[where], column[which], depth[when]] = number
+    here = np.isfinite(table[:, :len(methods)]).any(axis=2)
+    nineteen = here[:, [at for at, name in enumerate(methods) if name in NINETEEN]].sum(axis=1)
+    if not (here[:, 0] & (nineteen >= FEWEST)).any():
+        return None
+    order = sorted(range(len(names)), key=lambda at: _order(known[names[at]]))
+    return Study(tuple(known[names[at]] for at in order), methods, seeds, table[order][:, :len(methods)], operations,
+                 table[order][:, len(methods):], tuple(sorted(found - set(column))))
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+
+
+def _order(one: Place) -> tuple[Any, ...]:
+    return (tuple(COUNTED).index(one.shift), one.condition, one.collection, one.label, one.factor, one.strength, one.n)
+
+
+# Estimates
+
+AXES = ("spurious", "low_data", "noise", "size")
+"""What a change may be drawn against: N of the first two, p and n of the conditions."""
+
+
+class Estimate(NamedTuple):
+    """A mean over benchmarks with its interval over seeds; without a second seed the interval is NaN."""
+
+    value: float
+    low: float
+    high: float
+    seeds: int  # of the benchmark that has fewest
+    benchmarks: int
+    collections: int
+
+    def above(self, than: float = 0.0) -> bool | None:
+        """Whether it is more than a number; None where the interval holds both answers."""
+        return True if self.low > than else False if self.high < than else None
+
+
+def estimate(values: Floats, collections: Sequence[str], level: float = LEVEL) -> Estimate:
+    """The mean of benchmarks × seeds over seeds, then over the benchmarks of a collection, then over collections.
+
+        x̄ = 1/D Σ_d x̄_d,     Var(x̄) = 1/D² Σ_d s_d² / k_d,     s_d²: of the seeds' means over the benchmarks of d
+
+    with degrees of freedom after Welch and Satterthwaite; for one collection this is Student's interval of k seeds. A
+    benchmark that lacks seeds others have is centred on its own, and the fewest seeds of any of them are k.
+    """
+    kept = np.isfinite(values).any(axis=1)
+    owner = np.asarray(collections, np.str_)[kept]
+    parts = [_collection(values[kept][owner == name]) for name in dict.fromkeys(owner.tolist())]
+    if not parts:
+        return Estimate(math.nan, math.nan, math.nan, 0, 0, 0)
+    middle, variance = float(np.mean([part[0] for part in parts])), np.asarray([part[1] for part in parts])
+    k = np.asarray([part[2] for part in parts])
+    half = math.nan
+    if k.min() > 1:
+        total = float(variance.sum())
+        freedom = total**2 / float((variance**2 / (k - 1)).sum()) if total > 0 else float(k.min() - 1)
+        half = float(student(freedom, level)) * math.sqrt(total) / len(parts)
+    return Estimate(middle, middle - half, middle + half, int(k.min()), int(kept.sum()), len(parts))
+
+
+def _collection(values: Floats) -> tuple[float, float, int]:
+    """Mean, variance of the mean and number of seeds of one collection's benchmarks × seeds."""
+    known = np.isfinite(values)
+    count = known.sum(axis=1)
+    means = np.where(known, values, 0).sum(axis=1) / count
+    apart = np.where(known, values - means[:, None], 0).sum(axis=0)
+    seeds = known.any(axis=0)
+    apart = apart[seeds] / known.sum(axis=0)[seeds]
+    k = int(count.min())
+    variance = float((apart**2).sum()) / (int(seeds.sum()) - 1) / k if k > 1 else math.nan
+    return float(means.mean()), variance, k
+
+
+def leads(values: Floats, against: Floats) -> Floats:
+    """For every seed, how far the method that is best on the other seeds is ahead of `against`.
+
+    The best of many is also the luckiest, so the seed that a lead is measured on has no part in the choice. `values` is
+    methods × seeds; NaN where a seed has nothing to choose by. The choices of two seeds share the others, so Student's
+    interval over them is a little short: of 3 to 19 equal methods on 2 to 5 seeds it was above 0 in 3 to 7 % of
+    simulated tables, where 2.5 % are meant and taking the best by its own mean gives 5 to 15 %.
+    """
+    ahead = values - against
+    known = np.isfinite(ahead)
+    filled = np.where(known, ahead, 0)
+    others = known.sum(axis=1, keepdims=True) - known
+    rest = (filled.sum(axis=1, keepdims=True) - filled) / np.maximum(others, 1)
+    usable = known & (others > 0)
+    chosen = np.where(usable, rest, -np.inf).argmax(axis=0)
+    seeds = np.arange(values.shape[1])
+    return np.where(usable.any(axis=0), ahead[chosen, seeds], np.nan)
+
+
+class Line(NamedTuple):
+    """Percentage change of a method over the baseline, against N, p or n."""
+
+    method: str
+    family: str
+    points: Mapping[float, Estimate]
+    best: bool  # the highest of its family on average over what is varied
+
+
+def changes(study: Study, axis: str, level: float = LEVEL) -> list[Line]:
+    """100 (m − b) / b of macro F1 on test, the mean over seeds and collections (Figures 3, 4, 6 and 7)."""
+    rows = rows_by(study, axis)
+    lines = []
+    for method in study.methods[1:]:
+        change = study.change(method)
+        points = {x: estimate(change[mine], study.collections(mine), level) for x, mine in sorted(rows.items())}
+        points = {x: point for x, point in points.items() if point.benchmarks}
+        if points:
+            lines.append(Line(method, family_of(method), points, False))
+    best = {family: max((line for line in lines if line.family == family), default=None,
+                        key=lambda line: (len(line.points), np.mean([one.value for one in line.points.values()])))
+            for family in FAMILIES}
+    return [line._replace(best=line is best[line.family]) for line in lines]
+
+
+def rows_by(study: Study, axis: str) -> dict[float, list[int]]:
+    """The benchmarks at each N, p or n. Under noise, p = 0 is the same shift without the condition."""
+    rows: dict[float, list[int]] = {}
+    if axis not in ("noise", "size"):
+        for row in study.where(shift=axis, condition=""):
+            rows.setdefault(float(study.places[row].n), []).append(row)
+        return rows
+    for row in study.where(condition=axis):
+        rows.setdefault(study.places[row].strength, []).append(row)
+    if axis == "noise":
+        noisy = {study.places[row].base for row in study.where(condition="noise")}
+        plain = [row for row in study.where(condition="") if study.places[row].base in noisy]
+        rows |= {0.0: plain} if plain else {}
+    return rows
+
+
+class Ranked(NamedTuple):
+    """The ranks of a method under unseen data shift, 1 the best, one per benchmark and seed."""
+
+    method: str
+    family: str
+    median: float
+    ranks: tuple[tuple[str, int, float], ...]  # benchmark, seed, rank
+
+
+def ranks(study: Study) -> list[Ranked]:
+    """Rank the methods of every unseen benchmark and seed, and sort them by their median (Figure 5).
+
+    Equal scores share the mean of their ranks. A method without a score somewhere has no rank there.
+    """
+    found: dict[str, list[tuple[str, int, float]]] = {}
+    for row in study.where(shift="unseen", condition=""):
+        for depth, seed in enumerate(study.seeds):
+            scored = study.values[row, :, depth]
+            here = np.flatnonzero(np.isfinite(scored))
+            for at, rank in zip(here, placed(-scored[here]), strict=True):
+                found.setdefault(study.methods[at], []).append((study.places[row].benchmark, seed, float(rank)))
+    made = [Ranked(method, family_of(method), float(np.median([rank for *_, rank in listed])), tuple(listed))
+            for method, listed in found.items()]
+    return sorted(made, key=lambda one: (one.median, float(np.mean([rank for *_, rank in one.ranks])), one.method))
+
+
+def placed(values: Floats) -> Floats:
+    """Ranks from 1, the smallest first; equal values share the mean of theirs.
+
+    >>> placed(np.asarray([0.2, 0.1, 0.2])).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    _, group, count = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(count) - (count - 1) / 2)[group])
+
+
+class Bar(NamedTuple):
+    """A method's macro F1 on one benchmark: mean and interval, and the standard deviation over seeds."""
+
+    method: str
+    family: str
+    mean: Estimate
+    deviation: float  # NaN with one seed
+
+
+class Panel(NamedTuple):
+    """The methods of one benchmark from the best to the worst."""
+
+    place: Place
+    bars: tuple[Bar, ...]
+
+
+def bars(study: Study, shift: str, level: float = LEVEL) -> list[Panel]:
+    """Mean and standard deviation over seeds of every method on every benchmark of a shift (Figures 10 to 12)."""
+    panels = []
+    for row in study.where(shift=shift, condition=""):
+        made = []
+        for at, method in enumerate(study.methods):
+            known = study.values[row, at][np.isfinite(study.values[row, at])]
+            if len(known):
+                deviation = float(known.std(ddof=1)) if len(known) > 1 else math.nan
+                made.append(Bar(method, family_of(method), estimate(known[None], [""], level), deviation))
+        if made:
+            panels.append(Panel(study.places[row], tuple(sorted(made, key=lambda bar: (-bar.mean.value, bar.method)))))
+    return panels
+
+
+class Ablated(NamedTuple):
+    """What each operation of RandAugment alone gives on one benchmark, in points from the mean of them all."""
+
+    place: Place
+    operations: Mapping[str, Estimate]
+    baseline: Estimate
+
+
+def ablation(study: Study, level: float = LEVEL) -> list[Ablated]:
+    """100 (f_o − 1/O Σ f_o') of macro F1 with operation o, per seed, then the mean over seeds (Figure 8).
+
+    A seed counts where every operation of the benchmark has a score. The paper's shift, the unseen one, comes first.
+    """
+    made = []
+    for row, place in sorted(enumerate(study.places), key=lambda pair: pair[1].shift != "unseen"):
+        here = np.flatnonzero(np.isfinite(study.ablation[row]).any(axis=1))
+        if len(here) < 2:
+            continue
+        own = study.ablation[row, here]
+        middle = own.mean(axis=0)  # NaN where an operation lacks the seed
+        told = {study.operations[at].removeprefix(ONLY): estimate(100 * (line - middle)[None], [""], level)
+                for at, line in zip(here, own, strict=True)}
+        made.append(Ablated(place, told, estimate(100 * (study.values[row, 0] - middle)[None], [""], level)))
+    return [one for one in made if any(told.benchmarks for told in one.operations.values())]
+
+
+# Do two benchmarks put the methods in the same order?
+
+def agreement(study: Study, pairs: Sequence[tuple[int, int]], level: float = LEVEL) -> tuple[Estimate, Estimate]:
+    """Spearman's ρ of the methods' scores between the two benchmarks of each pair, and how far seeds are above it.
+
+        across_s = ρ(A_s, B_s),     lost_s = mean over s' ≠ s of ½ (ρ(A_s, A_s') + ρ(B_s, B_s'))  −  across_s
+
+    Single runs are noisy, so ρ is below 1 even between seeds of one benchmark; only what is lost beyond that tells of
+    the benchmarks. Both are per seed; the interval of ρ is cut at −1 and 1. Pairs of seeds overlap, so the interval of
+    `lost` is a guide, not exact.
+    """
+    across, lost = (np.full((len(pairs), len(study.seeds)), np.nan) for _ in range(2))
+    for at, (one, other) in enumerate(pairs):
+        a, b = study.values[one].T, study.values[other].T
+        for seed in range(len(study.seeds)):
+            across[at, seed] = correlation(a[seed], b[seed])
+            within = [correlation(side[seed], side[again]) for side in (a, b)
+                      for again in range(len(study.seeds)) if again != seed]
+            known = [value for value in within if math.isfinite(value)]
+            lost[at, seed] = np.mean(known) - across[at, seed] if known else math.nan
+    collections = study.collections([one for one, _ in pairs])
+    found = estimate(across, collections, level)
+    return found._replace(low=max(-1.0, found.low), high=min(1.0, found.high)) if found.seeds > 1 else found, estimate(
+        lost, collections, level)
+
+
+def correlation(one: Floats, other: Floats) -> float:
+    """Spearman's ρ over the methods that both have; NaN with fewer than FEWEST, or where both put all of them level.
+
+    Where one alone does, its order says nothing of the other's: 0.
+
+    >>> correlation(np.asarray([1.0, 2, 3, 4]), np.asarray([10.0, 30, 20, 40])).__round__(2)
+    0.8
+    """
+    both = np.isfinite(one) & np.isfinite(other)
+    if both.sum() < FEWEST:
+        return math.nan
+    a, b = (ranks - ranks.mean() for ranks in (placed(one[both]), placed(other[both])))
+    size = math.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / size if size > 0 else 0.0 if a.any() or b.any() else math.nan

@@ -1,0 +1,313 @@
+"""NOOCh (Madras and Zemel, 2021): every method on hard and easy items, side by side; the paper's tables and figures."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.scores import Scores
+from shiftbench.reporting.drawing import Figure, Panel
+from shiftbench.reporting.pictures import pictures_of
+from shiftbench.reporting.plots import Cell, Guide, Look, Scale, Spot, around, legends, looks_of, plain, scale, scatter
+from shiftbench.reporting.results import Compared, Content, Results, Section, Strip, scores_at
+from shiftbench.reporting.tables import Row, column_of, methods_in, seeds_in_words, with_interval
+from shiftbench.scoring.hard_items import EASY, HARD, SIDES, kinds_of
+
+POSITIVE, NEGATIVE = SIDES
+SPLITS = ("test", "id_test")
+"""Where a set of items is looked for; the easy ones are in id_test where test is of hard ones alone."""
+BASELINE = "erm"
+SHOWN = 4
+"""Tables of single benchmarks that stand open on the page."""
+SIDE = {POSITIVE: "positives", NEGATIVE: "negatives"}
+CRITERIA = {"ce": "CE criterion", "gist": "Gist criterion", "factors": "Question about factors"}
+
+
+class Column(NamedTuple):
+    """One number of every method: which it is, and what stands above it."""
+
+    block: str
+    head: str
+    metric: str
+    group: str
+
+
+COLUMNS = (
+    Column("AUC", "hard", "auc", HARD), Column("AUC", "easy", "auc", EASY),
+    Column("NLL", "hard +", "nll", POSITIVE), Column("NLL", "hard −", "nll", NEGATIVE),
+    Column("NLL", "easy", "nll", EASY),
+    Column("ECE", "hard", "ece", HARD), Column("ECE", "easy", "ece", EASY),
+    Column("Error", "hard", "error", HARD), Column("Error", "easy", "error", EASY),
+)
+WORST = (Column("Worst group", "error", "worst_group_accuracy", ""),
+         Column("Worst group", "NLL", "worst_group_nll", ""))
+"""Over the environments, label × strongest cue."""
+WORSE = (Column("Worse hard side", "error", "worst_hard_error", ""),
+         Column("Worse hard side", "NLL", "worst_hard_nll", ""))
+"""The paper's Table 4, of Waterbirds: there the two hard sides are the two groups of birds out of their place."""
+
+class Point(NamedTuple):
+    """A method, or a task, with a number across and a number up."""
+
+    name: str
+    x: Row
+    y: Row
+
+
+def applies(benchmark: Benchmark) -> bool:
+    """Whether its rows say which are hard."""
+    return kinds_of(benchmark, np.arange(len(benchmark))) is not None
+
+
+def nooch_in(benchmarks: Iterable[Benchmark]) -> list[Benchmark]:
+    """The benchmarks whose rows say which are hard, each name once."""
+    return list({one.name: one for one in benchmarks if applies(one)}.values())
+
+
+def criterion(benchmark: Benchmark) -> str:
+    """How its hard items were told: CE criterion, Gist criterion, …"""
+    name = str((benchmark.card.get("criterion") or {}).get("name") or "")
+    if name.startswith("published "):
+        word = name.removeprefix("published ")
+        return f"Published {word.upper() if word.lower() == 'ce' else word} lists"
+    return CRITERIA.get(name, name or "Hard and easy items")
+
+
+def is_question(benchmark: Benchmark) -> bool:
+    return (benchmark.card.get("criterion") or {}).get("name") == "factors"
+
+
+def cells(scores: Scores, benchmark: Benchmark, metric: str, group: str) -> dict[str, Row]:
+    """Method -> cell of `pivot` on the first split that has it; a worst group's accuracy becomes its error."""
+    mine = scores.where(benchmark=benchmark.name)
+    for split in SPLITS:
+        known = {name: cell for name, cell in column_of(mine, benchmark.name, metric, split, group or None).items()
+                 if cell["n"]}
+        if known:
+            flip = metric == "worst_group_accuracy"
+            return {name: _error(cell) for name, cell in known.items()} if flip else known
+    return {}
+
+
+def table(scores: Scores, benchmark: Benchmark) -> Row | None:
+    """Methods × numbers of one benchmark; None where none has a score of hard or easy items."""
+    columns, found = [], []
+    for column in (*COLUMNS, *(WORSE if is_question(benchmark) else WORST)):
+        one = cells(scores, benchmark, column.metric, column.group)
+        if one:
+            columns.append(column)
+            found.append(one)
+    if not any(column.metric in ("auc", "nll", "error") for column in columns):
+        return None
+    names = [column.block for column in columns]
+    methods = methods_in(method for one in found for method in one)
+    return {"name": benchmark.name, "criterion": criterion(benchmark), "columns": columns,
+            "blocks": [(name, names.count(name)) for name in dict.fromkeys(names)],
+            "rows": [{"method": method, "cells": [one.get(method) for one in found]} for method in methods],
+            "seeds": seeds_in_words({method: {one[method]["runs"] for one in found if method in one}
+                                     for method in methods}), "sizes": sizes(benchmark)}
+
+
+def sizes(benchmark: Benchmark) -> str:
+    """How many items of each kind the numbers are of, in words."""
+    words = {POSITIVE: "hard positives", NEGATIVE: "hard negatives", HARD: "hard items", EASY: "easy items"}
+    told = []
+    for name, word in words.items():
+        counts = [int(np.sum(kinds_of(benchmark, benchmark.rows(split)) == name)) for split in SPLITS]
+        place = next((at for at, n in enumerate(counts) if n), None)
+        if place is not None:
+            told.append(f"{counts[place]:,} {word}{'' if not place else f' ({SPLITS[place]})'}")
+    return ", ".join(told)
+
+
+def tasks(scores: Scores, benchmarks: Sequence[Benchmark]) -> Row:
+    """AUC on hard items of every task and method, and its average (Tables 2 and 3)."""
+    rows = [(one.name, cells(scores, one, "auc", HARD)) for one in benchmarks]
+    rows = [(name, row) for name, row in rows if row]
+    methods = methods_in(method for _, row in rows for method in row)
+    return {"criterion": criterion(benchmarks[0]), "methods": methods,
+            "rows": [(name, [row.get(method) for method in methods]) for name, row in rows],
+            "average": [mean([row[method] for _, row in rows]) if all(method in row for _, row in rows) else None
+                        for method in methods]}
+
+
+def mean(found: Sequence[Row]) -> Row:
+    """The plain mean over tasks; its interval is the mean of theirs, as wide as if all erred one way."""
+    made = {key: float(np.mean([cell[key] for cell in found])) for key in ("value", "low", "high")}
+    return {**made, "best": False, "tied": False, "n": sum(cell["n"] for cell in found)}
+
+
+def points(
+    scores: Scores, benchmarks: Sequence[Benchmark], across: tuple[str, str], up: tuple[str, str]
+) -> list[Point]:
+    """Every method's average over the tasks, for those that have both numbers on all of them; each is metric, group."""
+    sides = [[cells(scores, one, *what) for one in benchmarks] for what in (across, up)]
+    both = [(x, y) for x, y in zip(*sides, strict=True) if x and y]
+    if not both:
+        return []
+    made = []
+    for method in methods_in(name for x, _ in both for name in x):
+        if all(method in x and method in y for x, y in both):
+            point = Point(method, mean([x[method] for x, _ in both]), mean([y[method] for _, y in both]))
+            if math.isfinite(point.x["value"]) and math.isfinite(point.y["value"]):
+                made.append(point)
+    return made
+
+
+def harder(scores: Scores, benchmarks: Sequence[Benchmark], side: str, method: str) -> list[Point]:
+    """Every task: a method's loss on all items of a label against that on its hard ones (Figure 3)."""
+    made = []
+    for one in benchmarks:
+        hard, usual = cells(scores, one, "nll", side).get(method), _of_label(scores, one, side, method)
+        if hard and usual is not None and math.isfinite(hard["value"]):
+            none = {"low": math.nan, "high": math.nan, "n": hard["n"]}
+            made.append(Point(one.name, {"value": usual, **none}, hard))
+    return made
+
+
+def _of_label(scores: Scores, benchmark: Benchmark, side: str, method: str) -> float | None:
+    """The mean loss on all test items whose label is that of a hard side, from those of their groups."""
+    rows = benchmark.rows("test")
+    kind = kinds_of(benchmark, rows)
+    if kind is None or not (kind == side).any() or not (kind == EASY).any():
+        return None  # a test of hard items alone has nothing to set them against
+    mine = rows[benchmark.label[rows] == benchmark.label[rows[kind == side]][0]]
+    codes, n = np.unique(benchmark.group[mine], return_counts=True)
+    if np.isin(benchmark.group[np.setdiff1d(rows, mine)], codes).any():
+        return None  # a group with both labels has one loss for both
+    found = [cells(scores, benchmark, "nll", benchmark.names["group"][code]).get(method) for code in codes]
+    return None if None in found else float(np.average([cell["value"] for cell in found if cell], weights=n))
+
+
+def _error(cell: Mapping[str, Any]) -> Row:
+    return {**cell, "value": 1 - cell["value"], "low": 1 - cell["high"], "high": 1 - cell["low"]}
+
+
+# The section
+
+def content(results: Results) -> Content | None:
+    """Tables, figures and the items on which two methods differ; None where no benchmark has scores of hard items."""
+    mine = nooch_in(results.benchmarks)
+    keep = np.isin(results.shown["benchmark"], [one.name for one in mine]) & np.isin(results.shown["split"], SPLITS)
+    shown = scores_at(results.shown, keep)  # a small part of a large table, which is looked at again and again
+    tables = [numbers for one in mine if (numbers := table(shown, one))]
+    if not tables:
+        return None
+    scored = {numbers["name"] for numbers in tables}
+    suites: dict[str, list[Benchmark]] = {}
+    for one in mine:
+        if one.name in scored:
+            suites.setdefault(criterion(one), []).append(one)
+    listed = list(suites.values())
+    return {"tables": tables, "shown": SHOWN,
+            "tasks": [tasks(shown, members) for members in listed if len(members) > 1],
+            "figures": [*_harder(shown, listed, results.level), *_figures(shown, listed, results.level)],
+            "compared": [_compared(one, results.images) for one in results.compared if one.strips]}
+
+
+def _figures(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) -> list[Figure]:
+    """Hard against easy items, by AUC, NLL and calibration error (Figures 4 to 6)."""
+    several = any(len(members) > 1 for members in suites)
+    drawn = []
+    for metric, head, axes, better in (
+        ("auc", "Figure 4. AUC on hard and easy items", ((EASY, HARD),), "Higher is better on both"),
+        ("nll", "Figure 5. NLL on hard positives, hard negatives and easy items",
+         ((NEGATIVE, POSITIVE), (EASY, POSITIVE), (EASY, NEGATIVE)), "Lower is better on both"),
+        ("ece", "Figure 6. Calibration error on hard and easy items", ((EASY, HARD),), "Lower is better on both"),
+    ):
+        panels = [(f"{criterion(members[0])}{_of(members)}", across, up, listed) for members in suites
+                  for across, up in axes if (listed := points(shown, members, (metric, across), (metric, up)))]
+        looks = looks_of(methods_in(point.name for *_, listed in panels for point in listed))
+        if panels:
+            drawn.append(_figure(
+                f"nooch-{metric}", head,
+                f"A point is a method{', averaged over the tasks' if several else ''}, its lines the {100 * level:g} % "
+                f"intervals{' (the mean of the tasks’)' if several else ''}. {better}; on the dashed line both are the "
+                "same.", looks,
+                [points_panel(listed, title, tuple(f"{metric.upper()}, {_items(side)}" for side in (across, up)), looks,
+                              most=math.inf if metric == "nll" else 1.0) for title, across, up, listed in panels],
+                [(title, point.name, f"{metric} {side}", cell["value"], cell["low"], cell["high"])
+                 for title, across, up, listed in panels for point in listed
+                 for side, cell in ((across, point.x), (up, point.y))]))
+    return drawn
+
+
+def _harder(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) -> list[Figure]:
+    """Figure 3: whether the hard items are harder, task by task."""
+    methods = methods_in(shown["method"].tolist())
+    method = BASELINE if BASELINE in methods else next(iter(methods), "")
+    looks = looks_of(one.name for members in suites for one in members)
+    panels, listed = [], []
+    for members in suites:
+        for side, word in SIDE.items():
+            tasks_ = harder(shown, members, side, method)
+            if tasks_:
+                title = f"{criterion(members[0])}: {word}"
+                names = f"NLL, all {word}", f"NLL, hard {word}"
+                panels.append(points_panel(tasks_, title, names, looks, square=True))
+                listed += [(title, point.name, name, cell["value"], cell["low"], cell["high"])
+                           for point in tasks_ for name, cell in zip(names, point[1:], strict=True)]
+    return [] if not panels else [_figure(
+        "nooch-harder", "Figure 3. Hard items have a higher loss",
+        f"A point is a task: the mean loss of {method} on all {' or '.join(SIDE.values())} and on hard ones, with the "
+        f"latter’s {100 * level:g} % interval. Above the dashed line hard items are the harder.", looks, panels,
+        listed)]
+
+
+def points_panel(listed: Sequence[Point], title: str, names: Sequence[str], looks: Mapping[str, Look], *,
+                 most: float = math.inf, square: bool = False) -> Panel:
+    """One number against another, with the line on which both are the same; `square` makes both axes the same."""
+    across, up = [one.x for one in listed], [one.y for one in listed]
+    x, y = _loss([*across, *up] if square else across, most), _loss([*across, *up] if square else up, most)
+    spots = [Spot(one.x, one.y, looks[one.name], f"{one.name}: {names[0]} {with_interval(one.x, _three, '')}, "
+                  f"{names[1]} {with_interval(one.y, _three, '')}") for one in listed]
+    return scatter(title, spots, x, y, (names[0], names[1]), [Guide("same", "both the same", 1.0)])
+
+
+def _loss(cells: Sequence[Cell], most: float) -> Scale:
+    return scale(around(cells), write=plain, least=0.0, most=most)
+
+
+def _three(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _items(side: str) -> str:
+    return f"{side.replace('_', ' ')}s" if side in SIDES else f"{side} items"
+
+
+def _of(members: Sequence[Benchmark]) -> str:
+    return f", {len(members)} tasks" if len(members) > 1 else f": {members[0].name}"
+
+
+def _figure(name: str, head: str, definition: str, looks: Mapping[str, Look], panels: Sequence[Panel],
+            listed: Sequence[tuple[Any, ...]]) -> Figure:
+    return Figure(name, head, definition, tuple(panels), ("panel", "name", "quantity", "value", "low", "high"),
+                  tuple(listed), legends=legends([*looks.items(), ("both the same", "same")]))
+
+
+def _compared(one: Compared, images: Mapping[str, Collection]) -> Row:
+    """Both ways of a comparison, kind by kind, with pictures where the collection is there."""
+    digest, seeds = str((one.benchmark.card.get("collection") or {}).get("digest")), max(one.seeds)
+    return {"name": one.benchmark.name, "methods": one.methods,
+            "seeds": f", mean over {seeds} seeds" if seeds > 1 else "",
+            "strips": [_strip(one.benchmark, strip, images.get(digest)) for strip in one.strips]}
+
+
+def _strip(benchmark: Benchmark, strip: Strip, collection: Collection | None) -> Row:
+    pictures = pictures_of(benchmark, collection, strip.rows) if collection is not None else []
+    items = [{"item": str(benchmark.items[row]), "label": benchmark.names["label"][benchmark.label[row]],
+              "group": benchmark.names["group"][benchmark.group[row]], "better": _two(better), "worse": _two(worse),
+              "source": pictures[place]["source"] if pictures else ""}
+             for place, (row, (better, worse)) in enumerate(zip(strip.rows.tolist(), strip.loss.tolist(), strict=True))]
+    return {"kind": strip.kind.replace("_", " "), "better": strip.better, "worse": strip.worse, "entries": items}
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}" if math.isfinite(value) else "∞"
+
+
+SECTION = Section("nooch", "nooch", "Out-of-context challenge (NOOCh)", applies, content)

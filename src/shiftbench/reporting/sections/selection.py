@@ -1,0 +1,183 @@
+"""How the runs were chosen: every rule side by side, with its regret."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.reporting.drawing import Figure, Panel
+from shiftbench.reporting.plots import Dot, Look, hundredths, legends, looks_of, rows, scale
+from shiftbench.reporting.plots import Row as Line
+from shiftbench.reporting.results import Content, Results, Section, scores_at
+from shiftbench.reporting.tables import Row, enumeration, methods_in, percent
+from shiftbench.scoring.select import LABELS, RULES, TARGETS, Mean, Runs, Selection, over_benchmarks, over_seeds, select
+
+HEADS = {"accuracy": "Average accuracy", "worst_group_accuracy": "Worst-group accuracy"}
+MARKS = {"none": "", "shifted": "labels of other shifted domains", "unknown": "labels from after the shift",
+         "target": "target labels"}
+"""What a table says of the labels from after the shift that a rule used."""
+EMPTY = {"low": math.nan, "high": math.nan, "regret_low": math.nan, "regret_high": math.nan, "whose": ""}
+
+
+def content(results: Results) -> Content | None:
+    """What the page says of the choice; None where no method has several settings.
+
+    `blocks`: the average over benchmarks, then each of them in the page's order; in each a table per target: rows are
+    methods, cells stand in the order of `rules`, and the last row is the mean over methods.
+    """
+    runs, rule = Runs(results.runs), results.rule
+    order = [one.name for one in results.benchmarks]
+    names = sorted(runs.several, key=lambda name: (order.index(name) if name in order else len(order), name))
+    if not names:
+        return None
+    parts = [runs.benchmarks[part] for code in runs.originals for part in runs.parts(code)]
+    selection = select(scores_at(results.runs, np.isin(results.runs["benchmark"], [*names, *parts])),
+                       benchmarks=results.known)
+    means = over_seeds(selection.choices)
+    rules = [_head(name, means, len(names)) for name in RULES if any(mean.rule == name for mean in means)]
+    by_benchmark = [("", over_benchmarks(means))] if len(names) > 1 else []
+    by_benchmark += [(name, [mean for mean in means if mean.benchmark == name]) for name in names]
+    columns = [one["name"] for one in rules]
+    blocks = [{"benchmark": name, "tables": [_table(target, part, columns, 1 if name else len(names))
+                                             for target in TARGETS]} for name, part in by_benchmark]
+    settings = {mean.method: mean.among for mean in over_benchmarks(means) if mean.among > 1}
+    used = next((one for one in rules if one["name"] == rule), None)
+    told = {"rule": RULES[rule].head, "by": used["by"] if used else "", "lower": RULES[rule].lower, "rules": rules,
+            "blocks": blocks, "benchmarks": len(names),
+            "figures": [_regrets(blocks[0], rules, len(names), looks_of(results.methods))],
+            "settings": [(method, settings[method]) for method in methods_in(settings)],
+            "seeds": _seeds({mean.seeds for mean in means}), "refused": _refusals(selection, names),
+            "open": sorted({one.benchmark for one in selection.refused if one.rule == rule})}
+    return told | _in_words(told)
+
+
+def _seeds(counts: set[int]) -> str:
+    least, most = min(counts, default=0), max(counts, default=0)
+    return "" if most < 2 else f", mean over {most} seeds" if least == most else f", mean over {least} to {most} seeds"
+
+
+def _head(name: str, means: Sequence[Mean], benchmarks: int) -> Row:
+    """The head of a rule's column: its criterion, what has to be known for it, and which labels it used."""
+    own = [mean for mean in over_benchmarks(means) if mean.rule == name]
+    labels = max((mean.labels for mean in own), key=LABELS.index)
+    by = " / ".join(dict.fromkeys(mean.by for mean in means if mean.rule == name))
+    on = max(mean.benchmarks for mean in own)
+    return {"name": name, "head": RULES[name].head, "best": "lowest" if RULES[name].lower else "highest", "by": by,
+            "uses": RULES[name].uses, "labels": labels, "mark": MARKS[labels], "on": on if on < benchmarks else 0}
+
+
+def _table(target: str, means: Iterable[Mean], rules: Sequence[str], benchmarks: int) -> Row:
+    """Methods × rules for one target, and their mean over methods.
+
+    A cell that averages over fewer than all the `benchmarks` has a regret but no value: means over other benchmarks
+    cannot be compared, and one may even exceed the oracle's.
+    """
+    own = [mean for mean in means if mean.target == target]
+    listed: list[Row] = []
+    for method in methods_in(mean.method for mean in own):
+        by_rule = {mean.rule: mean for mean in own if mean.method == method}
+        first = next(iter(by_rule.values()))
+        listed.append({"method": method, "among": first.among, "blind": _blind(first),
+                       "cells": [_cell(by_rule[rule], benchmarks) if rule in by_rule else None for rule in rules]})
+    free = [row for row in listed if row["among"] > 1]  # with one setting there is nothing to regret
+    cells = [_together([row["cells"][place] for row in free]) for place in range(len(rules))]
+    total = {"cells": cells, "blind": _together([row["blind"] for row in free]), "of": len(free)}
+    return {"target": target, "head": HEADS[target], "rows": listed, "total": total if len(free) > 1 else None}
+
+
+def _cell(mean: Mean, benchmarks: int) -> Row:
+    part = mean.benchmarks if mean.benchmarks < benchmarks else 0
+    return {"value": mean.test, "low": mean.low, "high": mean.high, "regret": mean.regret,
+            "regret_low": mean.regret_low, "regret_high": mean.regret_high, "part": part, "free": mean.among > 1,
+            "whose": mean.whose}
+
+
+def _blind(mean: Mean) -> Row:
+    """What a setting taken without looking gives on average."""
+    return {"value": mean.blind, "regret": mean.oracle - mean.blind, **EMPTY, "part": 0, "free": mean.among > 1}
+
+
+def _together(cells: Sequence[Row | None]) -> Row | None:
+    """The mean over methods, where the rule chose for all of them."""
+    known = [cell for cell in cells if cell]
+    if not known or len(known) < len(cells):
+        return None
+    return {**EMPTY, "part": max(cell["part"] for cell in known), "free": True,
+            **{key: float(np.mean([cell[key] for cell in known])) for key in ("value", "regret")}}
+
+
+def _regrets(block: Row, rules: Sequence[Row], benchmarks: int, looks: dict[str, Look]) -> Figure:
+    """A panel per target: for each rule the regret of every method, and their mean, on a common axis from 0."""
+    cells = [cell for table in block["tables"] for row in table["rows"] for cell in (*row["cells"], row["blind"])
+             if cell and math.isfinite(cell["regret"])]
+    x = scale([0.0, max((cell["regret"] for cell in cells), default=0.0) or 0.01], write=hundredths, least=0.0)
+    panels: list[Panel] = []
+    listed: list[tuple[str, str, str, float]] = []
+    any_setting = {"name": "any", "head": "Any setting", "mark": "", "labels": "none", "on": 0}
+    for table in block["tables"]:
+        free, total, drawn = [row for row in table["rows"] if row["among"] > 1], table["total"], []
+        for place, rule in enumerate([*rules, any_setting]):
+            if rule["name"] == "oracle":
+                continue
+            last = place == len(rules)
+            own = [(row["method"], row["blind"] if last else row["cells"][place]) for row in free]
+            regrets = [(method, cell["regret"]) for method, cell in own if cell and math.isfinite(cell["regret"])]
+            mean = total and (total["blind"] if last else total["cells"][place])
+            said = ", ".join(f"{method} {percent(regret)}" for method, regret in regrets)
+            on = f"on {rule['on']} of {benchmarks} benchmarks" if rule["on"] else ""
+            drawn.append(Line(
+                rule["head"], dots=[Dot(regret, f"{method}: {percent(regret)}", looks.get(method, Look()))
+                                    for method, regret in regrets],
+                title=f"{rule['head']}: {said} points", under=rule["mark"] or on,
+                median=mean["regret"] if mean else None, warned=rule["labels"] in ("target", "unknown")))
+            listed += [(table["target"], rule["name"], method, regret) for method, regret in regrets]
+        panels.append(rows(f"{table['head']}: regret of each rule", drawn, x, width=520, left=176, height=43, spread=7))
+    names = methods_in(method for _, _, method, _ in listed)
+    return Figure(
+        "regret-by-rule", "Regret of each rule", "Points behind the best run there was to choose; 0 is the oracle.",
+        tuple(panels), ("target", "rule", "method", "regret"), tuple(listed),
+        legends=legends([*((name, looks.get(name, Look())._replace(marker=0)) for name in names),
+                         *([("mean of the methods", "median")] if len(names) > 1 else [])]))
+
+
+def _refusals(selection: Selection, names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """A rule, where and why it chose nothing, each reason once."""
+    reasons: dict[tuple[str, str, str], list[str]] = {}
+    for one in selection.refused:
+        reasons.setdefault((one.rule, one.method, one.why), []).append(one.benchmark)
+    return [(RULES[rule].head, (f" to {method}" if method else "") + (
+        "" if set(names) <= set(places) else f"{' on' if method else ' to'} {', '.join(places)}"), why)
+            for (rule, method, why), places in reasons.items()]
+
+
+def _in_words(selection: Content) -> dict[str, str]:
+    """How the runs of the page were chosen: in a line for its top, and in full."""
+    counts: dict[int, list[str]] = {}
+    for method, n in selection["settings"]:
+        counts.setdefault(n, []).append(method)
+    trained = enumeration([f"{enumeration(methods)} with {n}" for n, methods in sorted(counts.items())]) + " settings"
+    best = "lowest" if selection["lower"] else "highest"
+    at = enumeration(selection["open"])
+    open_too = f" {selection['rule']} cannot choose on {at}: there each setting is a row of its own." if at else ""
+    if not selection["by"]:
+        return {"short": f"Methods have several settings.{open_too}", "long": f"There are runs of {trained}.{open_too}"}
+    return {
+        "short": f"Where a method has several settings, the tables show one run per seed: the one with the {best} "
+                 f"{selection['by']}.",
+        "long": f"There are runs of {trained}. The tables of this page show, for each method and seed, the run with "
+                f"the {best} {selection['by']}{_labels_used(selection)}. Another rule takes other runs: this is what "
+                f"each would give on test, and how far that is behind the best run there was.{open_too}"}
+
+
+def _labels_used(selection: Content) -> str:
+    labels = next(rule["labels"] for rule in selection["rules"] if rule["head"] == selection["rule"])
+    return "; it uses no label from after the shift" if labels == "none" else (
+        "; its labels are from after the shift, but of no domain of the test")
+
+
+def applies(benchmark: Benchmark) -> bool:
+    return True
+
+
+SECTION = Section("selection", "selection", "How the runs were chosen", applies, content)
