@@ -169,3 +169,22 @@ def test_two_folders_of_one_name_are_told_apart(project):
         named([Benchmark.load("c/b")], mine)
     shutil.copytree("a/b", "d")
     assert [one.name for one in named([Benchmark.load("d")], mine)] == ["b"]
+
+
+def test_every_figure_is_written_as_files(shell, scored):
+    """`report --figures DIR` writes SVG, PNG, CSV and LaTeX of each; other files in DIR are an error and stay."""
+    command = ("report", "s.parquet", "--benchmark", "b", "--out", "r.html", "--figures")
+    assert shell(*command, "figures")[0] == 0
+    index = json.loads((scored / "figures" / "figures.json").read_text())["figures"]
+    (groups,) = [one for one in index if one["name"].startswith("groups-")]
+    assert {path.name for path in (scored / "figures").iterdir()} == {
+        "figures.json", *(f"{one['name']}.{kind}" for one in index for kind in ("svg", "png", "csv", "tex"))}
+    table = (scored / "figures" / f"{groups['name']}.csv").read_text().splitlines()
+    assert table[0] == "group,method,value,low,high,n"
+    assert len(table) == 1 + len(Benchmark.load("b").counts()["test"])
+    (scored / "mine").mkdir()
+    (scored / "mine" / "notes.txt").write_text("keep")
+    code, _, said = shell(*command, "mine")
+    assert code == 1
+    assert "not ours to replace" in said
+    assert [path.name for path in (scored / "mine").iterdir()] == ["notes.txt"]

@@ -173,7 +173,7 @@ def _tags_figure(name: str, tags: Sequence[Row]) -> list[Figure]:
     x = scale([0.0, max(max(tag["train"], tag["test"]) for tag in tags)], write=hundredths, least=0.0, most=1.0)
     return [Figure(f"tags-{name}", f"{name}: tags whose shares differ most",
                    "Share of items with the tag, per cent. Hollow: training. Full: test. At the right: the lift.",
-                   (rows(name, drawn, x, width=520, left=150, right=60, height=24),), ("tag", "train", "test", "lift"),
+                   (rows(name, drawn, x, width=440, left=130, right=60, height=24),), ("tag", "train", "test", "lift"),
                    tuple((str(tag["tag"]), float(tag["train"]), float(tag["test"]), tag.get("lift")) for tag in tags),
                    legends=legends([("training", "hollow-dot"), ("test", Look(1))]))]
 

@@ -132,7 +132,7 @@ def _regrets(block: Row, rules: Sequence[Row], benchmarks: int, looks: dict[str,
                 title=f"{rule['head']}: {said} points", under=rule["mark"] or on,
                 median=mean["regret"] if mean else None, warned=rule["labels"] in ("target", "unknown")))
             listed += [(table["target"], rule["name"], method, regret) for method, regret in regrets]
-        panels.append(rows(f"{table['head']}: regret of each rule", drawn, x, width=520, left=176, height=43, spread=7))
+        panels.append(rows(f"{table['head']}: regret of each rule", drawn, x, width=440, left=160, height=43, spread=7))
     names = methods_in(method for _, _, method, _ in listed)
     return Figure(
         "regret-by-rule", "Regret of each rule", "Points behind the best run there was to choose; 0 is the oracle.",
