@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Quiet, print_json, print_table, say
+from shiftbench.cli.output import Json, Plugins, Quiet, print_json, print_table, say
 
 NOTHING: dict[str, Any] = {"value": math.nan, "std": math.nan, "tied": False, "group": "", "n": 0, "behind": None}
 """Of a submission that has no such number."""
@@ -23,6 +23,7 @@ def board(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Seeds required; default: WILDS' number for its data, else 3.")] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "",
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Quiet, print_json, print_table, say
+from shiftbench.cli.output import Json, Plugins, Quiet, print_json, print_table, say
 
 
 def gap(
@@ -14,6 +14,7 @@ def gap(
     setting: Annotated[str, typer.Option(help="Only this setting.")] = "",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

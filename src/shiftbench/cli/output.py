@@ -34,6 +34,17 @@ from shiftbench.core.errors import ShiftBenchError, printable
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no table.")]
 
+
+def _load(names: list[str] | None) -> list[str] | None:
+    from shiftbench.core.plugins import load_plugins
+
+    load_plugins(names or ())
+    return names
+
+
+Plugins = Annotated[list[str] | None, typer.Option(
+    "--import", callback=_load, help="Python file or package with metrics of your own; may be repeated.")]
+
 Advance = Callable[[int, int], None]
 
 EVERY = 30.0

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Quiet, noted, say
+from shiftbench.cli.output import Plugins, Quiet, noted, say
 
 
 def report(
@@ -22,6 +22,7 @@ def report(
                                                "that are missing or left over.")] = None,
     figures: Annotated[Path | None, typer.Option(
         help="Folder for every figure as SVG and PNG, and for its table as CSV and LaTeX.")] = None,
+    plugins: Plugins = None,
     quiet: Quiet = False,
 ) -> None:
     """Write one self-contained HTML page: cards of the shifts, tables with intervals, figures. It opens from disk.

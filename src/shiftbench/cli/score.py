@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Quiet, console, noted, pairs, print_json, say
+from shiftbench.cli.output import Json, Plugins, Quiet, console, noted, pairs, print_json, say
 
 
 def score(
@@ -16,6 +16,8 @@ def score(
     by: Annotated[list[str] | None, typer.Option(
         help="Score by further groups, from any columns: region, or urban,label, or "
                                                  "male+female,label, or region!Other; may be repeated.")] = None,
+    metrics: Annotated[str, typer.Option(
+        help="Further metrics, by commas: auc, macro_recall, or one of your own (--import).")] = "",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
     replicates: Annotated[int, typer.Option(
         min=0, help="Bootstrap replicates for metrics without a formula; 0 turns all "
@@ -34,6 +36,7 @@ def score(
                                                      "--column prediction=pred; or confidence.")] = None,
     ignore_extra: Annotated[bool, typer.Option("--ignore-extra", help="Leave out predictions of items that are not in "
                                                "the benchmark, and say how many.")] = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -47,6 +50,8 @@ def score(
 
     shiftbench score benchmarks/fmow my_model.csv --by region!Other --by region,year
 
+    shiftbench score benchmarks/cat-dog my_model.csv --import my_metrics.py --metrics auc,cost
+
     shiftbench score benchmarks/breeds my_model.csv answers/*.json --study studies/breeds
 
     shiftbench score my_model.csv --nooch nooch --task "fire hydrant"
@@ -57,8 +62,9 @@ def score(
     files = predictions or []
     with noted():
         scores = verbs.score(benchmark, *files, replicates=replicates, level=level, study=study, nooch=nooch,
-                             task=task, by=by or (), collection=collection, ignore_splits=ignore_splits,
-                             columns=pairs(column or [], "--column", "item=img"), ignore_extra=ignore_extra)
+                             task=task, by=by or (), metrics=metrics, collection=collection,
+                             ignore_splits=ignore_splits, columns=pairs(column or [], "--column", "item=img"),
+                             ignore_extra=ignore_extra)
     if out is not None:
         scores.save(out)
     if json:

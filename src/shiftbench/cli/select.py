@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftbench.cli.output import Json, Quiet, console, print_json, say
+from shiftbench.cli.output import Json, Plugins, Quiet, console, print_json, say
 from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def select(
              "repeated. Runs know theirs.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the scores of the chosen runs.")] = None,
     allow_target: Annotated[bool, typer.Option("--allow-target", help="Choose even by labels of the target.")] = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Quiet, how_long, print_json, print_table, progress, say, sweep_progress, teller
+from shiftbench.cli.output import (
+    Json,
+    Plugins,
+    Quiet,
+    how_long,
+    print_json,
+    print_table,
+    progress,
+    say,
+    sweep_progress,
+    teller,
+)
 from shiftbench.core.errors import printable
 
 if TYPE_CHECKING:
@@ -35,6 +46,7 @@ def sweep(
     changes: Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: --set seeds=1.")] = None,
     checkpoint_seconds: Annotated[float, typer.Option(help="Seconds of training that a kill may cost.")] = 30.0,
     logs: Annotated[list[str] | None, typer.Option("--log", help="Also log to tensorboard or mlflow.")] = None,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

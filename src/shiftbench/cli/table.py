@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Quiet, print_json, say
+from shiftbench.cli.output import Json, Plugins, Quiet, print_json, say
 
 
 def table(
@@ -21,6 +21,7 @@ def table(
         help="Folder of a benchmark that the runs or scores do not find themselves; may be repeated.")] = None,
     rule: Annotated[str, typer.Option(help="Chooses among a method's settings: see `shiftbench select`.")] = "id",
     study: Annotated[Path | None, typer.Option(help="The study that was swept: its runs alone.")] = None,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Quiet, print_json, progress, say, teller
+from shiftbench.cli.output import Json, Plugins, Quiet, print_json, progress, say, teller
 
 
 def train(
@@ -24,6 +24,7 @@ def train(
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -28,8 +28,6 @@ SPLITS = ("test", "val", "id_test")
 BESIDE = ("accuracy", "worst_group_accuracy", "macro_f1")
 """Scored with the metric that ranks."""
 LOSSES = ("nll", "worst_group_nll")
-SCORED = (*BESIDE, "worst_class_accuracy", "worst_group_accuracy_corrected", *LOSSES)
-"""Metrics whose intervals are over items and seeds together; others of `METRICS` are scored seed by seed."""
 OVER = ("worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy")
 """Of each grouping of the benchmark's card: `worst_group_accuracy[region]`, and so on."""
 
@@ -144,7 +142,7 @@ def _of_classes(
             for folder, parts in given.items()}
     joint = means(benchmark, {folder: list(parts.values()) for folder, parts in runs.items()})
     over = further(benchmark)
-    extra = () if metric in (*SCORED, *over) else (metric,)
+    extra = () if metric in over or metric_of(metric).always else (metric,)
     each = Scores.join([
         score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, metrics=extra,
               replicates=REPLICATES if extra else 0)

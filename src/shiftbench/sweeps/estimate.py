@@ -12,6 +12,7 @@ import numpy as np
 
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.plugins import loaded_plugins
 from shiftbench.core.staging import scratch
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
@@ -272,7 +273,8 @@ class WarmUp:
             return
         began = time.monotonic()
         devices = [self.devices[number % len(self.devices)] for number in range(self.size)]
-        self.workers = [Worker.start(WorkerOptions(str(self.scratch / "runs"), device, self.threads, 30.0))
+        self.workers = [Worker.start(WorkerOptions(str(self.scratch / "runs"), device, self.threads, 30.0,
+                                                   loaded_plugins()))
                         for device in devices]
         for worker in self._as_they_answer():
             try:

@@ -11,6 +11,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.plugins import loaded_plugins
 from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
 from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of
@@ -39,7 +40,7 @@ def run_packs(
     named = [{job.run.id: job for job in pack} for pack in packs]
     devices = devices_for(device)
     size = workers or (cores() if devices == ["cpu"] else len(devices))
-    options = WorkerOptions(str(out), "", threads_of(size), checkpoint_seconds)
+    options = WorkerOptions(str(out), "", threads_of(size), checkpoint_seconds, loaded_plugins())
     ledger = Ledger(ResultsFolder(Path(out)), report, retries)
     sweep = _Sweep(ledger, devices, size, options)
     try:

@@ -18,6 +18,7 @@ from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import writing
+from shiftbench.core.plugins import loaded_plugins
 from shiftbench.core.ray_cluster import Cluster, ray_cluster
 from shiftbench.core.staging import scratch
 from shiftbench.data.collection import MARKER
@@ -106,7 +107,7 @@ class _Sweep:
         gpus = int(device == "cuda")
         room = workers or (cluster.gpus if gpus else cluster.cpus)
         threads = threads_of(room) if cluster.ours else 1
-        options = WorkerOptions(self.results.url, device, threads, checkpoint_seconds)
+        options = WorkerOptions(self.results.url, device, threads, checkpoint_seconds, loaded_plugins())
         # No retries by Ray: it would not know when to stop, nor that a run got further.
         task = ray.remote(work).options(num_cpus=1, num_gpus=gpus, max_retries=0, name="shiftbench")
         here, marks = os.getcwd(), sign(self.results)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
+from shiftbench.core.plugins import load_plugins
 from shiftbench.sweeps.jobs import Job, train_jobs
 from shiftbench.sweeps.status import failure, look
 from shiftbench.training.device import choose_device, set_threads
@@ -39,6 +40,7 @@ class WorkerOptions(NamedTuple):
     device: str
     threads: int
     checkpoint_seconds: float
+    plugins: tuple[str, ...] = ()  # the user's own code, which the driver has loaded
 
 
 @dataclass(eq=False)
@@ -140,6 +142,7 @@ def serve(pipe: "Connection[Any, Any]", options: WorkerOptions) -> None:
 def attempt(pack: Sequence[Job], options: WorkerOptions) -> list[Outcome]:
     """Do a pack; what keeps the whole pack from being done is recorded for each of its runs."""
     try:
+        load_plugins(options.plugins)
         return train_jobs(pack, options.out, device=options.device, checkpoint_seconds=options.checkpoint_seconds)
     except Exception as problem:
         return [give_up(Path(options.out) / job.run.id, problem) for job in pack]

@@ -12,6 +12,7 @@ from shiftbench.methods import METHODS, Method
 from shiftbench.methods.method import BATCHES, NEEDS
 from shiftbench.methods.presets import VARIANTS, find_method
 from shiftbench.models.names import CATALOGUE, image_models
+from shiftbench.scoring.metrics import METRICS
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("float32", "bf16")
@@ -23,6 +24,11 @@ COLUMNS, SENTENCES = "columns", "sentences"
 SELECTIONS = ("accuracy", "worst_group", "macro_f1", "headline", "loss", "last")
 
 
+def selections() -> tuple[str, ...]:
+    """What weights may be chosen by: the numbers that every target has, and metrics of the user's own."""
+    return (*SELECTIONS, *(name for name, metric in METRICS.items() if metric.own))
+
+
 @dataclass(frozen=True)
 class Run:
     """Everything that decides the predictions. Two runs with equal fields have one `id` and are never done twice.
@@ -32,7 +38,8 @@ class Run:
     vectors of the texts (`sentences`) or the feature columns of a table (`columns`), which are standardised; it is
     empty for a model that takes something else. `select_on` chooses which evaluation's weights are kept, by a number on
     `select_split`: `accuracy` and `worst_group` are of the target's own metric (r of numbers, mean AP of tasks, …),
-    `headline` is what ranks methods on the benchmark, `last` keeps the last weights.
+    `headline` is what ranks methods on the benchmark, `last` keeps the last weights. It may also be
+    a metric of your own.
     """
 
     benchmark: str  # digest of the benchmark's rows
@@ -66,7 +73,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self._take_preset()
-        for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", SELECTIONS, "selection"),
+        for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", selections(), "selection"),
                                   ("precision", PRECISIONS, "precision"), ("schedule", SCHEDULES, "schedule"),
                                   ("batches", ("", *BATCHES), "kind of batch"),
                                   ("select_split", ("", "id_val", "val"), "split to choose on")):

@@ -11,8 +11,8 @@ from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import untitled
 from shiftbench.data.scores import Scores
-from shiftbench.scoring.metrics import in_words, metric_of
-from shiftbench.scoring.select.rules import DEFAULT, JUDGES, RULES, TARGET, TARGETS, UNKNOWN, Rule, labels_of
+from shiftbench.scoring.metrics import METRICS, in_words, metric_of
+from shiftbench.scoring.select.rules import DEFAULT, RULES, TARGET, TARGETS, UNKNOWN, Rule, labels_of
 from shiftbench.scoring.select.runs import Runs
 from shiftbench.shifts.leave_one_domain_out import MARK
 
@@ -41,7 +41,8 @@ class Choice(NamedTuple):
 
     @property
     def regret(self) -> float:
-        return self.oracle - self.test
+        """How far it is behind the best run there was, whichever way is better."""
+        return abs(self.oracle - self.test)
 
 
 class Refused(NamedTuple):
@@ -122,7 +123,7 @@ def _apply(
     choices: list[Choice] = []
     refused: list[Refused] = []
     scored = [name for name in np.unique(runs.scores["metric"]).tolist()
-              if untitled(name)[0] in JUDGES and not name.startswith("accuracy[")]  # of single groups alone
+              if untitled(name)[0] in METRICS and not name.startswith("accuracy[")]  # of single groups alone
     for target in targets:
         if target not in (*TARGETS, *scored):
             raise unknown("target", target, dict.fromkeys((*TARGETS, *scored)))
@@ -198,7 +199,7 @@ def _choices(
     which = runs.which("test", target) if target.startswith("worst_") else np.zeros(len(runs), np.str_)
     among, there, of = np.bincount(runs.cell[mine]), mine[~np.isnan(test.value[mine])], runs.cell
     best, n = np.full(len(among), np.nan), np.bincount(of[there], minlength=len(among))
-    np.fmax.at(best, of[there], test.value[there])
+    (np.fmin if metric_of(target).lower else np.fmax).at(best, of[there], test.value[there])
     total = np.bincount(of[there], test.value[there], minlength=len(among))
     return [
         Choice(runs.benchmarks[runs.benchmark[one]], runs.methods[runs.method[one]], int(runs.seed[one]), rule,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Floats
+from shiftbench.scoring.metrics import metric_of
 from shiftbench.scoring.select.choose import Choice
 from shiftbench.scoring.select.rules import LABELS
 
@@ -55,10 +56,11 @@ def over_seeds(choices: Iterable[Choice]) -> list[Mean]:
     means = []
     for (benchmark, method, rule, target), part in cells.items():
         test, oracle = np.asarray([one.test for one in part]), np.asarray([one.oracle for one in part])
-        value, regret = float(test.mean()), float((oracle - test).mean())
+        value, regret = float(test.mean()), float(np.abs(oracle - test).mean())
         low, high = (float(np.mean([getattr(one, end) for one in part])) for end in ("low", "high"))
         half = math.hypot((high - low) / 2, _error(test))
-        low, high = (float(np.clip((low + high) / 2 + side * half, 0, 1)) for side in (-1, 1))
+        ends = (0.0, 1.0) if metric_of(target).unit == "share" else (-math.inf, math.inf)
+        low, high = (float(np.clip((low + high) / 2 + side * half, *ends)) for side in (-1, 1))
         reach = _error(oracle - test) if len(part) > 1 else math.nan
         means.append(Mean(
             benchmark, 1, method, rule, target, len(part), max(one.among for one in part), part[0].labels, part[0].by,

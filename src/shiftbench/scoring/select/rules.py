@@ -9,11 +9,6 @@ from shiftbench.shifts.leave_one_domain_out import MARK
 TARGETS = ("accuracy", "worst_group_accuracy")
 """What a choice is judged by on test, and what the oracle chooses by."""
 
-JUDGES = (*TARGETS, "worst_class_accuracy", "macro_f1", "mean_group_accuracy", "tenth_percentile_accuracy", "r",
-          "worst_group_r", "mean_ap", "detection_accuracy", "detection_accuracy_by_domain",
-          "worst_group_detection_accuracy")
-"""All that may stand in their place where it was scored, also over a grouping: the higher, the better."""
-
 NONE, SHIFTED, UNKNOWN, TARGET = LABELS = ("none", "shifted", "unknown", "target")
 """Labels from after the shift that a choice used: none; those of other domains than the test's; those of
 `val`, with no benchmark at hand that tells its domains; those of the test's own domains or items. In order of harm."""
