@@ -51,7 +51,7 @@ def test_numbers_are_ranked_by_the_worst_group(tmp_path):
     assert cell["std"] == pytest.approx(np.std(each, ddof=1))
     assert cell["group"] in ("rural", "urban")
     page = write_board(board, tmp_path / "out").read_text()
-    assert "Worst group’s r" in page
+    assert "Worst-group Pearson’s r" in page
     assert f"{cell['value']:.3f}" in page
     assert json.loads((tmp_path / "out" / "board.json").read_text())["metric"] == "worst_group_r"
     with pytest.raises(ShiftBenchError, match="No metric named 'accuracy'"):

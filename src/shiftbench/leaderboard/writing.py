@@ -13,16 +13,10 @@ from shiftbench.leaderboard.ranking import SPLITS, Board, Cell, Listed, further
 from shiftbench.reporting.page import environment
 from shiftbench.scoring import Comparison
 from shiftbench.scoring.intervals import LEVEL
-from shiftbench.scoring.metrics import metric_of
+from shiftbench.scoring.metrics import in_words, metric_of
 
 PAGE, JSON, CSV = "index.html", "board.json", "board.csv"
 FIELDS = ("method", "authors", "paper", "code", "selected_on", "external_data", "model", "parameters", "benchmark")
-HEADS = {
-    "accuracy": "Accuracy", "worst_group_accuracy": "Worst group", "macro_f1": "Macro F1", "nll": "Loss (nll)",
-    "worst_class_accuracy": "Worst class", "worst_group_nll": "Highest loss of a group",
-    "worst_group_accuracy_corrected": "Worst group, corrected", "r": "Pearson’s r", "worst_group_r": "Worst group’s r",
-    "mean_ap": "Average precision", "detection_accuracy_by_domain": "Detection accuracy, mean over domains",
-}
 ZERO = "\u200b"
 """A place where a line may break."""
 UNDER = {"test": "test, after the shift", "val": "val, after the shift", "id_test": "id_test, before the shift"}
@@ -130,7 +124,7 @@ def _page(board: Board, title: str) -> str:
          "under": "Other data or another architecture, as declared."}]
     return str(templates.get_template("board.html").render(
         title=title, version=__version__, level=f"{100 * LEVEL:g}", board=board, columns=columns, tables=tables,
-        metric=_head(board.metric).lower(), counted=sum(len(table["rows"]) for table in tables),
+        metric=in_words(board.metric), counted=sum(len(table["rows"]) for table in tables),
         n=sum(len(one.rows("test")) for one in board.folds or (board.benchmark,)), unit=unit))
 
 
@@ -139,8 +133,8 @@ def _has_pairs(board: Board, algorithms: bool) -> bool:
 
 
 def _head(metric: str) -> str:
-    name, said = untitled(metric)
-    return HEADS.get(name, name.replace("_", " ").capitalize()) + (f" by {spaced(said, ZERO)}" if said else "")
+    words, said = metric_of(metric).words, untitled(metric)[1]
+    return words[:1].upper() + words[1:] + (f" by {spaced(said, ZERO)}" if said else "")
 
 
 def _shown(value: float, metric: str) -> str:

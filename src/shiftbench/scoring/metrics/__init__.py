@@ -76,11 +76,6 @@ class Metric:
         """Whether a score is of the worst of several groups, which it then names."""
         return self.over.startswith("wors")
 
-    @property
-    def title(self) -> str:
-        """Its words at the beginning of a line, with the unit where it is per cent."""
-        return self.words[:1].upper() + self.words[1:] + (", %" if self.unit == "share" else "")
-
     def show(self, value: float, sign: str = "") -> str:
         """A value as a table shows it: shares in per cent, numbers as they are.
 

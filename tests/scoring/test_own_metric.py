@@ -1,0 +1,169 @@
+"""A user's own metric goes the whole way: weights of a sweep, scores, choices of runs, tables and board."""
+
+import json
+
+import numpy as np
+import pytest
+
+from shiftbench.core import plugins
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.target import Target
+from shiftbench.scoring import means, score
+from shiftbench.scoring.metrics import METRICS, metric_of, own_metrics, register_metric
+from shiftbench.shifts.low_data import LowData
+from shiftbench.worlds.sprites import sprites
+from tests.leaderboard.test_boards import submit
+
+FILE = '''
+import numpy as np
+from shiftbench.scoring.metrics import register_metric
+
+@register_metric("cost", words="cost of errors", better="lower", unit="number")
+def cost(label, scores, weight=None):
+    """An error on the first class costs ten, any other one."""
+    return float(np.average((scores.argmax(axis=1) != label) * np.where(label == 0, 10.0, 1.0), weights=weight))
+
+def brier_items(label, scores):
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    shares[np.arange(len(label)), label] -= 1
+    return (shares ** 2).sum(axis=1)
+
+@register_metric("brier", words="Brier score", better="lower", unit="number", items=brier_items)
+def brier(label, scores, weight=None):
+    return float(np.average(brier_items(label, scores), weights=weight))
+'''
+
+STUDY = '''
+benchmarks = ["b"]
+collection = "c"
+seeds = 2
+[run]
+model = "small-cnn"
+steps = 4
+eval_every = 2
+batch_size = 8
+select_on = "cost"
+lr = [1e-3, 1e-2]
+[methods.erm]
+[methods.irm]
+'''
+
+
+@pytest.fixture
+def registry():
+    """What a test registers is gone after it."""
+    metrics, loaded = dict(METRICS), dict(plugins._LOADED)
+    yield
+    METRICS.clear()
+    METRICS.update(metrics)
+    plugins._LOADED.clear()
+    plugins._LOADED.update(loaded)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """The sprites world, a benchmark of it, a study and a file with two metrics."""
+    monkeypatch.chdir(tmp_path)
+    collection = sprites(300, seed=0, size=32)
+    collection.save("c")
+    benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(collection)
+    benchmark.save("b")
+    (tmp_path / "mine.py").write_text(FILE)
+    (tmp_path / "study.toml").write_text(STUDY)
+    return benchmark
+
+
+def test_a_metric_of_ones_own_goes_the_whole_way(shell, project, registry, tmp_path):
+    """One file makes a sweep choose weights by it, and score, select, table and board show and rank by it."""
+    own = ("--import", "mine.py")
+    code, _, err = shell("sweep", "study.toml", "--out", "runs", "--device", "cpu", "--workers", "1", "--quiet", *own)
+    assert code == 0, err
+    folders = sorted(path for path in (tmp_path / "runs").iterdir() if (path / "done").exists())
+    assert len(folders) == 8
+    for folder in folders:
+        lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+        evaluated = [line for line in lines if "id_val_cost" in line]
+        best = min(evaluated, key=lambda line: (line["id_val_cost"], line["id_val_loss"]))
+        assert lines[-1]["best_step"] == best["step"]
+    file = folders[0] / "predictions.parquet"
+    code, out, err = shell("score", "b", file, "--metrics", "auc", "--json", *own)
+    assert code == 0, err
+    test = json.loads(out)["runs"][0]["splits"]["test"]
+    assert test["cost"]["low"] < test["cost"]["value"] < test["cost"]["high"]
+    assert test["worst_group_brier"]["value"] > test["brier"]["value"] > test["brier"]["low"] > 0
+    assert 0 < test["auc"]["value"] < 1
+    code, out, err = shell("select", "runs", "--target", "cost", "--json", *own)
+    assert code == 0, err
+    chosen = [one for one in json.loads(out)["choices"] if one["rule"] == "oracle"]
+    assert len(chosen) == 4
+    assert all(one["test"] == one["oracle"] <= one["blind"] for one in chosen)
+    code, out, err = shell("table", "runs", "--metric", "cost", "--metric", "worst_group_brier", *own)
+    assert code == 0, err
+    assert "Cost of errors" in out
+    assert "Worst-group Brier score" in out
+    predictions = [Predictions.load(folder / "predictions.parquet", project) for folder in folders]
+    for name, part in (("one", predictions[:3]), ("two", predictions[3:6])):
+        submit(tmp_path / "subs", name, project, part, selected_on="id_val")
+    code, out, err = shell("board", "subs", "--benchmark", "b", "--out", "site", "--metric", "cost", "--json", *own)
+    assert code == 0, err
+    entries = json.loads(out)["entries"]
+    values = [entry["scores"]["test"]["cost"]["value"] for entry in entries]
+    assert [entry["rank"] for entry in entries] == [1, 2], [entry["reasons"] for entry in entries]
+    assert values == sorted(values)
+    assert "cost of errors" in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_a_bootstrap_of_means_counts_items_once_and_seeds_too(registry):
+    """Runs of a method share the drawn items: with equal runs a mean is known as well as one of them, and no better."""
+    benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(sprites(300, seed=0, size=32))
+    rng = np.random.default_rng(0)
+
+    def guesses(noise):
+        right = np.eye(len(benchmark.names["label"]))[benchmark.label]
+        return Predictions(benchmark.items, benchmark.split, (right + noise).astype(np.float32),
+                           benchmark.names["label"])
+
+    noises = [rng.normal(size=(len(benchmark), len(benchmark.names["label"]))) for _ in range(3)]
+    register_metric("hits")(METRICS["accuracy"].function)
+
+    def ends(runs):
+        return [next(iter(means(benchmark, {"erm": runs}).where(split="test", metric=name, group="all")))
+                for name in ("hits", "accuracy")]
+
+    for runs in ([guesses(noises[0])], [guesses(noises[0])] * 3, [guesses(noise) for noise in noises]):
+        ours, closed = ends(runs)
+        assert ours["value"] == pytest.approx(closed["value"])
+        assert (ours["low"], ours["high"]) == pytest.approx((closed["low"], closed["high"]), abs=0.03)
+    alone = next(iter(score(benchmark, guesses(noises[0])).where(split="test", metric="hits")))
+    assert alone["value"] == ends([guesses(noises[0])])[0]["value"]
+
+
+def test_a_metric_is_registered_with_what_is_known(registry):
+    """Words, direction and unit are those given; the worst group's follows; a taken name or odd words are refused."""
+    register_metric("regret", words="regret", better="lower", unit="number", items=lambda y, f: np.zeros(len(y)))(len)
+    assert [metric.name for metric in own_metrics(Target())] == ["regret"]
+    assert metric_of("worst_group_regret").words == "worst-group regret"
+    assert metric_of("worst_group_regret[place]").lower
+    with pytest.raises(ShiftBenchError, match="taken"):
+        register_metric("accuracy")(len)
+    for odd in ({"better": "more"}, {"unit": "percent"}, {"targets": "clas"}, {"targets": "boxes"},
+                {"interval": "student"}):
+        with pytest.raises(ShiftBenchError, match="etric 'odd'"):
+            register_metric("odd", **odd)(len)
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("import nothing_of_this_name", "ModuleNotFoundError"), ("1 / 0", "ZeroDivisionError"), ("def", "SyntaxError"),
+    ("from shiftbench.scoring.metrics import register_metric\nregister_metric('nll')(len)", "taken"),
+])
+def test_a_file_that_cannot_be_imported_is_one_message(shell, project, registry, tmp_path, content, message):
+    """An error in the user's own file names the file, and nothing else is done."""
+    (tmp_path / "bad.py").write_text(content)
+    code, _, err = shell("score", "b", "none.csv", "--import", "bad.py")
+    assert code == 1
+    assert "bad.py" in err
+    assert message in err
+    assert shell("score", "b", "none.csv", "--import", "absent.py")[2] == (
+        "shiftbench: absent.py: there is no such file.\n")
