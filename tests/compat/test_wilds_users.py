@@ -15,6 +15,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.checks import check, fit
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import Measure
 from shiftbench.data.tags import Texts
 from shiftbench.exports import export
 from shiftbench.images.decode import images
@@ -91,7 +92,7 @@ def test_a_terminal_shows_the_worst_of_many_groups(reviews):
         told.print(scores_table(scores))
     lines = caught.get().splitlines()
     assert f"Of more than {GROUPS} groups the worst are shown" in caught.get()
-    cells = [row["value"] for row in scores.where(split="train", metric="accuracy") if row["group"] != "all"]
+    cells = [row["value"] for row in scores.where(split="train", metric="accuracy", by="") if row["group"] != "all"]
     first = next(at for at, line in enumerate(lines) if " train " in line)
     last = next(at for at, line in enumerate(lines) if " worst-group accuracy " in line)
     shown = [float(line.split()[-1]) / 100 for line in lines[first + 1:last]]
@@ -114,13 +115,12 @@ def test_select_judges_by_any_scored_number(reviews):
     benchmark = made(reviews)
     scores = sb.Scores.join([
         sb.score(benchmark, guesses(benchmark, seed, right), replicates=0) for seed, right in ((0, 0.3), (1, 0.9))])
-    columns = {**scores.columns, "run": np.repeat(["poor", "good"], len(scores) // 2),
-               "method": np.full(len(scores), "erm")}
-    scores = sb.Scores(columns)
+    scores = scores.assign(run=np.repeat(["poor", "good"], len(scores) // 2), method="erm")
     for target in ("macro_f1", RANKED):
         found = next(one for one in select(scores, ["id"], targets=[target]).choices)
         assert found.run == "good"
-        assert found.test == found.oracle == scores.where(run="good", split="test", metric=target, group="all")["value"]
+        wanted = scores.where(run="good", split="test", group="all", **Measure.parse(target)._asdict())["value"]
+        assert found.test == found.oracle == wanted
     with pytest.raises(ShiftBenchError, match=r"Did you mean 'worst_group_accuracy\[region\]'"):
         select(scores, ["id"], targets=["worst_group_accuracy[regon]"])
 
@@ -164,17 +164,17 @@ def test_the_gap_is_of_the_headline_too(reviews, setting):
     if setting == "mixed-to-test":
         mixed = sb.setting(benchmark, setting)
         inside = Side(mixed, [guesses(mixed, seed, 0.9) for seed in (2, 3)])
-    found = gap(outside, inside, setting=setting)
-    told = {row["split"]: row for row in found if RANKED in row["metric"] or (
+    found, ranked = gap(outside, inside, setting=setting), Measure.parse(RANKED)
+    told = {row["split"]: row for row in found if row["by"] == ranked.by or (
         setting == "average" and row["split"].endswith(" (in)"))}
     scored = means(benchmark, {"": runs}, replicates=0)
     before, after, both = (told[setting + side] for side in (" (in)", " (out)", ""))
     if setting != "mixed-to-test":
-        expected = scored.where(split="test", metric=RANKED, group="all")["value"][0]
+        expected = scored.where(split="test", group="all", **ranked._asdict())["value"][0]
         assert after["value"] == pytest.approx(expected)
-        split, metric = ("test", "accuracy") if setting == "average" else ("id_test", RANKED)
-        assert before["value"] == pytest.approx(scored.where(split=split, metric=metric, group="all")["value"][0])
-    assert both["metric"] == RANKED + "_gap"
+        split, measure = ("test", Measure("accuracy")) if setting == "average" else ("id_test", ranked)
+        assert before["value"] == pytest.approx(scored.where(split=split, group="all", **measure._asdict())["value"][0])
+    assert (both["metric"], both["by"]) == (ranked.metric + "_gap", ranked.by)
     assert both["value"] == pytest.approx(before["value"] - after["value"])
     assert -1 <= both["low"] <= both["value"] <= both["high"] <= 1
 

@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_table
@@ -12,7 +11,6 @@ from shiftbench.data.benchmark import CODED, SPLITS, Benchmark, table
 from shiftbench.data.checks import check, fit, uses
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import COLUMNS, Scores
 from tests.strategies import benchmarks, seeds, toy
 
 quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -238,15 +236,3 @@ def test_predictions_need_ids(tmp_path):
     """Without a column of ids nothing can be matched."""
     with pytest.raises(ShiftBenchError, match="has no column 'item'"):
         _file(tmp_path, image=np.asarray(["a"]))
-
-
-@given(st.lists(st.tuples(st.text("abc"), st.floats(0, 1)), min_size=1, max_size=10))
-@quick
-def test_scores_survive_the_file_and_can_be_asked(tmp_path, rows):
-    """load(save(x)) == x as parquet and CSV, and where() keeps exactly the rows that agree."""
-    blank = {"run": "r", "benchmark": "b", "seed": 0, "split": "test", "group": "all", "n": 3,
-             "metric": "accuracy", "low": np.nan, "high": 0.5}
-    made = Scores.of([{**blank, "method": name, "value": value} for name, value in rows])
-    assert Scores.load(made.save(tmp_path / "s.parquet")) == made
-    assert set(made.columns) == set(COLUMNS)
-    assert len(made.where(method=rows[0][0])) == sum(name == rows[0][0] for name, _ in rows)

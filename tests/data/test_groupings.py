@@ -19,9 +19,9 @@ from shiftbench.compat.wilds_eval import evaluate
 from shiftbench.compat.wilds_known import IDENTITIES
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.groupings import Grouping, columns_in, group_by, grouping, groupings_of, titled, untitled
+from shiftbench.data.groupings import Grouping, columns_in, group_by, grouping, groupings_of
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Measure, Scores
 from shiftbench.leaderboard import make_board
 from shiftbench.reporting import report
 from shiftbench.reporting.terminal import GROUPS, choices_table, scores_table
@@ -64,8 +64,7 @@ def guesses(benchmark: Benchmark, seed: int = 0) -> Predictions:
 
 def told(scores: Scores, said: str, split: str = "test") -> dict[tuple[str, str], dict]:
     """By metric and group; the worst by its metric alone."""
-    rows = [{**row, "metric": untitled(row["metric"])[0]} for row in scores
-            if untitled(row["metric"])[1] == said and row["split"] == split]
+    rows = scores.where(by=said, split=split)
     return {(row["metric"], "" if row["metric"].startswith("worst_") else row["group"]): row for row in rows}
 
 
@@ -127,7 +126,7 @@ def test_a_disjoint_grouping_scores_as_the_benchmarks_own_groups(seed):
     found = score(benchmark, guesses(benchmark, seed), by=["label,domain", "domain,label", "group"])
     for split in SPLITS:
         own = {(row["metric"], "" if row["metric"].startswith("worst_") else row["group"]): row
-               for row in found if row["split"] == split}
+               for row in found.where(split=split, by="")}
         for said, name in (("label,domain", "label = {}, domain = {}"), ("domain,label", "domain = {1}, label = {0}"),
                            ("group", "group = {}, {}")):
             mine = told(found, said, split)
@@ -175,7 +174,8 @@ def test_the_interval_of_a_worst_overlapping_group_keeps_its_level():
     """Of 600 draws with 16 groups that share most of their items, few have an interval beside the true worst."""
     rng, runs, n = np.random.default_rng(0), 600, 500
     label, named = rng.random(n) < 0.4, rng.random((n, 8)) < 0.8
-    part = Grouping.of("", [str(k) for k in range(16)], np.hstack([named & label[:, None], named & ~label[:, None]]))
+    member = np.hstack([named & label[:, None], named & ~label[:, None]])
+    part = Grouping.of("many", [str(k) for k in range(16)], member)
     rate = np.where(label, 0.6, 0.9)
     scores = np.where(rng.random((runs, n)) < rate, 1.0, -1.0)
     benchmark = Benchmark(np.arange(n).astype(str), np.full(n, "test"), *(np.zeros(n, np.int64),) * 3,
@@ -183,7 +183,8 @@ def test_the_interval_of_a_worst_overlapping_group_keeps_its_level():
     split = Split.of(benchmark, "test", [])._replace(groupings=(part,))
     runs = range(len(scores))
     found = measure_classes(split, np.stack([scores, -scores], axis=2).astype(np.float32), runs, 0.95)
-    low, high = next(one for one in found if one.metric == "worst_group_accuracy[]").estimate.ends(runs, 0.95)
+    worst = next(one for one in found if (one.metric, one.by) == ("worst_group_accuracy", "many"))
+    low, high = worst.estimate.ends(runs, 0.95)
     assert (low > 0.6).mean() < 0.04
     assert (high < 0.6).mean() < 0.04
 
@@ -211,13 +212,13 @@ def test_methods_are_compared_over_a_grouping():
     runs = {"a": [guesses(benchmark, 1), guesses(benchmark, 2)], "b": [guesses(benchmark, 3)]}
     both = means(benchmark, runs, by=[said])
     for metric in ("worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy"):
-        rows = {row["method"]: row for row in both.where(split="test", metric=titled(metric, said))}
+        rows = {row["method"]: row for row in both.where(stat=MEAN, split="test", metric=metric, by=said)}
         for method, parts in runs.items():
             each = [told(score(benchmark, one, by=[said]), said) for one in parts]
             value = np.mean([next(row["value"] for (name, _), row in one.items() if name == metric) for one in each])
             assert rows[method]["value"] == pytest.approx(value)
             assert rows[method]["low"] <= rows[method]["value"] <= rows[method]["high"]
-    behind = both.where(split="test", metric=titled("worst_group_accuracy", said) + "_behind_best")
+    behind = both.where(stat=DIFFERENCE, split="test", metric="worst_group_accuracy", by=said)
     assert sorted(behind["value"].tolist())[0] == 0
     assert len(behind) == 2
 
@@ -317,7 +318,7 @@ def test_a_name_is_never_taken_apart():
     assert made.names == ("c,d = 1",)
     assert group_by({"a+b": np.asarray(["x", "y"])}, "a+b").names == ("a+b = x", "a+b = y")
     assert columns_in("each:male+female , label") == ("male", "female", "label")
-    assert in_words(titled("worst_group_accuracy", "a,b")) == "worst-group accuracy by a, b"
+    assert in_words("worst_group_accuracy", "a,b") == "worst-group accuracy by a, b"
 
 
 def test_wilds_names_are_right_in_any_order():
@@ -389,7 +390,7 @@ def test_many_groups_are_not_all_printed():
     drawn = scores_table(scores)
     cells = [list(column.cells) for column in drawn.columns]
     shown = [row for row in zip(*cells, strict=True) if str(row[2]) == "accuracy by user"]
-    values = sorted(scores.where(metric="accuracy[user]")["value"].tolist())
+    values = sorted(scores.where(metric="accuracy", by="user")["value"].tolist())
     assert sorted(float(str(row[5])) for row in shown) == [round(100 * value, 1) for value in values[:GROUPS]]
     assert [str(row[3]) for row in zip(*cells, strict=True) if "tenth" in str(row[2])] == [f"{len(values)} groups"]
 
@@ -399,8 +400,8 @@ def test_pages_say_which_group_is_the_worst_and_how_many_items_it_has(tmp_path):
     benchmark = benchmark_of(8, groupings=["flag+other flag,label"])
     scores = score(benchmark, guesses(benchmark), run="one", method="erm")
     text = report(scores, [benchmark], tmp_path / "page.html").read_text()
-    for metric in ("worst_group_accuracy", "worst_group_accuracy[flag+other flag,label]"):
-        (row,) = scores.where(split="test", metric=metric)
+    for by in ("", "flag+other flag,label"):
+        (row,) = scores.where(split="test", metric="worst_group_accuracy", by=by)
         assert f"{row['group']}, n\u00a0=\u00a0{row['n']:,}</small>" in text
     assert "by flag+\u200bother flag, label, test" in text
 
@@ -408,7 +409,7 @@ def test_pages_say_which_group_is_the_worst_and_how_many_items_it_has(tmp_path):
 def test_a_board_ranks_by_a_grouping_of_the_card(tmp_path):
     """The worst of the card's groups can rank; the page and the command say which group it is and its items."""
     said = "flag+other flag,label"
-    benchmark, metric = benchmark_of(10, groupings=[said]), titled("worst_group_accuracy", said)
+    benchmark, metric = benchmark_of(10, groupings=[said]), f"worst_group_accuracy[{said}]"
     benchmark.save(tmp_path / "made")
     runs = {name: [guesses(benchmark, 10 * at + seed) for seed in range(3)] for at, name in enumerate(("a", "b"))}
     for name, parts in runs.items():
@@ -417,7 +418,8 @@ def test_a_board_ranks_by_a_grouping_of_the_card(tmp_path):
     done = CliRunner().invoke(app, [*call, "--metric", metric])
     assert done.exit_code == 0, done.output
     made = json.loads((tmp_path / "out" / "board.json").read_text())
-    expected = {row["method"]: row for row in means(benchmark, runs).where(split="test", metric=metric)}
+    expected = {row["method"]: row for row in means(benchmark, runs).where(
+        stat=MEAN, split="test", metric="worst_group_accuracy", by=said)}
     assert [one["folder"] for one in made["entries"]] == sorted(expected, key=lambda name: -expected[name]["value"])
     text = (tmp_path / "out" / "index.html").read_text()
     assert "Worst group by flag+\u200bother flag, label" in text
@@ -437,7 +439,7 @@ def test_a_choice_says_which_group_it_was_judged_by():
                           for seed in range(3)])
     for target in ("worst_group_accuracy", "worst_group_accuracy[word]"):
         (choice,) = select(scores, ["oracle"], targets=[target]).choices
-        (row,) = scores.where(run=choice.run, split="test", metric=target)
+        (row,) = scores.where(run=choice.run, split="test", **Measure.parse(target)._asdict())
         assert (choice.group, choice.n, choice.test) == (row["group"], row["n"], row["value"])
         drawn = choices_table([choice])
         words = [str(cell) for column in drawn.columns for cell in column.cells]

@@ -224,10 +224,10 @@ def test_scores_by_questions(tmp_path, keep):
     scores = sb.score(tmp_path / "made", tmp_path / "p.csv", by=SAID, replicates=0)
     item = collection.index(made.items[made.rows("test")])
     for said, word in (("year:day", "2014"), ("season:taken", "winter"), ("season:taken", UNKNOWN)):
-        (row,) = scores.where(split="test", metric=f"accuracy[{said}]", group=f"{said} = {word}")
+        (row,) = scores.where(split="test", metric="accuracy", by=said, group=f"{said} = {word}")
         assert row["n"] == int((collection.factor(said)[item] == word).sum()) > 0
     age = collection.factor("age")[item]
-    (row,) = scores.where(split="test", metric="accuracy[bins:age:30,60,label]",
+    (row,) = scores.where(split="test", metric="accuracy", by="bins:age:30,60,label",
                           group="bins:age:30,60 = 30 to 60, label = cat")
     assert row["n"] == int(((age >= 30) & (age < 60) & (collection.factor("class")[item] == "cat")).sum())
 

@@ -69,9 +69,9 @@ def scores(scenes: Collection, sprites: Collection) -> dict[str, list[list[Any]]
 
 def listed(scored: Scores) -> list[list[Any]]:
     """Rows as plain lists, those of `test` and of gaps alone, in the order of their names."""
-    rows = [[row[key] for key in ("method", "split", "group", "metric", "n", "value", "low", "high")] for row in scored
-            if row["split"] not in ("train", "id_val", "val", "id_test")]
-    return sorted(([None if value != value else value for value in row] for row in rows), key=lambda row: row[:4])
+    keys = ("method", "stat", "split", "by", "group", "metric", "n", "value", "low", "high", "p")
+    rows = [[row[key] for key in keys] for row in scored if row["split"] not in ("train", "id_val", "val", "id_test")]
+    return sorted(([None if value != value else value for value in row] for row in rows), key=lambda row: row[:6])
 
 
 def benchmarks(scenes: Collection, sprites: Collection) -> Iterator[tuple[str, Benchmark]]:

@@ -11,7 +11,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import child
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, Measure, Scores
 from shiftbench.leaderboard import make_board, make_folds, write_board
 from shiftbench.reporting import report
 from shiftbench.scoring import means, score
@@ -42,7 +42,7 @@ def test_numbers_are_ranked_by_the_worst_group(tmp_path):
     for seed in range(3):
         lines(place, made, predict(9 + seed, 2.0), seed=seed)
     board = make_board(tmp_path, made, seeds=3)
-    assert board.metric == "worst_group_r"
+    assert str(board.measure) == "worst_group_r"
     assert [one.verified.entry.folder for one in board.table(True)] == ["good", "lines"]
     cell = board.listed[0].cell("test", "worst_group_r")
     each = [score(made, predict(seed, 0.1)).where(metric="worst_group_r", split="test")["value"][0]
@@ -87,15 +87,15 @@ def test_boxes_are_ranked_by_the_mean_over_domains(tmp_path):
         detected(1, 0.3).take(made.rows(split)).save(place / f"{split}-seed-0.parquet")
     (submit(tmp_path, "lines", made) / "wheat_split:test_seed:0.csv").write_text("0\n" * 20)
     board = make_board(tmp_path, made, seeds=1)
-    assert board.metric == made.headline == "detection_accuracy_by_domain"
+    assert board.measure == made.headline == Measure("detection_accuracy_by_domain")
     assert [one.verified.entry.folder for one in board.table(True)] == ["all", "few"]
     why = {one.verified.entry.folder: " ".join(one.verified.reasons) for one in board.refused}
     assert "duplicate" in why["copy"]
     assert "read from tables" in why["lines"]
     alone = score(made, detected(1, 0.3))
     for split in ("val", "test"):
-        cell = board.table(True)[1].cell(split, board.metric)
-        assert cell["value"] == alone.where(metric=board.metric, split=split, group=ALL)["value"][0]
+        cell = board.table(True)[1].cell(split, board.measure)
+        assert cell["value"] == alone.where(metric=board.measure.metric, split=split, group=ALL)["value"][0]
 
 
 def folds():
@@ -157,7 +157,7 @@ def test_the_page_shows_the_headline(tmp_path):
         score(made, one, run=f"{name}-{seed}", method=name, seed=seed)
         for name, part in runs.items() for seed, one in enumerate(part))])
     page = report(scores, [made], tmp_path / "page.html").read_text()
-    value = scores.where(metric="worst_group_r", split="test", method="erm", seed=-1)["value"][0]
+    value = scores.where(metric="worst_group_r", split="test", method="erm", stat="mean")["value"][0]
     assert f"{100 * value:.1f}" in page
     assert "worst group’s r × 100" in page
     assert "2 methods in 4 runs" in page

@@ -31,6 +31,7 @@ from shiftbench.reporting.sections.breeds_points import (
     relative,
 )
 from shiftbench.scoring import means, score
+from shiftbench.scoring.runs import under_methods
 from tests.reporting.test_report import Page
 
 EVIL = '<script>alert(1)</script> & {{ 7 * 7 }}'
@@ -64,17 +65,18 @@ def guesses(made, source, target, seed, hard=None):
 
 
 def scored(made, runs, rt=True):
-    """Scores of runs {(method, setting, label): [predictions]}, their means as `score_runs` writes them, and RT."""
-    parts, named = [], {}
-    for (method, setting, label), listed in runs.items():
+    """Scores of runs {(method, model, setting, label): [predictions]}, means as `score_runs` writes them, and RT."""
+    parts, named, heads = [], {}, {}
+    for (method, model, setting, label), listed in runs.items():
         named[label] = listed
+        heads[label] = {"method": method, "model": model, "setting": setting}
         for seed, one in enumerate(listed):
-            parts.append(score(made, one, run=f"{label} {seed}", method=method, setting=setting, seed=seed))
+            parts.append(score(made, one, run=f"{label} {seed}", seed=seed, **heads[label]))
             if rt:
                 again = parts[-1].where(split="test", metric="accuracy", group=ALL)
-                parts.append(Scores({**again.columns, "metric": np.asarray(["target_rt_accuracy"]),
-                                     "value": (again["value"] + 1) / 2, "high": (again["high"] + 1) / 2}))
-    return Scores.join([*parts, means(made, named)])
+                parts.append(again.assign(metric="target_rt_accuracy", value=(again["value"] + 1) / 2,
+                                          high=(again["high"] + 1) / 2))
+    return Scores.join([*parts, under_methods(means(made, named), heads)])
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +85,9 @@ def study():
             for seed, (split, apart) in enumerate({"good": 0.1, "rand": 0.6, "bad": 1.0}.items())]
     tables = []
     for place, one in enumerate(made):
-        runs = {("erm", "a1", 'erm (model="mlp")'): (0.9, 0.8), ("erm", "b2", 'erm (model="linear")'): (0.7, 0.5),
-                ("resnet18", "c3", "resnet18"): (0.95, 0.85)}
+        runs = {("erm", "mlp", "a1", 'erm (model="mlp")'): (0.9, 0.8),
+                ("erm", "linear", "b2", 'erm (model="linear")'): (0.7, 0.5),
+                ("resnet18", "resnet18", "c3", "resnet18"): (0.95, 0.85)}
         tables.append(scored(one, {key: [guesses(one, a, b - 0.15 * place, 10 * place + seed, hard=1)
                                          for seed in range(3)] for key, (a, b) in runs.items()}))
     return Scores.join(tables), made
@@ -201,7 +204,7 @@ def test_each_model_is_a_point(study):
         listed = {point.name: point for point in points(shown, one)}
         assert set(listed) == {"erm, mlp", "erm, linear", "resnet18"}
         for name, setting in (("erm, mlp", "a1"), ("erm, linear", "b2"), ("resnet18", "c3")):
-            mine = scores.where(benchmark=one.name, setting=setting, group=ALL)
+            mine = scores.where(stat="run", benchmark=one.name, setting=setting, group=ALL)
             for kind, split, metric in (("source", "id_test", "accuracy"), ("target", "test", "accuracy"),
                                         ("rt", "test", "target_rt_accuracy")):
                 found = getattr(listed[name], kind)
@@ -218,7 +221,8 @@ def test_a_learning_rate_is_no_model():
             one = {"benchmark": "rand", "split": split, "group": ALL, "n": 100, "metric": "accuracy", "value": value,
                    "low": value - 0.1, "high": value + 0.1}
             rows += [{**one, "run": setting, "method": "erm", "setting": setting, "seed": 0},
-                     {**one, "run": "mean of 1", "method": f"erm (lr={lr})", "seed": -1}]
+                     {**one, "stat": "mean", "method": "erm", "label": f"erm (lr={lr})", "setting": setting, "run": "",
+                      "seed": -1}]
     listed = points(by_model(Scores.of(rows), [made]), made)
     assert [(point.name, point.target["value"]) for point in listed] == [("erm", 0.5)]
 

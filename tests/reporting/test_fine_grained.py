@@ -220,9 +220,7 @@ def test_what_is_no_such_study(made):
     assert study(table(plain, made, METHODS[1:]), made) is None
     other = [benchmark("other", "subset")]
     assert study(table(plain, other), other) is None
-    single = table(plain, made, seeds=(-1,))
-    means = Scores({**single.columns, "run": np.full(len(single), "mean of 3")})
-    assert study(means, made) is None
+    assert study(table(plain, made, seeds=(-1,)).assign(stat="mean", runs=3), made) is None
 
 
 def test_erm_stands_in_for_the_baseline(made):

@@ -31,7 +31,7 @@ from shiftbench.reporting import (
 from shiftbench.reporting.page import results_of
 from shiftbench.reporting.sections.selection import content
 from shiftbench.reporting.tables import percent
-from shiftbench.scoring import BEHIND, means, score
+from shiftbench.scoring import means, score
 from shiftbench.scoring.select import RULES, chosen, over_benchmarks, over_seeds, select
 from shiftbench.shifts.leave_one_domain_out import leave_out
 
@@ -169,7 +169,7 @@ def test_the_two_tables(study):
     for table in (ladder_table, share_table):
         for row in table["rows"]:
             for column, cell in zip(table["columns"], row["cells"], strict=True):
-                one = scores.where(method=row["method"], benchmark=column["benchmark"], run="mean of 2", split="test",
+                one = scores.where(method=row["method"], benchmark=column["benchmark"], stat="mean", split="test",
                                    metric=column["metric"])
                 (wanted,) = one.where(group=ALL) if column["metric"] == "accuracy" else one
                 assert {key: cell[key] for key in ("value", "low", "high", "n")} == {
@@ -188,8 +188,8 @@ def test_marks_are_honest(study):
         assert [method for method, cell in column.items() if cell["best"]] == ([] if all(ties.values()) else [best])
         assert column[best]["tied"] == all(ties.values())
         for method in ties:
-            (behind,) = scores.where(benchmark=one.name, method=method, split="test", metric="accuracy" + BEHIND,
-                                         group=ALL)
+            (behind,) = scores.where(stat="difference", benchmark=one.name, method=method, split="test",
+                                     metric="accuracy", group=ALL)
             assert ties[method] == (behind["low"] <= 0)
     far_behind = [row["cells"][one.name]["tied"] for row in rows for one in made if row["method"] == "erm"]
     assert sum(far_behind) <= 1  # 30 points; two seeds that differ much can still hide it once

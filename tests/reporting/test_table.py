@@ -54,7 +54,7 @@ def test_means_and_intervals_are_those_of_the_scores(runs, found):
     """Every number of the table is a row of the scores: the mean over seeds with its interval."""
     scores = score_runs(runs)
     for line in found:
-        mine = scores.where(benchmark=line.benchmark, method=line.method, split="test", metric=line.metric, seed=-1)
+        mine = scores.where(benchmark=line.benchmark, method=line.method, split="test", metric=line.metric, stat="mean")
         (row,) = list(mine if line.metric.startswith("worst_") else mine.where(group=ALL))
         assert (line.mean, line.low, line.high, line.runs) == (row["value"], row["low"], row["high"], 5)
     assert {line.metric for line in found} == {"accuracy", "worst_group_accuracy"}
@@ -132,7 +132,7 @@ NASTY = "a_b & 50% #1 {x} | *y* \\ <z> =1+1"
 
 
 def line(method, **more):
-    return Line("b_1", "test", "accuracy", method, 3, 40, 0.5, 0.4, 0.6, **{
+    return Line("b_1", "test", "accuracy", "", method, 3, 40, 0.5, 0.4, 0.6, **{
         "best": False, "reference": "erm", "difference": -0.1, "difference_low": -0.2, "difference_high": 0.0,
         "p": 0.0004, "by": PAIRED, **more})
 

@@ -13,7 +13,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.prediction_lists import Answers, read_predictions
-from shiftbench.data.scores import ALL
+from shiftbench.data.scores import ALL, Measure
 from shiftbench.data.tags import Tags, Texts
 from shiftbench.methods.presets import PUBLISHED, wilds
 from shiftbench.models import build
@@ -77,7 +77,7 @@ def test_the_number_in_the_log_is_the_one_that_score_writes(kind, select_on, tmp
     best = lines[-1]["best_step"] if select_on != "last" else steps
     line = next(line for line in lines if line["step"] == best)
     scores = score(benchmark, read_predictions(folder / "predictions.parquet", benchmark)).where(split="id_val")
-    wholes = {row["metric"]: row["value"] for row in scores
+    wholes = {str(Measure(row["metric"], row["by"])): row["value"] for row in scores
               if row["group"] == ALL or row["metric"].startswith("worst_")}
     wholes = {metric: value for metric, value in wholes.items() if CORRECTED not in metric and math.isfinite(value)}
     assert len(wholes) > 1
@@ -113,7 +113,7 @@ def test_predictions_do_not_depend_on_which_rows_lie_beside(tmp_path):
     found = read_predictions(folder / "predictions.parquet", benchmark)
     mixed = replace(found, item=found.item[order], split=found.split[order], scores=found.scores[order])
     assert np.array_equal(found.item, benchmark.items)
-    assert list(score(benchmark, mixed)) == list(score(benchmark, found))
+    assert score(benchmark, mixed) == score(benchmark, found)
 
 
 def test_a_headline_that_is_not_scored_is_told():

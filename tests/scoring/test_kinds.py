@@ -291,7 +291,7 @@ def test_means_over_seeds_are_paired_by_item():
     erm = only(found, metric="auc", method="erm")
     assert erm["value"] == pytest.approx(np.mean(single))
     assert erm["low"] < erm["value"] < erm["high"]
-    behind = only(found, metric="auc_behind_best", method="erm")
+    behind = only(found, stat="difference", metric="auc", method="erm")
     assert behind["value"] == pytest.approx(only(found, metric="auc", method="dro")["value"] - erm["value"])
     assert behind["low"] > 0
     same = means(made, {"erm": runs["erm"][:1] * 3}).where(split="test", group="hard")

@@ -14,7 +14,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json, write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import ALL, COLUMNS, Scores
+from shiftbench.data.scores import ALL, COLUMNS, MEAN, RUN, Scores
 from shiftbench.scoring import read_run, runs, runs_in, score, score_runs
 from shiftbench.scoring.listing import names_in
 from shiftbench.scoring.reading import KNOWN, Reader
@@ -55,8 +55,7 @@ def plainly(folder, names, **options) -> Scores:
         run = read_run(folder / name)
         benchmark = Benchmark.load(run.benchmark_folder)
         predictions = Predictions.load(run.folder / "predictions.parquet", benchmark)
-        found.append(score(benchmark, predictions, run=name, method=run.settings["method"], setting=run.setting,
-                           seed=run.settings["seed"], **options))
+        found.append(score(benchmark, predictions, **run.head, **options))
     return Scores.join(found)
 
 
@@ -69,10 +68,10 @@ def test_a_batch_gives_the_rows_of_the_plain_way(folder, scores):
 def test_every_finished_run_is_scored_once_and_every_setting_has_a_mean(folder, scores):
     """480 runs have their rows, and on each benchmark 24 settings a mean over five seeds."""
     average = scores.where(split="test", group=ALL, metric="accuracy")
-    single = average["seed"] >= 0
-    assert sorted(average["run"][single].tolist()) == sorted(os.listdir(folder))
-    assert set(average["run"][~single].tolist()) == {f"mean of {SEEDS}"}
-    assert {name: int((average["benchmark"][~single] == name).sum()) for name in BENCHMARKS} == dict.fromkeys(
+    single, means = average.where(stat=RUN), average.where(stat=MEAN)
+    assert sorted(single["run"].tolist()) == sorted(os.listdir(folder))
+    assert set(means["runs"].tolist()) == {SEEDS}
+    assert {name: int((means["benchmark"] == name).sum()) for name in BENCHMARKS} == dict.fromkeys(
         BENCHMARKS, RUNS // len(BENCHMARKS) // SEEDS)
 
 

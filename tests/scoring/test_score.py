@@ -12,10 +12,9 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import ALL, Scores
-from shiftbench.scoring import BEHIND, GAP, MEAN, benchmarks_of, means, runs_in, score, score_runs, to_json
+from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, RUN, Scores
+from shiftbench.scoring import GAP, benchmarks_of, means, runs_in, score, score_runs, to_json
 from shiftbench.scoring.estimates import CORRECTED
-from shiftbench.scoring.rows import P
 from shiftbench.scoring.runs import labels
 from tests.strategies import benchmarks, seeds, toy
 
@@ -40,7 +39,9 @@ def guesses(benchmark: Benchmark, seed: int = 0, skill: float = 0.8) -> Predicti
 
 
 def only(scores: Scores, **equal: object) -> dict:
-    (row,) = scores.where(**equal)
+    """The one row with these values, over the benchmark's own groups and no difference unless that is asked for."""
+    kept = scores if "stat" in equal else scores.take(scores["stat"] != DIFFERENCE)
+    (row,) = kept.where(**{"by": "", **equal})
     return row
 
 
@@ -166,9 +167,10 @@ def test_every_interval_holds_its_value(benchmark, seed, runs):
     some = [guesses(benchmark, seed + run, skill=1.0) for run in range(runs)]
     scores = means(benchmark, {"one": some, "other": [guesses(benchmark, seed + 9)]})
     for row in scores:
-        if row["metric"].startswith("p_"):
-            assert 0 <= row["value"] <= 1
-        elif not row["metric"].endswith(BEHIND) and not np.isnan(row["low"]):
+        if row["stat"] == DIFFERENCE:
+            assert 0 <= row["p"] <= 1
+            continue
+        if not np.isnan(row["low"]):
             assert row["low"] <= row["value"] <= row["high"]
         if row["metric"] == "accuracy" and row["split"] != GAP:
             assert 0 <= row["low"] < row["high"] <= 1
@@ -231,15 +233,16 @@ def test_means_pair_methods_by_item():
     good = [guesses(benchmark, seed) for seed in range(3)]
     bad = [guesses(benchmark, seed, skill=0.55) for seed in range(3)]
     scores = means(benchmark, {"good": good, "twin": good[::-1], "bad": bad}, replicates=400)
-    assert set(scores["run"].tolist()) == {MEAN + "3"}
-    behind = {row["method"]: row for row in scores.where(split="test", metric="accuracy" + BEHIND)}
+    assert set(scores["stat"].tolist()) == {MEAN, DIFFERENCE}
+    assert set(scores["runs"].tolist()) == {3}
+    behind = {row["method"]: row for row in scores.where(stat=DIFFERENCE, split="test", metric="accuracy", group=ALL)}
     assert behind["good"]["value"] == pytest.approx(0)
     assert behind["twin"]["value"] == pytest.approx(0)
     assert behind["twin"]["low"] <= 0 <= behind["twin"]["high"]
     assert behind["bad"]["low"] > 0
-    p = {row["method"]: row["value"] for row in scores.where(split="test", group=ALL, metric=P + "accuracy" + BEHIND)}
-    assert p["good"] == p["twin"] == 1
-    assert p["bad"] < 0.05
+    assert behind["good"]["p"] == behind["twin"]["p"] == 1
+    assert behind["bad"]["p"] < 0.05
+    assert np.isnan(scores.where(stat=MEAN)["p"]).all()
     wanted = np.mean([only(score(benchmark, one, replicates=0), split="test", group=ALL, metric="accuracy")["value"]
                       for one in good])
     assert only(scores, method="good", split="test", group=ALL, metric="accuracy")["value"] == pytest.approx(wanted)
@@ -270,11 +273,15 @@ def test_a_runs_folder(tmp_path):
     assert (len(finished), unfinished) == (5, 1)
     assert benchmarks_of(tmp_path / "runs") == [tmp_path / "toy"]
     scores = score_runs(tmp_path / "runs", replicates=30)
-    single = scores.where(split="test", group=ALL, metric="accuracy")
-    assert [(row["run"], row["method"], row["seed"]) for row in single] == [
-        ("a0", "erm", 0), ("a1", "erm", 1), ("b0", "irm", 0), ("b1", "irm", 1), ("c", "irm", 7),
-        ("mean of 2", "erm", -1), ("mean of 2", "irm (weight=3.0)", -1), ("mean of 1", "irm (weight=9.0)", -1)]
-    value = single["value"]
+    accuracy = scores.where(split="test", group=ALL, metric="accuracy")
+    numbers = accuracy.take(accuracy["stat"] != DIFFERENCE)
+    assert [tuple(row[name] for name in ("run", "stat", "runs", "method", "label")) for row in numbers] == [
+        ("a0", RUN, 1, "erm", ""), ("a1", RUN, 1, "erm", ""), ("b0", RUN, 1, "irm", ""), ("b1", RUN, 1, "irm", ""),
+        ("c", RUN, 1, "irm", ""), ("", MEAN, 2, "erm", ""), ("", MEAN, 2, "irm", "irm (weight=3.0)"),
+        ("", MEAN, 1, "irm", "irm (weight=9.0)")]
+    assert numbers["setting"][[5, 6, 7]].tolist() == numbers["setting"][[0, 2, 4]].tolist()
+    assert accuracy.where(stat=DIFFERENCE).names.tolist() == ["erm", "irm (weight=3.0)", "irm (weight=9.0)"]
+    value = numbers["value"]
     assert value[5] == pytest.approx(value[:2].mean())
     assert set(scores["benchmark"].tolist()) == {"toy"}
 

@@ -20,9 +20,9 @@ from shiftbench.core.files import write_json
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, RUN, Measure, Scores
 from shiftbench.reporting.results import shown_scores
-from shiftbench.scoring import MEAN, means, score
+from shiftbench.scoring import means, score
 from shiftbench.scoring.select import (
     DEFAULT,
     RULES,
@@ -143,7 +143,7 @@ def test_a_choice_depends_on_nothing_else(scores, seed):
     on_test = (scores["split"] == "test") & ~np.char.count(scores["benchmark"], MARK).astype(bool)
     moved = {**scores.columns, "value": np.where(on_test, rng.random(len(scores)), scores["value"])}
     order = rng.permutation(len(scores))
-    mean = Scores.of([{**row, "run": f"{MEAN}2", "seed": -1, "value": 9.0} for row in list(scores)[:20]])
+    mean = scores.take(np.arange(min(20, len(scores)))).assign(run="", stat=MEAN, runs=2, seed=-1, value=9.0)
     other = Scores.join([Scores({name: values[order] for name, values in moved.items()}), mean])
     honest = [name for name in RULES if name != "oracle"]
     assert ([(one.rule, one.target, one.run) for one in select(scores, honest).choices]
@@ -159,7 +159,7 @@ def test_chosen_keeps_whole_runs(scores, rule):
     assert len(runs) == len({key[:3] for key in runs})
     assert {key[0] for key in runs} == {"one", "two"}
     for benchmark, method, seed, run in runs:
-        assert list(kept.where(benchmark=benchmark, run=run)) == list(scores.where(benchmark=benchmark, run=run))
+        assert kept.where(benchmark=benchmark, run=run) == scores.where(benchmark=benchmark, run=run)
         choices = select(scores, [rule], benchmarks=ranked_by_f1()).choices
         assert (benchmark, run) in {(one.benchmark, one.run) for one in choices
                                     if (one.method, one.seed) == (method, seed)}
@@ -204,7 +204,7 @@ def test_wilds_chooses_by_the_headline_on_val(headline, better):
         rows += run_rows("b", "m", run, 0, flat(val_accuracy=1 - value, val_nll=value, val_macro_f1=value,
                                                 id_val_macro_f1=1 - value, test_macro_f1=1 - value), run)
         rows += [{**rows[-1], "split": "val", "group": "male = 1, label = toxic" if headline.startswith("worst")
-                  else ALL, "metric": headline, "value": value}] * (headline not in METRICS)
+                  else ALL, **Measure.parse(headline)._asdict(), "value": value}] * (headline not in METRICS)
     scores = Scores.of(rows)
     (one,) = select(scores, ["wilds"], targets=["accuracy"], benchmarks=[known]).choices
     assert (one.run, one.labels, one.criterion) == (better, "shifted", 0.7 if better == "x" else 0.3)
@@ -432,13 +432,14 @@ def test_means_over_chosen_runs_are_scored_from_predictions(study):
     scores, made, folder = study
     found = chosen_means(folder, scores, [made], replicates=50)
     assert set(found["setting"].tolist()) == {setting_of("id")}
-    assert set(found["run"].tolist()) == {f"{MEAN}2"}
+    assert set(found["stat"].tolist()) == {MEAN, DIFFERENCE}
+    assert set(found["runs"].tolist()) == {2}
     single = chosen(scores, "id")
     for method in ("erm", "irm"):
-        (mean,) = found.where(method=method, split="test", metric="accuracy", group=ALL)
+        (mean,) = found.where(stat=MEAN, method=method, split="test", metric="accuracy", group=ALL)
         runs = single.where(method=method, split="test", metric="accuracy", group=ALL)
         assert mean["value"] == pytest.approx(runs["value"].mean())
-        assert len(found.where(method=method, metric="accuracy_behind_best", split="test", group=ALL)) == 1
+        assert len(found.where(stat=DIFFERENCE, method=method, metric="accuracy", split="test", group=ALL)) == 1
     with pytest.raises(ShiftBenchError, match="allow_target"):
         chosen_means(folder, scores, [made], "oracle")
 
@@ -449,7 +450,8 @@ def test_a_report_is_made_from_chosen_runs(study):
     shown = shown_scores(scores, [made])
     assert shown == chosen(scores, "id")
     both = shown_scores(Scores.join([scores, chosen_means(folder, scores, [made], replicates=0)]), [made])
-    assert set(both["run"].tolist()) == set(shown["run"].tolist()) | {f"{MEAN}2"}
+    assert both.where(stat=RUN) == shown
+    assert set(both["runs"].tolist()) == {1, 2}
     assert set(both["method"].tolist()) == {"erm", "irm"}
     with pytest.raises(ShiftBenchError, match="--allow-target"):
         shown_scores(scores, [made], "oracle")
@@ -460,7 +462,7 @@ def test_what_no_rule_can_choose_is_shown_by_setting(study):
     scores, made, _ = study
     blind = Scores({name: values[scores["split"] != "id_val"] for name, values in scores.columns.items()})
     shown = shown_scores(blind, [made])
-    assert set(shown["method"].tolist()) == {f"{method} (s{k})" for method in ("erm", "irm") for k in range(3)}
+    assert set(shown.names.tolist()) == {f"{method} (s{k})" for method in ("erm", "irm") for k in range(3)}
     alone = scores.where(setting="s1", benchmark="b")
     assert shown_scores(alone, [made]) == alone
 

@@ -14,7 +14,7 @@ from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
 from shiftbench.data.target import (
     BoxTarget,
     NumberTarget,
@@ -308,16 +308,15 @@ def test_means_are_over_runs_and_equal_methods_are_not_behind():
     scores = means(made, {"good": runs, "same": runs, "poor": poor})
     for metric in ("r", "worst_group_r", "mse"):
         each = [value(score(made, one), metric) for one in runs]
-        rows = scores.where(metric=metric, method="good")
+        rows = scores.where(stat=MEAN, metric=metric, method="good")
         row = rows if metric.startswith("worst") else rows.where(group=ALL)
         assert row["value"][0] == pytest.approx(np.mean(each))
-        assert row["run"][0] == "mean of 3"
+        assert row["runs"][0] == 3
     for metric in ("r", "worst_group_r"):
-        behind = {row["method"]: row for row in scores.where(metric=f"{metric}_behind_best", group=ALL)}
-        p = {row["method"]: row["value"] for row in scores.where(metric=f"p_{metric}_behind_best", group=ALL)}
+        behind = {row["method"]: row for row in scores.where(stat=DIFFERENCE, metric=metric, group=ALL)}
         assert behind["same"]["value"] == 0
         assert behind["poor"]["low"] > 0
-        assert p["poor"] < 0.01 < p["same"]
+        assert behind["poor"]["p"] < 0.01 < behind["same"]["p"]
 
 
 @pytest.mark.parametrize("kind", ["boxes", "tokens"])
@@ -334,9 +333,10 @@ def test_lists_have_means_too(kind):
         lists, none = {"tokens": list(np.roll(tokens, -1, axis=1))}, {"tokens": list(answered)}
     good, poor = (Answers.of(made.items, made.split, one) for one in (lists, none))
     scores = means(made, {"good": [good, good], "poor": [poor, poor]})
-    behind = scores.where(metric=f"{made.headline}_behind_best", group=ALL)
+    metric = made.headline.metric
+    behind = scores.where(stat=DIFFERENCE, metric=metric, group=ALL)
     assert behind["value"].tolist() == [0, pytest.approx(
-        value(score(made, good), made.headline) - value(score(made, poor), made.headline))]
+        value(score(made, good), metric) - value(score(made, poor), metric))]
     assert behind["low"][1] > 0
 
 
@@ -345,9 +345,10 @@ def test_every_kind_has_its_headline_in_its_scores():
     truth, predicted, group = wealth()
     made = numbers(truth.astype(float), group)
     scores = score(made, guess(made, predicted), replicates=0)
-    assert made.headline == NumberTarget.headline == "worst_group_r"
-    assert np.isnan(scores.where(metric=made.headline)["low"]).all()
-    assert Benchmark(made.items, made.split, made.label, made.domain, made.group, made.names).headline == "accuracy"
+    assert str(made.headline) == NumberTarget.headline == "worst_group_r"
+    assert np.isnan(scores.where(metric="worst_group_r")["low"]).all()
+    plain = Benchmark(made.items, made.split, made.label, made.domain, made.group, made.names)
+    assert str(plain.headline) == "accuracy"
 
 
 def test_answers_must_be_of_the_kind():

@@ -21,7 +21,7 @@ from shiftbench.core.files import lock
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, label_of
 from shiftbench.methods.presets import NINETEEN
-from shiftbench.scoring import MEAN, score_runs
+from shiftbench.scoring import score_runs
 from shiftbench.scoring.select import chosen_means, select
 from shiftbench.shifts import LowData, Noise, Size, Under, Unseen
 from shiftbench.shifts.replicates import members, redrawn, same_rows, shared_splits
@@ -321,10 +321,11 @@ def test_from_nothing_to_a_report(study, tmp_path):
     assert "drawing sprites" in run.stderr
     scores = score_runs(out, replicates=20)
     assert set(scores["benchmark"].tolist()) == {"low-10", "unseen"}
-    mean = scores.where(benchmark="low-10", split="test", metric="macro_f1", group=ALL, seed=-1)
-    assert sorted(mean["method"].tolist()) == ["erm (lr=0.001)", "erm (lr=0.01)", "irm"]
-    assert set(mean["run"].tolist()) == {f"{MEAN}2"}
-    single = scores.where(benchmark="low-10", split="test", metric="macro_f1", group=ALL, method="irm")
+    mean = scores.where(benchmark="low-10", split="test", metric="macro_f1", group=ALL, stat="mean")
+    assert sorted(mean.names.tolist()) == ["erm (lr=0.001)", "erm (lr=0.01)", "irm"]
+    assert set(mean["method"].tolist()) == {"erm", "irm"}
+    assert set(mean["runs"].tolist()) == {2}
+    single = scores.where(stat="run", benchmark="low-10", split="test", metric="macro_f1", group=ALL, method="irm")
     seeds_of = dict(zip(single["seed"].tolist(), single["value"].tolist(), strict=True))
     of_mean = {row["method"]: row["value"] for row in mean}
     assert of_mean["irm"] == pytest.approx((seeds_of[0] + seeds_of[1]) / 2)
@@ -334,7 +335,7 @@ def test_from_nothing_to_a_report(study, tmp_path):
     assert {(one.benchmark, one.method, one.seed) for one in choices} == {
         (name, method, seed) for name in ("low-10", "unseen") for method in ("erm", "irm") for seed in (0, 1)}
     rescored = chosen_means(out, scores, made, "f1", replicates=20)
-    assert set(rescored["run"].tolist()) == {f"{MEAN}2"}
+    assert set(rescored["runs"].tolist()) == {2}
     page = sb.report(out, tmp_path / "r.html", rule="f1").read_text()
     assert page.count("<h3>low-10</h3>") == 1
     assert CliRunner().invoke(app, ["show", str(out)]).exit_code == 0

@@ -12,7 +12,7 @@ from shiftbench.data.benchmark import CODED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.prediction_lists import Answers, read_predictions
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import Scores
+from shiftbench.data.scores import RUN, Scores
 
 if TYPE_CHECKING:
     from shiftbench.human import Key
@@ -31,8 +31,8 @@ def score(
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
 
-    Several models are also compared, on the same items: `accuracy_behind_best` is how far each is behind the best one,
-    with an interval and, as `p_accuracy_behind_best`, its p-value (docs/statistics.md).
+    Several models are also compared, on the same items: rows of stat `difference` say how far each is behind the best
+    one, with an interval and a p-value (docs/statistics.md).
 
     `by` are further groupings of any columns, as "region" or "male+female,label" (docs/groups.md); a column that the
     benchmark does not keep is looked for in its collection.
@@ -190,13 +190,12 @@ def scores_of(
 
 def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: str = "test") -> "list[Ranked]":
     """The n tasks (benchmarks) whose hard items cost a method most more than all items do, as NOOCh chose its suite."""
-    from shiftbench.scoring import MEAN
     from shiftbench.shifts.context.challenge_sets import hardest_tasks
 
-    found = scores_of(source)[0].where(method=method, split=split, metric="nll")
+    scores = scores_of(source)[0].where(stat=RUN, method=method, split=split, metric="nll", by="")
     losses: dict[str, dict[str, list[float]]] = {"hard": {}, "all": {}}
-    for row in found:
-        if row["group"] in losses and not row["run"].startswith(MEAN):
+    for row in scores:
+        if row["group"] in losses:
             losses[row["group"]].setdefault(row["benchmark"], []).append(row["value"])
     if not losses["hard"]:
         raise ShiftBenchError(f"No run of method '{method}' has a loss on hard items of {split}. Train it on "

@@ -41,11 +41,12 @@ def board(
     if quiet:
         return
     from shiftbench.reporting.tables import probability
+    from shiftbench.scoring.metrics import is_worst
 
-    worst = made.metric.startswith("worst_")
+    worst = is_worst(made.measure.metric)
     rows: list[list[object]] = []
     for one in made.listed:
-        cell = one.cell("test", made.metric) or NOTHING
+        cell = one.cell("test", made.measure) or NOTHING
         entry, pair = one.verified.entry, cell["behind"]
         rows.append([one.rank or "–", "algorithms" if entry.algorithm else "beyond", entry.method,
                      cell["value"], cell["std"], pair.difference if pair else math.nan,
@@ -53,7 +54,7 @@ def board(
                      *([cell["group"], cell["n"]] if worst else []),
                      len(one.verified.predictions), " ".join(one.verified.reasons)])
     named = made.benchmark.name + (f" to {made.folds[-1].name}, mean over folds" if made.folds else "")
-    print_table(f"{named}: {made.metric} on test",
+    print_table(f"{named}: {made.measure} on test",
                 ["rank", "table", "method", "mean", "std", "behind best", "p", "", *(["group", "n"] if worst else []),
                  "folds" if made.folds else "seeds", "why it does not count"], rows)
     say(f"wrote {out / 'index.html'}")

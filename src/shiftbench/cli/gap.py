@@ -22,7 +22,7 @@ def gap(
 
     shiftbench gap runs runs-mixed
     """
-    from shiftbench.scoring.gaps import GAPS
+    from shiftbench.scoring.metrics import in_words, is_worst
     from shiftbench.scoring.plain import to_json
 
     scores = verbs.gap(*runs, setting=setting, level=level)
@@ -31,22 +31,15 @@ def gap(
     if json:
         print_json(to_json(scores, level=level))
         return
-    listed = list(scores)
+    listed, names = list(scores), scores.names.tolist()
     rows = []
-    for before, after, both in zip(listed[::3], listed[1::3], listed[2::3], strict=True):
-        rows.append([both["benchmark"], both["split"], both["method"], both["run"].rpartition(" ")[2],
-                     _named(both["metric"].removesuffix(GAPS)), both["n"], before["value"], after["value"],
-                     both["value"], f"{both['low']:.3f} to {both['high']:.3f}"])
+    for before, after, both, name in zip(listed[::3], listed[1::3], listed[2::3], names[::3], strict=True):
+        # The name of a metric is short enough; over a grouping, words are shorter.
+        metric = in_words(after["metric"], after["by"]) if after["by"] else after["metric"]
+        rows.append([both["benchmark"], both["split"], name, both["runs"], metric, both["n"], before["value"],
+                     after["value"], both["value"], f"{both['low']:.3f} to {both['high']:.3f}"])
     if not quiet:
         print_table("", ["benchmark", "setting", "method", "runs", "metric", "items", "in", "out", "gap",
                          f"{level:.0%} interval"], rows)
-        if any(row["metric"].startswith("worst") for row in listed):
+        if any(is_worst(row["metric"]) for row in listed):
             say("Of a worst group, items are those of the worst out of distribution.")
-
-
-def _named(metric: str) -> str:
-    """A metric as it is called; one over a grouping in words, which are shorter."""
-    from shiftbench.data.groupings import untitled
-    from shiftbench.scoring.metrics import in_words
-
-    return in_words(metric) if untitled(metric)[1] else metric

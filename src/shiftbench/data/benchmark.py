@@ -25,6 +25,7 @@ from shiftbench.core.files import (
 from shiftbench.core.rng import checked_seed
 from shiftbench.core.tables import strings, values_of
 from shiftbench.data.collection import Collection
+from shiftbench.data.scores import Measure
 from shiftbench.data.target import Target
 
 MARKER = "benchmark.json"
@@ -156,9 +157,9 @@ class Benchmark:
         return Target.of(self.card.get("target"))
 
     @property
-    def headline(self) -> str:
-        """The metric by which methods are ranked: the card's, else that of the target."""
-        return str(self.card.get("headline") or self.target.headline)
+    def headline(self) -> Measure:
+        """What ranks methods: what the card says, `worst_group_accuracy[region]`, else the target's metric."""
+        return Measure.parse(str(self.card.get("headline") or self.target.headline))
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -168,30 +168,15 @@ def group_by(columns: Mapping[str, Values | Coded], said: str, *, strict: bool =
     return Grouping(said, tuple(names), np.concatenate(rows), np.cumsum(size) - size, len(choices[0][0][1].codes))
 
 
-def titled(metric: str, said: str) -> str:
-    """What a metric over a grouping is called in a table of scores: `worst_group_accuracy[region]`."""
-    return f"{metric}[{said}]"
-
-
-def untitled(metric: str) -> tuple[str, str]:
-    """A metric and the grouping it is over, if any; the inverse of `titled`.
-
-    >>> untitled("worst_group_accuracy[region]_behind_best"), untitled("nll")
-    (('worst_group_accuracy_behind_best', 'region'), ('nll', ''))
-    """
-    found = re.fullmatch(r"([^\[]*)\[(.*)\]([^\]]*)", metric, re.DOTALL)
-    return (found[1] + found[3], found[2]) if found else (metric, "")
-
-
-def by_in_words(said: str) -> str:
-    """A grouping for a narrow place, in which a long list of columns is cut short; nothing for none.
+def by_in_words(by: str) -> str:
+    """A grouping for a narrow column, in which a long list of columns is cut short; nothing for none.
 
     >>> by_in_words("urban,label"), by_in_words("a+b+c+d,label"), by_in_words("")
     (' by urban, label', ' by a+3 more, label', '')
     """
-    cut = [re.sub(r"\+.*", f"+{part.count('+')} more", part) if part.count("+") > 2 else part
-           for part in said.split(",")]
-    return f" by {spaced(','.join(cut))}" if said else ""
+    cut = [re.sub(r"\+.*", f"+{column.count('+')} more", column) if column.count("+") > 2 else column
+           for column in by.split(",")]
+    return f" by {spaced(','.join(cut))}" if by else ""
 
 
 def spaced(said: str, behind: str = "") -> str:

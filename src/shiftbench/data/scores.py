@@ -1,27 +1,63 @@
 """Scores: the long table everything after training reads. One number per run, split, group and metric."""
 
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from shiftbench.core.arrays import Bools, Values, settings_id
-from shiftbench.core.errors import unknown
+from shiftbench.core.arrays import Bools, Strs, Values, encode, settings_id
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_table, write_table
 from shiftbench.core.tables import decimal, strings, whole
 
 COLUMNS: Mapping[str, type] = {
-    "run": str, "benchmark": str, "method": str, "setting": str, "seed": int, "split": str, "group": str, "n": int,
-    "metric": str, "value": float, "low": float, "high": float, "digest": str,
+    "run": str, "stat": str, "runs": int, "benchmark": str, "digest": str, "method": str, "model": str, "setting": str,
+    "label": str, "seed": int, "split": str, "by": str, "group": str, "n": int, "metric": str, "value": float,
+    "low": float, "high": float, "p": float,
 }
+RUN, MEAN, DIFFERENCE = STATS = ("run", "mean", "difference")
+"""What a number is of: one run, a method's mean over its runs, or how far a method is behind the best one."""
 ALL = "all"
 """The group of a score over every item of its split."""
-OPTIONAL = {"setting": "", "digest": ""}
-"""What a table may lack, and what stands there then. `setting` names all that decides a run but benchmark and seed;
-`digest` tells the benchmark's rows, by which a score finds its benchmark under any name."""
+DEFAULTS: Mapping[str, Any] = {
+    "stat": RUN, "runs": 1, "digest": "", "model": "", "setting": "", "label": "", "by": "", "p": math.nan,
+}
+"""The columns that a table may lack, and their value then. `runs` counts the runs behind a number. `digest` identifies
+the benchmark's rows, by which a score finds its benchmark under any name. `model` is the net. `setting` identifies all
+that decides a run but benchmark and seed. `label` is what to show where a method appears with several settings; where
+it is empty the method is shown. `by` is the grouping that a number is over, empty for the benchmark's own groups. `p`
+is the corrected p-value of a difference."""
+
+VERSION = 2
+VERSION_KEY = b"shiftbench scores"
+"""Where a parquet file says its version. Version 1 had none: it wrote means, differences and groupings as names."""
+_OLD_RUN, _OLD_METRIC = re.compile(r"mean of \d+$"), re.compile(r"\[.*\]|_behind_best$", re.DOTALL)
+
+
+class Measure(NamedTuple):
+    """A metric, and the grouping that it is over: "" for the benchmark's own groups."""
+
+    metric: str
+    by: str = ""
+
+    @staticmethod
+    def parse(text: str) -> "Measure":
+        """From what a recipe, a card or a command line says.
+
+        >>> Measure.parse("worst_group_accuracy[urban,label]"), str(Measure("nll"))
+        (Measure(metric='worst_group_accuracy', by='urban,label'), 'nll')
+        """
+        match = re.fullmatch(r"([^\[]*)\[(.*)\]", text, re.DOTALL)
+        return Measure(match[1], match[2]) if match else Measure(text)
+
+    def __str__(self) -> str:
+        return f"{self.metric}[{self.by}]" if self.by else self.metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +69,7 @@ class Scores:
     @staticmethod
     def of(rows: Iterable[Mapping[str, Any]]) -> "Scores":
         """From one mapping per score."""
-        listed = [OPTIONAL | dict(row) for row in rows]
+        listed = [{**DEFAULTS, **row} for row in rows]
         return Scores({name: np.asarray([row[name] for row in listed], dtype=np.str_ if kind is str else kind)
                        for name, kind in COLUMNS.items()})
 
@@ -61,27 +97,68 @@ class Scores:
             raise unknown("column", name, COLUMNS)
         return self.columns[name]
 
+    @property
+    def names(self) -> Strs:
+        """How each row is shown: by its label, else its method, else its run."""
+        labelled = self["label"] != ""
+        names: Strs = np.where(labelled, self["label"], self["method"]) if labelled.any() else self["method"]
+        nameless = names == ""
+        if nameless.any():
+            names = np.where(nameless, np.where(self["run"] == "", "model", self["run"]), names)
+        return names
+
     def where(self, **equal: Any) -> "Scores":
-        """The rows whose columns have these values: where(split="test", metric="accuracy")."""
+        """The rows whose columns have these values: where(split="test", metric="accuracy", stat="mean")."""
         keep: Bools = np.ones(len(self), np.bool_)
         for name, value in equal.items():
             keep &= self[name] == value
-        return Scores({name: values[keep] for name, values in self.columns.items()})
+        return self.take(keep)
+
+    def take(self, rows: npt.NDArray[Any]) -> "Scores":
+        """Some rows, as a mask or as their numbers."""
+        return Scores({name: values[rows] for name, values in self.columns.items()})
+
+    def assign(self, **columns: Any) -> "Scores":
+        """The same rows with other values in these columns, an array or one value for all rows."""
+        for name in columns:
+            self[name]  # an unknown name is an error
+        return Scores({**self.columns, **{name: np.full(len(self), value) if np.ndim(value) == 0 else value
+                                          for name, value in columns.items()}})
 
     def save(self, path: Path | str) -> Path:
         """Parquet, or CSV where the name ends so."""
-        write_table(path, pa.table({name: pa.array(self.columns[name]) for name in COLUMNS}))
+        table = pa.table({name: pa.array(self.columns[name]) for name in COLUMNS})
+        write_table(path, table.replace_schema_metadata({VERSION_KEY: str(VERSION)}))
         return Path(path)
 
     @staticmethod
     def load(path: Path | str) -> "Scores":
-        words = [name for name, kind in COLUMNS.items() if kind is str]
-        table = read_table(path, [name for name in COLUMNS if name not in OPTIONAL], text=words)
-        for name, value in OPTIONAL.items():
+        """Read a file that `save` wrote, or a table of one's own, which may lack the columns of DEFAULTS."""
+        text = [name for name, kind in COLUMNS.items() if kind is str]
+        table = read_table(path, [name for name in COLUMNS if name not in DEFAULTS], text=text)
+        _check(path, table)
+        for name, value in DEFAULTS.items():
             if name not in table.column_names:
                 table = table.append_column(name, pa.array(np.full(len(table), value)))
         read: dict[type, Callable[..., Values]] = {str: strings, int: whole, float: decimal}
-        return Scores({name: read[kind](path, table, name) for name, kind in COLUMNS.items()})
+        scores = Scores({name: read[kind](path, table, name) for name, kind in COLUMNS.items()})
+        for stat in encode(scores["stat"])[1]:
+            if stat not in STATS:
+                raise unknown("stat", stat, STATS, str(path))
+        return scores
+
+
+def _check(path: Path | str, table: pa.Table) -> None:
+    """Refuse a file of another version. One of version 1 is read where it has nothing but numbers of single runs."""
+    version = (table.schema.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+    if version not in ("", str(VERSION)):
+        raise ShiftBenchError(f"{path}: its scores have format {version}, and this shiftbench reads format {VERSION}. "
+                              "Score again.")
+    if "stat" not in table.column_names:
+        runs, metrics = (encode(strings(path, table, name))[1] for name in ("run", "metric"))
+        if any(_OLD_RUN.match(run) for run in runs) or any(_OLD_METRIC.search(metric) for metric in metrics):
+            raise ShiftBenchError(f"{path}: an older shiftbench wrote these scores, with means, differences or "
+                                  "groupings in their names. Score again.")
 
 
 def label_of(settings: Mapping[str, Any]) -> str:

@@ -144,8 +144,7 @@ if TYPE_CHECKING:
 def tables(scores: Scores, level: float = LEVEL) -> "list[Table]":
     """The usual table of whatever is no part of a study, then who is how good on pairs, then every pair."""
     study = np.isin(scores["metric"], METRICS)
-    rest = Scores({name: values[~study] for name, values in scores.columns.items()})
-    own = Scores({name: values[study] for name, values in scores.columns.items()})
+    rest, own = scores.take(~study), scores.take(study)
     drawn = [scores_table(rest)] if len(rest) else []
     if (beside := versus_table(rest)) is not None:
         drawn.append(beside)

@@ -10,18 +10,17 @@ import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.groupings import OWN, titled
+from shiftbench.data.groupings import OWN
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, Measure, Scores
 from shiftbench.leaderboard.entries import MARKER, read_entry
 from shiftbench.leaderboard.submitted import fold_of
 from shiftbench.leaderboard.verify import Rule, Verified, refuse_copies, required_seeds, seeds_of, verify
 from shiftbench.reporting.tables import pivot
-from shiftbench.scoring import BEHIND, Comparison, comparisons, means, score
+from shiftbench.scoring import Comparison, comparisons, means, score
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, student
-from shiftbench.scoring.metrics import has_probabilities, metric_of, metrics_of
-from shiftbench.scoring.rows import P
+from shiftbench.scoring.metrics import has_probabilities, is_worst, metric_of, metrics_of
 
 SPLITS = ("test", "val", "id_test")
 """What is shown, the split that ranks first."""
@@ -29,25 +28,27 @@ BESIDE = ("accuracy", "worst_group_accuracy", "macro_f1")
 """Scored with the metric that ranks."""
 LOSSES = ("nll", "worst_group_nll")
 OVER = ("worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy")
-"""Of each grouping of the benchmark's card: `worst_group_accuracy[region]`, and so on."""
+"""Scored over each grouping of the benchmark's card."""
 
 Cell = dict[str, Any]
+Cells = dict[str, dict[Measure, Cell]]
+"""By split and measure."""
 
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """A submission on the board. `rank` is None where it does not count; `cells[split][metric]` has its numbers.
+    """A submission on the board. `rank` is None where it does not count; `cells[split][measure]` has its numbers.
 
     A cell: value (the mean over seeds), std (with ddof 1), low, high, best and tied (in its table), group, n, seeds
     (each one's own value) and behind: the paired `Comparison` with the best of its table, None where there is none.
     """
 
     verified: Verified
-    cells: Mapping[str, Mapping[str, Cell]]
+    cells: Mapping[str, Mapping[Measure, Cell]]
     rank: int | None = None
 
-    def cell(self, split: str, metric: str) -> Cell | None:
-        return self.cells.get(split, {}).get(metric)
+    def cell(self, split: str, measure: Measure | str) -> Cell | None:
+        return self.cells.get(split, {}).get(Measure.parse(measure) if isinstance(measure, str) else measure)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,7 @@ class Board:
     """All submissions: those that count in their order, training algorithms first (§9.1, §9.2), then the others."""
 
     benchmark: Benchmark
-    metric: str
+    measure: Measure
     required: int
     listed: tuple[Listed, ...]
     folds: tuple[Benchmark, ...] = ()  # where numbers are means over folds; `benchmark` is then the first
@@ -76,13 +77,13 @@ def make_board(
     Without a metric it is the one that goes with what is predicted: accuracy, for numbers the worst group's r, and so
     on (`Target.headline`).
     """
-    metric = metric or benchmark.headline
+    measure = Measure.parse(metric) if metric else benchmark.headline
     root = Path(folder)
     if not root.is_dir():
         raise ShiftBenchError(f"{root}: no such folder. A board is made of a folder of submissions.")
-    known = {*(one.name for one in metrics_of(benchmark.target)), benchmark.headline, *further(benchmark)}
-    if metric not in known:
-        raise unknown("metric", metric, known)
+    known = {*(Measure(one.name) for one in metrics_of(benchmark.target)), benchmark.headline, *further(benchmark)}
+    if measure not in known:
+        raise unknown("metric", measure, known)
     if "test" not in benchmark.splits:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no split 'test' to rank by.")
     required = required_seeds(benchmark) if seeds is None else seeds
@@ -96,53 +97,53 @@ def make_board(
     listed: list[Listed] = []
     for algorithms in (True, False):
         part = [one for one in found if one.valid and one.entry.algorithm == algorithms]
-        listed += ranked(part, numbers(benchmark, part, metric), metric)
+        listed += ranked(part, numbers(benchmark, part, measure), measure)
     # Those that do not count are scored one by one: they are nobody's rival.
-    listed += [Listed(one, numbers(benchmark, [one], metric)[one.entry.folder]) for one in found if not one.valid]
+    listed += [Listed(one, numbers(benchmark, [one], measure)[one.entry.folder]) for one in found if not one.valid]
     listed.sort(key=lambda one: one.rank is None)
-    return Board(benchmark, metric, required, tuple(listed))
+    return Board(benchmark, measure, required, tuple(listed))
 
 
-def further(benchmark: Benchmark) -> list[str]:
+def further(benchmark: Benchmark) -> list[Measure]:
     """The metrics over the groupings that the benchmark's card asks for, grouping by grouping."""
-    return [titled(metric, str(said)) for said in benchmark.card.get(OWN) or () for metric in OVER]
+    return [Measure(metric, str(said)) for said in benchmark.card.get(OWN) or () for metric in OVER]
 
 
 def numbers(
-    benchmark: Benchmark, entries: Sequence[Verified], metric: str
-) -> dict[str, dict[str, dict[str, Cell]]]:
-    """By folder, split and metric: mean and standard deviation over seeds, interval, and who is told from the best."""
-    made: dict[str, dict[str, dict[str, Cell]]] = {one.entry.folder: {} for one in entries}
+    benchmark: Benchmark, entries: Sequence[Verified], measure: Measure
+) -> dict[str, Cells]:
+    """By folder, split and measure: mean and standard deviation over seeds, interval, and who is told from the best."""
+    made: dict[str, Cells] = {one.entry.folder: {} for one in entries}
     for split in SPLITS:
         runs = {one.entry.folder: seeds_of(one, split) for one in entries if one.has(split)}
         if split not in benchmark.splits or not runs:
             continue
-        told, each = (_of_classes if benchmark.target.has_classes else _of_others)(benchmark, runs, metric)
-        for name, judged in told.items():
-            behind = _behind(judged, split, name)
-            cells = {row["method"]: row["cells"][benchmark.name] for row in pivot(judged, name, split)}
+        told, each = (_of_classes if benchmark.target.has_classes else _of_others)(benchmark, runs, measure)
+        for name, scores in told.items():
+            behind = _behind(scores, split, name)
+            rows = pivot(scores, name.metric, split, by=name.by)
+            cells = {row["method"]: row["cells"][benchmark.name] for row in rows}
             for folder, cell in cells.items():
                 made[folder].setdefault(split, {})[name] = {
                     **cell, **_spread(each, folder, split, name), "behind": behind.get(folder)}
     return made
 
 
-def _behind(judged: Scores, split: str, metric: str) -> dict[str, Comparison]:
+def _behind(scores: Scores, split: str, measure: Measure) -> dict[str, Comparison]:
     """Each submission against the best on the same items; empty for a metric that `scoring.means` does not pair."""
-    names = (metric, metric + BEHIND, P + metric + BEHIND)
-    rows = Scores.join([judged.where(split=split, metric=name) for name in names])
+    rows = scores.where(split=split, **measure._asdict())
     return {one.other: one for one in comparisons(rows) if one.group == ALL}
 
 
 def _of_classes(
-    benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], metric: str
-) -> tuple[dict[str, Scores], Scores]:
-    """By metric the scores that have it with intervals, and those of every seed."""
+    benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], measure: Measure
+) -> tuple[dict[Measure, Scores], Scores]:
+    """By measure the scores that have it with intervals, and those of every seed."""
     runs = {folder: {seed: one for seed, one in parts.items() if isinstance(one, Predictions)}
             for folder, parts in given.items()}
     joint = means(benchmark, {folder: list(parts.values()) for folder, parts in runs.items()})
     over = further(benchmark)
-    extra = () if metric in over or metric_of(metric).always else (metric,)
+    extra = () if measure.by or metric_of(measure.metric).always else (measure.metric,)
     each = Scores.join([
         score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, metrics=extra,
               replicates=REPLICATES if extra else 0)
@@ -150,42 +151,43 @@ def _of_classes(
     sure = {folder: list(parts.values()) for folder, parts in runs.items()
             if all(has_probabilities(one.scores) for one in parts.values())}
     told = {}
-    for name in dict.fromkeys((metric, *BESIDE, *over)):
+    for name in dict.fromkeys((measure, *map(Measure, BESIDE), *over)):
         # A bare choice has no loss; that of one submission does not take the others' away.
-        losses = means(benchmark, sure) if sure and name in LOSSES else Scores.of([])
-        told[name] = each if name in extra else losses if name in LOSSES else joint
+        losses = means(benchmark, sure) if sure and name.metric in LOSSES else Scores.of([])
+        told[name] = each if name.metric in extra else losses if name.metric in LOSSES else joint
     return told, each
 
 
 def _of_others(
-    benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], metric: str
-) -> tuple[dict[str, Scores], Scores]:
+    benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], measure: Measure
+) -> tuple[dict[Measure, Scores], Scores]:
     """The same for targets that are no classes."""
     joint = means(benchmark, {folder: list(parts.values()) for folder, parts in given.items()})
     each = Scores.join([
         score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, replicates=0)
         for folder, parts in given.items() for seed, one in parts.items()])
-    return dict.fromkeys((metric, *benchmark.target.ranking), joint), each
+    return dict.fromkeys((measure, *map(Measure, benchmark.target.ranking)), joint), each
 
 
-def _spread(each: Scores, folder: str, split: str, metric: str) -> Cell:
+def _spread(each: Scores, folder: str, split: str, measure: Measure) -> Cell:
     """Each seed's value and their standard deviation, which one seed does not have."""
-    rows = [row for row in each.where(method=folder, split=split, metric=metric)
-            if metric.startswith("worst_") or row["group"] == ALL]
+    rows = [row for row in each.where(method=folder, split=split, **measure._asdict())
+            if is_worst(measure.metric) or row["group"] == ALL]
     values = [row["value"] for row in rows]
     return {"std": float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
             "seeds": {str(row["seed"]): row["value"] for row in rows}}
 
 
 def ranked(
-    entries: Sequence[Verified], cells: Mapping[str, Mapping[str, Mapping[str, Cell]]], metric: str
+    entries: Sequence[Verified], cells: Mapping[str, Mapping[str, Mapping[Measure, Cell]]], measure: Measure
 ) -> list[Listed]:
     """In the order of their means; one whose predictions have no such number says so and is not ranked."""
-    value = {folder: split.get("test", {}).get(metric, {"value": math.nan})["value"] for folder, split in cells.items()}
-    sign = -metric_of(metric).sign
+    none = {"value": math.nan}
+    value = {folder: splits.get("test", {}).get(measure, none)["value"] for folder, splits in cells.items()}
+    sign = -metric_of(measure.metric).sign
     known = [one for one in entries if math.isfinite(value[one.entry.folder])]
     known.sort(key=lambda one: (sign * value[one.entry.folder], one.entry.folder))
-    why = f"Its predictions have no {metric} on test: bare choices have no loss, and some metrics need two classes."
+    why = f"Its predictions have no {measure} on test: bare choices have no loss, and some metrics need two classes."
     return [*(Listed(one, cells[one.entry.folder], rank) for rank, one in enumerate(known, start=1)),
             *(Listed(replace(one, reasons=(why,)), cells[one.entry.folder]) for one in entries if one not in known)]
 
@@ -195,8 +197,6 @@ def ranked(
 # Folds have other items each, so each is a benchmark of its own, and a submission names the digests of all of them,
 # with spaces between. Files say which fold they are of: `poverty_split:test_fold:A_pred.csv`, `fold-A-
 # seed-0.parquet`.
-
-Cells = dict[str, dict[str, Cell]]
 
 
 def make_folds(folder: Path | str, benchmarks: Sequence[Benchmark], *, metric: str = "") -> Board:
@@ -214,10 +214,10 @@ def make_folds(folder: Path | str, benchmarks: Sequence[Benchmark], *, metric: s
     for algorithms in (True, False):
         part = [one for one in verified.values() if one.valid and one.entry.algorithm == algorithms]
         _mark_folds({one.entry.folder: cells[one.entry.folder] for one in part})
-        made += ranked(part, {one.entry.folder: cells[one.entry.folder] for one in part}, boards[0].metric)
+        made += ranked(part, {one.entry.folder: cells[one.entry.folder] for one in part}, boards[0].measure)
     made += [Listed(one, cells[name]) for name, one in verified.items() if not one.valid]
     made.sort(key=lambda one: one.rank is None)
-    return Board(benchmarks[0], boards[0].metric, len(names), tuple(made), tuple(benchmarks))
+    return Board(benchmarks[0], boards[0].measure, len(names), tuple(made), tuple(benchmarks))
 
 
 def _verified_in_folds(ones: Sequence[Listed], names: Sequence[str]) -> Verified:
@@ -242,13 +242,13 @@ def _cells_of_folds(ones: Sequence[Listed], names: Sequence[str]) -> Cells:
     """
     made: Cells = {}
     for split in SPLITS:
-        for metric in ones[0].cells.get(split, {}):
-            each = [cell for one in ones if (cell := one.cell(split, metric)) is not None]
+        for measure in ones[0].cells.get(split, {}):
+            each = [cell for one in ones if (cell := one.cell(split, measure)) is not None]
             if len(each) < len(ones):
                 continue
             value, low, high = (np.asarray([cell[key] for cell in each]) for key in ("value", "low", "high"))
             mean, many = float(value.mean()), len(each)
-            made.setdefault(split, {})[metric] = {
+            made.setdefault(split, {})[measure] = {
                 "value": mean, "std": float(np.std(value, ddof=1)) if many > 1 else math.nan,
                 "low": mean - math.sqrt(((value - low) ** 2).sum()) / many,
                 "high": mean + math.sqrt(((high - value) ** 2).sum()) / many,
@@ -259,13 +259,13 @@ def _cells_of_folds(ones: Sequence[Listed], names: Sequence[str]) -> Cells:
     return made
 
 
-def _mark_folds(entries: Mapping[str, Mapping[str, Mapping[str, Cell]]]) -> None:
+def _mark_folds(entries: Mapping[str, Cells]) -> None:
     """The best of each column, how far each other one is behind it, and which cannot be told from it."""
     columns = dict.fromkeys((part, name) for one in entries.values() for part, cells in one.items() for name in cells)
-    for split, metric in columns:
-        column = {folder: one[split][metric] for folder, one in entries.items() if metric in one.get(split, {})}
+    for split, measure in columns:
+        column = {folder: one[split][measure] for folder, one in entries.items() if measure in one.get(split, {})}
         known = {folder: cell for folder, cell in column.items() if math.isfinite(cell["value"])}
-        lower = metric_of(metric).lower
+        lower = metric_of(measure.metric).lower
         if len(known) < 2:
             continue
         first = (min if lower else max)(known, key=lambda folder: float(known[folder]["value"]))
@@ -277,7 +277,7 @@ def _mark_folds(entries: Mapping[str, Mapping[str, Mapping[str, Cell]]]) -> None
                 cell["tied"] = not (cell["low"] > best["high"] if lower else best["low"] > cell["high"])
             else:
                 cell["behind"] = _behind_in_folds(best, cell, pairs=len(known) * (len(known) - 1) // 2)._replace(
-                    split=split, metric=metric, best=first, other=folder)
+                    split=split, metric=measure.metric, by=measure.by, best=first, other=folder)
                 cell["tied"] = not cell["behind"].low > 0
 
 

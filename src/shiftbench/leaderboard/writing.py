@@ -8,12 +8,13 @@ import pyarrow as pa
 
 from shiftbench import __version__
 from shiftbench.core.files import write_json, write_table, writing
-from shiftbench.data.groupings import spaced, untitled
+from shiftbench.data.groupings import spaced
+from shiftbench.data.scores import Measure
 from shiftbench.leaderboard.ranking import SPLITS, Board, Cell, Listed, further
 from shiftbench.reporting.page import environment
 from shiftbench.scoring import Comparison
 from shiftbench.scoring.intervals import LEVEL
-from shiftbench.scoring.metrics import in_words, metric_of
+from shiftbench.scoring.metrics import in_words, is_worst, metric_of
 
 PAGE, JSON, CSV = "index.html", "board.json", "board.csv"
 FIELDS = ("method", "authors", "paper", "code", "selected_on", "external_data", "model", "parameters", "benchmark")
@@ -40,7 +41,7 @@ def plain(board: Board) -> dict[str, Any]:
     return {
         "format": "shiftbench board", "version": 1, "benchmark": {"name": made.name, "digest": made.digest},
         **({"folds": [{"name": one.name, "digest": one.digest} for one in board.folds]} if board.folds else {}),
-        "metric": board.metric, "split": "test", "level": LEVEL, "required_seeds": board.required,
+        "metric": str(board.measure), "split": "test", "level": LEVEL, "required_seeds": board.required,
         "entries": [_entry(one) for one in board.listed],
     }
 
@@ -53,7 +54,7 @@ def _entry(one: Listed) -> dict[str, Any]:
         "table": "algorithms" if entry.algorithm else "beyond", "reasons": list(one.verified.reasons),
         "notes": list(one.verified.notes), **said, "authors": list(entry.authors),
         "rules": [rule._asdict() for rule in one.verified.rules], "seeds": sorted(one.verified.predictions),
-        "scores": {split: {metric: _numbers(cell) for metric, cell in cells.items()}
+        "scores": {split: {str(measure): _numbers(cell) for measure, cell in cells.items()}
                    for split, cells in one.cells.items()},
     }
 
@@ -83,10 +84,10 @@ def _table(board: Board) -> pa.Table:
         "authors": _safe(", ".join(one.verified.entry.authors)), "parameters": one.verified.entry.parameters,
         "seeds": len(one.verified.predictions), "valid": one.verified.valid,
         "reason": _safe(" ".join(one.verified.reasons)),
-        **{f"{split}:{board.metric}:{name}": _finite(cell[name]) if cell else None for split in SPLITS
-           for cell in [one.cell(split, board.metric)] for name in ("value", "std", "low", "high")},
-        **{f"test:{board.metric}:behind_{name}": pair[name] if pair else None
-           for pair in [_paired(one.cell("test", board.metric))] for name in ("difference", "low", "high", "p")},
+        **{f"{split}:{board.measure}:{name}": _finite(cell[name]) if cell else None for split in SPLITS
+           for cell in [one.cell(split, board.measure)] for name in ("value", "std", "low", "high")},
+        **{f"test:{board.measure}:behind_{name}": pair[name] if pair else None
+           for pair in [_paired(one.cell("test", board.measure))] for name in ("difference", "low", "high", "p")},
     } for one in board.listed]
     types = {"rank": pa.int64(), "parameters": pa.int64(), "seeds": pa.int64(), "valid": pa.bool_()}
     return pa.table({name: pa.array([row[name] for row in rows], types.get(
@@ -102,18 +103,19 @@ def _page(board: Board, title: str) -> str:
     templates = environment(Path(__file__).parent)
     templates.filters["shown"] = _shown
     # Of a benchmark that says how it is scored (CivilComments' sixteen groups) that is the worst group that counts.
-    worst = next(iter(further(board.benchmark)), "worst_group_accuracy")
-    beside = worst if board.metric == "accuracy" else "accuracy"
+    worst = next(iter(further(board.benchmark)), Measure("worst_group_accuracy"))
+    accuracy = Measure("accuracy")
+    beside: Measure | None = worst if board.measure == accuracy else accuracy
     if not board.benchmark.target.has_classes:
-        beside = next((name for name in board.benchmark.target.ranking if name != board.metric), "")
+        others = [Measure(metric) for metric in board.benchmark.target.ranking]
+        beside = next((measure for measure in others if measure != board.measure), None)
     has = [split for split in SPLITS if split in board.benchmark.splits]
     alone = "train" not in board.benchmark.splits
     under = {split: split for split in SPLITS} if alone else UNDER
     unit = "fold" if board.folds else "seed"
-    columns = [{"split": split, "metric": board.metric, "head": _head(board.metric), "under": under[split]}
-               for split in has]
-    if beside:
-        columns.append({"split": "test", "metric": beside, "head": _head(beside), "under": under["test"]})
+    shown = [(split, board.measure) for split in has] + ([("test", beside)] if beside else [])
+    columns = [{"split": split, "measure": measure, "head": _head(measure), "under": under[split],
+                "worst": is_worst(measure.metric)} for split, measure in shown]
     tables: list[dict[str, Any]] = [
         {"id": "algorithms", "head": "Models" if alone else "Training algorithms", "rows": board.table(True),
          "paired": _has_pairs(board, True),
@@ -124,21 +126,21 @@ def _page(board: Board, title: str) -> str:
          "under": "Other data or another architecture, as declared."}]
     return str(templates.get_template("board.html").render(
         title=title, version=__version__, level=f"{100 * LEVEL:g}", board=board, columns=columns, tables=tables,
-        metric=in_words(board.metric), counted=sum(len(table["rows"]) for table in tables),
+        metric=in_words(*board.measure), counted=sum(len(table["rows"]) for table in tables),
         n=sum(len(one.rows("test")) for one in board.folds or (board.benchmark,)), unit=unit))
 
 
 def _has_pairs(board: Board, algorithms: bool) -> bool:
-    return any(_paired(one.cell("test", board.metric)) for one in board.table(algorithms))
+    return any(_paired(one.cell("test", board.measure)) for one in board.table(algorithms))
 
 
-def _head(metric: str) -> str:
-    words, said = metric_of(metric).words, untitled(metric)[1]
-    return words[:1].upper() + words[1:] + (f" by {spaced(said, ZERO)}" if said else "")
+def _head(measure: Measure) -> str:
+    words = metric_of(measure.metric).words
+    return words[:1].upper() + words[1:] + (f" by {spaced(measure.by, ZERO)}" if measure.by else "")
 
 
-def _shown(value: float, metric: str) -> str:
+def _shown(value: float, measure: Measure) -> str:
     """A cell of the table."""
     if not math.isfinite(value):
         return "–"
-    return metric_of(metric).show(value)
+    return metric_of(measure.metric).show(value)

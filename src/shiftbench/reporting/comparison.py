@@ -5,20 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, DIFFERENCE, RUN, Measure, Scores
 from shiftbench.data.target import Target
 from shiftbench.reporting import tables
 from shiftbench.reporting.tables import column_of, latex, markdown
-from shiftbench.scoring import BEHIND, MEAN, means
+from shiftbench.scoring import means
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.joint_draws import read_chosen
 from shiftbench.scoring.metrics import in_words, metric_of
-from shiftbench.scoring.rows import P
 
 SUFFIXES = {".csv": "csv", ".md": "md", ".markdown": "md", ".tex": "latex"}
 """Endings of files by which a format is known."""
@@ -37,6 +34,7 @@ class Line(NamedTuple):
     benchmark: str
     split: str
     metric: str
+    grouping: str  # "" for the benchmark's own groups
     method: str
     runs: int
     n: int
@@ -82,55 +80,57 @@ def lines(
     names = [name for name in known if name in scores["benchmark"]]
     for name in dict.fromkeys([*names, *sorted(set(scores["benchmark"].tolist()))]):
         mine, draws = scores.where(benchmark=name), known.get(name, [])
-        wanted = list(metrics) or _usual(draws[0] if draws else None)
-        cells = {metric: column_of(mine, name, metric, split) for metric in wanted}
+        wanted = [Measure.parse(metric) for metric in metrics] or _usual(draws[0] if draws else None)
+        cells = {measure: column_of(mine, name, measure.metric, split, by=measure.by) for measure in wanted}
         methods = dict.fromkeys(method for column in cells.values() for method in column)
         if against and methods and against not in methods:
             raise unknown("method", against, methods, f"Table of '{name}'")
         paired = {}
         if against and folder is not None and draws:
             paired = _against(folder, mine, draws, wanted, split, against, level)
-        for metric in wanted:
-            found += _lines(mine, name, split, metric, cells[metric], against, paired, level)
+        for measure in wanted:
+            found += _lines(mine, name, split, measure, cells[measure], against, paired, level)
     if not found:
-        there = sorted({metric for metric in scores.where(split=split)["metric"].tolist() if BEHIND not in metric})
+        on = scores.where(split=split)
+        there = sorted({str(Measure(*pair)) for pair in zip(on["metric"].tolist(), on["by"].tolist(), strict=True)})
         raise ShiftBenchError(f"The scores have no {', '.join(metrics) or 'accuracy'} on {split}. " + (
             f"On this split they have: {', '.join(there)}." if there else
             f"Their splits: {', '.join(sorted(set(scores['split'].tolist())))}."))
     return found
 
 
-def _usual(benchmark: Benchmark | None) -> list[str]:
+def _usual(benchmark: Benchmark | None) -> list[Measure]:
     target = Target() if benchmark is None else benchmark.target
-    return list(dict.fromkeys((target.headline, *target.ranking)))
+    return list(dict.fromkeys(map(Measure, (target.headline, *target.ranking))))
 
 
 def _lines(
-    scores: Scores, benchmark: str, split: str, metric: str, cells: Mapping[str, Mapping[str, Any]], against: str,
-    paired: Mapping[tuple[str, str], Difference], level: float,
+    scores: Scores, benchmark: str, split: str, measure: Measure, cells: Mapping[str, Mapping[str, Any]], against: str,
+    paired: Mapping[tuple[str, Measure], Difference], level: float,
 ) -> list[Line]:
-    lower = metric_of(metric).lower
+    lower = metric_of(measure.metric).lower
     values = {method: cell["value"] for method, cell in cells.items() if not math.isnan(cell["value"])}
     best = (min if lower else max)(values, key=lambda method: values[method]) if len(values) > 1 else ""
     reference = against or best
-    behind = {} if against or lower else _behind(scores, split, metric)
+    behind = {} if against or lower else _behind(scores, split, measure)
     pairs = len(values) - 1 if against else len(values) * (len(values) - 1) // 2
     found = []
     for method, cell in cells.items():
         difference = NONE
         if method != reference and reference in values and method in values:
-            difference = paired.get((method, metric)) or behind.get(method) or _apart(
+            difference = paired.get((method, measure)) or behind.get(method) or _apart(
                 cell, cells[reference], pairs, level)
-        found.append(Line(benchmark, split, metric, method, cell["runs"], cell["n"], cell["value"], cell["low"],
-                          cell["high"], method == best, "" if method == reference else reference, *difference))
+        found.append(Line(benchmark, split, measure.metric, measure.by, method, cell["runs"], cell["n"], cell["value"],
+                          cell["low"], cell["high"], method == best, "" if method == reference else reference,
+                          *difference))
     return found
 
 
-def _behind(scores: Scores, split: str, metric: str) -> dict[str, Difference]:
+def _behind(scores: Scores, split: str, measure: Measure) -> dict[str, Difference]:
     """What was scored of each method against the best, from the same items."""
-    p = {row["method"]: row["value"] for row in scores.where(split=split, metric=P + metric + BEHIND, group=ALL)}
-    return {row["method"]: Difference(-row["value"], -row["high"], -row["low"], p[row["method"]], PAIRED)
-            for row in scores.where(split=split, metric=metric + BEHIND, group=ALL) if row["method"] in p}
+    rows = scores.where(stat=DIFFERENCE, split=split, group=ALL, **measure._asdict())
+    return {name: Difference(-row["value"], -row["high"], -row["low"], row["p"], PAIRED)
+            for name, row in zip(rows.names.tolist(), rows, strict=True)}
 
 
 def _apart(cell: Mapping[str, Any], other: Mapping[str, Any], pairs: int, level: float) -> Difference:
@@ -148,29 +148,29 @@ def _apart(cell: Mapping[str, Any], other: Mapping[str, Any], pairs: int, level:
 
 
 def _against(
-    folder: Path | str, scores: Scores, draws: Sequence[Benchmark], metrics: Sequence[str], split: str, against: str,
-    level: float,
-) -> dict[tuple[str, str], Difference]:
+    folder: Path | str, scores: Scores, draws: Sequence[Benchmark], measures: Sequence[Measure], split: str,
+    against: str, level: float,
+) -> dict[tuple[str, Measure], Difference]:
     """Every other method against one, each pair judged on the same items and over its seeds."""
-    single = ~((scores["seed"] == -1) & np.char.startswith(scores["run"], MEAN))
+    single = scores.where(stat=RUN)
     runs: dict[str, dict[str, None]] = {}
-    for method, run in zip(scores["method"][single].tolist(), scores["run"][single].tolist(), strict=True):
+    for method, run in zip(single.names.tolist(), single["run"].tolist(), strict=True):
         runs.setdefault(method, {})[run] = None
     read = {method: read_chosen(folder, list(listed), draws) for method, listed in runs.items()}
     others = [method for method in read if method != against]
     found = {}
     for method in others if against in read else ():
         both = means(draws[0], {against: read[against], method: read[method]}, level=1 - (1 - level) / len(others))
-        for metric in metrics:
-            rows = {row["method"]: row for row in both.where(split=split, metric=metric + BEHIND, group=ALL)}
-            p = {row["method"]: row["value"] for row in both.where(split=split, metric=P + metric + BEHIND, group=ALL)}
+        for measure in measures:
+            rows = {row["method"]: row for row in both.where(stat=DIFFERENCE, split=split, group=ALL,
+                                                             **measure._asdict())}
             if not rows:
                 continue
             weaker = method if rows[method]["value"] > 0 or not rows[against]["value"] > 0 else against
             sign, row = (-1, rows[method]) if weaker == method else (1, rows[against])
             low, high = sorted((sign * row["low"], sign * row["high"]))
-            found[method, metric] = Difference(sign * row["value"], low, high, min(1.0, p[weaker] * len(others)),
-                                               PAIRED)
+            found[method, measure] = Difference(sign * row["value"], low, high, min(1.0, row["p"] * len(others)),
+                                                PAIRED)
     return found
 
 
@@ -188,7 +188,7 @@ def to_markdown(lines: Sequence[Line], level: float = LEVEL) -> str:
         heads = ["Method", "Runs"]
         for metric in block:
             reference = _reference(block[metric])
-            heads += [_head(metric), f"to {markdown(reference)}" if reference else "difference", "p"]
+            heads += [_head(*metric), f"to {markdown(reference)}" if reference else "difference", "p"]
         rows = []
         for method, cells in _methods(block).items():
             row = [markdown(method), str(max(cell.runs for cell in cells.values()))]
@@ -206,11 +206,11 @@ def to_markdown(lines: Sequence[Line], level: float = LEVEL) -> str:
 def to_latex(lines: Sequence[Line], level: float = LEVEL) -> str:
     """One tabular with a block per benchmark; needs the package booktabs."""
     blocks = _blocks(lines)
-    metrics = list(dict.fromkeys(line.metric for line in lines))
+    metrics = list(dict.fromkeys(Measure(line.metric, line.grouping) for line in lines))
     text = [f"% {_note(lines, level)}", "% Needs \\usepackage{booktabs}.",
             f"\\begin{{tabular}}{{lr{'rrr' * len(metrics)}}}", "\\toprule",
             " & ".join(["Method", "Runs", *(part for metric in metrics for part in (
-                latex(_head(metric)), "$\\Delta$", "$p$"))]) + r" \\"]
+                latex(_head(*metric)), "$\\Delta$", "$p$"))]) + r" \\"]
     for benchmark, block in blocks.items():
         text += ["\\midrule", f"\\multicolumn{{{2 + 3 * len(metrics)}}}{{l}}{{\\emph{{{latex(benchmark)}}}}} \\\\"]
         for method, cells in _methods(block).items():
@@ -238,17 +238,17 @@ def writer(name: str = "", out: Path | str | None = None) -> Callable[[Sequence[
     return FORMATS[SUFFIXES[ending]]
 
 
-def _blocks(lines: Sequence[Line]) -> dict[str, dict[str, list[Line]]]:
-    """Benchmark -> metric -> its lines."""
-    found: dict[str, dict[str, list[Line]]] = {}
+def _blocks(lines: Sequence[Line]) -> dict[str, dict[Measure, list[Line]]]:
+    """Benchmark -> measure -> its lines."""
+    found: dict[str, dict[Measure, list[Line]]] = {}
     for line in lines:
-        found.setdefault(line.benchmark, {}).setdefault(line.metric, []).append(line)
+        found.setdefault(line.benchmark, {}).setdefault(Measure(line.metric, line.grouping), []).append(line)
     return found
 
 
-def _methods(block: Mapping[str, Sequence[Line]]) -> dict[str, dict[str, Line]]:
-    """Method -> metric -> its line, methods in their order."""
-    found: dict[str, dict[str, Line]] = {}
+def _methods(block: Mapping[Measure, Sequence[Line]]) -> dict[str, dict[Measure, Line]]:
+    """Method -> measure -> its line, methods in their order."""
+    found: dict[str, dict[Measure, Line]] = {}
     for metric, listed in block.items():
         for line in listed:
             found.setdefault(line.method, {})[metric] = line
@@ -259,8 +259,8 @@ def _reference(lines: Sequence[Line]) -> str:
     return next((line.reference for line in lines if line.reference), "")
 
 
-def _head(metric: str) -> str:
-    words = in_words(metric)
+def _head(metric: str, by: str) -> str:
+    words = in_words(metric, by)
     return words[:1].upper() + words[1:] + (", %" if metric_of(metric).unit == "share" else "")
 
 

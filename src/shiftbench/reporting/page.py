@@ -11,7 +11,7 @@ from shiftbench import __version__
 from shiftbench.core.files import write_json, writing, writing_folder
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.scores import Scores
+from shiftbench.data.scores import MEAN, RUN, Measure, Scores
 from shiftbench.reporting.drawing import Figure, css, drawn, to_svg, write_png
 from shiftbench.reporting.results import Compared, Results, of_runs, shown_scores
 from shiftbench.reporting.sections import SECTIONS
@@ -29,13 +29,13 @@ from shiftbench.reporting.tables import (
     to_csv,
     to_latex,
 )
-from shiftbench.scoring import MEAN
 from shiftbench.scoring.intervals import LEVEL
-from shiftbench.scoring.metrics import in_words
+from shiftbench.scoring.metrics import in_words, is_worst
 from shiftbench.scoring.select import DEFAULT
 from shiftbench.sweeps.status import Status
 from shiftbench.sweeps.status import summary as summary_of
 
+ACCURACY = Measure("accuracy")
 FOLDER = Path(__file__).parent
 LISTED = 200
 """Runs that are named of those which the page lacks."""
@@ -107,9 +107,9 @@ def results_of(
     known = {name: _unknown(name) for name in sorted(set(shown["benchmark"].tolist()))}
     known |= {one.name: one for one in benchmarks if one.name in known or "left_out" not in one.card}
     order = [benchmark for family in families(list(known.values())) for benchmark in family.members]
-    methods = methods_in(row["method"] for metric in sorted({"accuracy", *(one.headline for one in order)})
-                         for split in SPLITS for row in pivot(shown, metric, split))
-    others = [name for name in methods_in(runs["method"].tolist()) if name and name not in methods]
+    methods = methods_in(row["method"] for metric, by in sorted({ACCURACY, *(one.headline for one in order)})
+                         for split in SPLITS for row in pivot(shown, metric, split, by=by))
+    others = [name for name in methods_in(runs.names.tolist()) if name not in methods]
     return Results(scores, runs, shown, order, benchmarks, methods, [*methods, *others], level, rule,
                    {one.digest: one for one in collections if one is not None}, compared)
 
@@ -134,9 +134,11 @@ def _overview(results: Results) -> str:
     """How much was measured on what."""
     scores, benchmarks = results.runs, results.benchmarks
     names = {benchmark.name for benchmark in benchmarks}
-    single = {(row["benchmark"], row["run"]) for row in scores if row["seed"] != -1 and row["benchmark"] in names}
-    means = {(row["benchmark"], row["method"]): row["run"] for row in scores if row["seed"] == -1}
-    runs = len(single) or sum(int(run.removeprefix(MEAN)) for run in means.values())
+    single, means = scores.where(stat=RUN), scores.where(stat=MEAN)
+    pairs = set(zip(single["benchmark"].tolist(), single["run"].tolist(), strict=True))
+    counts = dict(zip(zip(means["benchmark"].tolist(), means.names.tolist(), strict=True), means["runs"].tolist(),
+                      strict=True))
+    runs = sum(benchmark in names for benchmark, _ in pairs) or sum(counts.values())
     sources = sorted({str((b.card.get("collection") or {}).get("name", "")) for b in benchmarks} - {""})
     origin = f" made from the collection{'s' if len(sources) > 1 else ''} {enumeration(sources)}" if sources else ""
     measured = f"{_many(len(results.shown_methods), 'method')} in {_many(runs, 'run')}" if results.shown_methods else \
@@ -150,20 +152,20 @@ def _many(n: int, word: str) -> str:
 
 def _findings(shown: Scores, benchmarks: Sequence[Benchmark]) -> list[tuple[str, str]]:
     """Title and sentence of every family, then of the benchmarks that another number than average accuracy ranks."""
-    by_accuracy = {one.name for one in benchmarks if one.target.has_classes and one.headline == "accuracy"}
+    by_accuracy = {one.name for one in benchmarks if one.target.has_classes and one.headline == ACCURACY}
     lines = [line for family in families(benchmarks) for line in findings(family_table(shown, family._replace(
         members=tuple(one for one in family.members if one.name in by_accuracy))))]
     for benchmark in benchmarks:
         if benchmark.name in by_accuracy:
             continue
-        metric = benchmark.headline
-        column = column_of(shown, benchmark.name, metric)
+        metric, by = benchmark.headline
+        column = column_of(shown, benchmark.name, metric, by=by)
         if not column:
             continue
         method, first = next(iter(column.items()))
-        what = in_words(metric) if benchmark.target.has_classes else WORDS.get(metric, metric)
+        what = in_words(metric, by) if benchmark.target.has_classes else WORDS.get(metric, metric)
         per = "" if "× 100" in what else "\u00a0%"
-        whose = f": “{first['group']}”, n\u00a0=\u00a0{first['n']:,}" if metric.startswith("worst_") else ""
+        whose = f": “{first['group']}”, n\u00a0=\u00a0{first['n']:,}" if is_worst(metric) else ""
         lines.append((f"{benchmark.name}.", f"{method} has {percent(first['value'])}{per} on test in what ranks here "
                       f"({what}{whose})." + best_in_words([{"method": name, "cells": [cell]} for name, cell in
                                                            column.items()], 0, "by it", per)))

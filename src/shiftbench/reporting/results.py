@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints, Values
+from shiftbench.core.arrays import Floats, Ints
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.scores import Scores
-from shiftbench.scoring import MEAN
+from shiftbench.data.scores import RUN, Scores
 from shiftbench.scoring.select import DEFAULT, Runs, chosen, setting_of
 
 HUMAN, PAIRWISE = "human", "pairwise_accuracy"
@@ -75,7 +74,7 @@ class Section(NamedTuple):
 
 def of_runs(scores: Scores) -> Scores:
     """The scores without those of a human study."""
-    return scores_at(scores, ~np.isin(scores["metric"], ANNOTATED))
+    return scores.take(~np.isin(scores["metric"], ANNOTATED))
 
 
 def shown_scores(scores: Scores, benchmarks: Sequence[Benchmark] = (), rule: str = DEFAULT) -> Scores:
@@ -86,24 +85,18 @@ def shown_scores(scores: Scores, benchmarks: Sequence[Benchmark] = (), rule: str
     chosen runs are kept where they were scored, which `setting_of(rule)` tells; other means came before the choice.
     """
     runs = Runs(scores)
-    kept = scores_at(scores, np.isin(scores["benchmark"], [runs.benchmarks[code] for code in runs.originals]))
+    kept = scores.take(np.isin(scores["benchmark"], [runs.benchmarks[code] for code in runs.originals]))
     crowded = runs.several
     if not crowded:
         return kept
-    choice = chosen(scores_at(scores, np.isin(scores["benchmark"], sorted(crowded))), rule, benchmarks=benchmarks,
+    choice = chosen(scores.take(np.isin(scores["benchmark"], sorted(crowded))), rule, benchmarks=benchmarks,
                     remedy=REMEDY)
-    decided = set(zip(choice["benchmark"].tolist(), choice["method"].tolist(), strict=True))
-    is_mean = (kept["seed"] == -1) & np.char.startswith(kept["run"], MEAN)
+    decided = set(zip(choice["benchmark"].tolist(), choice.names.tolist(), strict=True))
     inside = np.isin(kept["benchmark"], sorted(crowded))
-    means = scores_at(kept, inside & is_mean & (kept["setting"] == setting_of(rule)))
-    undecided = scores_at(kept, inside & ~is_mean & np.asarray(
-        [pair not in decided for pair in zip(kept["benchmark"].tolist(), kept["method"].tolist(), strict=True)]))
-    words = [f"{method} ({setting or run})" for method, setting, run in zip(
-        *(undecided[name].tolist() for name in ("method", "setting", "run")), strict=True)]
-    undecided = Scores({**undecided.columns, "method": np.asarray(words, np.str_)})
-    return Scores.join([scores_at(kept, ~inside), choice, means, undecided])
-
-
-def scores_at(scores: Scores, rows: Values) -> Scores:
-    """Some rows of a table, by number or by yes and no."""
-    return Scores({name: values[rows] for name, values in scores.columns.items()})
+    means = kept.take(inside & (kept["stat"] != RUN) & (kept["setting"] == setting_of(rule)))
+    undecided = kept.take(inside & (kept["stat"] == RUN) & np.asarray(
+        [pair not in decided for pair in zip(kept["benchmark"].tolist(), kept.names.tolist(), strict=True)], np.bool_))
+    words = [f"{name} ({setting or run})" for name, setting, run in zip(
+        undecided.names.tolist(), undecided["setting"].tolist(), undecided["run"].tolist(), strict=True)]
+    undecided = undecided.assign(label=np.asarray(words, np.str_))
+    return Scores.join([kept.take(~inside), choice, means, undecided])

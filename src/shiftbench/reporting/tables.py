@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.errors import printable
 from shiftbench.core.tables import no_formula
-from shiftbench.data.scores import ALL, Scores
-from shiftbench.scoring import BEHIND, MEAN
-from shiftbench.scoring.metrics import metric_of
+from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
+from shiftbench.scoring.metrics import is_worst, metric_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -25,22 +24,24 @@ SHORT = 14
 """Letters of a word that fits on a line of every column."""
 
 
-def pivot(scores: Scores, metric: str, split: str = "test", group: str | None = ALL) -> list[Row]:
-    """One row per method: {"method": …, "cells": {benchmark: cell}}.
+def pivot(
+    scores: Scores, metric: str, split: str = "test", group: str | None = ALL, *, by: str = ""
+) -> list[Row]:
+    """One row per method, or per label of a method with several settings: {"method": …, "cells": {benchmark: cell}}.
 
     A cell holds value, low, high, n, group, runs (how many the mean is over), best (the best of its benchmark, and
     ahead of another) and tied (does not differ significantly from the best value). Means over seeds are taken as scored
     where the scores have them; else they are made from single runs, see `_mean`. The group of a worst group's or
     class's score is its answer, so any matches.
     """
-    some = scores.where(split=split, metric=metric)
-    if group is not None and not metric.startswith("worst_"):
-        some = some.where(group=group)
+    rows = scores.where(split=split, metric=metric, by=by)
     cells: dict[tuple[str, str], list[Row]] = {}
-    for row in some:
-        cells.setdefault((row["method"] or row["run"] or "model", row["benchmark"]), []).append(row)
-    behind = {(row["method"], row["benchmark"]): row for row in scores.where(split=split, metric=metric + BEHIND)
-              if metric.startswith("worst_") or row["group"] == group}
+    behind: dict[tuple[str, str], Row] = {}
+    for name, row in zip(rows.names.tolist(), rows, strict=True):
+        if row["stat"] == DIFFERENCE and (is_worst(metric) or row["group"] == group):
+            behind[name, row["benchmark"]] = row
+        elif row["stat"] != DIFFERENCE and (group is None or is_worst(metric) or row["group"] == group):
+            cells.setdefault((name, row["benchmark"]), []).append(row)
     means = {key: _mean(rows) for key, rows in cells.items()}
     # Where a benchmark has means as scored, single runs of a method with several settings are no row of their own.
     scored = {benchmark for (_, benchmark), cell in means.items() if cell["scored"]}
@@ -52,10 +53,11 @@ def pivot(scores: Scores, metric: str, split: str = "test", group: str | None = 
             for method in methods_in(method for method, _ in means)]
 
 
-def column_of(scores: Scores, benchmark: str, metric: str, split: str = "test", group: str | None = ALL
-              ) -> dict[str, Row]:
+def column_of(
+    scores: Scores, benchmark: str, metric: str, split: str = "test", group: str | None = ALL, *, by: str = ""
+) -> dict[str, Row]:
     """Method -> its cell of one benchmark."""
-    return {row["method"]: row["cells"][benchmark] for row in pivot(scores, metric, split, group)
+    return {row["method"]: row["cells"][benchmark] for row in pivot(scores, metric, split, group, by=by)
             if benchmark in row["cells"]}
 
 
@@ -70,11 +72,10 @@ def _mean(rows: Sequence[Row]) -> Row:
     Without a mean as scored, the interval is put together from the runs': a half-width √(w² + s²) with w the runs' mean
     half-width, since they share their items, and s = 1.96 standard errors of the mean over runs.
     """
-    scored = [row for row in rows if row["seed"] == -1 and row["run"].startswith(MEAN)]
+    scored = [row for row in rows if row["stat"] == MEAN]
     if scored or len(rows) == 1:
         row = (scored or rows)[0]
-        kept = {key: row[key] for key in ("value", "low", "high", "n", "group")}
-        return {**kept, "runs": int(row["run"].removeprefix(MEAN)) if scored else 1, "scored": bool(scored)}
+        return {**{key: row[key] for key in ("value", "low", "high", "n", "group", "runs")}, "scored": bool(scored)}
     k, value = len(rows), sum(row["value"] for row in rows) / len(rows)
     seeds = 1.96 * math.sqrt(sum((row["value"] - value) ** 2 for row in rows) / (k - 1) / k)
     items = sum(row["high"] - row["low"] for row in rows) / k / 2

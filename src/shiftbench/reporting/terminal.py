@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.errors import printable
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.groupings import spaced, untitled
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.groupings import spaced
+from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Measure, Scores
 from shiftbench.reporting.sections.selection import HEADS
 from shiftbench.reporting.tables import methods_in, percent, probability
-from shiftbench.scoring import BEHIND, GAP, comparisons
+from shiftbench.scoring import GAP, comparisons
 from shiftbench.scoring.metrics import in_words, metric_of
 from shiftbench.scoring.select import INSTEAD, LABELS, RULES, TARGETS, Choice, Mean, over_benchmarks, over_seeds, select
 
@@ -79,18 +79,18 @@ def scores_table(scores: Scores) -> "Table":
     """
     from rich.text import Text
 
-    kept = [row for row in scores if not row["metric"].endswith(BEHIND)]
+    kept = [{**row, "name": name} for name, row in zip(scores.names.tolist(), scores, strict=True)
+            if row["stat"] != DIFFERENCE]
     hidden = _hidden(kept)
     drawn = _empty(("run", "split", "metric", "group"), ("n", "%", "interval"), caption=(
         f"Of more than {GROUPS} groups the worst are shown; --out has all." if hidden else ""))
     before: tuple[str, ...] = ("", "")
     for row in _shown(kept, hidden):
-        head = (row["method"] or row["run"] if row["seed"] == -1 else row["run"] or row["method"], row["split"])
+        head = (row["name"] if row["stat"] == MEAN else row["run"] or row["name"], row["split"])
         words = [word if word != old or (place and head[0] != before[0]) else ""
                  for place, (word, old) in enumerate(zip(head, before, strict=True))]
-        strong = (untitled(row["metric"])[0] == "worst_group_accuracy"
-                  or (row["metric"] == "accuracy" and row["group"] == ALL))
-        drawn.add_row(*map(_name, words), _name(in_words(row["metric"])),
+        strong = row["metric"] == "worst_group_accuracy" or (row["metric"] == "accuracy" and row["group"] == ALL)
+        drawn.add_row(*map(_name, words), _name(in_words(row["metric"], row["by"])),
                       _name("" if row["group"] == ALL else row["group"]), f"{row['n']:,}",
                       Text(_number(row, "value"), "bold" if strong else ""), _interval(row),
                       end_section=row["split"] == GAP)
@@ -115,7 +115,7 @@ def _goodness(row: dict[str, Any]) -> float:
 
 def _shown(rows: list[dict[str, Any]], hidden: set[int]) -> Iterator[dict[str, Any]]:
     """The rows that are printed: of each metric the worst group first; how many groups a further grouping has."""
-    parts = Counter(_of(row) for row in rows if row["metric"].startswith("accuracy["))
+    parts = Counter(_of(row) for row in rows if row["metric"] == "accuracy" and row["by"])
     first_at: dict[tuple[Any, ...], int] = {}
     order = [first_at.setdefault((*_of(row), row["metric"], row["group"] == ALL), at) for at, row in enumerate(rows)]
     for _, _, at in sorted((first, _goodness(rows[at]) if rows[at]["group"] != ALL else 0.0, at)
@@ -124,13 +124,13 @@ def _shown(rows: list[dict[str, Any]], hidden: set[int]) -> Iterator[dict[str, A
         many = parts[_of(row)]
         if many and row["group"] == ALL:
             row["group"] = f"{many:,} groups"
-        if id(row) not in hidden and not (row["metric"].startswith("tenth") and many < FEWEST):
+        if id(row) not in hidden and not (row["metric"] == "tenth_percentile_accuracy" and many < FEWEST):
             yield row
 
 
 def _of(row: dict[str, Any]) -> tuple[Any, ...]:
     """Whose row it is, and of which grouping."""
-    return (*(row[name] for name in ("benchmark", "run", "method", "seed", "split")), untitled(row["metric"])[1])
+    return tuple(row[name] for name in ("benchmark", "run", "name", "seed", "split", "by"))
 
 
 def _interval(cell: dict[str, Any]) -> "Text":
@@ -179,7 +179,7 @@ def selection_table(
     instead = [] if target in there or target != "accuracy" else [name for name in INSTEAD if name in there]
     if target in ("r", "worst_group_r"):
         instead = [target]
-    head = HEADS.get(target) or in_words(target)
+    head = HEADS.get(target) or in_words(*Measure.parse(target))
     if instead:
         head = " or ".join(in_words(name) for name in instead) + " × 100"
     heads = [name.replace("_", " ") + SIGNS[labels[name]] for name in used]

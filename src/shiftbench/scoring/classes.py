@@ -20,7 +20,7 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.groupings import Grouping, titled
+from shiftbench.data.groupings import Grouping
 from shiftbench.data.scores import ALL
 from shiftbench.scoring.estimates import (
     Estimate,
@@ -139,7 +139,7 @@ def by_grouping(hits: Bools, grouping: Grouping, owner: Sequence[int], level: fl
         measured.append(corrected(measured[-1]))
     measured += [Measured("mean_group_accuracy", [ALL], n_inside, share(items, owner, level), items, of=n),
                  Measured("tenth_percentile_accuracy", [ALL], n_inside, percentile(each.runs, owner, level))]
-    return [one._replace(metric=titled(one.metric, grouping.said)) for one in measured]
+    return [one._replace(by=grouping.said) for one in measured]
 
 
 def contributions(hits: Bools, grouping: Grouping, accuracy: Floats, times: Ints) -> Floats:

@@ -2,9 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from shiftbench.data.groupings import untitled
-from shiftbench.data.scores import ALL, Scores
-from shiftbench.scoring.rows import BEHIND, P
+from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
+from shiftbench.scoring.metrics import is_worst
 
 
 class Comparison(NamedTuple):
@@ -31,28 +30,23 @@ class Comparison(NamedTuple):
 
 def comparisons(scores: Scores) -> list[Comparison]:
     """All of them: over all items first, then groups with the strongest evidence first."""
-    values: dict[tuple[Any, ...], dict[str, Any]] = {}
-    behind: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
-    p: dict[tuple[Any, ...], float] = {}
-    for row in scores:
-        key = (row["benchmark"], row["split"], row["metric"], row["group"])
-        if not row["metric"].endswith(BEHIND):
-            worst = row["metric"].startswith("worst_")
-            values.setdefault((*key[:3], ALL if worst else row["group"], row["method"]), row)
-        elif row["metric"].startswith(P):
-            p[*key[:2], row["metric"].removeprefix(P), row["group"], row["method"]] = row["value"]
+    values: dict[tuple[Any, ...], float] = {}
+    tables: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    names = scores.names.tolist()
+    for name, row in sorted(zip(names, scores, strict=True), key=lambda pair: pair[1]["stat"] == MEAN):  # means win
+        key = (row["benchmark"], row["split"], row["metric"], row["by"])
+        if row["stat"] == DIFFERENCE:
+            tables.setdefault((*key, row["group"]), {})[name] = row
         else:
-            behind.setdefault(key, {})[row["method"]] = row
-    found = []
-    for (benchmark, split, metric, group), rows in behind.items():
+            values[*key, ALL if is_worst(row["metric"]) else row["group"], name] = row["value"]
+    listed = []
+    for key, rows in tables.items():
         best = min(rows, key=lambda name: rows[name]["value"])
-        name, by = untitled(metric.removesuffix(BEHIND))
-        for method, row in rows.items():
-            mine = values.get((benchmark, split, metric.removesuffix(BEHIND), group, method))
-            top = values.get((benchmark, split, metric.removesuffix(BEHIND), group, best))
-            if method != best and mine is not None and top is not None:
-                found.append(Comparison(benchmark, split, name, by, group, row["n"], best, method, top["value"],
-                                        mine["value"], row["low"], row["high"],
-                                        p.get((benchmark, split, metric, group, method), float("nan"))))
-    return sorted(found, key=lambda one: (one.split != "test", one.split, one.group != ALL, bool(one.by),
-                                        one.group == ALL and one.metric != "accuracy", one.p))
+        for name, row in rows.items():
+            if name != best and (*key, name) in values and (*key, best) in values:
+                listed.append(Comparison(
+                    **{column: row[column] for column in ("benchmark", "split", "metric", "by", "group", "n")},
+                    best=best, other=name, best_value=values[*key, best], other_value=values[*key, name],
+                    low=row["low"], high=row["high"], p=row["p"]))
+    return sorted(listed, key=lambda one: (one.split != "test", one.split, one.group != ALL, bool(one.by),
+                                           one.group == ALL and one.metric != "accuracy", one.p))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.data.scores import ALL
+from shiftbench.data.scores import ALL, Measure
 from shiftbench.scoring.intervals import (
     Lowest,
     at_lowest,
@@ -105,6 +105,7 @@ class Measured(NamedTuple):
     start: Ints | None = None
     of: int = 0  # items of the comparison; 0: the sum of `n`
     compared: bool = False  # of a worst group: whether methods are compared by it
+    by: str = ""  # the grouping, "" for the benchmark's own groups
 
     @property
     def items(self) -> Bools | Floats | None:
@@ -126,8 +127,8 @@ def corrected(lowest: Measured) -> Measured:
 
 
 def values_of(measured: Iterable[Measured]) -> dict[str, float]:
-    """The numbers of a single run by metric, over all items or of the worst group; NaN where one is not defined."""
-    return {one.metric: float(one.estimate.value[0, 0]) for one in measured if one.is_whole}
+    """The numbers of a single run, over all items or of the worst group, as `Measure` writes them; NaN if undefined."""
+    return {str(Measure(one.metric, one.by)): float(one.estimate.value[0, 0]) for one in measured if one.is_whole}
 
 
 # Laws of intervals. Each takes contributions (runs × items, group by group), the method of each run, the level, and the

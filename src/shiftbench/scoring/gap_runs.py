@@ -30,7 +30,7 @@ def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = 
         if digest not in known:
             known[digest] = _benchmark_of(run)
         listed.setdefault(digest, {}).setdefault(run.setting, []).append(run)
-    names = dict(zip((run.folder for run in runs), labels([run.settings for run in runs]), strict=True))
+    shown = dict(zip((run.folder for run in runs), labels([run.settings for run in runs]), strict=True))
     parts: list[tuple[tuple[str, int, str], Scores]] = []
     for digest, own in listed.items():
         made = known[digest]
@@ -39,9 +39,10 @@ def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = 
             for method in [one for one in own if one in others]:
                 inside = None if wanted in SAME_RUN else Side(made, _read(own[method], made))
                 outside = Side(known[reference], _read(others[method], known[reference]))
-                name = names[own[method][0].folder]
-                parts.append(((outside.benchmark.name, SETTINGS.index(wanted), name),
-                              gap(outside, inside, setting=wanted, method=name, level=level)))
+                head, label = own[method][0].head, shown[own[method][0].folder]
+                found = gap(outside, inside, setting=wanted, method=head["method"], level=level).assign(
+                    label="" if label == head["method"] else label, model=head["model"], setting=head["setting"])
+                parts.append(((outside.benchmark.name, SETTINGS.index(wanted), label), found))
     if not parts:
         where = ", ".join(map(str, folders))
         raise ShiftBenchError(

@@ -16,13 +16,13 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, MEAN, Scores
 from shiftbench.scoring.estimates import Estimate, Measured
 from shiftbench.scoring.gap_headline import Tested, has_headline_of_groups, headline_ends
 from shiftbench.scoring.intervals import LEVEL, compare, seeds, student
 from shiftbench.scoring.intervals import means as take_apart
 from shiftbench.scoring.metrics import WORST
-from shiftbench.scoring.rows import MEAN, Row
+from shiftbench.scoring.rows import Row
 from shiftbench.scoring.scorer import outputs_of, scorer
 
 GAPS = "_gap"
@@ -65,8 +65,8 @@ def gap(
         found += [{**row, "split": side, "metric": row["metric"] + ("" if side else GAPS)}
                   for side, row in zip((IN, OUT, ""), ends, strict=False)]
     runs = min(len(outside.runs), len(inside.runs) if inside else len(outside.runs))
-    head = {"run": f"{MEAN}{runs}", "benchmark": outside.benchmark.name, "digest": outside.benchmark.short_digest,
-            "method": method, "seed": -1}
+    head = {"run": "", "stat": MEAN, "runs": runs, "benchmark": outside.benchmark.name,
+            "digest": outside.benchmark.short_digest, "method": method, "seed": -1}
     return Scores.of({**head, **row, "split": setting + row["split"]} for row in found)
 
 
@@ -189,7 +189,7 @@ def _measured(
                               "all.")
     outputs = [outputs_of(some, run, place) for run, place in zip(runs, chosen, strict=True)]
     return {one.metric: one for one in scorer(some, "test")(outputs, owner, level)
-            if one.items is not None and one.is_whole}
+            if one.items is not None and one.is_whole and not one.by}
 
 
 def _ends(estimate: Estimate, owner: Sequence[int], level: float) -> Floats:

@@ -12,11 +12,11 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import Grouping, groupings_of
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
 from shiftbench.scoring.estimates import Measured
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
 from shiftbench.scoring.metrics import METRICS, Metric, own_metrics
-from shiftbench.scoring.rows import BEHIND, GAP, MEAN, Row, Rows, predicted_splits
+from shiftbench.scoring.rows import GAP, Row, Rows, predicted_splits
 from shiftbench.scoring.scorer import Further, Outputs, Reals, Scorer, outputs_of, scorer
 
 
@@ -26,6 +26,7 @@ def score(
     *,
     run: str = "",
     method: str = "",
+    model: str = "",
     setting: str = "",
     seed: int = 0,
     replicates: int = REPLICATES,
@@ -47,13 +48,13 @@ def score(
     scored over all items with percentile bootstrap intervals. With 0 replicates there are no intervals.
 
     `by` are further groupings of any columns, the collection's factors among them where it is given (see `groupings`),
-    beside those of the benchmark's card. Of each: `accuracy[region]` of every group, `worst_group_accuracy[region]`,
-    `mean_group_accuracy[region]` and `tenth_percentile_accuracy[region]` (see `scoring.classes`).
+    beside those of the benchmark's card. Of each, with the grouping in the column `by`: `accuracy` of every group,
+    `worst_group_accuracy`, `mean_group_accuracy` and `tenth_percentile_accuracy` (see `scoring.classes`).
     """
     if replicates < 0:
         raise ShiftBenchError(f"replicates is {replicates}, but must be at least 0; 0 turns intervals off.")
     head = {"run": run, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": method,
-            "setting": setting, "seed": seed}
+            "model": model, "setting": setting, "seed": seed}
     table = Rows([head], [0], level if replicates else None)
     further = Further(_asked_for(benchmark, metrics), replicates, seed)
     return Scores.of(_judged(benchmark, [predictions], table, _groupings(benchmark, by, collection), further))
@@ -73,13 +74,13 @@ def means(
     Intervals are about other items and other seeds: both parts are in them, each counted once (see `intervals.parts`).
     `worst_group_accuracy` is the mean of each run's worst; its group is the lowest on average.
 
-    `accuracy_behind_best` (and so on) is the best mean minus this one, paired by item. Its interval and its p-value,
-    `p_accuracy_behind_best`, are corrected for all pairs of methods in this metric and split and, of single groups, for
-    the number of groups (Bonferroni): in 19 of 20 benchmarks on which methods are equal no interval misses 0. One that
+    A row of stat `difference` is the best mean minus this one, paired by item. Its interval and its p-value, in the
+    column `p`, are corrected for all pairs of methods in this metric and split and, of single groups, for the
+    number of groups (Bonferroni): in 19 of 20 benchmarks on which methods are equal no interval misses 0. One that
     reaches 0 says that the two cannot be told apart. For a worst group the interval is of the corrected values.
     """
-    heads = [{"run": f"{MEAN}{len(part)}", "benchmark": benchmark.name, "digest": benchmark.short_digest,
-              "method": method, "seed": -1} for method, part in runs.items()]
+    heads = [{"run": "", "stat": MEAN, "runs": len(part), "benchmark": benchmark.name,
+              "digest": benchmark.short_digest, "method": method, "seed": -1} for method, part in runs.items()]
     owner = [code for code, part in enumerate(runs.values()) for _ in part]
     table = Rows(heads, owner, level if replicates else None)
     return Scores.of(_judged(benchmark, [one for part in runs.values() for one in part], table,
@@ -89,7 +90,7 @@ def means(
 def versus(benchmark: Benchmark, models: Mapping[str, Predictions | Answers], **options: Any) -> Scores:
     """How far each of several models is behind the best on the same items: the comparisons of `means`, a run each."""
     together = means(benchmark, {name: [one] for name, one in models.items()}, **options)
-    return Scores.of({**row, "run": row["method"], "seed": 0} for row in together if row["metric"].endswith(BEHIND))
+    return Scores.of({**row, "run": row["method"], "seed": 0} for row in together.where(stat=DIFFERENCE))
 
 
 def _groupings(benchmark: Benchmark, by: Sequence[str], collection: Collection | None) -> tuple[Grouping, ...]:
@@ -118,7 +119,7 @@ def measure(
 ) -> dict[str, list[Measured]]:
     """What each split says of the runs, and the gaps from id_test to test; run r is of method `owner[r]`."""
     measured = {split: scorers[split](runs, owner, level) for split, runs in outputs}
-    before, after = ({one.metric: one.estimate for one in measured.get(split, ()) if one.is_whole}
+    before, after = ({one.metric: one.estimate for one in measured.get(split, ()) if one.is_whole and not one.by}
                      for split in ("id_test", "test"))
     target = benchmark.target
     told = dict.fromkeys((target.metric, target.headline, *(metric.name for metric in own_metrics(target))))

@@ -54,6 +54,18 @@ class Finished(NamedTuple):
         return hashlib.sha256(written(kept).encode()).hexdigest()[:12]
 
     @property
+    def model(self) -> str:
+        """The net, with the features it is a head on and the weights it starts from: `mlp on lite@64`."""
+        words = [str(self.settings.get(key) or "") for key in ("model", "features", "weights")]
+        return " on ".join(word for word in words if word not in ("", "none"))
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What a table of scores says of the run."""
+        return {"run": self.folder.name, "method": self.label, "model": self.model,
+                "setting": self.setting, "seed": int(self.settings["seed"])}
+
+    @property
     def benchmark_folder(self) -> Path:
         """Where the benchmark is: the path as the run knew it, else the same path seen from the runs folder."""
         if not self.benchmark["path"]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Ints, Strs, Values
-from shiftbench.data.scores import COLUMNS, Scores
+from shiftbench.data.scores import COLUMNS, DEFAULTS, Scores
 from shiftbench.scoring.estimates import Measured
 from shiftbench.scoring.listing import Finished
 
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
         level: float | None,
     ) -> "Piece":
         """What was measured of `runs`, each by itself, split by split; `digest` is that of the benchmark's rows."""
-        cells = [(split, group, int(n), one.metric) for split, part in measured.items() for one in part
+        cells = [(split, group, int(n), one.metric, one.by) for split, part in measured.items() for one in part
                  for group, n in ([("", 0)] if one.worst else zip(one.groups, one.n, strict=True))]
         values, lows, highs = [], [], []
         group, n = (np.asarray([[cell[place] for cell in cells]]) for place in (1, 2))
@@ -51,14 +51,13 @@ class Piece(NamedTuple):
             n = np.repeat(n, len(runs), axis=0)
             for cell, (names, sizes) in worst.items():
                 group[:, cell], n[:, cell] = names, sizes
+        heads = [run.head for run in runs]
         return Piece(len(runs), len(cells), {
-            "run": np.asarray([[run.folder.name] for run in runs]),
+            **{name: np.asarray([[value]]) for name, value in DEFAULTS.items()},
+            **{name: np.asarray([[head[name]] for head in heads]) for name in heads[0]},
             "benchmark": np.asarray([[benchmark]]), "digest": np.asarray([[digest]]),
-            "method": np.asarray([[run.label] for run in runs]),
-            "setting": np.asarray([[run.setting] for run in runs]),
-            "seed": np.asarray([[int(run.settings["seed"])] for run in runs]),
             "split": np.asarray([[cell[0] for cell in cells]]), "group": group, "n": n,
-            "metric": np.asarray([[cell[3] for cell in cells]]),
+            "metric": np.asarray([[cell[3] for cell in cells]]), "by": np.asarray([[cell[4] for cell in cells]]),
             "value": np.concatenate(values, axis=1), "low": np.concatenate(lows, axis=1),
             "high": np.concatenate(highs, axis=1),
         })

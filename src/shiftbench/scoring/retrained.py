@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from shiftbench.core.arrays import Bools
 from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.data.predictions import TARGET_RT, Predictions
-from shiftbench.data.scores import Scores
+from shiftbench.data.scores import DIFFERENCE, Scores
 from shiftbench.scoring.judge import means, score
 from shiftbench.scoring.listing import Finished, LeftOut, leaving_out
 
@@ -22,10 +20,8 @@ def score_retrained(
     for run in runs if TARGET_TRAIN in benchmark.splits else ():
         if (run.folder / TARGET_RT).is_file():
             with leaving_out(run.folder.name, left_out):
-                found = score(benchmark, Predictions.load(run.checked(TARGET_RT), benchmark), run=run.folder.name,
-                              method=run.label, setting=run.setting, seed=int(run.settings["seed"]),
-                              replicates=replicates, level=level)
-                parts.append(_renamed(found))
+                predictions = Predictions.load(run.checked(TARGET_RT), benchmark)
+                parts.append(_renamed(score(benchmark, predictions, **run.head, replicates=replicates, level=level)))
     return Scores.join(parts)
 
 
@@ -39,7 +35,6 @@ def mean_retrained(
     return _renamed(means(benchmark, read, replicates=replicates, level=level)) if read else Scores.join([])
 
 
-def _renamed(found: Scores) -> Scores:
-    kept: Bools = found["metric"] == "accuracy"
-    columns = {name: column[kept] for name, column in found.columns.items()}
-    return Scores({**columns, "metric": np.full(int(kept.sum()), METRIC)})
+def _renamed(scores: Scores) -> Scores:
+    kept: Bools = (scores["metric"] == "accuracy") & (scores["by"] == "") & (scores["stat"] != DIFFERENCE)
+    return scores.take(kept).assign(metric=METRIC)

@@ -11,18 +11,12 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions, refuse_trained
-from shiftbench.data.scores import ALL
+from shiftbench.data.scores import ALL, DIFFERENCE
 from shiftbench.scoring.estimates import Estimate, Measured, Worst
 from shiftbench.scoring.intervals import compare
 
 GAP = "id_test-test"
 """The split of a gap: in-distribution test minus test."""
-MEAN = "mean of "
-"""How the `run` of a mean over several runs begins: `mean of 3`. Its seed is -1."""
-BEHIND = "_behind_best"
-"""How the metric ends that says how far a method's mean is behind the best method's."""
-P = "p_"
-"""How the metric begins that has the corrected p-value of such a difference: `p_accuracy_behind_best`."""
 
 Row = dict[str, Any]
 
@@ -39,10 +33,11 @@ class Rows:
         """All that was measured on a split, then how far each method is behind the best."""
         rows: list[Row] = []
         for one in measured:
-            rows += (self.estimated(split, one.groups, one.n, one.metric, one.estimate) if one.worst is None
-                     else self.worst(split, one.groups, one.metric, one.worst))
+            numbers = (self.estimated(split, one.groups, one.n, one.metric, one.estimate) if one.worst is None
+                       else self.worst(split, one.groups, one.metric, one.worst))
+            rows += [{**row, "by": one.by} for row in numbers]
         for one in measured if len(self.heads) > 1 else ():
-            rows += self.compared(split, one)
+            rows += [{**row, "by": one.by} for row in self.compared(split, one)]
         return rows
 
     def compared(self, split: str, measured: Measured) -> list[Row]:
@@ -83,10 +78,7 @@ class Rows:
         self, split: str, group: str, n: int, metric: str, items: Bools | Floats, value: Floats,
         looks: int = 1, **corrected: Floats,
     ) -> list[Row]:
-        """How far each method is behind the best, and the p-value of that: one row per method each.
-
-        `looks` is how many groups are compared like this one.
-        """
+        """How far each method is behind the best, with the p-value of that; `looks` groups are compared like this."""
         best = int(value.argmax())
         low, high, p = np.zeros(len(value)), np.zeros(len(value)), np.ones(len(value))
         if self.level is None:
@@ -95,9 +87,8 @@ class Rows:
             found = compare(items, self.owner, against=best, level=self.level, looks=looks, **corrected)
             low[found.second], high[found.second] = found.low.clip(-1, 1), found.high.clip(-1, 1)
             p[found.second] = found.adjusted
-        unknown = np.full(len(value), np.nan)
-        return [*self.rows(split, group, n, metric + BEHIND, value[best] - value, low, high),
-                *self.rows(split, group, n, P + metric + BEHIND, p, unknown, unknown)]
+        behind = self.rows(split, group, n, metric, value[best] - value, low, high)
+        return [{**row, "stat": DIFFERENCE, "p": chance} for row, chance in zip(behind, p.tolist(), strict=True)]
 
     def ends(self, estimate: Estimate) -> tuple[Floats, Floats]:
         if self.level is None:
@@ -109,8 +100,8 @@ class Rows:
     ) -> list[Row]:
         """One row per method."""
         ends = zip(self.heads, value.tolist(), low.tolist(), high.tolist(), strict=True)
-        return [{**head, "split": split, "group": group, "n": n, "metric": metric, "value": value, "low": least,
-                 "high": most} for head, value, least, most in ends]
+        return [{**head, "split": split, "by": "", "group": group, "n": n, "metric": metric, "value": value,
+                 "low": least, "high": most} for head, value, least, most in ends]
 
 
 def predicted_splits(benchmark: Benchmark, predictions: Predictions | Answers) -> dict[str, Ints]:

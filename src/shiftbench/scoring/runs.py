@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftbench.core.arrays import encode
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
@@ -48,8 +49,8 @@ def score_runs(
     found = together(list(_pieces(folder, replicates, level, benchmarks, only, left_out)))
     if not left_out:
         return found
-    kept = ~np.isin(found["run"], list(left_out))  # a file may be found damaged after another of its run was scored
-    return Scores({name: column[kept] for name, column in found.columns.items()})
+    # A file may turn out damaged after another file of its run was scored.
+    return found.take(~np.isin(found["run"], list(left_out)))
 
 
 def scored(
@@ -103,7 +104,9 @@ def _pieces(
             splits = shared_splits([known[digest] for digest in draws])
             methods: dict[str, list[Predictions | Answers]] = {}
             owners: dict[str, list[tuple[Benchmark, Finished]]] = {}
+            heads: dict[str, dict[str, Any]] = {}
             for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
+                heads.setdefault(label, run.head)
                 digest = str(run.benchmark["digest"])
                 if not known[digest].target.has_classes:
                     methods.setdefault(label, []).append(run.predictions(known[digest]))
@@ -112,10 +115,19 @@ def _pieces(
                 read = readers[digest].read(run.folder / PREDICTIONS)
                 methods.setdefault(label, []).append(on_splits(predictions_of(known[digest], *read), splits))
             first = known[next(iter(draws))]
-            yield Piece.of(means(first, methods, replicates=replicates, level=level), name)
+            yield Piece.of(under_methods(means(first, methods, replicates=replicates, level=level), heads), name)
             again = mean_retrained(first, owners, replicates, level)
             if len(again):
-                yield Piece.of(again, name)
+                yield Piece.of(under_methods(again, heads), name)
+
+
+def under_methods(scores: Scores, heads: Mapping[str, Mapping[str, Any]]) -> Scores:
+    """Means whose method is a label, under the method, model and setting of the runs that they are over."""
+    codes, labels = encode(scores["method"])
+    columns = {name: np.asarray([str(heads[label][name]) for label in labels])[codes]
+               for name in ("method", "model", "setting")}
+    label = np.where(scores["method"] == columns["method"], "", scores["method"])
+    return scores.assign(**columns, label=label) if len(scores) else scores
 
 
 def _of_targets(
@@ -124,9 +136,8 @@ def _of_targets(
     """Scores of runs whose target is no class."""
     for run in runs:
         with leaving_out(run.folder.name, left_out):
-            yield Piece.of(score(benchmark, run.predictions(benchmark), run=run.folder.name,
-                                 method=run.label, setting=run.setting,
-                                 seed=int(run.settings["seed"]), replicates=replicates, level=level), name)
+            yield Piece.of(score(benchmark, run.predictions(benchmark), **run.head, replicates=replicates,
+                                 level=level), name)
 
 
 def _benchmark_of(run: Finished, given: Sequence[Benchmark]) -> Benchmark:

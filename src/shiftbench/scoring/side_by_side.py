@@ -104,9 +104,7 @@ def _stack(pack: Pack) -> tuple[Table, Ints]:
 def _alone(
     benchmark: Benchmark, run: Finished, scores: Table, order: Order, replicates: int, level: float
 ) -> Scores:
-    return score(benchmark, predictions_of(benchmark, scores, order), run=run.folder.name,
-                 method=run.label, setting=run.setting, seed=int(run.settings["seed"]),
-                 replicates=replicates, level=level)
+    return score(benchmark, predictions_of(benchmark, scores, order), **run.head, replicates=replicates, level=level)
 
 
 def _cores() -> int:

@@ -18,7 +18,7 @@ from shiftbench.core.registry import make
 from shiftbench.core.rng import child
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.groupings import grouping, untitled
+from shiftbench.data.groupings import grouping
 from shiftbench.shifts.shift import deal, quota
 from shiftbench.shifts.splits import Given
 
@@ -59,10 +59,9 @@ def kind_of(benchmark: Benchmark) -> str:
 
 def _ranked_groups_are_seen(benchmark: Benchmark) -> bool:
     """Whether the headline is of a grouping, groups of which are in training and in test."""
-    said = untitled(str(benchmark.card.get("headline") or ""))[1]
-    if not said:
+    if not benchmark.headline.by:
         return False
-    found = grouping(benchmark, said, strict=False)
+    found = grouping(benchmark, benchmark.headline.by, strict=False)
     sides = [found.group[benchmark.split[found.rows] == split] for split in ("train", "test")]
     return bool(np.isin(*sides).any())
 

@@ -13,6 +13,7 @@ from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.prediction_lists import SCORES, Answers
 from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import Measure
 from shiftbench.data.target import BOXES, TOKENS
 from shiftbench.methods.losses import LOSSES
 from shiftbench.models.net import Net
@@ -41,12 +42,12 @@ def rank(data: Data, select_on: str, values: Mapping[str, float]) -> tuple[float
     Where a target has no such number, as boxes have no `loss`, it is the target's metric over all items.
     """
     plain = data.benchmark.target.metric
-    named = {"accuracy": plain, "worst_group": WORST + plain, "headline": data.benchmark.headline}
-    metric = named.get(select_on, select_on)
-    if metric not in values and select_on in SELECTIONS and select_on != "headline":
-        metric = plain
-    sign = -1.0 if metric == LOSS else metric_of(metric).sign
-    value = values.get(metric, -sign * math.inf)
+    named = {"accuracy": Measure(plain), "worst_group": Measure(WORST + plain), "headline": data.benchmark.headline}
+    measure = named.get(select_on) or Measure.parse(select_on)
+    if str(measure) not in values and select_on in SELECTIONS and select_on != "headline":
+        measure = Measure(plain)
+    sign = -1.0 if measure.metric == LOSS else metric_of(measure.metric).sign
+    value = values.get(str(measure), -sign * math.inf)
     return sign * value, -values.get(LOSS, 0.0)
 
 
@@ -61,7 +62,7 @@ def check_selection(select_on: str, data: Data, split: str) -> None:
         known = list(values_of(data.scorer(split)([nothing], [0], None)))
     metric, what = select_on, f"'{select_on}'"
     if select_on == "headline":
-        metric = data.benchmark.headline
+        metric = str(data.benchmark.headline)
         what = f"the headline of benchmark '{data.benchmark.name}', {metric},"
     if metric not in known:
         raise ShiftBenchError(f"run: select_on={select_on}, but {what} is not scored on {split}. Scored are "

@@ -4,7 +4,6 @@ A point is a method with one model: `resnet18` is one, and so is each model that
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,18 +12,18 @@ import numpy as np
 from shiftbench.core.arrays import Floats
 from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.reporting.plots import Cell
-from shiftbench.reporting.results import of_runs, scores_at, shown_scores
+from shiftbench.reporting.results import of_runs, shown_scores
 from shiftbench.reporting.tables import Row, column_of, methods_in
-from shiftbench.scoring import GAP, MEAN
+from shiftbench.scoring import GAP
 from shiftbench.scoring.intervals import LEVEL, student, wilson
 from shiftbench.scoring.select import DEFAULT
 
 SOURCE, TARGET = "id_test", "test"
 RT = "target_rt_accuracy"
-MODEL = ("model", "features", "weights")
-"""Settings that make another model, and so a point of its own; among others a rule chooses."""
+HEAD = ("run", "method", "model", "setting", "label", "seed")
+"""What a table of scores says of a run."""
 SPLITS = ("none", "good", "rand", "bad")
 REPLICATES = 10_000
 """Draws behind an interval; each is two numbers, so they cost nothing."""
@@ -64,74 +63,28 @@ class Classed(NamedTuple):
 # Which scores are a point's
 
 def by_model(scores: Scores, benchmarks: Sequence[Benchmark], rule: str = DEFAULT) -> Scores:
-    """The scores to show, with methods renamed to points.
+    """The scores to show, where a method with several models on a benchmark has a label per model: a point each.
 
-    A run's row has a hash for a setting, the mean over its seeds a name: `erm (model="mlp")`. A setting has the name
-    whose means are those of its runs on every split. Points still with several settings are left to the rule.
+    The mean over the seeds of a setting is the mean of a point that has no other setting; of several the rule chooses.
     """
-    names = {one.name for one in benchmarks}
-    mine = of_runs(scores_at(scores, np.isin(scores["benchmark"], sorted(names))))
-    is_mean = (mine["seed"] == -1) & np.char.startswith(mine["run"], MEAN)
-    label = _labels(scores_at(mine, ~is_mean), scores_at(mine, is_mean))
-    split_up = {method for (_, method, _), name in label.items() if _model(name)[0]}
-    if not split_up:
-        return shown_scores(mine, benchmarks, rule)
-    renamed: dict[tuple[str, str, str, bool], str] = {}  # "" for a mean that is not the mean of a point
-    keys = list(zip(*(mine[name].tolist() for name in ("benchmark", "method", "setting")), is_mean.tolist(),
+    mine = of_runs(scores.take(np.isin(scores["benchmark"], [one.name for one in benchmarks])))
+    keys = list(zip(*(mine[name].tolist() for name in ("benchmark", "method", "model", "setting", "stat", "label")),
                     strict=True))
-    for key in set(keys):
-        benchmark, method, setting, mean = key
-        base = method.partition(" (")[0]
-        if base not in split_up:
-            renamed[key] = method
-        elif mean:
-            model, others = _model(method)
-            renamed[key] = _called(base, model) if model and not others else ""
-        else:
-            renamed[key] = _called(method, _model(label.get((benchmark, method, setting), ""))[0])
-    words = np.asarray([renamed[key] for key in keys], np.str_)
-    return shown_scores(scores_at(Scores({**mine.columns, "method": words}), words != ""), benchmarks, rule)
-
-
-def _labels(single: Scores, means: Scores) -> dict[tuple[str, str, str], str]:
-    """(benchmark, method, setting) -> what its mean over seeds is called."""
-    runs: dict[tuple[str, str, str], dict[str, list[float]]] = {}
-    for row in single.where(metric="accuracy", group=ALL):
-        runs.setdefault((row["benchmark"], row["method"], row["setting"]), {}).setdefault(
-            row["split"], []).append(row["value"])
-    called: dict[str, dict[str, dict[str, float]]] = {}
-    for row in means.where(metric="accuracy", group=ALL):
-        called.setdefault(row["benchmark"], {}).setdefault(row["method"], {})[row["split"]] = row["value"]
-    found: dict[tuple[str, str, str], str] = {}
-    for key, values in runs.items():
-        free = called.get(key[0], {})
-        for name, wanted in free.items():
-            if name.startswith(f"{key[1]} (") and all(
-                    split in values and abs(float(np.mean(values[split])) - value) < 1e-9
-                    for split, value in wanted.items()):
-                found[key] = name
-                del free[name]
-                break
-    return found
-
-
-def _model(label: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of a label's settings, the values of those that make a model, and the names of the others.
-
-    >>> _model('erm (features="lite@64", lr=0.1, model="mlp")')
-    (('mlp', 'lite@64'), ('lr',))
-    """
-    told = dict(re.findall(r'(\w+)=("(?:[^"\\]|\\.)*"|[^,]+?)(?=, \w+=|\)$)', label.partition(" (")[2]))
-    values = tuple(told[key].strip('"') for key in MODEL if key in told and told[key] != '""')
-    return values, tuple(key for key in told if key not in MODEL)
-
-
-def _called(method: str, model: Sequence[str]) -> str:
-    """
-    >>> _called("erm", ("mlp", "lite@64"))
-    'erm, mlp on lite@64'
-    """
-    return f"{method}, {' on '.join(model)}" if model else method
+    models: dict[tuple[str, str], set[str]] = {}
+    settings: dict[tuple[str, str, str], set[str]] = {}
+    for benchmark, method, model, setting, stat, _ in dict.fromkeys(keys):
+        if stat == RUN:
+            models.setdefault((benchmark, method), set()).add(model)
+            settings.setdefault((benchmark, method, model), set()).add(setting)
+    several = {method for (_, method), nets in models.items() if len(nets) > 1}
+    labels: dict[tuple[str, ...], str | None] = {}  # None for a mean that is not the mean of a point
+    for key in dict.fromkeys(keys):
+        benchmark, method, model, setting, stat, label = key
+        of_point = stat == RUN or settings.get((benchmark, method, model)) == {setting}
+        labels[key] = label if method not in several else f"{method}, {model}" if of_point else None
+    keep = np.asarray([labels[key] is not None for key in keys], np.bool_)
+    words = np.asarray([labels[key] or "" for key in keys], np.str_)
+    return shown_scores(mine.assign(label=words).take(keep), benchmarks, rule)
 
 
 def points(shown: Scores, benchmark: Benchmark, level: float = LEVEL) -> list[Point]:
@@ -214,10 +167,8 @@ def by_class(scores: Scores, benchmark: Benchmark, level: float = LEVEL) -> Scor
     items of another class, or where a group of it has no score.
     """
     made: list[dict[str, Any]] = []
-    single = ~((scores["seed"] == -1) & np.char.startswith(scores["run"], MEAN))
-    keep = single & (scores["benchmark"] == benchmark.name) & (scores["metric"] == "accuracy") & (
-        scores["group"] != ALL)
-    some = Scores({name: values[keep] for name, values in scores.columns.items()})
+    some = scores.where(stat=RUN, benchmark=benchmark.name, metric="accuracy", by="")
+    some = some.take(some["group"] != ALL)
     for split in sorted(set(some["split"].tolist())):
         rows = benchmark.rows(split)
         wanted = {str(name): set(np.unique(benchmark.group[rows[benchmark.label[rows] == code]]).tolist())
@@ -227,21 +178,21 @@ def by_class(scores: Scores, benchmark: Benchmark, level: float = LEVEL) -> Scor
         sums: dict[tuple[Any, ...], list[Any]] = {}
         for row in some.where(split=split):
             if row["group"] in owner:
-                key = (row["run"], row["method"], row["setting"], row["seed"], owner[row["group"]])
+                key = (*(row[column] for column in HEAD), owner[row["group"]])
                 part = sums.setdefault(key, [0, 0, 0.0])
                 part[0], part[1], part[2] = part[0] + 1, part[1] + row["n"], part[2] + row["n"] * row["value"]
-        for (run, method, setting, seed, name), (groups, n, right) in sums.items():
+        for (*head, name), (groups, n, right) in sums.items():
             if groups == len(wanted[name]) and n:
                 low, high = wilson(right / n, n, level)
-                made.append({"run": run, "benchmark": benchmark.name, "digest": benchmark.short_digest,
-                             "method": method, "setting": setting, "seed": seed, "split": split, "group": name, "n": n,
+                made.append({**dict(zip(HEAD, head, strict=True)), "benchmark": benchmark.name,
+                             "digest": benchmark.short_digest, "split": split, "group": name, "n": n,
                              "metric": "accuracy", "value": right / n, "low": float(low), "high": float(high)})
     return Scores.of(made)
 
 
 def by_superclass(shown: Scores, benchmark: Benchmark, method: str, level: float = LEVEL) -> list[Classed]:
     """Source and target accuracy of every superclass by one model, the largest drop first."""
-    classes = by_class(shown.where(method=method), benchmark, level)
+    classes = by_class(shown.take(shown.names == method), benchmark, level)
     listed = []
     for name in benchmark.names["label"]:
         sides = [column_of(classes, benchmark.name, "accuracy", split, name).get(method) for split in (SOURCE, TARGET)]

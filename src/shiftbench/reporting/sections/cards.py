@@ -9,13 +9,13 @@ import numpy as np
 
 from shiftbench.core.arrays import encode
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.groupings import OWN, spaced, titled, untitled
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.groupings import OWN, spaced
+from shiftbench.data.scores import ALL, Measure, Scores
 from shiftbench.reporting.drawing import Figure
 from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.plots import Bar, Dot, Look, hundredths, legends, looks_of, rows, scale
 from shiftbench.reporting.plots import Row as Line
-from shiftbench.reporting.results import Content, Results, Section, scores_at
+from shiftbench.reporting.results import Content, Results, Section
 from shiftbench.reporting.sections.families import classes
 from shiftbench.reporting.tables import (
     Row,
@@ -27,7 +27,8 @@ from shiftbench.reporting.tables import (
     seeds_in_words,
     with_interval,
 )
-from shiftbench.scoring import BEHIND, GAP, Comparison, comparisons
+from shiftbench.scoring import GAP, Comparison, comparisons
+from shiftbench.scoring.metrics import is_worst
 
 GROUPS = 8
 """Groups whose bars are drawn; of more, those with the lowest accuracy."""
@@ -48,7 +49,7 @@ WORDS = {
 }
 """Metrics of targets that are no class."""
 
-Column = tuple[str, str, str, str]
+Column = tuple[Measure, str, str, str]
 """Of a card's table: metric, split, head and what stands under it."""
 
 
@@ -183,13 +184,13 @@ def _tags_figure(name: str, tags: Sequence[Row]) -> list[Figure]:
 def _table(scores: Scores, benchmark: Benchmark) -> Row:
     """Methods × what was measured on one benchmark, the groupings of its card among it."""
     columns, cells = [], []
-    further = [(titled(metric, by), "test", head, f"by {spaced(by, ZERO)}, test")
+    further = [(Measure(metric, by), "test", head, f"by {spaced(by, ZERO)}, test")
                for by in _groupings(scores, benchmark) for metric, head, fewest in OVER
-               if len(set(scores.where(split="test", metric=titled("accuracy", by))["group"].tolist())) >= fewest]
-    for metric, split, head, under in (*_columns(benchmark), *further):
-        column = column_of(scores, benchmark.name, metric, split)
+               if len(set(scores.where(split="test", metric="accuracy", by=by)["group"].tolist())) >= fewest]
+    for (metric, by), split, head, under in (*_columns(benchmark), *further):
+        column = column_of(scores, benchmark.name, metric, split, by=by)
         if column:
-            columns.append({"metric": metric, "split": split, "head": head, "under": under})
+            columns.append({"worst": is_worst(metric), "split": split, "head": head, "under": under})
             cells.append(column)
     methods = methods_in(method for column in cells for method in column)
     return {"columns": columns, "rows": [{"method": method, "cells": [column.get(method) for column in cells]}
@@ -202,15 +203,15 @@ def _columns(benchmark: Benchmark) -> list[Column]:
     """What a card's table shows of every method."""
     before, after = _over_all(benchmark, "id_test"), _over_all(benchmark, "test")
     if benchmark.target.has_classes:
-        return [("accuracy", "id_test", before, "id_test"), ("accuracy", "test", after, "test"),
-                ("accuracy_gap", GAP, "Gap", "points lost"), ("worst_group_accuracy", "test", "Worst group", "test"),
-                ("macro_f1", "test", "Macro F1", "test")]
+        return [(Measure("accuracy"), "id_test", before, "id_test"), (Measure("accuracy"), "test", after, "test"),
+                (Measure("accuracy_gap"), GAP, "Gap", "points lost"), (Measure(WORST), "test", "Worst group", "test"),
+                (Measure("macro_f1"), "test", "Macro F1", "test")]
     first = benchmark.headline
-    words = WORDS.get(first, first.replace("_", " "))
+    words = WORDS.get(first.metric, first.metric.replace("_", " "))
     return [(first, "id_test", before, f"{words}, id_test"), (first, "test", after, f"{words}, test"),
-            (f"{first}_gap", GAP, "Gap", "points lost"),
-            *((name, "test", WORDS[name].capitalize(), "test") for name in benchmark.target.ranking
-              if name != first)]
+            (Measure(f"{first.metric}_gap"), GAP, "Gap", "points lost"),
+            *((Measure(name), "test", WORDS[name].capitalize(), "test") for name in benchmark.target.ranking
+              if name != first.metric)]
 
 
 def _over_all(benchmark: Benchmark, split: str) -> str:
@@ -236,16 +237,15 @@ def _beside(one: Comparison) -> Row:
 
 def _groupings(scores: Scores, benchmark: Benchmark) -> list[str]:
     """What the card asks to group by, then what the scores were grouped by besides (`score --by`)."""
-    scored = [untitled(metric) for metric in dict.fromkeys(scores.where(split="test")["metric"].tolist())]
-    return list(dict.fromkeys([*map(str, benchmark.card.get(OWN) or ()),
-                               *(by for name, by in scored if by and name == "worst_group_accuracy")]))
+    scored = scores.where(split="test", metric=WORST)["by"].tolist()
+    return list(dict.fromkeys([*map(str, benchmark.card.get(OWN) or ()), *filter(None, scored)]))
 
 
 def _bars(scores: Scores, benchmark: Benchmark) -> list[Row]:
     """For the benchmark's groups and for each further grouping: accuracy of every method, the hardest groups first."""
     metric = benchmark.target.of_groups
     named = [(metric, "")] if metric else []
-    named += [(titled("accuracy", by), by) for by in _groupings(scores, benchmark)]
+    named += [("accuracy", by) for by in _groupings(scores, benchmark)]
     return [bars for name, by in named if (bars := _bars_of(scores, benchmark, name, by))["groups"]]
 
 
@@ -253,9 +253,9 @@ def _bars_of(scores: Scores, benchmark: Benchmark, metric: str, by: str) -> Row:
     """The groups of one grouping; how many training items each has is known of the benchmark's own alone."""
     trained = benchmark.counts().get("train", {}) if not by else {}
     groups: list[Row] = []
-    for group, own in _by_group(scores, metric).items():
+    for group, own in _by_group(scores.where(split="test", metric=metric, by=by)).items():
         cells = [{"method": method, **cell} for method, cell in column_of(
-            own, benchmark.name, metric, "test", group).items()]
+            own, benchmark.name, metric, "test", group, by=by).items()]
         if cells and group != ALL:
             groups.append({"group": group, "n": cells[0]["n"], "trained": trained.get(group, 0) if trained else None,
                            "rows": cells})
@@ -263,13 +263,12 @@ def _bars_of(scores: Scores, benchmark: Benchmark, metric: str, by: str) -> Row:
     return {"by": spaced(by), "groups": groups[:GROUPS], "all": len(groups)}
 
 
-def _by_group(scores: Scores, metric: str) -> dict[str, Scores]:
-    """The rows of a metric on test by group, sorted once: Amazon has thousands of groups, and as many rows each way."""
-    there = np.flatnonzero((scores["split"] == "test") & np.isin(scores["metric"], (metric, metric + BEHIND)))
-    codes, names = encode(scores["group"][there])
+def _by_group(scores: Scores) -> dict[str, Scores]:
+    """The rows of each group, sorted once: Amazon has thousands of groups, and as many rows each way."""
+    codes, names = encode(scores["group"])
     order = np.argsort(codes, kind="stable")
-    parts = np.split(there[order], np.searchsorted(codes[order], np.arange(1, len(names))))
-    return {name: scores_at(scores, part) for name, part in zip(names, parts, strict=False)}
+    parts = np.split(order, np.searchsorted(codes[order], np.arange(1, len(names))))
+    return {name: scores.take(part) for name, part in zip(names, parts, strict=False)}
 
 
 def _bars_figures(name: str, listed: Sequence[Row], looks: Mapping[str, Look], level: float) -> list[Figure]:

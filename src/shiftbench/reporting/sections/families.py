@@ -26,6 +26,7 @@ from shiftbench.reporting.tables import (
     seeds_in_words,
     with_interval,
 )
+from shiftbench.scoring.metrics import is_worst
 
 MOST = 6
 """Benchmarks outside every family that get a sentence of their own."""
@@ -78,7 +79,7 @@ def family_table(scores: Scores, family: Family) -> Row:
             x = _distance(benchmark) if family.kind == "distance" else _share(benchmark)
             columns.append({"block": block, "head": _head(benchmark, family.kind), "benchmark": benchmark.name, "x": x,
                             "under": benchmark.name if family.kind != "other" else str(benchmark.card.get("shift", "")),
-                            "metric": metric})
+                            "metric": metric, "worst": is_worst(metric)})
             cells.append({method: row.get(benchmark.name) for method, row in table.items()})
     methods = methods_in(method for column in cells for method, cell in column.items() if cell)
     return {"title": family.title, "kind": family.kind, "columns": columns,

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats
+from shiftbench.core.arrays import Floats
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.methods.presets import NINETEEN, family
-from shiftbench.scoring import MEAN
 from shiftbench.scoring.intervals import LEVEL, student
 
 FAMILIES = tuple(dict.fromkeys(map(family, NINETEEN)))
@@ -126,10 +125,9 @@ def study(scores: Scores, benchmarks: Sequence[Benchmark]) -> Study | None:
     say the same but for the draw, one stands for all.
     """
     known = {one.benchmark: one for one in map(place, reversed(benchmarks)) if one is not None}
-    some = scores.where(split="test", metric=METRIC, group=ALL)
-    single = ~((some["seed"] == -1) & np.char.startswith(some["run"], MEAN))
-    keep: Bools = single & np.isin(some["benchmark"], list(known)) & np.isfinite(some["value"])
-    benchmark, method, seed, value = (some[name][keep] for name in ("benchmark", "method", "seed", "value"))
+    single = scores.where(stat=RUN, split="test", metric=METRIC, by="", group=ALL)
+    single = single.take(np.isin(single["benchmark"], list(known)) & np.isfinite(single["value"]))
+    benchmark, method, seed, value = single["benchmark"], single.names, single["seed"], single["value"]
     found = set(method.tolist())
     baseline = next((name for name in BASELINES if name in found), "")
     if not baseline:

@@ -12,9 +12,10 @@ from shiftbench.data.scores import Scores
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.pictures import pictures_of
 from shiftbench.reporting.plots import Cell, Guide, Look, Scale, Spot, around, legends, looks_of, plain, scale, scatter
-from shiftbench.reporting.results import Compared, Content, Results, Section, Strip, scores_at
+from shiftbench.reporting.results import Compared, Content, Results, Section, Strip
 from shiftbench.reporting.tables import Row, column_of, methods_in, seeds_in_words, with_interval
 from shiftbench.scoring.hard_items import EASY, HARD, SIDES, kinds_of
+from shiftbench.scoring.metrics import is_worst
 
 POSITIVE, NEGATIVE = SIDES
 SPLITS = ("test", "id_test")
@@ -33,6 +34,10 @@ class Column(NamedTuple):
     head: str
     metric: str
     group: str
+
+    @property
+    def worst(self) -> bool:
+        return is_worst(self.metric)
 
 
 COLUMNS = (
@@ -192,7 +197,7 @@ def content(results: Results) -> Content | None:
     """Tables, figures and the items on which two methods differ; None where no benchmark has scores of hard items."""
     mine = nooch_in(results.benchmarks)
     keep = np.isin(results.shown["benchmark"], [one.name for one in mine]) & np.isin(results.shown["split"], SPLITS)
-    shown = scores_at(results.shown, keep)  # a small part of a large table, which is looked at again and again
+    shown = results.shown.take(keep)  # a small part of a large table, which is looked at again and again
     tables = [numbers for one in mine if (numbers := table(shown, one))]
     if not tables:
         return None
@@ -237,7 +242,7 @@ def _figures(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float)
 
 def _harder(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) -> list[Figure]:
     """Figure 3: whether the hard items are harder, task by task."""
-    methods = methods_in(shown["method"].tolist())
+    methods = methods_in(shown.names.tolist())
     method = BASELINE if BASELINE in methods else next(iter(methods), "")
     looks = looks_of(one.name for members in suites for one in members)
     panels, listed = [], []

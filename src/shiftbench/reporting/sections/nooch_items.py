@@ -9,11 +9,11 @@ from shiftbench.core.arrays import Floats
 from shiftbench.core.errors import unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import PREDICTIONS, Predictions
-from shiftbench.data.scores import Scores
+from shiftbench.data.scores import RUN, Scores
 from shiftbench.reporting.results import Compared, Strip, shown_scores
 from shiftbench.reporting.sections.nooch import BASELINE, cells, nooch_in
 from shiftbench.reporting.tables import methods_in
-from shiftbench.scoring import MEAN, read_run
+from shiftbench.scoring import read_run
 from shiftbench.scoring.hard_items import HARD, SIDES, kinds_of
 from shiftbench.scoring.metrics import losses
 from shiftbench.scoring.select import DEFAULT
@@ -73,8 +73,8 @@ def compared(
 def _runs(shown: Scores, benchmark: Benchmark) -> dict[str, list[str]]:
     """Method -> the runs that the report shows of it."""
     found: dict[str, list[str]] = {}
-    single = ~((shown["seed"] == -1) & np.char.startswith(shown["run"], MEAN)) & (shown["benchmark"] == benchmark.name)
-    for method, run in sorted(set(zip(shown["method"][single].tolist(), shown["run"][single].tolist(), strict=True))):
+    single = shown.where(stat=RUN, benchmark=benchmark.name)
+    for method, run in sorted(set(zip(single.names.tolist(), single["run"].tolist(), strict=True))):
         found.setdefault(method, []).append(run)
     return found
 

@@ -9,7 +9,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import Dot, Look, hundredths, legends, looks_of, rows, scale
 from shiftbench.reporting.plots import Row as Line
-from shiftbench.reporting.results import Content, Results, Section, scores_at
+from shiftbench.reporting.results import Content, Results, Section
 from shiftbench.reporting.tables import Row, enumeration, methods_in, percent
 from shiftbench.scoring.select import LABELS, RULES, TARGETS, Mean, Runs, Selection, over_benchmarks, over_seeds, select
 
@@ -32,7 +32,7 @@ def content(results: Results) -> Content | None:
     if not names:
         return None
     parts = [runs.benchmarks[part] for code in runs.originals for part in runs.parts(code)]
-    selection = select(scores_at(results.runs, np.isin(results.runs["benchmark"], [*names, *parts])),
+    selection = select(results.runs.take(np.isin(results.runs["benchmark"], [*names, *parts])),
                        benchmarks=results.known)
     means = over_seeds(selection.choices)
     rules = [_head(name, means, len(names)) for name in RULES if any(mean.rule == name for mean in means)]

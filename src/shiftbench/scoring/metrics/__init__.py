@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import listed, register
-from shiftbench.data.groupings import by_in_words, untitled
+from shiftbench.data.groupings import by_in_words
 from shiftbench.data.target import KINDS, Target
 from shiftbench.scoring.metrics.classification import (
     Table,
@@ -30,7 +30,7 @@ from shiftbench.scoring.metrics.tokens import KINDS as KINDS_OF_TOKEN
 
 __all__ = [
     "METRICS", "WORST", "Metric", "Table", "Tally", "accuracy", "auc", "error", "f1_items", "has_probabilities",
-    "in_words", "losses", "macro_f1", "macro_recall", "metric_of", "metrics_of", "nll", "own_metrics",
+    "in_words", "is_worst", "losses", "macro_f1", "macro_recall", "metric_of", "metrics_of", "nll", "own_metrics",
     "register_metric", "tally",
 ]
 
@@ -137,16 +137,21 @@ def register_metric(
 
 
 def metric_of(name: str) -> Metric:
-    """The facts about a metric by its name in a table of scores, also over a grouping (`…[region]`) and of a gap.
+    """The facts about a metric by its name in a table of scores, also about a gap.
 
     A name that nobody has registered, such as a metric of a table that someone else made, is a share of which higher is
     better.
     """
-    plain = untitled(name)[0]
-    if plain not in METRICS and plain.endswith("_gap"):
-        whole = metric_of(plain.removesuffix("_gap"))
-        return replace(whole, name=plain, words=f"{whole.words}, gap", better="lower", over="gap", of=whole.name)
-    return METRICS.get(plain) or Metric(plain, plain.replace("_", " "))
+    if name not in METRICS and name.endswith("_gap"):
+        whole = metric_of(name.removesuffix("_gap"))
+        return replace(whole, name=name, words=f"{whole.words}, gap", better="lower", over="gap", of=whole.name)
+    return METRICS.get(name) or Metric(name, name.replace("_", " "))
+
+
+def is_worst(name: str) -> bool:
+    """Whether a score is of the worst of several groups, which it then names; so is the gap of such a score."""
+    metric = metric_of(name)
+    return (metric_of(metric.of) if metric.over == "gap" else metric).of_worst
 
 
 def metrics_of(target: Target) -> Iterator[Metric]:
@@ -159,13 +164,13 @@ def own_metrics(target: Target) -> list[Metric]:
     return [metric for metric in metrics_of(target) if metric.own and not metric.of]
 
 
-def in_words(name: str) -> str:
+def in_words(name: str, by: str = "") -> str:
     """A metric as a page says it, with the grouping that it is over.
 
-    >>> in_words("worst_group_accuracy[urban,label]"), in_words("accuracy[a+b+c+d,label]")
+    >>> in_words("worst_group_accuracy", "urban,label"), in_words("accuracy", "a+b+c+d,label")
     ('worst-group accuracy by urban, label', 'accuracy by a+3 more, label')
     """
-    return metric_of(name).words + by_in_words(untitled(name)[1])
+    return metric_of(name).words + by_in_words(by)
 
 
 def _fill() -> None:

@@ -5,15 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.arrays import Floats, Ints, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.groupings import untitled
-from shiftbench.data.scores import Scores
-from shiftbench.scoring.metrics import METRICS, in_words, metric_of
+from shiftbench.data.scores import Measure, Scores
+from shiftbench.scoring.metrics import METRICS, in_words, is_worst, metric_of
 from shiftbench.scoring.select.rules import DEFAULT, RULES, TARGET, TARGETS, UNKNOWN, Rule, labels_of
-from shiftbench.scoring.select.runs import Runs
+from shiftbench.scoring.select.runs import ACCURACY, Runs
 from shiftbench.shifts.leave_one_domain_out import MARK
 
 
@@ -30,7 +29,7 @@ class Choice(NamedTuple):
     by: str  # the criterion in words
     criterion: float
     labels: str  # see LABELS
-    target: str  # the metric of all that follows
+    target: str  # the measure of all that follows, as `Measure` writes it
     test: float
     low: float
     high: float
@@ -63,6 +62,9 @@ class Selection(NamedTuple):
 
 ALLOW = "say allow_target=True (--allow-target)"
 """The remedy where a caller can allow the choice."""
+
+
+WORST_LOSS = Measure("worst_group_nll")
 
 
 def setting_of(rule: str) -> str:
@@ -98,7 +100,7 @@ def chosen(
     who = zip(runs.benchmark.tolist(), runs.method.tolist(), runs.seed.tolist(), runs.name.tolist(), strict=True)
     keep = np.asarray([(runs.benchmarks[benchmark], runs.methods[method], seed, run) in kept
                        for benchmark, method, seed, run in who], np.bool_)
-    return Scores({name: values[keep[runs.place]] for name, values in runs.scores.columns.items()})
+    return runs.scores.take(keep[runs.place])
 
 
 def refuse_target(choices: Iterable[Choice], *, allow_target: bool = False, remedy: str = ALLOW) -> None:
@@ -122,11 +124,14 @@ def _apply(
     known = {benchmark.name: benchmark for benchmark in benchmarks}
     choices: list[Choice] = []
     refused: list[Refused] = []
-    scored = [name for name in np.unique(runs.scores["metric"]).tolist()
-              if untitled(name)[0] in METRICS and not name.startswith("accuracy[")]  # of single groups alone
-    for target in targets:
-        if target not in (*TARGETS, *scored):
-            raise unknown("target", target, dict.fromkeys((*TARGETS, *scored)))
+    by, metric = (encode(runs.scores[name]) for name in ("by", "metric"))
+    pairs = np.unique(np.stack([by[0], metric[0]]), axis=1).T.tolist()
+    scored = [Measure(metric[1][name], by[1][grouping]) for grouping, name in pairs if metric[1][name] in METRICS]
+    # Over a further grouping, accuracy is of single groups alone.
+    allowed = {*map(Measure, TARGETS), *(one for one in scored if one.metric != "accuracy" or not one.by)}
+    for target in map(Measure.parse, targets):
+        if target not in allowed:
+            raise unknown("target", target, allowed)
         for name in rules:
             rule = find(RULES, "rule", name)
             for code in runs.originals:
@@ -153,21 +158,23 @@ class _Found(NamedTuple):
     lower: bool = False  # the smaller, the better
 
 
-def _measure(runs: Runs, rule: Rule, mine: Ints, target: str, benchmark: Benchmark | None) -> _Found:
+def _measure(runs: Runs, rule: Rule, mine: Ints, target: Measure, benchmark: Benchmark | None) -> _Found:
     """The criterion of a rule on one benchmark's runs, from the first split that has it."""
     if rule.headline and benchmark is None:
         return _Found(np.full(len(runs), np.nan), "", "the benchmark's card says its headline; give it (--benchmark)")
-    metric = benchmark.headline if rule.headline and benchmark is not None else rule.metric or target
-    lower, said = metric_of(metric).lower, in_words(metric)
+    measure = Measure(rule.metric) if rule.metric else target
+    if rule.headline and benchmark is not None:
+        measure = benchmark.headline
+    lower, said = metric_of(measure.metric).lower, in_words(*measure)
     for split in rule.splits:
-        if metric == "worst_group_nll" and not np.isnan(runs.hard(split).value[mine]).all():
+        if measure == WORST_LOSS and not np.isnan(runs.hard(split).value[mine]).all():
             return _Found(runs.hard(split).value, split,
                           f"larger log-loss of hard positives and hard negatives on {split}", lower)
-        found = runs.number(split, metric)
+        found = runs.number(split, measure)
         if np.isnan(found.value[mine]).all():
             continue
-        what = "class" if "class" in metric else "group"
-        if rule.metric.startswith("worst_") and (found.n[mine] == runs.number(split, "accuracy").n[mine]).all():
+        what = "class" if measure.metric == "worst_class_accuracy" else "group"
+        if is_worst(rule.metric) and (found.n[mine] == runs.number(split, ACCURACY).n[mine]).all():
             return _Found(found.value, "", f"{split} has one {what}, so that there is no worst")
         return _Found(found.value, split, f"{said} on {split}", lower)
     return _Found(np.full(len(runs), np.nan), "", f"its runs have no {said} on {' or '.join(rule.splits)}")
@@ -180,7 +187,7 @@ def _left_out(runs: Runs, benchmark: int, mine: Ints) -> _Found:
         return _Found(value, "", "it has no runs that were trained without one of its domains")
     if (runs.setting[mine] == "").any():
         return _Found(value, "", "its scores do not say the settings, by which runs without a domain are matched")
-    accuracy, total = runs.number("test", "accuracy").value, np.zeros(len(mine))
+    accuracy, total = runs.number("test", ACCURACY).value, np.zeros(len(mine))
     for part in parts:
         there, of_kind = runs.of(part), np.full(len(runs), np.nan)
         of_kind[runs.kind[there]] = accuracy[there]
@@ -192,19 +199,19 @@ def _left_out(runs: Runs, benchmark: int, mine: Ints) -> _Found:
 
 
 def _choices(
-    runs: Runs, mine: Ints, picked: Ints, rule: str, found: _Found, target: str, labels: str
+    runs: Runs, mine: Ints, picked: Ints, rule: str, found: _Found, target: Measure, labels: str
 ) -> list[Choice]:
     """The picked runs, each beside the others of its method and seed."""
     test = runs.number("test", target)
-    which = runs.which("test", target) if target.startswith("worst_") else np.zeros(len(runs), np.str_)
+    which = runs.which("test", target) if is_worst(target.metric) else np.zeros(len(runs), np.str_)
     among, there, of = np.bincount(runs.cell[mine]), mine[~np.isnan(test.value[mine])], runs.cell
     best, n = np.full(len(among), np.nan), np.bincount(of[there], minlength=len(among))
-    (np.fmin if metric_of(target).lower else np.fmax).at(best, of[there], test.value[there])
+    (np.fmin if metric_of(target.metric).lower else np.fmax).at(best, of[there], test.value[there])
     total = np.bincount(of[there], test.value[there], minlength=len(among))
     return [
         Choice(runs.benchmarks[runs.benchmark[one]], runs.methods[runs.method[one]], int(runs.seed[one]), rule,
                str(runs.name[one]), str(runs.setting[one]), int(among[of[one]]), found.by, float(found.value[one]),
-               labels, target, float(test.value[one]), float(test.low[one]), float(test.high[one]),
+               labels, str(target), float(test.value[one]), float(test.low[one]), float(test.high[one]),
                float(best[of[one]]), float(total[of[one]] / n[of[one]]) if n[of[one]] else np.nan, str(which[one]),
                int(np.nan_to_num(test.n[one])))
         for one in picked.tolist()]

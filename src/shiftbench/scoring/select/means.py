@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Floats
+from shiftbench.data.scores import Measure
 from shiftbench.scoring.metrics import metric_of
 from shiftbench.scoring.select.choose import Choice
 from shiftbench.scoring.select.rules import LABELS
@@ -59,7 +60,7 @@ def over_seeds(choices: Iterable[Choice]) -> list[Mean]:
         value, regret = float(test.mean()), float(np.abs(oracle - test).mean())
         low, high = (float(np.mean([getattr(one, end) for one in part])) for end in ("low", "high"))
         half = math.hypot((high - low) / 2, _error(test))
-        ends = (0.0, 1.0) if metric_of(target).unit == "share" else (-math.inf, math.inf)
+        ends = (0.0, 1.0) if metric_of(Measure.parse(target).metric).unit == "share" else (-math.inf, math.inf)
         low, high = (float(np.clip((low + high) / 2 + side * half, *ends)) for side in (-1, 1))
         reach = _error(oracle - test) if len(part) > 1 else math.nan
         means.append(Mean(

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import Scores
 from shiftbench.scoring import means
@@ -39,6 +37,5 @@ def chosen_means(
                 runs.setdefault(one.method, []).append(one.run)
         if runs:
             read = {method: read_chosen(folder, listed, list(draws[name].values())) for method, listed in runs.items()}
-            made = means(known[name], read, replicates=replicates, level=level)
-            parts.append(Scores({**made.columns, "setting": np.full(len(made), setting_of(rule))}))
+            parts.append(means(known[name], read, replicates=replicates, level=level).assign(setting=setting_of(rule)))
     return Scores.join(parts)

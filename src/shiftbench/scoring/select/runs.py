@@ -6,14 +6,15 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
-from shiftbench.data.scores import ALL, Scores
+from shiftbench.data.scores import ALL, RUN, Measure, Scores
 from shiftbench.data.target import KINDS
-from shiftbench.scoring import MEAN
+from shiftbench.scoring.metrics import is_worst
 from shiftbench.shifts.leave_one_domain_out import MARK
 
 HARD = (re.compile(r"\bhard[ _-]?positive", re.I), re.compile(r"\bhard[ _-]?negative", re.I))
 """How the groups of NOOCh are named, whatever stands around it."""
 
+ACCURACY, NLL, HARD_LOSS = Measure("accuracy"), Measure("nll"), Measure("nll of hard items")
 INSTEAD = tuple(sorted({target.headline for target in KINDS.values()} - {"accuracy"}))
 """What stands in the place of `accuracy` where the target is no class."""
 
@@ -31,14 +32,14 @@ class Runs:
     """One entry per run. Means over runs are left out."""
 
     def __init__(self, scores: Scores) -> None:
-        single = ~((scores["seed"] == -1) & np.char.startswith(scores["run"], MEAN))
-        self.scores = Scores({name: values[single] for name, values in scores.columns.items()})
-        who = ("benchmark", "run", "method", "seed", "setting")
+        self.scores = scores.where(stat=RUN)
+        who = {"benchmark": self.scores["benchmark"], "run": self.scores["run"], "method": self.scores.names,
+               "seed": self.scores["seed"], "setting": self.scores["setting"]}
         # A run's rows mostly stand together, so it is enough to look at the first of every stretch of equal ones.
         begins = np.r_[True, np.zeros(max(0, len(self.scores) - 1), np.bool_)][: len(self.scores)]
-        for name in who:
-            begins[1:] |= self.scores[name][1:] != self.scores[name][:-1]
-        heads = {name: self.scores[name][begins] for name in who}
+        for values in who.values():
+            begins[1:] |= values[1:] != values[:-1]
+        heads = {name: values[begins] for name, values in who.items()}
         codes = {name: encode(values) for name, values in heads.items()}
         key = np.zeros(len(heads["run"]), np.int64)
         for name in ("benchmark", "run", "method", "seed"):
@@ -54,7 +55,7 @@ class Runs:
         # A rule chooses among the runs of one cell; those of one kind differ in nothing but their benchmark.
         self.cell: Ints = self.method * max(1, len(codes["seed"][1])) + codes["seed"][0][first]
         _, self.kind = np.unique(self.cell * max(1, len(codes["setting"][1])) + setting, return_inverse=True)
-        self._numbers: dict[tuple[str, str], Number] = {}
+        self._numbers: dict[tuple[str, Measure], Number] = {}
         self._words: dict[tuple[str, str], Bools] = {}
 
     def __len__(self) -> int:
@@ -82,36 +83,36 @@ class Runs:
         _, first, n = np.unique(cells, return_index=True, return_counts=True)
         return {self.benchmarks[code] for code in self.benchmark[first[n > 1]] if code in self.originals}
 
-    def number(self, split: str, metric: str) -> Number:
+    def number(self, split: str, measure: Measure) -> Number:
         """A score over all items, or over whichever group or class is the worst.
 
         Where the target is no class, `accuracy` is its headline.
         """
-        if (split, metric) not in self._numbers:
-            found = self._number(split, metric)
-            for other in INSTEAD if metric == "accuracy" else ():
-                lacks = np.isnan(found.value)
-                found = Number(*(np.where(lacks, more, own) for own, more in zip(
-                    found, self._number(split, other), strict=True)))
-            self._numbers[split, metric] = found
-        return self._numbers[split, metric]
+        if (split, measure) not in self._numbers:
+            number = self._number(split, measure)
+            for other in INSTEAD if measure == ACCURACY else ():
+                lacks = np.isnan(number.value)
+                number = Number(*(np.where(lacks, more, own) for own, more in zip(
+                    number, self._number(split, Measure(other)), strict=True)))
+            self._numbers[split, measure] = number
+        return self._numbers[split, measure]
 
-    def _number(self, split: str, metric: str) -> Number:
-        rows = self._rows(split, metric)
-        if not metric.startswith("worst_"):
+    def _number(self, split: str, measure: Measure) -> Number:
+        rows = self._rows(split, measure)
+        if not is_worst(measure.metric):
             rows = rows & self._is("group", ALL)
         return Number(*(self._by_run(rows, name) for name in Number._fields))
 
-    def which(self, split: str, metric: str) -> Strs:
+    def which(self, split: str, measure: Measure) -> Strs:
         """The group or class that a worst score of every run is of; empty where a run has none."""
-        rows, found = self._rows(split, metric), np.zeros(len(self), self.scores["group"].dtype)
-        found[self.place[rows]] = self.scores["group"][rows]
-        return found
+        rows, group = self._rows(split, measure), np.zeros(len(self), self.scores["group"].dtype)
+        group[self.place[rows]] = self.scores["group"][rows]
+        return group
 
     def hard(self, split: str) -> Number:
         """The larger of the mean losses of hard positives and of hard negatives; NaN where no group is named so."""
-        if (split, "hard") not in self._numbers:
-            rows = np.flatnonzero(self._rows(split, "nll"))
+        if (split, HARD_LOSS) not in self._numbers:
+            rows = np.flatnonzero(self._rows(split, NLL))
             code, names = encode(self.scores["group"][rows])
             loss, size = np.full((2, len(self)), np.nan), np.zeros((2, len(self)))
             for kind, pattern in enumerate(HARD):
@@ -121,8 +122,8 @@ class Runs:
                 size[kind] = np.bincount(self.place[mine], n, minlength=len(self))
                 np.divide(total, size[kind], out=loss[kind], where=size[kind] > 0)
             none = np.full(len(self), np.nan)
-            self._numbers[split, "hard"] = Number(np.fmax(*loss), none, none, size.max(axis=0))
-        return self._numbers[split, "hard"]
+            self._numbers[split, HARD_LOSS] = Number(np.fmax(*loss), none, none, size.max(axis=0))
+        return self._numbers[split, HARD_LOSS]
 
     def best(self, mine: Ints, criterion: Floats) -> Ints:
         """Of each method and seed among `mine`, the run with the smallest criterion; one without a criterion is none.
@@ -130,13 +131,13 @@ class Runs:
         Ties go to the smaller nll on id_val, then to the run whose name comes first.
         """
         known = mine[~np.isnan(criterion[mine])]
-        loss = self.number("id_val", "nll").value[known]
+        loss = self.number("id_val", NLL).value[known]
         order = known[np.lexsort((self.rank[known], np.where(np.isnan(loss), np.inf, loss), criterion[known],
                                   self.cell[known]))]
         return order[np.unique(self.cell[order], return_index=True)[1]]
 
-    def _rows(self, split: str, metric: str) -> Bools:
-        return self._is("split", split) & self._is("metric", metric)
+    def _rows(self, split: str, measure: Measure) -> Bools:
+        return self._is("split", split) & self._is("metric", measure.metric) & self._is("by", measure.by)
 
     def _is(self, column: str, word: str) -> Bools:
         if (column, word) not in self._words:
