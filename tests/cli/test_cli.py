@@ -1,6 +1,7 @@
 """The command line as a user meets it: the flow, exit codes, one clear message for bad input."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import shiftbench as sb
-from shiftbench.cli import PANELS, app
+from shiftbench.cli import PANELS, RENAMED, app
 from shiftbench.core.files import write_table
 from shiftbench.data.benchmark import Benchmark
 
@@ -146,6 +147,15 @@ def test_a_truncated_benchmark_is_one_message(shell, project, file, keep):
     code, _, err = shell("show", "b")
     assert code == 1
     assert file in err
+
+
+@pytest.mark.parametrize("old", sorted(RENAMED))
+def test_an_old_name_answers_with_the_new(shell, old):
+    """One line on standard error that names the verb and its option, and exit code 2."""
+    code, out, err = shell(old, "x", "--to", "y")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    verb, option = re.search(r"shiftbench (\w+) .*?(--\w+)", err).groups()
+    assert option in shell(verb, "--help")[1]
 
 
 @pytest.mark.parametrize("command", app.registered_commands, ids=lambda one: one.callback.__name__)

@@ -162,7 +162,7 @@ def test_the_gap_is_of_the_headline_too(reviews, setting):
     runs = [guesses(benchmark, seed, 0.7) for seed in (0, 1)]
     outside, inside = Side(benchmark, runs), None
     if setting == "mixed-to-test":
-        mixed = sb.setting(benchmark, setting)
+        mixed = sb.reference(benchmark, setting)
         inside = Side(mixed, [guesses(mixed, seed, 0.9) for seed in (2, 3)])
     found, ranked = gap(outside, inside, setting=setting), Measure.parse(RANKED)
     told = {row["split"]: row for row in found if row["by"] == ranked.by or (

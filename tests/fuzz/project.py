@@ -86,7 +86,7 @@ def _shifts(place: Path) -> Iterator[Command]:
     yield Command("show benchmark", ("show", "b"))
     yield Command("check", ("check", "b"), finds=True)
     yield Command("power", ("power", "b", "--difference", "2"), cost=2)
-    yield Command("setting", ("setting", "b", "--to", "train-to-train", "--out", "out/m"), cost=2,
+    yield Command("reference", ("build", "b", "--reference", "train-to-train", "--out", "out/m"), cost=2,
                   then=(("show", "out/m"),))
     yield Command("export csv", ("export", "b", "--to", "csv", "--out", "out/e"))
     yield Command("export folder", ("export", "b", "--to", "folder", "--out", "out/e"), cost=6)
@@ -152,7 +152,7 @@ def _judged(place: Path) -> Iterator[Command]:
     write_logits(place / "m.csv", hard, model(hard))
     model(hard).save(place / "hard.parquet")
     sb.score(place / "b-hard", place / "hard.parquet", replicates=20).save(place / "hard.csv")
-    yield Command("hardest", ("hardest", "hard.csv", "--method", "hard"))
+    yield Command("hardest", ("select", "hard.csv", "--hardest", "12", "--method", "hard"))
     yield Command("score --nooch", ("score", "m.csv", "--nooch", "nooch", "--replicates", "20"), cost=4)
 
 

@@ -24,7 +24,7 @@ from shiftbench.methods.presets import NINETEEN
 from shiftbench.scoring import score_runs
 from shiftbench.scoring.select import chosen_means, select
 from shiftbench.shifts import LowData, Noise, Size, Under, Unseen
-from shiftbench.shifts.replicates import members, redrawn, same_rows, shared_splits
+from shiftbench.shifts.replicates import members, replicate, same_rows, shared_splits
 from shiftbench.sweeps.study import Study
 from tests.shifts.test_fine_grained import GRID, LOW, SPURIOUS, chosen
 from tests.strategies import seeds
@@ -92,7 +92,7 @@ def test_the_first_draw_is_what_was_always_built():
 def test_conditions_treat_every_draw_alike(draw, p, seed):
     """An item has the same label noise in all draws, and the size keeps its ratio of low items."""
     plain = Under(replace(LOW, n_low=6), (Noise(p), Size(60, 0.1)))
-    again = redrawn(plain, draw)
+    again = replicate(plain, draw)
     first, other = plain.build(GRID, seed), again.build(GRID, seed)
     seen = [dict(zip(made.items.tolist(), made.label.tolist(), strict=True)) for made in (first, other)]
     assert {item: seen[1][item] for item in seen[0] if item in seen[1]} == {
@@ -105,7 +105,7 @@ def test_conditions_treat_every_draw_alike(draw, p, seed):
 def test_only_shifts_with_low_items_are_drawn_again():
     """`unseen` and low data at N = 0 are built once, for all seeds; others once per draw, under one name."""
     shifts = {"low-10": LOW, "unseen": Unseen("shape", "colour", ("blue",)), "low-0": replace(LOW, n_low=0)}
-    assert [(one.folder, one.name, one.draw) for one in members(shifts.items(), range(2))] == [
+    assert [(one.folder, one.name, one.replicate) for one in members(shifts.items(), range(2))] == [
         ("low-10.0", "low-10", 0), ("low-10.1", "low-10", 1), ("unseen", "unseen", None), ("low-0", "low-0", None)]
     with pytest.raises(ShiftBenchError, match="counted from 0"):
         replace(LOW, draw=-1).build(GRID)
@@ -115,7 +115,7 @@ def test_a_suite_with_draws(tmp_path):
     """The folders have numbers, the cards one name, and the collection is found from each."""
     GRID.save(tmp_path / "grid")
     told = CliRunner().invoke(app, ["build", "fine_grained/sprites/noise", "--collection", str(tmp_path / "grid"),
-                                    "--draws", "2", "--out", str(tmp_path / "b"), "--json"])
+                                    "--replicates", "2", "--out", str(tmp_path / "b"), "--json"])
     assert told.exit_code == 0, told.output
     cards = [one["card"] for one in json.loads(told.stdout)]
     assert [(one["name"], one["draw"]) for one in cards[:3]] == [("noise-10", 0), ("noise-10", 1), ("noise-20", 0)]
@@ -123,7 +123,7 @@ def test_a_suite_with_draws(tmp_path):
     first, other = (Benchmark.load(tmp_path / "b" / f"noise-10.{draw}") for draw in range(2))
     assert same_rows(first, other)
     assert not same_rows(first, other, "train")
-    told = CliRunner().invoke(app, ["build", "x.toml", "--draws", "2", "--out", str(tmp_path / "c")])
+    told = CliRunner().invoke(app, ["build", "x.toml", "--replicates", "2", "--out", str(tmp_path / "c")])
     assert "--set draw=1" in str(told.exception)
 
 
@@ -270,7 +270,7 @@ def test_seeds_need_draws_and_names_need_one_test(study, tmp_path):
     assert [job.run.id for job in Study.load(listed).jobs(out)] == [
         job.run.id for job in Study.load(study, {"members": ["low-10", "unseen"]}).jobs(out)]
     assert {job.settings["seed"] for job in Study.load(listed, {"seeds": [1]}).jobs(out)} == {1}
-    with pytest.raises(ShiftBenchError, match=r"has draw 0, 1 of .*, but none for seed 2\. .*--draws 3"):
+    with pytest.raises(ShiftBenchError, match=r"has replicate 0, 1 of .*, but none for seed 2\. .*--replicates 3"):
         Study.load(listed, {"seeds": 3}).jobs(out)
     other = Benchmark.load(out / "benchmarks" / "own.1")
     other.save(out / "benchmarks" / "low-10.2", "low-10")
@@ -297,9 +297,9 @@ def test_the_papers_studies_have_its_methods_and_shifts(name, runs):
     """Nineteen methods each, the three shifts, and at the paper's size every N, p and n with Table 4's settings."""
     plan = Study.load(EXAMPLES / f"{name}.toml")
     assert {label_of(one) for one in plan.settings()} == set(NINETEEN)
-    built = plan.sources.members(plan.seeds)
+    built = plan.builds.members(plan.seeds)
     assert {one.facts["shift"] for one in built} == {"spurious", "low_data", "unseen"}
-    assert {one.draw for one in built} == {None, *plan.seeds}
+    assert {one.replicate for one in built} == {None, *plan.seeds}
     assert len(plan.settings()) * len({one.name for one in built}) * len(plan.seeds) == runs
     assert {one["select_on"] for one in plan.settings()} == {"macro_f1"}
 

@@ -14,23 +14,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shiftbench.api.comparing import gap, setting, table
+    from shiftbench.api.comparing import gap, table
     from shiftbench.api.judging import board, hardest, power, report, score, select, study
-    from shiftbench.api.making import build, check, export, graph, hierarchy, ladder, read, suite, superclasses, trust
+    from shiftbench.api.making import (
+        build,
+        check,
+        export,
+        graph,
+        hierarchy,
+        ladder,
+        read,
+        reference,
+        setting,
+        suite,
+        superclasses,
+        trust,
+    )
     from shiftbench.api.training import conflicts, embed, fetch, pretrain, retrain, sweep, train
 
 HOME = {
-    **dict.fromkeys(("gap", "setting", "table"), "comparing"),
+    **dict.fromkeys(("gap", "table"), "comparing"),
     **dict.fromkeys(("board", "hardest", "power", "report", "score", "select", "study"), "judging"),
-    **dict.fromkeys(("build", "check", "export", "graph", "hierarchy", "ladder", "read", "suite", "superclasses",
-                     "trust"), "making"),
+    **dict.fromkeys(("build", "check", "export", "graph", "hierarchy", "ladder", "read", "reference", "setting",
+                     "suite", "superclasses", "trust"), "making"),
     **dict.fromkeys(("conflicts", "embed", "fetch", "pretrain", "retrain", "sweep", "train"), "training"),
 }
 """Verb -> its module."""
 
 __all__ = ["HOME", "board", "build", "check", "conflicts", "embed", "export", "fetch", "gap", "graph", "hardest",
-           "hierarchy", "ladder", "power", "pretrain", "read", "report", "retrain", "score", "select", "setting",
-           "study", "suite", "superclasses", "sweep", "table", "train", "trust"]
+           "hierarchy", "ladder", "power", "pretrain", "read", "reference", "report", "retrain", "score", "select",
+           "setting", "study", "suite", "superclasses", "sweep", "table", "train", "trust"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,50 +1,24 @@
-"""In-distribution settings of a benchmark, and what the shift costs against them."""
+"""What the shift costs, against an in-distribution reference; and tables for a paper."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shiftbench.api.folders import Place, benchmark_of, collection_of
+from shiftbench.api.folders import Place
 from shiftbench.api.judging import runs_of, scores_of
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import listed
-from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
 from shiftbench.data.scores import Scores
 
 
-def setting(
-    benchmark: Benchmark | Place, to: str, out: Place | None = None, *, seed: int = 0, given: str = "",
-    collection: Collection | Place | None = None, **options: Any,
-) -> Benchmark:
-    """The benchmark of an in-distribution setting: setting("benchmarks/cat-dog", "mixed-to-test", "benchmarks/mixed").
-
-    `given` is the factor with the split of that setting, where the data set has one. See docs/settings.md.
-    """
-    from shiftbench.shifts.in_distribution import in_distribution
-
-    images = collection_of(benchmark, collection) if given else None
-    made = in_distribution(benchmark_of(benchmark), to, seed, given=given, collection=images, **options)
-    if out is None:
-        return made
-    path = made.card.get("collection", {}).get("path")
-    if collection is not None and not isinstance(collection, Collection):
-        made.card["collection"]["path"] = os.path.relpath(collection, out)
-    elif path and not isinstance(benchmark, Benchmark):
-        made.card["collection"]["path"] = os.path.relpath(Path(benchmark) / path, out)
-    made.save(out)
-    return Benchmark.load(out)
-
-
-def gap(*runs: Place, setting: str = "", level: float = 0.95) -> Scores:
+def gap(*runs: Place, reference: str = "", level: float = 0.95) -> Scores:
     """What the shift costs each method: in distribution minus out of distribution, with an interval.
 
-    `runs` are folders with runs on a benchmark and on what `setting` made of it: gap("runs", "runs-mixed").
+    `runs` are folders with runs on a benchmark and on what `reference` made of it: gap("runs", "runs-mixed").
     """
     from shiftbench.scoring.gap_runs import gaps_of
 
-    return gaps_of(runs, setting=setting, level=level)
+    return gaps_of(runs, setting=reference, level=level)
 
 
 # A table for a paper: means with intervals, differences and p-values.

@@ -1,6 +1,8 @@
 """From annotations to a benchmark: collections, what is in them, and the shifts built on them."""
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,68 +130,93 @@ def build(recipe: Place, out: Place | None = None, changes: Mapping[str, Any] | 
 
 def suite(
     name: Place, collection: Collection | Place | None, out: Place, *, seed: int | None = None, only: str = "",
-    draws: int = 0, changes: Mapping[str, Any] | None = None, progress: Advance | None = None,
+    replicates: int = 0, changes: Mapping[str, Any] | None = None, progress: Advance | None = None,
 ) -> list[Path]:
     """Build the benchmarks of a paper's table on a collection: suite("metashift/table1", "collections/vg", "out").
 
     Or those of a recipe that stands for several, as `leave_one_domain_out` without `test` does for one per domain; its
     collection and seed are the recipe's unless given.
-    `changes` replace settings of every benchmark, as in `build`. With `draws`, each that has low-data items is built so
-    many times with other such items, `low-10.0`, `low-10.1`, …
+    `changes` replace settings of every benchmark, as in `build`. With `replicates`, each that has low-data items is
+    built so many times, with other such items, `low-10.0`, `low-10.1`, …
     ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
     """
+    return list(build_suite(name, collection, out, seed, only, replicates, changes, progress))
+
+
+def build_suite(
+    name: Place, collection: Collection | Place | None, out: Place, seed: int | None, only: str, replicates: int,
+    changes: Mapping[str, Any] | None, progress: Advance | None,
+) -> dict[Path, Benchmark]:
+    """The benchmarks of `suite` by their folders."""
+    from shiftbench.shifts.recipe import Recipe, each, several
     from shiftbench.shifts.replicates import members
-    from shiftbench.shifts.suites import SUITES
+    from shiftbench.shifts.suites import SUITES, only_of
     from shiftbench.shifts.suites import suite as shifts_of
 
     if str(name) not in SUITES and Path(name).is_file():
-        return _each(Path(name), collection, out, seed, only, changes, progress)
+        own = {"collection": str(collection)} if isinstance(collection, Path | str) else {}
+        plan = Recipe.load(name, {**(changes or {}), **own, **({} if seed is None else {"seed": seed})})
+        images = collection if isinstance(collection, Collection) else loaded(plan.collection)
+        if not several(plan.shift):
+            raise ShiftBenchError(f"{name}: stands for one benchmark. Build it with `build`.")
+        wanted = members(only_of(each(plan.shift, images), only, str(name)).items(), (), plan.seed)
+        path = None if isinstance(collection, Collection) else plan.collection
+        return _save_all(wanted, images, path, out, f"recipe '{name}'", "", progress)
     if collection is None:
         raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder.")
-    wanted = members(shifts_of(str(name), only, changes), range(draws), checked_seed(seed or 0))
+    wanted = members(shifts_of(str(name), only, changes), range(replicates), checked_seed(seed or 0))
     if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
             Path(collection) / "train").is_dir():
         raw, collection = collection, Path(out) / "collection"
         read("imagenet", raw, out=collection, overwrite=True)
     images, path = loaded(collection), None if isinstance(collection, Collection) else Path(collection)
     hint = " Name the benchmark of your data set with --only." if not only and len(wanted) > 1 else ""
-    return _saved(wanted, images, path, out, f"suite '{name}'", hint, progress)
+    return _save_all(wanted, images, path, out, f"suite '{name}'", hint, progress)
 
 
-def _each(
-    recipe: Path, collection: Collection | Place | None, out: Place, seed: int | None, only: str,
-    changes: Mapping[str, Any] | None, progress: Advance | None,
-) -> list[Path]:
-    """The benchmarks that one recipe stands for."""
-    from shiftbench.shifts.recipe import Recipe, each, several
-    from shiftbench.shifts.replicates import members
-    from shiftbench.shifts.suites import only_of
-
-    own = {"collection": str(collection)} if isinstance(collection, Path | str) else {}
-    plan = Recipe.load(recipe, {**(changes or {}), **own, **({} if seed is None else {"seed": seed})})
-    images = collection if isinstance(collection, Collection) else loaded(plan.collection)
-    if not several(plan.shift):
-        raise ShiftBenchError(f"{recipe}: stands for one benchmark. Build it with `build`.")
-    wanted = members(only_of(each(plan.shift, images), only, str(recipe)).items(), (), plan.seed)
-    path = None if isinstance(collection, Collection) else plan.collection
-    return _saved(wanted, images, path, out, f"recipe '{recipe}'", "", progress)
-
-
-def _saved(
+def _save_all(
     wanted: "Sequence[Member]", images: Collection, path: Path | None, out: Place, source: str, hint: str,
     progress: Advance | None,
-) -> list[Path]:
+) -> dict[Path, Benchmark]:
     """Build each benchmark and save it below `out`."""
-    folders = []
-    for number, one in enumerate(wanted):
+    benchmarks: dict[Path, Benchmark] = {}
+    for number, member in enumerate(wanted):
         try:
-            folders.append(one.save(images, out, path))
+            benchmarks[Path(out) / member.folder] = member.save(images, out, path)
         except ShiftBenchError as problem:
-            raise ShiftBenchError(f"Benchmark '{one.name}' of {source} cannot be built on collection "
+            raise ShiftBenchError(f"Benchmark '{member.name}' of {source} cannot be built on collection "
                                   f"'{images.name}': {problem}{hint}") from problem
         if progress:
             progress(number + 1, len(wanted))
-    return folders
+    return benchmarks
+
+
+def reference(
+    benchmark: Benchmark | Place, to: str, out: Place | None = None, *, seed: int = 0, given: str = "",
+    collection: Collection | Place | None = None, **options: Any,
+) -> Benchmark:
+    """The in-distribution reference of a benchmark: reference("benchmarks/a", "mixed-to-test", "benchmarks/a-mixed").
+
+    `given` is the factor with the split of that reference, where the data set has one; `moved` and `unseen` are told in
+    docs/settings.md.
+    """
+    from shiftbench.shifts.in_distribution import reference as make_reference
+
+    images = collection_of(benchmark, collection) if given else None
+    counterpart = make_reference(benchmark_of(benchmark), to, seed, given=given, collection=images, **options)
+    if out is None:
+        return counterpart
+    path = counterpart.card.get("collection", {}).get("path")
+    if collection is not None and not isinstance(collection, Collection):
+        counterpart.card["collection"]["path"] = os.path.relpath(collection, out)
+    elif path and not isinstance(benchmark, Benchmark):
+        counterpart.card["collection"]["path"] = os.path.relpath(Path(benchmark) / path, out)
+    counterpart.save(out)
+    return replace(counterpart, card={**counterpart.card, "name": Path(out).name})
+
+
+setting = reference
+"""Its older name."""
 
 
 def check(

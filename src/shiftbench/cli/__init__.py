@@ -17,7 +17,6 @@ from shiftbench.cli.export import export
 from shiftbench.cli.fetch import fetch
 from shiftbench.cli.gap import gap
 from shiftbench.cli.graph import graph
-from shiftbench.cli.hardest import hardest
 from shiftbench.cli.hierarchy import hierarchy
 from shiftbench.cli.methods import methods
 from shiftbench.cli.output import silence_pillow
@@ -28,7 +27,6 @@ from shiftbench.cli.report import report
 from shiftbench.cli.retrain import retrain
 from shiftbench.cli.score import score
 from shiftbench.cli.select import select
-from shiftbench.cli.setting import setting
 from shiftbench.cli.show import show
 from shiftbench.cli.study import study
 from shiftbench.cli.sweep import sweep
@@ -53,9 +51,9 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 PANELS = {
     "Data": (show, export, trust),
-    "Shifts": (graph, hierarchy, build, setting, check, power),
+    "Shifts": (graph, hierarchy, build, check, power),
     "Training": (methods, embed, train, pretrain, retrain, sweep, fetch),
-    "Judging": (score, select, gap, table, conflicts, hardest),
+    "Judging": (score, select, gap, table, conflicts),
     "Sharing": (report, board, study),
 }
 """The verbs as `--help` groups them, in the order in which people need them."""
@@ -67,6 +65,13 @@ for panel, verbs in PANELS.items():
         app.command(rich_help_panel=panel)(verb)
 
 
+RENAMED = {
+    "setting": "shiftbench build BENCHMARK --reference NAME --out FOLDER, or shiftbench check BENCHMARK --references",
+    "hardest": "shiftbench select RUNS --hardest N",
+}
+"""Verbs that became options of others: an old name answers with the new one."""
+
+
 def main() -> None:
     """Run a command. What the user can correct is one line on standard error and exit code 1."""
     try:
@@ -74,6 +79,9 @@ def main() -> None:
             if not _is_text(word):
                 raise ShiftBenchError(f"'{word}' is not UTF-8 text. Rename the file, or give it through a link with "
                                       "another name.")
+        if sys.argv[1:] and sys.argv[1] in RENAMED:
+            sys.stderr.write(f"shiftbench: '{sys.argv[1]}' is now: {RENAMED[sys.argv[1]]}.\n")
+            sys.exit(2)
         silence_pillow()
         app()
     except ShiftBenchError as problem:

@@ -1,36 +1,39 @@
-"""shiftbench build RECIPE.toml --out BENCHMARK"""
+"""shiftbench build RECIPE|SUITE|BENCHMARK --out BENCHMARK"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shiftbench import api as verbs
 from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress, say, say_titled
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, unknown
 
 if TYPE_CHECKING:
     from shiftbench.data.benchmark import Benchmark
 
 
 def build(
-    recipe: Annotated[Path, typer.Argument(help="A TOML file, or a suite by name: metashift/table1.")],
+    recipe: Annotated[Path, typer.Argument(help="A TOML file, or a suite by name: metashift/table1. With --reference, "
+                                                "the folder of a benchmark.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the new benchmark.")],
     changes: Annotated[list[str] | None, typer.Option(
-        "--set", help="Replace a setting, e.g. --set p=0.06; in a suite, for "
-                                                      "every benchmark.")] = None,
+        "--set", help="Replace a setting, e.g. --set p=0.06; in a suite, for every benchmark.")] = None,
     collection: Annotated[Path | None, typer.Option(help="Collection that replaces the recipe's.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed that replaces the recipe's.")] = None,
     only: Annotated[str, typer.Option(
         help="Build only this benchmark of a suite, or those whose names begin so.")] = "",
-    draws: Annotated[int, typer.Option(min=0, help="Build every benchmark of a suite this many times, once per "
-                                       "seed, with other low-data items each time.")] = 0,
+    replicates: Annotated[int, typer.Option("--replicates", "--draws", min=0, help="Build every benchmark of a suite "
+                                            "this many times, once per seed, with other low-data items.")] = 0,
+    reference: Annotated[str, typer.Option(
+        help="Make the in-distribution reference of a benchmark: test-to-test, mixed-to-test, train-to-train, average "
+             "or random-split. With --set: moved=0.5, unseen=true, given=FACTOR.")] = "",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Make a benchmark: apply a shift to a collection. Or make all benchmarks of a paper's table.
 
     A recipe may stand for several benchmarks (leave_one_domain_out: one per domain); each gets a folder below --out.
+    With --reference, make the benchmark without the shift, against which the cost of the shift is measured.
 
     shiftbench build examples/cat_dog_shelf.toml --out benchmarks/cat-dog
 
@@ -38,52 +41,78 @@ def build(
 
     shiftbench build breeds --only living17 --collection /data/imagenet --out benchmarks
 
-    shiftbench build fine_grained/dsprites/low_data --draws 5 --collection collections/dsprites --out benchmarks
+    shiftbench build fine_grained/dsprites/low_data --replicates 5 --collection collections/dsprites --out benchmarks
+
+    shiftbench build benchmarks/cat-dog --reference mixed-to-test --out benchmarks/cat-dog-mixed
     """
     from shiftbench.shifts.recipe import Recipe, parse_changes, several
     from shiftbench.shifts.recipe import build as build_recipe
     from shiftbench.shifts.suites import SUITES
 
+    replaced = parse_changes(changes or [])
+    if reference:
+        _reference(recipe, reference, replaced, out, collection, seed or 0, json, quiet)
+        return
     options = {"collection": str(collection) if collection else None, "seed": seed}
-    replaced = parse_changes(changes or []) | {key: value for key, value in options.items() if value is not None}
+    replaced |= {key: value for key, value in options.items() if value is not None}
     is_suite = str(recipe) in SUITES
-    if draws and not is_suite:
-        raise ShiftBenchError(f"--draws is for a suite, and '{recipe}' is none. For a recipe of shift low_data or "
+    if replicates and not is_suite:
+        raise ShiftBenchError(f"--replicates is for a suite, and '{recipe}' is none. For a recipe of shift low_data or "
                               "spurious: --set draw=1.")
     plan = None if is_suite else Recipe.load(recipe, replaced)
     if plan is None or several(plan.shift):
-        _suite(str(recipe), replaced, out, only, draws, json, quiet)
+        _suite(str(recipe), replaced, out, only, replicates, json, quiet)
         return
     if only:
         raise ShiftBenchError(f"--only is for a suite, and '{recipe}' is one benchmark. Leave it out.")
-    benchmark = build_recipe(plan, out)
+    _show(build_recipe(plan, out), out, json, quiet)
+
+
+def _reference(
+    benchmark: Path, name: str, changes: dict[str, Any], out: Path, collection: Path | None, seed: int, json: bool,
+    quiet: bool,
+) -> None:
+    """The in-distribution reference of a benchmark."""
+    from shiftbench.api.making import reference
+
+    known = {"moved": float, "unseen": bool, "given": str}
+    for key, value in changes.items():
+        if key not in known:
+            raise unknown("setting", key, known, "--reference")
+        if not isinstance(value, known[key]):
+            raise ShiftBenchError(f"--reference: '{key}' is {value!r}, but it must be of type {known[key].__name__}.")
+    _show(reference(benchmark, name, out, seed=seed, collection=collection, **changes), out, json, quiet)
+
+
+def _show(benchmark: "Benchmark", out: Path, json: bool, quiet: bool) -> None:
     if json:
-        print_json({"benchmark": str(out), "digest": benchmark.digest, "rows": len(benchmark), "card": benchmark.card})
+        print_json(_facts(out, benchmark))
     elif not quiet:
         show_benchmark(benchmark)
 
 
-def _suite(name: str, changes: dict[str, Any], out: Path, only: str, draws: int, json: bool, quiet: bool) -> None:
+def _facts(folder: Path, benchmark: "Benchmark") -> dict[str, Any]:
+    return {"benchmark": str(folder), "digest": benchmark.digest, "rows": len(benchmark), "card": benchmark.card}
+
+
+def _suite(name: str, changes: dict[str, Any], out: Path, only: str, replicates: int, json: bool, quiet: bool) -> None:
     """All benchmarks of a paper's table, or of a recipe that stands for several, each in a folder below `out`."""
+    from shiftbench.api.making import build_suite
+
     collection, seed = changes.pop("collection", None), changes.pop("seed", None)
     if collection is None and not Path(name).is_file():
         raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder with --collection.")
     if type(seed) is not int and seed is not None:
         raise ShiftBenchError(f"Suite '{name}': 'seed' is {seed!r}, but it must be a whole number of at least 0.")
     with progress(f"building {name}", quiet or json) as advance:
-        folders = verbs.suite(name, collection, out, seed=seed, only=only, draws=draws, changes=changes,
-                              progress=advance)
-    from shiftbench.data.benchmark import Benchmark
-
-    made = [Benchmark.load(folder) for folder in folders]
+        benchmarks = build_suite(name, collection, out, seed, only, replicates, changes, advance)
     if json:
-        print_json([{"benchmark": str(folder), "digest": one.digest, "rows": len(one), "card": one.card}
-                    for folder, one in zip(folders, made, strict=True)])
+        print_json([_facts(folder, benchmark) for folder, benchmark in benchmarks.items()])
     elif not quiet:
         print_table("", ["benchmark", "train", "test", "distance"], [
             [folder.name, len(one.rows("train")), len(one.rows("test")),
              float("nan") if one.card["distance"] is None else float(one.card["distance"])]
-            for folder, one in zip(folders, made, strict=True)])
+            for folder, one in benchmarks.items()])
 
 
 def show_benchmark(benchmark: "Benchmark") -> None:

@@ -10,8 +10,9 @@ from shiftbench.cli.output import Json, Plugins, Quiet, print_json, print_table,
 
 
 def gap(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, on a benchmark and on settings made of it.")],
-    setting: Annotated[str, typer.Option(help="Only this setting.")] = "",
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, on a benchmark and on its references.")],
+    reference: Annotated[str, typer.Option(
+        "--reference", "--setting", help="Only this reference: mixed-to-test, …")] = "",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     plugins: Plugins = None,
@@ -25,7 +26,7 @@ def gap(
     from shiftbench.scoring.metrics import in_words, is_worst
     from shiftbench.scoring.plain import to_json
 
-    scores = verbs.gap(*runs, setting=setting, level=level)
+    scores = verbs.gap(*runs, reference=reference, level=level)
     if out is not None:
         scores.save(out)
     if json:
@@ -39,7 +40,7 @@ def gap(
         rows.append([both["benchmark"], both["split"], name, both["runs"], metric, both["n"], before["value"],
                      after["value"], both["value"], f"{both['low']:.3f} to {both['high']:.3f}"])
     if not quiet:
-        print_table("", ["benchmark", "setting", "method", "runs", "metric", "items", "in", "out", "gap",
+        print_table("", ["benchmark", "reference", "method", "runs", "metric", "items", "in", "out", "gap",
                          f"{level:.0%} interval"], rows)
         if any(is_worst(row["metric"]) for row in listed):
             say("Of a worst group, items are those of the worst out of distribution.")

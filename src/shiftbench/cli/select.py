@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftbench.cli.output import Json, Plugins, Quiet, console, print_json, say
+from shiftbench.cli.output import Json, Plugins, Quiet, console, print_json, print_table, say
 from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ def select(
              "repeated. Runs know theirs.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the scores of the chosen runs.")] = None,
     allow_target: Annotated[bool, typer.Option("--allow-target", help="Choose even by labels of the target.")] = False,
+    hardest: Annotated[int, typer.Option(min=0, help="Choose tasks instead: rank this many by how much more --method "
+                                         "loses on their hard items than on all items.")] = 0,
+    method: Annotated[str, typer.Option(help="The method that --hardest compares.")] = "erm",
+    split: Annotated[str, typer.Option(help="The split that --hardest compares.")] = "test",
     plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -33,7 +37,12 @@ def select(
     labels of the target are marked; to choose by one, say --allow-target.
 
     shiftbench select runs --rule worst_group --json
+
+    shiftbench select runs --hardest 12
     """
+    if hardest:
+        _hardest(source, hardest, method, split, json)
+        return
     from shiftbench.reporting.terminal import choices_table, selection_table
     from shiftbench.scoring.select import RULES, chosen, over_seeds, refuse_target
     from shiftbench.scoring.select import select as apply
@@ -63,3 +72,15 @@ def _read(source: Path, folders: list[Path]) -> "tuple[Scores, list[Benchmark]]"
 
     scores, benchmarks = scores_of(source, folders)
     return scores, [one for one, _ in benchmarks]
+
+
+def _hardest(source: Path, n: int, method: str, split: str, json: bool) -> None:
+    """The tasks whose hard items cost most, as NOOCh chose its twelve."""
+    from shiftbench.api.judging import hardest
+
+    tasks = hardest(source, n, method=method, split=split)
+    if json:
+        print_json([one._asdict() for one in tasks])
+    else:
+        print_table("", ["task", "loss on hard", "on all", "difference"],
+                    [[one.task, one.hard, one.all, one.gap] for one in tasks])

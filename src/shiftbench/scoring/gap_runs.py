@@ -1,4 +1,4 @@
-"""Gaps of runs folders: every setting that was trained, against the reference that it was made of."""
+"""Gaps of runs folders: every benchmark that was trained on, against its in-distribution references."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +12,13 @@ from shiftbench.scoring.gaps import SAME_RUN, Side, gap
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.listing import Finished, runs_in
 from shiftbench.scoring.runs import labels
-from shiftbench.shifts.in_distribution import SETTINGS, legal
+from shiftbench.shifts.in_distribution import REFERENCES, legal
 
 
 def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = LEVEL) -> Scores:
-    """Every gap that the finished runs of some folders tell, or those of one setting.
+    """Every gap that the finished runs of some folders tell, or those of one reference.
 
-    Runs on the benchmark of a setting are compared with runs on its reference that have the same method and the same
+    Runs on a reference are compared with runs on the benchmark it was made of that have the same method and the same
     settings in everything but their seed. Runs on a reference tell train-to-train where it has an id_test, and average
     where its groups are subpopulations.
     """
@@ -42,11 +42,11 @@ def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = 
                 head, label = own[method][0].head, shown[own[method][0].folder]
                 found = gap(outside, inside, setting=wanted, method=head["method"], level=level).assign(
                     label="" if label == head["method"] else label, model=head["model"], setting=head["setting"])
-                parts.append(((outside.benchmark.name, SETTINGS.index(wanted), label), found))
+                parts.append(((outside.benchmark.name, REFERENCES.index(wanted), label), found))
     if not parts:
         where = ", ".join(map(str, folders))
         raise ShiftBenchError(
-            f"{where}: {len(runs)} finished runs tell no gap{f' of setting {setting}' if setting else ''}. It takes "
+            f"{where}: {len(runs)} finished runs tell no gap{f' to reference {setting}' if setting else ''}. It takes "
             "runs on a benchmark and, with the same method and settings, runs on what `shiftbench setting` made of it; "
             "or a benchmark with an id_test and a test.")
     return Scores.join([part for _, part in sorted(parts, key=lambda one: one[0])])

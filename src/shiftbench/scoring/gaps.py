@@ -26,7 +26,7 @@ from shiftbench.scoring.rows import Row
 from shiftbench.scoring.scorer import outputs_of, scorer
 
 GAPS = "_gap"
-"""How the metric of a gap ends; its split is the setting."""
+"""How the metric of a gap ends; its split is the reference."""
 IN, OUT = " (in)", " (out)"
 """How the split ends of what a gap is the difference of."""
 SAME_RUN = ("train-to-train", "average")
@@ -72,12 +72,12 @@ def gap(
 
 def _check(outside: Side, inside: Side | None, setting: str) -> None:
     if inside is None:
-        raise ShiftBenchError(f"A gap of setting '{setting}' needs runs on the benchmark of that setting, beside those "
-                              "on the reference. Make it with shiftbench setting, and train on it.")
+        raise ShiftBenchError(f"A gap to reference '{setting}' needs runs on that reference, beside those on the "
+                              "benchmark. Make it with shiftbench build BENCHMARK --reference, and train on it.")
     told = inside.benchmark.card.get("setting", {})
     if told.get("reference", {}).get("digest") != outside.benchmark.digest:
-        raise ShiftBenchError(f"Benchmark '{inside.benchmark.name}' is no setting of '{outside.benchmark.name}' "
-                              f"({outside.benchmark.digest[:8]}). Make it again with shiftbench setting.")
+        raise ShiftBenchError(f"Benchmark '{inside.benchmark.name}' is no reference of '{outside.benchmark.name}' "
+                              f"({outside.benchmark.digest[:8]}). Make it again: shiftbench build --reference.")
     if inside.benchmark.names["label"] != outside.benchmark.names["label"]:
         raise ShiftBenchError(f"Benchmarks '{inside.benchmark.name}' and '{outside.benchmark.name}' have other classes "
                               "and cannot be compared.")
@@ -90,7 +90,7 @@ def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
     shared = after[positions(outside.benchmark.items[after], tested) >= 0]
     if not len(shared):
         raise ShiftBenchError(f"'{inside.benchmark.name}' and '{outside.benchmark.name}' have no item of test in "
-                              "common. Make the setting again.")
+                              "common. Make the reference again.")
     owner = [0] * len(inside.runs) + [1] * len(outside.runs)
     rows: list[Row] = []
     for one in _measured(outside.benchmark, shared, [*inside.runs, *outside.runs], owner, level).values():
@@ -123,7 +123,7 @@ def _train_to_train(side: Side, level: float) -> list[Row]:
         raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no test, so there is no gap to tell.")
     if "id_test" not in side.benchmark.splits:
         raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no id_test, so train-to-train cannot be told. "
-                              "Draw one with shiftbench setting --to train-to-train, and train on it.")
+                              "Draw one with shiftbench build BENCHMARK --reference train-to-train, and train on it.")
     owner = [0] * len(side.runs)
     first, second = (_measured(side.benchmark, side.benchmark.rows(split), side.runs, owner, level)
                      for split in ("id_test", "test"))

@@ -10,12 +10,12 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.scoring.listing import read_run
-from shiftbench.shifts.replicates import draw_of, same_rows, shared_splits
+from shiftbench.shifts.replicates import replicate_of, same_rows, shared_splits
 
 
 def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
     """Fail where benchmarks that runs know by one name are neither one nor draws of one with the same test."""
-    draws = [draw_of(one.card) for one in benchmarks]
+    draws = [replicate_of(one.card) for one in benchmarks]
     if len(benchmarks) > 1 and (None in draws or len(set(draws)) < len(draws)):
         raise ShiftBenchError(f"{where}: has runs on different benchmarks that are all named '{name}', so that scores "
                               "could not tell them apart. Keep their runs in folders of their own.")

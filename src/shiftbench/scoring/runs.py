@@ -21,7 +21,7 @@ from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.reading import Reader
 from shiftbench.scoring.retrained import mean_retrained, score_retrained
 from shiftbench.scoring.side_by_side import predictions_of, score_each
-from shiftbench.shifts.replicates import draw_of, shared_splits
+from shiftbench.shifts.replicates import replicate_of, shared_splits
 
 __all__ = ["Finished", "benchmarks_of", "labels", "read_run", "runs_in", "score_runs", "scored"]
 
@@ -142,7 +142,7 @@ def _of_targets(
 
 def _benchmark_of(run: Finished, given: Sequence[Benchmark]) -> Benchmark:
     """The benchmark of a run: one of its name that was given, if it has no draws, else from where the run found it."""
-    named = [one for one in given if one.name == run.benchmark["name"] and draw_of(one.card) is None]
+    named = [one for one in given if one.name == run.benchmark["name"] and replicate_of(one.card) is None]
     found = named[0] if named else Benchmark.load(run.benchmark_folder)
     if found.digest != run.benchmark["digest"]:
         raise ShiftBenchError(f"{run.folder}: benchmark digest is {str(run.benchmark['digest'])[:8]}…, but "

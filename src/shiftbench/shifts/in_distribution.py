@@ -1,7 +1,8 @@
-"""In-distribution settings: the benchmark that tells what a method would reach without the shift (Koh et al., 2021).
+"""In-distribution references: the benchmark that shows what a method would reach without the shift (Koh et al., 2021).
 
-The gap between the two is what the shift costs: see `scoring.gaps`. Settings that train on items of the test
-distribution leave it as it is and so isolate the shift; the others are for where there are too few of them (§5.1).
+The gap between a benchmark and its reference is what the shift costs: see `scoring.gaps`. References that train on
+items of the test distribution keep the test and so isolate the shift; the others are for where there are too few of
+them (§5.1).
 """
 
 import json
@@ -22,12 +23,12 @@ from shiftbench.data.groupings import grouping
 from shiftbench.shifts.shift import deal, quota
 from shiftbench.shifts.splits import Given
 
-# What kind of shift a benchmark has, and which in-distribution settings can be made of it (Koh et al., 2021).
+# What kind of shift a benchmark has, and which references can be made of it (Koh et al., 2021).
 #
 #     P_train = Σ_d q_train(d) P_d,    P_test = Σ_d q_test(d) P_d,    D = {d : q(d) > 0} on each side
 
-SETTINGS = ("test-to-test", "mixed-to-test", "train-to-train", "average", "random-split")
-"""Those of §5.2; the first two keep the distribution that is tested, and so isolate the shift."""
+REFERENCES = ("test-to-test", "mixed-to-test", "train-to-train", "average", "random-split")
+"""Those of §5.2, which the paper calls settings; the first two keep the distribution that is tested."""
 GENERALIZATION, SUBPOPULATION, HYBRID = "domain generalization", "subpopulation shift", "hybrid"
 
 LEAST = 30
@@ -61,21 +62,21 @@ def _ranked_groups_are_seen(benchmark: Benchmark) -> bool:
     """Whether the headline is of a grouping, groups of which are in training and in test."""
     if not benchmark.headline.by:
         return False
-    found = grouping(benchmark, benchmark.headline.by, strict=False)
-    sides = [found.group[benchmark.split[found.rows] == split] for split in ("train", "test")]
+    groups = grouping(benchmark, benchmark.headline.by, strict=False)
+    sides = [groups.group[benchmark.split[groups.rows] == split] for split in ("train", "test")]
     return bool(np.isin(*sides).any())
 
 
 def legal(benchmark: Benchmark, *, unseen: bool = False) -> dict[str, str]:
-    """Every setting by name, with the reason why it cannot be made and what to do instead; empty where it can.
+    """Every reference by name, with the reason why it cannot be made and what to do instead; empty where it can.
 
     With `unseen`, average is legal for groups that are not in training.
     """
-    found: dict[str, Callable[[Benchmark], str]] = {
+    checks: dict[str, Callable[[Benchmark], str]] = {
         "test-to-test": _may_test_to_test, "mixed-to-test": _may_mix_to_test, "train-to-train": _may_train_to_train,
         "average": partial(_average, unseen=unseen), "random-split": _random_split}
     broken = _broken(benchmark)
-    return {setting: broken or found[setting](benchmark) for setting in SETTINGS}
+    return {name: broken or checks[name](benchmark) for name in REFERENCES}
 
 
 def _broken(benchmark: Benchmark) -> str:
@@ -128,8 +129,8 @@ def _average(benchmark: Benchmark, unseen: bool) -> str:
     new = int((~_seen(benchmark.group, benchmark)).sum())
     if new and not unseen:
         return (f"{new} of the {len(groups)} groups of test are not in training: they are no subpopulations of it, and "
-                "their average is not in distribution either. Choose another setting, or, to set new groups against "
-                "their average as the paper does with Amazon's new users, say so: --unseen.")
+                "their average is not in distribution either. Choose another reference, or compare new groups with "
+                "their average, as the paper does with Amazon's new users: --set unseen=true.")
     return ""
 
 
@@ -140,7 +141,7 @@ def _random_split(benchmark: Benchmark) -> str:
 def _noisy(benchmark: Benchmark, what: str) -> str:
     if "true_label" not in benchmark.extra:
         return ""
-    return f"{what}: those of training were made noisy. Make the setting without the condition 'noise'."
+    return f"{what}: those of training were made noisy. Make the reference without the condition 'noise'."
 
 
 def _seen(codes: Ints, benchmark: Benchmark) -> Bools:
@@ -151,14 +152,14 @@ def _seen(codes: Ints, benchmark: Benchmark) -> Bools:
 MANY = 10
 """Domains of training and of test from which on they may be taken as interchangeable, if they were dealt at random."""
 DROPPED = ("counts", "distance", "explanation", "name", "notes", "setting")
-"""What the card of the reference says of its own rows."""
+"""What the card of the benchmark says of its own rows."""
 
 
-def in_distribution(
-    benchmark: Benchmark, setting: str, seed: int = 0, *, moved: float = 0.5, unseen: bool = False,
+def reference(
+    benchmark: Benchmark, name: str, seed: int = 0, *, moved: float = 0.5, unseen: bool = False,
     collection: Collection | None = None, given: str = "",
 ) -> Benchmark:
-    """The benchmark of a setting of §5.2; `benchmark` is the reference, out of distribution.
+    """The in-distribution reference of a benchmark, by one of the names of §5.2.
 
         test-to-test    train and id_val are drawn from test, as many items as training had, or as there are
         mixed-to-test   that many training items give way to items of test, half of training at most
@@ -167,35 +168,35 @@ def in_distribution(
         random-split    all items change places at random; every split keeps its size
 
     What is drawn from test is at most the share `moved` of it, by the shares of its cells of label × domain × group;
-    the rest is tested, and of it the reference has predictions too. Items of `target_train` go first. Where the data
-    set has the setting itself, `given` is the factor of the `collection` that holds its split: `split_mixed_to_test`.
-    A setting that cannot be made is an error with the reason; what weakens the comparison is a note on the card.
+    the rest is tested, so that both benchmarks have predictions of it. Items of `target_train` go first. Where the data
+    set comes with the reference, `given` is the factor of the `collection` that holds its split: `split_mixed_to_test`.
+    A reference that cannot be made is an error with the reason; what weakens the comparison is a note on the card.
     """
-    if setting not in SETTINGS:
-        raise unknown("setting", setting, SETTINGS)
+    if name not in REFERENCES:
+        raise unknown("reference", name, REFERENCES)
     if not 0 < moved < 1:
         raise ShiftBenchError(f"moved = {moved}, but it is the share of test that goes to training: between 0 and 1.")
     if given:
-        return _published(benchmark, setting, collection, given)
-    reason = legal(benchmark, unseen=unseen)[setting]
+        return _published(benchmark, name, collection, given)
+    reason = legal(benchmark, unseen=unseen)[name]
     if reason:
-        raise ShiftBenchError(f"Benchmark '{benchmark.name}', setting {setting}: {reason}")
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}', reference {name}: {reason}")
     own = int(child(seed, "setting").integers(2**62))
-    if setting == "test-to-test":
+    if name == "test-to-test":
         split, notes = _test_to_test(benchmark, own, moved)
-    elif setting == "mixed-to-test":
+    elif name == "mixed-to-test":
         split, notes = _mixed_to_test(benchmark, own, moved)
-    elif setting == "train-to-train":
+    elif name == "train-to-train":
         split, notes = _train_to_train(benchmark, own)
-    elif setting == "average":
+    elif name == "average":
         split, notes = benchmark.split, ["Average over test against its worst group, on the same rows."]
-        if legal(benchmark)[setting]:
+        if legal(benchmark)[name]:
             notes.append("Groups of test are not all in training, so the average is of new groups too.")
     else:
-        split = benchmark.split[child(own, setting).permutation(len(benchmark))]
-        notes = ["All items were dealt anew: test is not that of the reference, and may be easier or harder. Items "
+        split = benchmark.split[child(own, name).permutation(len(benchmark))]
+        notes = ["All items were dealt anew: test is not that of the benchmark, and may be easier or harder. Items "
                  "that belong together (frames of one film, patches of one slide) may be on both sides."]
-    return _made(benchmark, split, setting, seed, notes)
+    return _with_split(benchmark, split, name, seed, notes)
 
 
 def _test_to_test(benchmark: Benchmark, seed: int, moved: float) -> tuple[Strs, list[str]]:
@@ -207,8 +208,8 @@ def _test_to_test(benchmark: Benchmark, seed: int, moved: float) -> tuple[Strs, 
     split[taken] = "train"
     split[drawn] = "id_val"
     n, count = len(taken) - len(drawn), np.bincount(benchmark.label[benchmark.rows("test")])
-    notes = [] if n == train else [f"Trained on {n} items of test where the reference has {train}, which makes the gap "
-                                   "smaller; for as many on both sides cut the reference (condition 'size')."]
+    notes = [] if n == train else [f"Trained on {n} items of test where the benchmark has {train}, which makes the gap "
+                                   "smaller; for as many on both sides cut the benchmark (condition 'size')."]
     small = int(((count > 0) & (count < FEW)).sum())
     return split, notes + ([f"{small} classes of test have under {FEW} items."] if small else [])
 
@@ -260,29 +261,28 @@ def _draw(benchmark: Benchmark, rows: Ints, n: int, seed: int) -> Ints:
     return deal(rows, cell, {"train": quota(n, shares)}, seed, tuple(map(str, range(len(shares)))))[0]
 
 
-def _made(
-    benchmark: Benchmark, split: Strs, setting: str, seed: int, notes: list[str], given: str = ""
-) -> Benchmark:
-    """The rows that have a split, in their usual order, with the names of the reference and a card of their own."""
+def _with_split(benchmark: Benchmark, split: Strs, name: str, seed: int, notes: list[str]) -> Benchmark:
+    """The rows that have a split, in their usual order, with the names of the benchmark and a card of their own."""
     kept = np.flatnonzero(split != "")
     rows = kept[np.lexsort((kept, positions(split[kept], np.asarray(SPLITS))))]
-    made = Benchmark(benchmark.items[rows], split[rows], benchmark.label[rows], benchmark.domain[rows],
-                     benchmark.group[rows], benchmark.names, {}, _extra(benchmark, rows, split[rows]))
-    return _told(made, benchmark, setting, seed, notes, given)
+    dealt = Benchmark(benchmark.items[rows], split[rows], benchmark.label[rows], benchmark.domain[rows],
+                      benchmark.group[rows], benchmark.names, {}, _extra(benchmark, rows, split[rows]))
+    return _with_card(dealt, benchmark, name, seed, notes, "")
 
 
-def _told(
-    made: Benchmark, reference: Benchmark, setting: str, seed: int, notes: list[str], given: str
+def _with_card(
+    dealt: Benchmark, shifted: Benchmark, name: str, seed: int, notes: list[str], given: str
 ) -> Benchmark:
-    tested = "id_test" if setting == "train-to-train" else "test"
-    facts = {"name": setting, "kind": kind_of(reference), "seed": seed, "given": given,
-             "reference": {"name": reference.name, "digest": reference.digest},
-             "train": len(made.rows("train")), "tested": len(made.rows(tested))}
-    card = {**{key: value for key, value in reference.card.items() if key not in DROPPED},
-            "name": f"{reference.name}-{setting}", "setting": facts, "distance": None, "counts": made.counts(),
-            "notes": [f"In-distribution setting {setting} of '{reference.name}' ({reference.digest[:8]}), whose "
+    """The reference with its card. In files it is `setting`, as in the paper, and `reference` is what was shifted."""
+    tested = "id_test" if name == "train-to-train" else "test"
+    facts = {"name": name, "kind": kind_of(shifted), "seed": seed, "given": given,
+             "reference": {"name": shifted.name, "digest": shifted.digest},
+             "train": len(dealt.rows("train")), "tested": len(dealt.rows(tested))}
+    card = {**{key: value for key, value in shifted.card.items() if key not in DROPPED},
+            "name": f"{shifted.name}-{name}", "setting": facts, "distance": None, "counts": dealt.counts(),
+            "notes": [f"In-distribution reference {name} of '{shifted.name}' ({shifted.digest[:8]}), whose "
                       f"problem is: {facts['kind']}.", *notes]}
-    return replace(made, card=json.loads(json.dumps(card)))
+    return replace(dealt, card=json.loads(json.dumps(card)))
 
 
 def _extra(benchmark: Benchmark, rows: Ints, split: Strs) -> Mapping[str, Values]:
@@ -296,8 +296,8 @@ def _extra(benchmark: Benchmark, rows: Ints, split: Strs) -> Mapping[str, Values
     return extra
 
 
-def _published(benchmark: Benchmark, setting: str, collection: Collection | None, given: str) -> Benchmark:
-    """The setting as the data set's makers dealt it: the same shift `given`, with another column of splits."""
+def _published(benchmark: Benchmark, name: str, collection: Collection | None, given: str) -> Benchmark:
+    """The reference that comes with the data set: the same shift `given`, with another column of splits."""
     if benchmark.card.get("shift") != "given" or collection is None:
         raise ShiftBenchError(f"Factor '{given}' is for a benchmark of the shift 'given' and needs its collection; "
                               f"'{benchmark.name}' is of shift '{benchmark.card.get('shift')}'"
@@ -307,9 +307,9 @@ def _published(benchmark: Benchmark, setting: str, collection: Collection | None
                               "Build it without them, or leave `given` out to draw.")
     params: dict[str, Any] = dict(benchmark.card["params"])
     ignore = sorted({*params.get("ignore", ()), "unused"})
-    shift = make(Given, {**params, "split": given, "ignore": ignore}, f"setting {setting}")
-    made = shift.build(collection, int(benchmark.card.get("seed", 0)))
-    strange = int((positions(made.items[made.rows("test")], benchmark.items[benchmark.rows("test")]) < 0).sum())
+    shift = make(Given, {**params, "split": given, "ignore": ignore}, f"reference {name}")
+    dealt = shift.build(collection, int(benchmark.card.get("seed", 0)))
+    strange = int((positions(dealt.items[dealt.rows("test")], benchmark.items[benchmark.rows("test")]) < 0).sum())
     notes = [f"Split as factor '{given}' has it."] + (
-        [f"{strange} items of its test are not in the reference's; a gap is over the others."] if strange else [])
-    return _told(made, benchmark, setting, int(benchmark.card.get("seed", 0)), notes, given)
+        [f"{strange} items of its test are not in the benchmark's; a gap is over the others."] if strange else [])
+    return _with_card(dealt, benchmark, name, int(benchmark.card.get("seed", 0)), notes, given)

@@ -1,7 +1,7 @@
-"""Draws of the low-data items: one benchmark several times, each time with other items in its small part.
+"""Replicates of a benchmark: the same benchmark several times, each time with other low-data items.
 
-Wiles et al. (2022) "choose a different set of samples from the low-data region with each seed". The draws of a
-benchmark share its name, test, validation and large part; card["draw"] tells them apart, and draw k is for seed k.
+Wiles et al. (2022) "choose a different set of samples from the low-data region with each seed". The replicates of a
+benchmark share its name, test, validation and large part; card["draw"] numbers them, and replicate k is for seed k.
 """
 
 import json
@@ -21,12 +21,12 @@ from shiftbench.shifts.shift import Shift
 
 
 class Member(NamedTuple):
-    """One benchmark to be built: its folder, the name on its card, and which draw it is, if any."""
+    """One benchmark to be built: its folder, the name on its card, and which replicate it is, if any."""
 
     folder: str
     name: str
     shift: Shift
-    draw: int | None = None
+    replicate: int | None = None
     seed: int = 0
 
     @property
@@ -34,47 +34,50 @@ class Member(NamedTuple):
         """What a card says of how it was built."""
         inner = self.shift.shift if isinstance(self.shift, Under) else self.shift
         conditions = self.shift.conditions if isinstance(self.shift, Under) else ()
-        told = [{"name": getattr(one, "name", ""), **asdict(one)} for one in conditions]  # type: ignore[call-overload]
+        applied = [{"name": getattr(one, "name", ""), **asdict(one)} for one in conditions]  # type: ignore[call-overload]
         facts = {"shift": getattr(inner, "name", ""), "params": asdict(inner), "seed": self.seed}  # type: ignore[call-overload]
-        return dict(json.loads(json.dumps(facts | ({"conditions": told} if told else {})
-                                          | ({} if self.draw is None else {"draw": self.draw}))))
+        return dict(json.loads(json.dumps(facts | ({"conditions": applied} if applied else {})
+                                          | ({} if self.replicate is None else {"draw": self.replicate}))))
 
-    def save(self, collection: Collection, out: Path | str, path: Path | str | None = None) -> Path:
+    def save(self, collection: Collection, out: Path | str, path: Path | str | None = None) -> Benchmark:
         """Build it and save it below `out`; `path` is where the collection is, for those who look for pixels."""
         folder = Path(out) / self.folder
-        made = self.shift.build(collection, self.seed)
-        card = dict(made.card) if self.draw is None else {**made.card, "draw": self.draw}
+        benchmark = self.shift.build(collection, self.seed)
+        card = {**benchmark.card, "name": self.name, **({} if self.replicate is None else {"draw": self.replicate})}
         if path is not None:
             card["collection"] = {**card["collection"], "path": os.path.relpath(path, folder)}
-        return replace(made, card=card).save(folder, self.name)
+        benchmark = replace(benchmark, card=card)
+        benchmark.save(folder, self.name)
+        return benchmark
 
 
-def members(shifts: Iterable[tuple[str, Shift]], draws: Sequence[int] = (), seed: int = 0) -> list[Member]:
-    """What to build for some shifts by name: with draws, `low-10` becomes low-10.0, low-10.1, …, all named `low-10`.
+def members(shifts: Iterable[tuple[str, Shift]], replicates: Sequence[int] = (), seed: int = 0) -> list[Member]:
+    """What to build for some shifts by name: with replicates, `low-10` becomes low-10.0, low-10.1, …, named `low-10`.
 
-    A shift without low-data items, such as `unseen`, has nothing to draw anew and is built once, for all seeds.
+    A shift without low-data items, such as `unseen`, has no replicates and is built once, for all seeds.
     """
     listed: list[Member] = []
     for name, shift in shifts:
-        drawn = [(draw, redrawn(shift, draw)) for draw in dict.fromkeys(draws)]
-        again = [Member(f"{name}.{draw}", name, other, draw, seed) for draw, other in drawn if other is not None]
-        listed += again or [Member(name, name, shift, None, seed)]
+        numbered = [(number, replicate(shift, number)) for number in dict.fromkeys(replicates)]
+        several = [Member(f"{name}.{number}", name, other, number, seed) for number, other in numbered
+                   if other is not None]
+        listed += several or [Member(name, name, shift, None, seed)]
     return listed
 
 
-def redrawn(shift: Shift, draw: int) -> Shift | None:
-    """The shift with another draw of its N items; None where it has none."""
+def replicate(shift: Shift, number: int) -> Shift | None:
+    """The shift with another choice of its N items; None where it has none."""
     if isinstance(shift, Under):
-        inner = redrawn(shift.shift, draw)
+        inner = replicate(shift.shift, number)
         return None if inner is None else replace(shift, shift=inner)
     few = isinstance(shift, Spurious) or (isinstance(shift, LowData) and shift.n_low > 0)
-    return replace(shift, draw=draw) if few else None  # type: ignore[type-var]
+    return replace(shift, draw=number) if few else None  # type: ignore[type-var]
 
 
-def draw_of(card: Mapping[str, Any]) -> int | None:
-    """Which draw a benchmark is, from its card; None where it is not one of several."""
-    draw = card.get("draw")
-    return draw if isinstance(draw, int) else None
+def replicate_of(card: Mapping[str, Any]) -> int | None:
+    """Which replicate a benchmark is, from its card; None where it is not one of several."""
+    number = card.get("draw")
+    return number if isinstance(number, int) else None
 
 
 def same_rows(one: Benchmark, other: Benchmark, split: str = "test") -> bool:
@@ -88,7 +91,7 @@ def same_rows(one: Benchmark, other: Benchmark, split: str = "test") -> bool:
 
 
 def shared_splits(benchmarks: Sequence[Benchmark]) -> tuple[str, ...]:
-    """The splits that every draw has with the same rows: all but training's."""
+    """The splits that every replicate has with the same rows: all but training's."""
     first = benchmarks[0]
     return tuple(split for split in first.splits if all(
         split in other.splits and same_rows(first, other, split) for other in benchmarks[1:]))

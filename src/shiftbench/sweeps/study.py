@@ -92,7 +92,7 @@ class Study:
             raise ShiftBenchError(f"{self.source}: names no benchmark. Add benchmarks = [\"FOLDER\"], or suites.")
         if self.redraw and not (self.suites or self.recipes):
             raise ShiftBenchError(f"{self.source}: 'redraw' is for benchmarks that the study builds, by suites or "
-                                  "recipes. Build others with shiftbench build SUITE --draws.")
+                                  "recipes. Build others with shiftbench build SUITE --replicates.")
         if not any(self.methods.values()):
             raise ShiftBenchError(f"{self.source}: names no method, so there is nothing to run. Add a table "
                                   f"[methods.NAME]. Known methods: {', '.join(METHODS)}.")

@@ -18,7 +18,7 @@ from shiftbench.data.benchmark import MARKER, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.leave_one_domain_out import leave_out
 from shiftbench.shifts.recipe import Recipe, collection_folder
-from shiftbench.shifts.replicates import Member, draw_of, members, same_rows
+from shiftbench.shifts.replicates import Member, members, replicate_of, same_rows
 from shiftbench.shifts.suites import suite
 
 Say = Callable[[str], None]
@@ -110,7 +110,7 @@ class Builds:
                 digests[source] = read_marker(source, collections.MARKER, "collection", collections.FORMAT,
                                              {"digest": str})["digest"]
             there = card.get("collection", {})
-            same = there.get("digest") == digests[source] and draw_of(card) == one.member.draw
+            same = there.get("digest") == digests[source] and replicate_of(card) == one.member.replicate
             if self.world:  # a digest need not know the size of pictures, but the folder's name does
                 same = same and Path(str(there.get("path"))).name == source.name
             if not same or {key: card.get(key) for key in one.member.facts} != one.member.facts:
@@ -207,7 +207,7 @@ def entries(
         _check_replicates(alike, seeds, source)
     seen: set[tuple[str, int | None]] = set()
     for folder, one in loaded:
-        draw = draw_of(one.card)
+        draw = replicate_of(one.card)
         if (one.digest, draw) in seen or (draw is not None and draw not in seeds):
             continue
         seen.add((one.digest, draw))
@@ -228,21 +228,21 @@ def entries(
 def _check_replicates(alike: Sequence[tuple[str, Benchmark]], seeds: Sequence[int], source: str) -> None:
     """Benchmarks of one name must be one benchmark, or replicates of one, with one for every seed."""
     first, one = alike[0]
-    draws = {draw_of(one.card): one.digest}
+    draws = {replicate_of(one.card): one.digest}
     for folder, other in alike[1:]:
-        draw = draw_of(other.card)
+        draw = replicate_of(other.card)
         if draws.setdefault(draw, other.digest) != other.digest or (None in draws and len(draws) > 1):
             raise ShiftBenchError(f"{source}: {first} and {folder} are both named '{one.name}', so scores could not "
                                   "tell them apart. Rename one folder and build it again.")
         if not same_rows(one, other):
-            raise ShiftBenchError(f"{source}: {first} and {folder} are draws of '{one.name}', but their tests differ. "
-                                  "Build them together: shiftbench build SUITE --draws.")
+            raise ShiftBenchError(f"{source}: {first} and {folder} are replicates of '{one.name}', but their tests "
+                                  "differ. Build them together: shiftbench build SUITE --replicates.")
     lacking = [seed for seed in seeds if seed not in draws]
     if None not in draws and lacking:
         there = ", ".join(str(draw) for draw in sorted(draw for draw in draws if draw is not None))
-        raise ShiftBenchError(f"{source}: '{one.name}' has draw {there} of its low-data items, but none for seed "
-                              f"{', '.join(map(str, lacking))}. Build more with --draws {max(lacking) + 1}, or name "
-                              "the seeds that have one.")
+        raise ShiftBenchError(f"{source}: '{one.name}' has replicate {there} of its low-data items, but none for seed "
+                              f"{', '.join(map(str, lacking))}. Build more with --replicates {max(lacking) + 1}, or "
+                              "name the seeds that have one.")
 
 
 def match(pattern: str, bases: Sequence[Path], where: str) -> list[Path]:
