@@ -196,15 +196,17 @@ def test_marks_are_honest(study):
 
 
 def test_single_runs_are_averaged_cautiously(study):
-    """Without scored means a cell is the mean of its runs, its interval at least as wide as theirs on average."""
+    """Without scored means a cell is the mean of its runs; its interval has theirs and Student's over runs in it."""
     scores, _, _ = study
-    single = Scores({name: values[scores["seed"] >= 0] for name, values in scores.columns.items()})
-    for row in pivot(single, "accuracy"):
-        for name, cell in row["cells"].items():
-            runs = single.where(method=row["method"], benchmark=name, split="test", metric="accuracy", group=ALL)
-            assert cell["value"] == pytest.approx(runs["value"].mean())
-            assert cell["high"] - cell["low"] >= (runs["high"] - runs["low"]).mean() - 1e-12
-            assert cell["runs"] == 2
+    single = scores.where(stat="run")
+    for level, t in ((0.95, 12.706), (0.9, 6.314)):  # of one degree of freedom
+        for row in pivot(single, "accuracy", level=level):
+            for name, cell in row["cells"].items():
+                runs = single.where(method=row["method"], benchmark=name, split="test", metric="accuracy", group=ALL)
+                assert cell["value"] == pytest.approx(runs["value"].mean())
+                items, seeds = (runs["high"] - runs["low"]).mean() / 2, t * runs["value"].std(ddof=1) / math.sqrt(2)
+                assert cell["high"] - cell["low"] == pytest.approx(2 * math.hypot(items, seeds), rel=1e-4)
+                assert cell["runs"] == 2
 
 
 def test_one_model_without_a_method_or_a_card(study, tmp_path):

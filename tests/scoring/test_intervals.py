@@ -119,3 +119,13 @@ def test_the_closed_intervals_are_the_bootstraps():
              (share(f1_items(label, predicted, 3), [0], 0.95), f1[:, None])]
     for closed, draws in pairs:
         np.testing.assert_allclose(closed.ends([0], 0.95), np.stack(stats.interval(draws))[:, None], atol=0.004)
+
+
+@given(st.lists(st.floats(-2, 2), min_size=2, max_size=9), st.sampled_from([0.8, 0.95, 0.99]))
+def test_seeds_have_students_interval(values, level):
+    """The half-width of a mean over seeds is scipy's of Student's t; one seed says nothing about others."""
+    from scipy.stats import sem, t
+
+    wanted = float(t.ppf((1 + level) / 2, len(values) - 1) * sem(values))
+    assert stats.seeds_half_width(np.asarray(values), level) == pytest.approx(wanted, rel=1e-6, abs=1e-9)
+    assert stats.seeds_half_width(np.asarray(values[:1]), level) == 0

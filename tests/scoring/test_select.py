@@ -316,6 +316,17 @@ def test_names_of_rules_and_targets_are_checked():
         select(Scores.of([]), targets=["acuracy"])
 
 
+@pytest.mark.parametrize(("level", "t"), [(0.95, 4.30265), (0.9, 2.91999)])
+def test_seeds_widen_a_mean_by_students_t(level, t):
+    """With three seeds a standard error counts 4.30 times at 95 %, and less at another level."""
+    values = (0.4, 0.5, 0.6)
+    rows = [row for seed, value in enumerate(values) for setting, best in (("x", 0.0), ("y", 0.3))
+            for row in run_rows("b", "m", setting, seed, flat(test_accuracy=value + best, id_val_accuracy=0.9 - best))]
+    (mean,) = over_seeds(select(Scores.of(rows), ["id"], targets=["accuracy"]).choices, level)
+    assert mean.high - mean.test == pytest.approx(math.hypot(0.1, t * 0.1 / math.sqrt(3)), rel=1e-4)
+    assert (mean.regret_low, mean.regret, mean.regret_high) == pytest.approx((0.3, 0.3, 0.3))
+
+
 @quick
 @given(tables())
 def test_means_lie_in_their_intervals(scores):

@@ -19,7 +19,7 @@ from shiftbench.leaderboard.submitted import fold_of
 from shiftbench.leaderboard.verify import Rule, Verified, refuse_copies, required_seeds, seeds_of, verify
 from shiftbench.reporting.tables import pivot
 from shiftbench.scoring import Comparison, comparisons, means, score
-from shiftbench.scoring.intervals import LEVEL, REPLICATES, student
+from shiftbench.scoring.intervals import LEVEL, REPLICATES, seeds
 from shiftbench.scoring.metrics import has_probabilities, is_worst, metric_of, metrics_of
 
 SPLITS = ("test", "val", "id_test")
@@ -282,7 +282,7 @@ def _mark_folds(entries: Mapping[str, Cells]) -> None:
 
 
 def _behind_in_folds(best: Cell, cell: Cell, pairs: int, level: float = LEVEL) -> Comparison:
-    """Two submissions fold by fold: Student's t of the k differences d, mean(d) ± t₍k−1₎ sd(d) / √k.
+    """Two submissions fold by fold: Student's t of the k differences d (`intervals.seeds`).
 
     A hard fold is hard for both, so folds are compared within, not across. Level and p-value are Bonferroni's for all
     `pairs` of the table, since the best was found in it.
@@ -291,8 +291,8 @@ def _behind_in_folds(best: Cell, cell: Cell, pairs: int, level: float = LEVEL) -
 
     difference = np.asarray([best["seeds"][fold] - cell["seeds"][fold] for fold in best["seeds"]])
     many, mean = len(difference), float(difference.mean())
-    error = float(np.std(difference, ddof=1)) / math.sqrt(many)
-    half = float(student(many - 1, 1 - (1 - level) / pairs)) * error
+    spread = seeds(difference[:, None], np.zeros((1, 1)), np.zeros(many, np.int64))
+    half, error = float(spread.half_width(1 - (1 - level) / pairs)[0, 0]), math.sqrt(float(spread.variance[0, 0]))
     p = 2 * float(stdtr(many - 1, -abs(mean) / error)) if error > 0 else float(mean == 0)
     return Comparison("", "", "", "", ALL, best["n"], "", "", best["value"], cell["value"], mean - half, mean + half,
                       min(1.0, pairs * p))

@@ -81,7 +81,8 @@ def lines(
     for name in dict.fromkeys([*names, *sorted(set(scores["benchmark"].tolist()))]):
         mine, draws = scores.where(benchmark=name), known.get(name, [])
         wanted = [Measure.parse(metric) for metric in metrics] or _usual(draws[0] if draws else None)
-        cells = {measure: column_of(mine, name, measure.metric, split, by=measure.by) for measure in wanted}
+        cells = {measure: column_of(mine, name, measure.metric, split, by=measure.by, level=level)
+                 for measure in wanted}
         methods = dict.fromkeys(method for column in cells.values() for method in column)
         if against and methods and against not in methods:
             raise unknown("method", against, methods, f"Table of '{name}'")

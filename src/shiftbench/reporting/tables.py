@@ -10,9 +10,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from shiftbench.core.errors import printable
 from shiftbench.core.tables import no_formula
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
+from shiftbench.scoring.intervals import LEVEL, seeds_half_width
 from shiftbench.scoring.metrics import is_worst, metric_of
 
 if TYPE_CHECKING:
@@ -25,14 +28,14 @@ SHORT = 14
 
 
 def pivot(
-    scores: Scores, metric: str, split: str = "test", group: str | None = ALL, *, by: str = ""
+    scores: Scores, metric: str, split: str = "test", group: str | None = ALL, *, by: str = "", level: float = LEVEL
 ) -> list[Row]:
     """One row per method, or per label of a method with several settings: {"method": …, "cells": {benchmark: cell}}.
 
     A cell holds value, low, high, n, group, runs (how many the mean is over), best (the best of its benchmark, and
     ahead of another) and tied (does not differ significantly from the best value). Means over seeds are taken as scored
-    where the scores have them; else they are made from single runs, see `_mean`. The group of a worst group's or
-    class's score is its answer, so any matches.
+    where the scores have them; else they are made from single runs at the `level` of their intervals, see `_mean`. The
+    group of a worst group's or class's score is its answer, so any matches.
     """
     rows = scores.where(split=split, metric=metric, by=by)
     cells: dict[tuple[str, str], list[Row]] = {}
@@ -42,7 +45,7 @@ def pivot(
             behind[name, row["benchmark"]] = row
         elif row["stat"] != DIFFERENCE and (group is None or is_worst(metric) or row["group"] == group):
             cells.setdefault((name, row["benchmark"]), []).append(row)
-    means = {key: _mean(rows) for key, rows in cells.items()}
+    means = {key: _mean(rows, level) for key, rows in cells.items()}
     # Where a benchmark has means as scored, single runs of a method with several settings are no row of their own.
     scored = {benchmark for (_, benchmark), cell in means.items() if cell["scored"]}
     means = {key: cell for key, cell in means.items() if cell["scored"] or key[1] not in scored}
@@ -54,10 +57,12 @@ def pivot(
 
 
 def column_of(
-    scores: Scores, benchmark: str, metric: str, split: str = "test", group: str | None = ALL, *, by: str = ""
+    scores: Scores, benchmark: str, metric: str, split: str = "test", group: str | None = ALL, *, by: str = "",
+    level: float = LEVEL,
 ) -> dict[str, Row]:
     """Method -> its cell of one benchmark."""
-    return {row["method"]: row["cells"][benchmark] for row in pivot(scores, metric, split, group, by=by)
+    return {row["method"]: row["cells"][benchmark] for row in pivot(
+                scores, metric, split, group, by=by, level=level)
             if benchmark in row["cells"]}
 
 
@@ -66,20 +71,19 @@ def methods_in(names: Iterable[str]) -> list[str]:
     return sorted(set(names), key=lambda name: (name != "erm", name))
 
 
-def _mean(rows: Sequence[Row]) -> Row:
+def _mean(rows: Sequence[Row], level: float) -> Row:
     """One cell from the rows of a method on a benchmark.
 
     Without a mean as scored, the interval is put together from the runs': a half-width √(w² + s²) with w the runs' mean
-    half-width, since they share their items, and s = 1.96 standard errors of the mean over runs.
+    half-width, since they share their items, and s Student's of the runs (`seeds_half_width`).
     """
     scored = [row for row in rows if row["stat"] == MEAN]
     if scored or len(rows) == 1:
         row = (scored or rows)[0]
         return {**{key: row[key] for key in ("value", "low", "high", "n", "group", "runs")}, "scored": bool(scored)}
     k, value = len(rows), sum(row["value"] for row in rows) / len(rows)
-    seeds = 1.96 * math.sqrt(sum((row["value"] - value) ** 2 for row in rows) / (k - 1) / k)
     items = sum(row["high"] - row["low"] for row in rows) / k / 2
-    half = math.hypot(items, seeds)
+    half = math.hypot(items, seeds_half_width(np.asarray([row["value"] for row in rows]), level))
     lowest = min(rows, key=lambda row: row["value"])
     return {"value": value, "low": value - half, "high": value + half, "n": lowest["n"], "group": lowest["group"],
             "runs": k, "scored": False}

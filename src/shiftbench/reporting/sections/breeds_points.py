@@ -90,7 +90,7 @@ def by_model(scores: Scores, benchmarks: Sequence[Benchmark], rule: str = DEFAUL
 def points(shown: Scores, benchmark: Benchmark, level: float = LEVEL) -> list[Point]:
     """Every model of a benchmark that has a source and a target accuracy, in the order of the page."""
     mine = shown.where(benchmark=benchmark.name)
-    source, target, rt, drop = (column_of(mine, benchmark.name, metric, split) for metric, split in (
+    source, target, rt, drop = (column_of(mine, benchmark.name, metric, split, level=level) for metric, split in (
         ("accuracy", SOURCE), ("accuracy", TARGET), (RT, TARGET), ("accuracy_gap", GAP)))
     return [Point(name, source[name], target[name], rt.get(name),
                   relative(source[name], target[name], level, purpose=f"{benchmark.name} {name}"), drop.get(name))
@@ -195,7 +195,8 @@ def by_superclass(shown: Scores, benchmark: Benchmark, method: str, level: float
     classes = by_class(shown.take(shown.names == method), benchmark, level)
     listed = []
     for name in benchmark.names["label"]:
-        sides = [column_of(classes, benchmark.name, "accuracy", split, name).get(method) for split in (SOURCE, TARGET)]
+        sides = [column_of(classes, benchmark.name, "accuracy", split, name, level=level).get(method)
+                 for split in (SOURCE, TARGET)]
         if sides[0] and sides[1]:
             listed.append(Classed(name, sides[0], sides[1]))
     return sorted(listed, key=lambda row: -row.drop)

@@ -34,7 +34,7 @@ def content(results: Results) -> Content | None:
     parts = [runs.benchmarks[part] for code in runs.originals for part in runs.parts(code)]
     selection = select(results.runs.take(np.isin(results.runs["benchmark"], [*names, *parts])),
                        benchmarks=results.known)
-    means = over_seeds(selection.choices)
+    means = over_seeds(selection.choices, results.level)
     rules = [_head(name, means, len(names)) for name in RULES if any(mean.rule == name for mean in means)]
     by_benchmark = [("", over_benchmarks(means))] if len(names) > 1 else []
     by_benchmark += [(name, [mean for mean in means if mean.benchmark == name]) for name in names]

@@ -1,7 +1,18 @@
 """Intervals and tests: how sure a number is, whether two differ, and how many items it takes to see it."""
 
 from shiftbench.scoring.intervals.bootstraps import REPLICATES, bootstrap, interval
-from shiftbench.scoring.intervals.means import LEVEL, Means, Seeds, effective, means, over_runs, seeds, student, wilson
+from shiftbench.scoring.intervals.means import (
+    LEVEL,
+    Means,
+    Seeds,
+    effective,
+    means,
+    over_runs,
+    seeds,
+    seeds_half_width,
+    student,
+    wilson,
+)
 from shiftbench.scoring.intervals.paired import Compared, compare, mcnemar
 from shiftbench.scoring.intervals.sample_size import Design, group_power, items_needed, power, smallest_difference
 from shiftbench.scoring.intervals.worst import Lowest, at_lowest, lowest, lowest_mean
@@ -9,5 +20,5 @@ from shiftbench.scoring.intervals.worst import Lowest, at_lowest, lowest, lowest
 __all__ = [
     "LEVEL", "REPLICATES", "Compared", "Design", "Lowest", "Means", "Seeds", "at_lowest", "bootstrap", "compare",
     "effective", "group_power", "interval", "items_needed", "lowest", "lowest_mean", "mcnemar", "means",
-    "over_runs", "power", "seeds", "smallest_difference", "student", "wilson",
+    "over_runs", "power", "seeds", "seeds_half_width", "smallest_difference", "student", "wilson",
 ]

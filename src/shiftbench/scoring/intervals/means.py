@@ -103,6 +103,15 @@ def seeds(runs: Floats, noise: Floats, method: Sequence[int] | Ints) -> Seeds:
         return Seeds(np.maximum(np.where(count > 1, np.maximum(excess, pooled), pooled), 0) / count, float(freedom))
 
 
+def seeds_half_width(values: Floats, level: float = LEVEL) -> float:
+    """How far seeds take the ends of an interval of their mean: t₍k−1₎ sd / √k. One seed alone says nothing: 0.
+
+    >>> round(seeds_half_width(np.asarray([0.7, 0.8, 0.9])), 3), seeds_half_width(np.asarray([0.7]))
+    (0.248, 0.0)
+    """
+    return float(seeds(values[:, None], np.zeros((1, 1)), np.zeros(len(values), np.int64)).half_width(level)[0, 0])
+
+
 def wilson(value: Floats | float, n: Floats | Ints | float, level: float = LEVEL) -> tuple[Floats, Floats]:
     """Wilson's interval: every p that a test with its own variance does not refuse, |value − p| ≤ z √(p (1 − p) / n).
 

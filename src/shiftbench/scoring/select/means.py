@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats
 from shiftbench.data.scores import Measure
+from shiftbench.scoring.intervals import LEVEL, seeds_half_width
 from shiftbench.scoring.metrics import metric_of
 from shiftbench.scoring.select.choose import Choice
 from shiftbench.scoring.select.rules import LABELS
@@ -44,12 +44,12 @@ class Mean(NamedTuple):
         return f"{self.groups[0]}, n\u00a0=\u00a0{self.n:,}" if self.groups else ""
 
 
-def over_seeds(choices: Iterable[Choice]) -> list[Mean]:
-    """Means of the value on test and of the regret over seeds, with intervals.
+def over_seeds(choices: Iterable[Choice], level: float = LEVEL) -> list[Mean]:
+    """Means of the value on test and of the regret over seeds, with intervals at the level of the scores' own.
 
     The half-width of a value on test is √(w² + s²): w the runs' mean half-width, since seeds share their test items,
-    and s = 1.96 standard errors over seeds; its middle is the mean of theirs, which for a worst group need not be the
-    value. A regret compares runs on the same items; its interval is of the seeds.
+    and s Student's of the seeds (`seeds_half_width`); its middle is the mean of theirs, which for a worst group need
+    not be the value. A regret compares runs on the same items; its interval is of the seeds.
     """
     cells: dict[tuple[str, ...], list[Choice]] = {}
     for one in choices:
@@ -59,10 +59,10 @@ def over_seeds(choices: Iterable[Choice]) -> list[Mean]:
         test, oracle = np.asarray([one.test for one in part]), np.asarray([one.oracle for one in part])
         value, regret = float(test.mean()), float(np.abs(oracle - test).mean())
         low, high = (float(np.mean([getattr(one, end) for one in part])) for end in ("low", "high"))
-        half = math.hypot((high - low) / 2, _error(test))
+        half = math.hypot((high - low) / 2, seeds_half_width(test, level))
         ends = (0.0, 1.0) if metric_of(Measure.parse(target).metric).unit == "share" else (-math.inf, math.inf)
         low, high = (float(np.clip((low + high) / 2 + side * half, *ends)) for side in (-1, 1))
-        reach = _error(oracle - test) if len(part) > 1 else math.nan
+        reach = seeds_half_width(oracle - test, level) if len(part) > 1 else math.nan
         means.append(Mean(
             benchmark, 1, method, rule, target, len(part), max(one.among for one in part), part[0].labels, part[0].by,
             tuple(dict.fromkeys(one.group for one in part if one.group)), min(one.n for one in part),
@@ -82,8 +82,3 @@ def over_benchmarks(means: Iterable[Mean]) -> list[Mean]:
         max((one.labels for one in part), key=LABELS.index), "; ".join(dict.fromkeys(one.by for one in part)), (), 0,
         *(float(np.mean([getattr(one, name) for one in part])) for name in numbers))
         for (method, rule, target), part in cells.items()]
-
-
-def _error(values: Floats) -> float:
-    """1.96 standard errors of a mean; 0 where a single value says nothing about it."""
-    return 1.96 * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
