@@ -138,7 +138,7 @@ def test_a_page_tells_the_number_that_ranks(reviews, tmp_path):
         page = sb.report(scores, tmp_path / f"{name}.html", benchmarks=[tmp_path / name])
         shown[name] = page.read_text(encoding="utf-8")
     assert "in what ranks here (tenth percentile of accuracy over groups by user)" in shown["stars"]
-    assert "in what ranks here (worst group’s r × 100: “" in shown["prices"]
+    assert "in what ranks here (worst-group Pearson’s r: “" in shown["prices"]
     assert "Pearson’s r</dt>" in shown["prices"]
     assert "Pearson’s r</dt>" not in shown["stars"]
 

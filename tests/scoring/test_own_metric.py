@@ -1,4 +1,4 @@
-"""A user's own metric goes the whole way: weights of a sweep, scores, choices of runs, tables and board."""
+"""A user's own metric goes the whole way: weights of a sweep, scores, choices of runs, tables, report and board."""
 
 import json
 
@@ -76,7 +76,7 @@ def project(tmp_path, monkeypatch):
 
 
 def test_a_metric_of_ones_own_goes_the_whole_way(shell, project, registry, tmp_path):
-    """One file makes a sweep choose weights by it, and score, select, table and board show and rank by it."""
+    """One file makes a sweep choose weights by it, and score, select, table, report and board show and rank by it."""
     own = ("--import", "mine.py")
     code, _, err = shell("sweep", "study.toml", "--out", "runs", "--device", "cpu", "--workers", "1", "--quiet", *own)
     assert code == 0, err
@@ -113,6 +113,9 @@ def test_a_metric_of_ones_own_goes_the_whole_way(shell, project, registry, tmp_p
     assert [entry["rank"] for entry in entries] == [1, 2], [entry["reasons"] for entry in entries]
     assert values == sorted(values)
     assert "cost of errors" in (tmp_path / "site" / "index.html").read_text()
+    code, _, err = shell("report", "runs", "--out", "report.html", "--quiet", *own)
+    assert code == 0, err
+    assert "Cost of errors" in (tmp_path / "report.html").read_text()
 
 
 def test_a_bootstrap_of_means_counts_items_once_and_seeds_too(registry):

@@ -164,12 +164,12 @@ class Answers:
             refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
         values = {name: _lists(table[name], name, where) for name in form}
         try:
-            made = Answers(items, benchmark.split[rows], values)
+            answers = Answers(items, benchmark.split[rows], values)
         except ShiftBenchError as problem:
             raise ShiftBenchError(f"{where}: {problem}") from problem
         if TOKENS in form and TOKENS in benchmark.extra:
-            _check_places(made, np.strings.str_len(np.asarray(benchmark.extra[TOKENS], np.str_))[rows], where)
-        return made
+            _check_places(answers, np.strings.str_len(np.asarray(benchmark.extra[TOKENS], np.str_))[rows], where)
+        return answers
 
     @staticmethod
     def of_coco(path: Path | str, benchmark: Benchmark, width: npt.ArrayLike, height: npt.ArrayLike) -> "Answers":
@@ -178,11 +178,11 @@ class Answers:
         `width` and `height` are those of all images, or of each row of the benchmark. An image that the file does not
         name has no boxes; a split of which it names none is left out.
         """
-        where, found = str(path), read_json(path)
+        where, results = str(path), read_json(path)
         try:
-            ids = np.asarray([str(one["image_id"]) for one in found], np.str_)
-            box = np.asarray([one["bbox"] for one in found], np.float64).reshape(len(found), 4)
-            score = np.asarray([one["score"] for one in found], np.float32)
+            ids = np.asarray([str(result["image_id"]) for result in results], np.str_)
+            box = np.asarray([result["bbox"] for result in results], np.float64).reshape(len(results), 4)
+            score = np.asarray([result["score"] for result in results], np.float32)
         except (KeyError, TypeError, ValueError) as problem:
             raise ShiftBenchError(f"{where}: not a list of COCO results, each with image_id, bbox (four numbers) and "
                                   f"score ({type(problem).__name__}: {problem}).") from problem
@@ -231,8 +231,8 @@ def _start(lengths: Ints) -> Ints:
 def _taken(lists: Lists, rows: Ints) -> Lists:
     flat, start = lists
     lengths = np.diff(start)[rows]
-    made = _start(lengths)
-    return flat[np.arange(made[-1]) + np.repeat(start[rows] - made[:-1], lengths)], made
+    begin = _start(lengths)
+    return flat[np.arange(begin[-1]) + np.repeat(start[rows] - begin[:-1], lengths)], begin
 
 
 def _lists(column: pa.ChunkedArray, name: str, where: str) -> Lists:
@@ -262,9 +262,9 @@ def _lengths(column: pa.ChunkedArray) -> Ints:
     return np.asarray(pc.list_value_length(column).to_numpy(), np.int64)
 
 
-def _check_places(made: Answers, length: Ints, where: str) -> None:
+def _check_places(answers: Answers, length: Ints, where: str) -> None:
     """An item of L tokens has L − 1 next ones; an answer at its last place may be there and is not looked at."""
-    given = np.diff(made.values[TOKENS][1])
-    for row in np.flatnonzero((given != length) & (given != length - 1))[:1]:
-        raise ShiftBenchError(f"{where}: item '{made.item[row]}' has {given[row]} answers for {length[row]} tokens. "
+    count = np.diff(answers.values[TOKENS][1])
+    for row in np.flatnonzero((count != length) & (count != length - 1))[:1]:
+        raise ShiftBenchError(f"{where}: item '{answers.item[row]}' has {count[row]} answers for {length[row]} tokens. "
                               "Answer with the next token at every place.")

@@ -37,7 +37,7 @@ TARGET_RT = "target_rt.parquet"
 class Predictions:
     """`scores[i, c]`: the score of class `classes[c]` for `item[i]`, a logit or log-probability; larger is likelier.
 
-    Where a benchmark asks for numbers or for several tasks, `classes` are their columns and scores the numbers said.
+    Where a benchmark asks for numbers or for several tasks, `classes` are their columns and scores the predictions.
     """
 
     item: Strs
@@ -187,19 +187,19 @@ def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
     return rows
 
 
-def refuse_trained(items: Strs, said: Strs, split: Strs, where: str) -> None:
+def refuse_trained(items: Strs, claimed: Strs, split: Strs, where: str) -> None:
     """Complain about items of which the predictions say `train` and the benchmark says that they are held out.
 
     A model has seen them, so that its number on them says nothing about new items. Other differences pass: whoever says
     `test` of an item of `train` claims less than the benchmark allows, and `val` may be a data set's word for `id_val`.
     """
-    seen = np.isin(said, TRAINED) & np.isin(split, HELD_OUT)
+    seen = np.isin(claimed, TRAINED) & np.isin(split, HELD_OUT)
     if seen.any():
         first = int(seen.argmax())
         raise ShiftBenchError(
             f"{where}: column '{SPLIT}' says that the model was trained on {int(seen.sum())} items that the benchmark "
-            f"holds out: '{items[first]}' is '{said[first]}' in the predictions and '{split[first]}' in the benchmark. "
-            "Score on the benchmark that the model was trained on, or score with --ignore-splits "
+            f"holds out: '{items[first]}' is '{claimed[first]}' in the predictions and '{split[first]}' in the "
+            "benchmark. Score on the benchmark that the model was trained on, or score with --ignore-splits "
             "(ignore_splits=True) if the column means something else.")
 
 

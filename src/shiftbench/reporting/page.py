@@ -15,13 +15,13 @@ from shiftbench.data.scores import MEAN, RUN, Measure, Scores
 from shiftbench.reporting.drawing import Figure, css, drawn, to_svg, write_png
 from shiftbench.reporting.results import Compared, Results, of_runs, shown_scores
 from shiftbench.reporting.sections import SECTIONS
-from shiftbench.reporting.sections.cards import WORDS
 from shiftbench.reporting.sections.families import best_in_words, families, family_table, findings
 from shiftbench.reporting.tables import (
     Row,
     breakable,
     column_of,
     enumeration,
+    in_unit,
     methods_in,
     percent,
     pivot,
@@ -30,7 +30,7 @@ from shiftbench.reporting.tables import (
     to_latex,
 )
 from shiftbench.scoring.intervals import LEVEL
-from shiftbench.scoring.metrics import in_words, is_worst
+from shiftbench.scoring.metrics import in_words, is_worst, metric_of
 from shiftbench.scoring.select import DEFAULT
 from shiftbench.sweeps.status import Status
 from shiftbench.sweeps.status import summary as summary_of
@@ -91,8 +91,8 @@ def environment(*folders: Path) -> Any:
 
     templates = Environment(loader=FileSystemLoader([*folders, FOLDER, FOLDER / "sections"]), autoescape=True,
                             undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    templates.filters |= {"percent": percent, "breakable": breakable, "probability": probability,
-                       "drawn": drawn}
+    templates.filters |= {"percent": percent, "in_unit": in_unit, "breakable": breakable, "probability": probability,
+                          "drawn": drawn}
     templates.globals["style"] = css() + (FOLDER / "style.css").read_text(encoding="utf-8")
     return templates
 
@@ -163,12 +163,12 @@ def _findings(shown: Scores, benchmarks: Sequence[Benchmark]) -> list[tuple[str,
         if not column:
             continue
         method, first = next(iter(column.items()))
-        what = in_words(metric, by) if benchmark.target.has_classes else WORDS.get(metric, metric)
-        per = "" if "× 100" in what else "\u00a0%"
+        per = "\u00a0%" if metric_of(metric).unit == "share" else ""
         whose = f": “{first['group']}”, n\u00a0=\u00a0{first['n']:,}" if is_worst(metric) else ""
-        lines.append((f"{benchmark.name}.", f"{method} has {percent(first['value'])}{per} on test in what ranks here "
-                      f"({what}{whose})." + best_in_words([{"method": name, "cells": [cell]} for name, cell in
-                                                           column.items()], 0, "by it", per)))
+        lines.append((f"{benchmark.name}.", f"{method} has {in_unit(first['value'], first)}{per} on test in what ranks "
+                      f"here ({in_words(metric, by)}{whose})."
+                      + best_in_words([{"method": name, "cells": [cell]} for name, cell in column.items()], 0, "by it",
+                                      per)))
     return lines
 
 

@@ -61,9 +61,9 @@ def column_of(
     level: float = LEVEL,
 ) -> dict[str, Row]:
     """Method -> its cell of one benchmark."""
-    return {row["method"]: row["cells"][benchmark] for row in pivot(
-                scores, metric, split, group, by=by, level=level)
-            if benchmark in row["cells"]}
+    unit = metric_of(metric).unit
+    return {row["method"]: {**row["cells"][benchmark], "unit": unit}
+            for row in pivot(scores, metric, split, group, by=by, level=level) if benchmark in row["cells"]}
 
 
 def methods_in(names: Iterable[str]) -> list[str]:
@@ -119,6 +119,17 @@ def percent(value: float, digits: int = 1) -> str:
     ('82.3', '12', '−7.2', '–')
     """
     return f"{round(100 * value, digits) + 0.0:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
+
+
+def in_unit(value: float, cell: Mapping[str, Any]) -> str:
+    """A number of a cell: a share in per cent, anything else as it is.
+
+    >>> in_unit(0.5, {"unit": "share"}), in_unit(-0.5, {"unit": "number"}), in_unit(0.25, {})
+    ('50.0', '−0.500', '25.0')
+    """
+    if cell.get("unit", "share") == "share" or not math.isfinite(value):
+        return percent(value)
+    return f"{value:.3f}".replace("-", "−")
 
 
 def with_interval(cell: Mapping[str, Any], write: Callable[[float], str] = percent, unit: str = " %") -> str:

@@ -9,8 +9,7 @@ from shiftbench.core.errors import printable
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import spaced
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Measure, Scores
-from shiftbench.reporting.sections.selection import HEADS
-from shiftbench.reporting.tables import methods_in, percent, probability
+from shiftbench.reporting.tables import in_unit, methods_in, percent, probability
 from shiftbench.scoring import GAP, comparisons
 from shiftbench.scoring.metrics import in_words, metric_of
 from shiftbench.scoring.select import INSTEAD, LABELS, RULES, TARGETS, Choice, Mean, over_benchmarks, over_seeds, select
@@ -145,7 +144,7 @@ def _number(row: dict[str, Any], key: str) -> str:
     metric = row.get("metric", "")
     if metric == "tasks_judged":
         return f"{row[key]:.0f}"
-    return percent(row[key]) if metric_of(metric).unit == "share" else f"{row[key]:.3f}".replace("-", "−")
+    return in_unit(row[key], {"unit": metric_of(metric).unit})
 
 
 def versus_table(scores: Scores) -> "Table | None":
@@ -177,14 +176,13 @@ def selection_table(
     labels = {mean.rule: mean.labels for mean in sorted(means, key=lambda mean: LABELS.index(mean.labels))}
     there = set(scores["metric"].tolist())
     instead = [] if target in there or target != "accuracy" else [name for name in INSTEAD if name in there]
-    if target in ("r", "worst_group_r"):
-        instead = [target]
-    head = HEADS.get(target) or in_words(*Measure.parse(target))
-    if instead:
-        head = " or ".join(in_words(name) for name in instead) + " × 100"
+    measures = [Measure(name) for name in instead] or [Measure.parse(target)]
+    head, share = " or ".join(in_words(*one) for one in measures), all(
+        metric_of(one.metric).unit == "share" for one in measures)
+    unit = {"unit": "share" if share else "number"}
     heads = [name.replace("_", " ") + SIGNS[labels[name]] for name in used]
     drawn = _empty(("benchmark", "method"), ("settings", *heads),
-                   f"{head[:1].upper() + head[1:]} on test{'' if instead else ', %'}, by rule of choice",
+                   f"{head[:1].upper() + head[1:]} on test{', %' if share else ''}, by rule of choice",
                    "↓ regret: points behind the oracle   ! used target labels   ? used labels from after the shift, of "
                    "domains that are not the test's or not known")
     names = list(dict.fromkeys(mean.benchmark for mean in means))
@@ -197,20 +195,21 @@ def selection_table(
             own = {mean.rule: mean for mean in part if mean.method == method}
             drawn.add_row(_name(name if method == methods[0] else ""), _name(method),
                           str(max(mean.among for mean in own.values())),
-                          *(_short(own.get(rule), len(names)) for rule in used), end_section=method == methods[-1])
+                          *(_short(own.get(rule), len(names), unit) for rule in used),
+                          end_section=method == methods[-1])
     return drawn
 
 
-def _short(mean: Mean | None, benchmarks: int) -> "Text":
+def _short(mean: Mean | None, benchmarks: int, cell: dict[str, Any]) -> "Text":
     from rich.text import Text
 
     if mean is None:
         return Text("–", "dim")
-    regret = f"↓{percent(mean.regret)}" if mean.among > 1 and mean.rule != "oracle" else ""
+    regret = f"↓{in_unit(mean.regret, cell)}" if mean.among > 1 and mean.rule != "oracle" else ""
     if not mean.benchmark and mean.benchmarks < benchmarks:  # a mean over other benchmarks cannot be compared
         return Text(f"{regret} on {mean.benchmarks}" if regret else "–", "dim")
     whose = f"\n{printable(mean.whose)}" if mean.whose else ""
-    return Text(percent(mean.test)).append((f" {regret}" if regret else "") + whose, "dim")
+    return Text(in_unit(mean.test, cell)).append((f" {regret}" if regret else "") + whose, "dim")
 
 
 def choices_table(choices: Iterable[Choice]) -> "Table":

@@ -88,12 +88,12 @@ def area(items: Floats, few: int, owner: Sequence[int], level: float | None) -> 
     """
     if level is None:
         return bare(items, owner)
-    found = take_apart(items, owner)
-    value = found.value
-    ends = on_the_logit_scale(value, student(few - 1, level) * np.sqrt(found.items))
+    parts = take_apart(items, owner)
+    value = parts.value
+    ends = on_the_logit_scale(value, student(few - 1, level) * np.sqrt(parts.items))
     low, high = (np.where((value > 0) & (value < 1), *both) for both in zip(ends, wilson(value, float(few), level),
                                                                            strict=True))
-    return Estimate(found.runs, value, value, value - low, high - value, found.noise)
+    return Estimate(parts.runs, value, value, value - low, high - value, parts.noise)
 
 
 def miscalibrated(hits: Bools, confidence: Floats, owner: Sequence[int], level: float | None) -> Estimate:
@@ -104,12 +104,12 @@ def miscalibrated(hits: Bools, confidence: Floats, owner: Sequence[int], level: 
     deviation = calibration(hits, confidence)
     if level is None:
         return bare(deviation.items, owner)
-    found = take_apart(deviation.items, owner)
+    parts = take_apart(deviation.items, owner)
     n = hits.shape[1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = student(n - 1, level) * np.sqrt(found.items * n / (n - 1))
-    return Estimate(found.runs, found.value, found.value, half + over_runs(deviation.lifted[:, None], owner), half,
-                    found.noise)
+        half = student(n - 1, level) * np.sqrt(parts.items * n / (n - 1))
+    return Estimate(parts.runs, parts.value, parts.value, half + over_runs(deviation.lifted[:, None], owner), half,
+                    parts.noise)
 
 
 def _larger(

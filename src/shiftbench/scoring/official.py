@@ -42,16 +42,16 @@ def on_lists(benchmark: Benchmark, folder: Path | str, task: str = "") -> Iterat
     """The benchmark with its kinds as published, once by every criterion that the folder has lists of its task for."""
     name = _task(folder, task or str(benchmark.card.get("positive") or ""))
     for criterion in _criteria(folder, name):
-        kind, found, all_ids = np.full(len(benchmark), EASY, "U13"), 0, 0
+        kind, n_items, all_ids = np.full(len(benchmark), EASY, "U13"), 0, 0
         for phase in PHASES:
             ids = read_lists(folder, criterion, name, phase)
             listed = kinds_by_list(benchmark.items, ids)
             kind = np.where(listed != EASY, listed, kind)
-            found, all_ids = found + int((listed != EASY).sum()), all_ids + len(ids.positive) + len(ids.negative)
-        if not found:
+            n_items, all_ids = n_items + int((listed != EASY).sum()), all_ids + len(ids.positive) + len(ids.negative)
+        if not n_items:
             raise ShiftBenchError(f"{folder}: none of the {all_ids} listed images of '{name}' is an item of benchmark "
                                   f"'{benchmark.name}', whose items are named like '{benchmark.items[0]}'.")
-        notes = [*benchmark.card.get("notes", ()), f"{all_ids - found} of {all_ids} listed images are no items here."]
+        notes = [*benchmark.card.get("notes", ()), f"{all_ids - n_items} of {all_ids} listed images are no items here."]
         yield replace(benchmark, extra={**benchmark.extra, COLUMN: kind}, card={
             **benchmark.card, "name": _name(criterion, name), "criterion": {"name": f"published {criterion}"},
             "notes": notes})
@@ -94,8 +94,8 @@ def _challenge(
                            + [_splits(path, table, items, others, list(lists))])
     carried, odd = kind == SIDES[0], 0
     if TRUTH in table.column_names:
-        told, place = _truth(path, strings(path, table, TRUTH), task), positions(every, items)
-        truth = np.where(place >= 0, told[place], carried)
+        stated, place = _truth(path, strings(path, table, TRUTH), task), positions(every, items)
+        truth = np.where(place >= 0, stated[place], carried)
         odd, carried = int((truth != carried)[kind != EASY].sum()), truth
     else:
         split = np.where(kind == EASY, "train", split)  # of unknown label, so read but not scored
@@ -108,8 +108,8 @@ def _challenge(
     if task not in whole.names["label"]:
         raise ShiftBenchError(f"{path}: none of its images shows '{task}', by the lists and by column '{TRUTH}'.")
     if "split" in table.column_names and not ignore_splits:
-        said = strings(path, table, "split", gap="")
-        refuse_trained(items, said, whole.split[positions(items, whole.items)], str(path))
+        claimed = strings(path, table, "split", gap="")
+        refuse_trained(items, claimed, whole.split[positions(items, whole.items)], str(path))
     loaded = _one_column(path, table, items, whole, task) or Predictions.load(path, whole, ignore_splits=True)
     keep = loaded.split != "train"
     return whole, no_at_ties(

@@ -82,11 +82,11 @@ class Reader:
         """Every run with what `read` gives of its predictions, in order; those that cannot be read are left out."""
         paths = [f"{run.folder}/{PREDICTIONS}" for run in runs]
         for run, path, content in zip(runs, paths, contents(paths), strict=True):
-            found = None
+            read = None
             with leaving_out(run.folder.name, left_out):
-                found = self._read(path, content or b"", run.files.get(PREDICTIONS, ""))
-            if found is not None:
-                yield run, *found
+                read = self._read(path, content or b"", run.files.get(PREDICTIONS, ""))
+            if read is not None:
+                yield run, *read
 
     def read(self, path: Path | str) -> tuple[Table, Order]:
         """What `Predictions.load` reads, with its complaints: scores, classes × items, and which items those are."""
@@ -101,9 +101,9 @@ class Reader:
                 return scores, layout.order
         loaded = Predictions.load(path, self.benchmark)
         order = Order.of(self.benchmark, loaded.item)
-        found = _layout(content, loaded, order)
-        if found is not None:
-            self.layouts.appendleft(found)
+        learned = _layout(content, loaded, order)
+        if learned is not None:
+            self.layouts.appendleft(learned)
         return np.ascontiguousarray(loaded.scores.T), order
 
 

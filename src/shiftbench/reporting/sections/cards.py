@@ -28,7 +28,7 @@ from shiftbench.reporting.tables import (
     with_interval,
 )
 from shiftbench.scoring import GAP, Comparison, comparisons
-from shiftbench.scoring.metrics import is_worst
+from shiftbench.scoring.metrics import in_words, is_worst, metric_of, own_metrics
 
 GROUPS = 8
 """Groups whose bars are drawn; of more, those with the lowest accuracy."""
@@ -41,13 +41,6 @@ VERSUS = 40
 """Comparisons of two methods that a card lists."""
 ZERO = "\u200b"
 """A place where a line may break."""
-WORDS = {
-    "r": "Pearson’s r × 100", "worst_group_r": "worst group’s r × 100", "mean_ap": "average precision",
-    "detection_accuracy": "detection accuracy", "detection_accuracy_by_domain": "detection accuracy by domain",
-    "worst_group_detection_accuracy": "worst group", "accuracy": "class and method tokens",
-    "overall_accuracy": "all tokens", "worst_group_accuracy": "worst group",
-}
-"""Metrics of targets that are no class."""
 
 Column = tuple[Measure, str, str, str]
 """Of a card's table: metric, split, head and what stands under it."""
@@ -202,16 +195,23 @@ def _table(scores: Scores, benchmark: Benchmark) -> Row:
 def _columns(benchmark: Benchmark) -> list[Column]:
     """What a card's table shows of every method."""
     before, after = _over_all(benchmark, "id_test"), _over_all(benchmark, "test")
+    own = [(Measure(metric.name), "test", _head(metric.name), "test") for metric in own_metrics(benchmark.target)]
     if benchmark.target.has_classes:
         return [(Measure("accuracy"), "id_test", before, "id_test"), (Measure("accuracy"), "test", after, "test"),
                 (Measure("accuracy_gap"), GAP, "Gap", "points lost"), (Measure(WORST), "test", "Worst group", "test"),
-                (Measure("macro_f1"), "test", "Macro F1", "test")]
+                (Measure("macro_f1"), "test", "Macro F1", "test"), *own]
     first = benchmark.headline
-    words = WORDS.get(first.metric, first.metric.replace("_", " "))
+    words = in_words(*first)
+    lost = "points lost" if metric_of(first.metric).unit == "share" else "lost"
     return [(first, "id_test", before, f"{words}, id_test"), (first, "test", after, f"{words}, test"),
-            (Measure(f"{first.metric}_gap"), GAP, "Gap", "points lost"),
-            *((Measure(name), "test", WORDS[name].capitalize(), "test") for name in benchmark.target.ranking
-              if name != first.metric)]
+            (Measure(f"{first.metric}_gap"), GAP, "Gap", lost),
+            *((Measure(name), "test", _head(name), "test") for name in benchmark.target.ranking
+              if name != first.metric), *own]
+
+
+def _head(metric: str) -> str:
+    words = in_words(metric)
+    return words[:1].upper() + words[1:]
 
 
 def _over_all(benchmark: Benchmark, split: str) -> str:

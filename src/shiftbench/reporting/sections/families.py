@@ -20,6 +20,7 @@ from shiftbench.reporting.tables import (
     Row,
     column_of,
     enumeration,
+    in_unit,
     methods_in,
     percent,
     pivot,
@@ -286,7 +287,7 @@ def best_in_words(listed: Sequence[Row], place: int, where: str, per: str = "\u0
     tied = [method for method, cell in known if cell["tied"]]
     if best is None:
         return f" The {len(known)} methods do not differ significantly {where}." if tied else ""
-    words = f" {best[0]} is {'ahead' if tied else 'best'} {where} with {percent(best[1]['value'])}{per}"
+    words = f" {best[0]} is {'ahead' if tied else 'best'} {where} with {in_unit(best[1]['value'], best[1])}{per}"
     if not tied:
         return words + ", significantly ahead of every other method."
     beaten = [method for method, cell in known if not cell["tied"] and method != best[0]]

@@ -91,11 +91,11 @@ class Design:
         one, other, mean = weak * (1 - weak), strong * (1 - strong), (weak + strong) / 2
         if not self.paired:
             return 2 * mean * (1 - mean), one + other
-        told = self.disagreement
-        if told is None:
-            told = one + other - 2 * self.correlation * math.sqrt(one * other) + difference**2
-        told = max(told, difference)  # no fewer items make up the difference
-        return told, told - difference**2
+        differ = self.disagreement
+        if differ is None:
+            differ = one + other - 2 * self.correlation * math.sqrt(one * other) + difference**2
+        differ = max(differ, difference)  # no fewer items make up the difference
+        return differ, differ - difference**2
 
     def _z(self) -> float:
         from scipy.special import ndtri

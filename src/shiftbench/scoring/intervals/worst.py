@@ -102,10 +102,10 @@ def at_lowest(values: Bools | Floats, group: Ints, worst: Ints) -> Floats:
 
     c[r, i] = mean + (n / n_g) (values[r, i] − mean) for the items of group g, and the mean for all others.
     """
-    mine = group == worst[:, None]
-    n_group = mine.sum(axis=1, keepdims=True)
-    mean = (values * mine).sum(axis=1, keepdims=True) / n_group
-    return np.asarray(mean + mine * (values - mean) * (values.shape[1] / n_group))
+    inside = group == worst[:, None]
+    n_group = inside.sum(axis=1, keepdims=True)
+    mean = (values * inside).sum(axis=1, keepdims=True) / n_group
+    return np.asarray(mean + inside * (values - mean) * (values.shape[1] / n_group))
 
 
 def _highest(enters: Floats, level: float, upper: Callable[[Ints, Floats], Floats]) -> Floats:
@@ -192,12 +192,12 @@ def _invert(tail: Callable[[Floats], Floats], low: Floats, high: Floats, known: 
 
     a, b = low, high
     f, g = np.full(len(a), -REACH), np.full(len(b), REACH)  # as a line would have it
-    x, before, found = a, np.zeros(len(a)), known
+    x, before, solved = a, np.zeros(len(a)), known
     for _ in range(50):
-        x = np.where(found, x, b - g * (b - a) / (g - f))
+        x = np.where(solved, x, b - g * (b - a) / (g - f))
         h = np.asarray(ndtri(np.clip(tail(x), 1e-300, 1 - 1e-16)))
-        found = found | (np.abs(h) < 1e-4)
-        if found.all():
+        solved = solved | (np.abs(h) < 1e-4)
+        if solved.all():
             break
         side = np.sign(h)
         stuck = np.where(side == before, 0.5, 1.0)  # the other end has not moved twice in a row

@@ -85,7 +85,8 @@ def log_softmax(scores: Table) -> Floats:
 class Tally(NamedTuple):
     """Cell k is a class that occurs in the truth of group `group[k]`; only such cells are kept.
 
-    In it `truth[k]` items have the class, `predicted[k]` are given it, `hits[k]` both; with weights, their sums.
+    In it `truth[k]` items have the class, `predicted[k]` are predicted as it, `hits[k]` are both; with weights,
+    their sums.
     """
 
     group: Ints
@@ -136,18 +137,18 @@ def tally(
     """
     classes = n_classes or 1 + int(max(label.max(initial=0), predicted.max(initial=0)))
     base = np.zeros(len(label), np.int64) if group is None else group * classes
-    true, given = base + label, base + predicted
-    hit = true == given
+    true, guess = base + label, base + predicted
+    hit = true == guess
     size = n_groups * classes
     if size <= 4 * len(label) + 1024:
         truth = _count(true, weight, size)
         cells = np.flatnonzero(truth)
         hits = _count(true[hit], None if weight is None else weight[hit], size)[cells]
-        return Tally(cells // classes, truth[cells], _count(given, weight, size)[cells], hits, n_groups)
+        return Tally(cells // classes, truth[cells], _count(guess, weight, size)[cells], hits, n_groups)
     cells, true = np.unique(true, return_inverse=True)
-    place = np.searchsorted(cells, given)
+    place = np.searchsorted(cells, guess)
     place[place == len(cells)] = 0
-    known = cells[place] == given  # a class predicted where the group's truth lacks it has no cell
+    known = cells[place] == guess  # a class predicted where the group's truth lacks it has no cell
     truth = _count(true, weight, len(cells))
     hits = _count(true[hit], None if weight is None else weight[hit], len(cells))
     guesses = _count(place[known], None if weight is None else weight[known], len(cells))
@@ -158,11 +159,11 @@ def tally(
 def f1_items(label: Ints, predicted: Ints, n_classes: int) -> Floats:
     """Runs × items: contributions whose mean over the items is macro F1, and whose spread is its error to first order.
 
-    With F_c = 2 h_c / d_c, h_c the hits and d_c the items of class c plus those given c, C classes in the truth:
+    With F_c = 2 h_c / d_c, h_c the hits and d_c the items of class c plus those predicted as c, C classes in the truth:
 
         c_i = F + (n / C) (2 · 1[ŷ_i = y_i] / d_y − F_y / d_y − F_ŷ / d_ŷ),    F = mean of F_c.
 
-    A class that is given but absent from the truth has no term. `predicted` is runs × items.
+    A class that is predicted but absent from the truth has no term. `predicted` is runs × items.
     """
     runs, n = predicted.shape
     run = np.repeat(np.arange(runs), n)

@@ -146,9 +146,9 @@ def _slopes(label: Reals, score: Reals) -> tuple[float, Floats]:
     return float(average.sum()), np.asarray(np.bincount(row, slope, len(label)), np.float64)
 
 
-def _worth(n: int, mine: int) -> float:
+def _worth(n: int, own: int) -> float:
     """A single item of a polarity has no spread to enlarge."""
-    return n / mine * np.sqrt(mine / (mine - 1)) if mine > 1 else float(n)
+    return n / own * np.sqrt(own / (own - 1)) if own > 1 else float(n)
 
 
 def _one_auc(positive: npt.NDArray[np.bool_], rank: Floats, weight: Floats | None) -> float:

@@ -91,8 +91,8 @@ def _accuracy(truth: Sequence[Numbers], kept: Sequence[Numbers], overlap: float)
     most = np.repeat(np.maximum.reduceat(share, begin), choices[choices > 0]) if len(begin) else share
     best = np.flatnonzero((share == most) & (share >= overlap))
     best = best[np.unique(pair[best], return_index=True)[1]]  # the first of equals
-    found = np.unique(other[best])
-    hits = np.bincount(np.repeat(np.arange(len(truth)), n_true)[found], minlength=len(truth))
+    matched = np.unique(other[best])
+    hits = np.bincount(np.repeat(np.arange(len(truth)), n_true)[matched], minlength=len(truth))
     either = n_true + n_kept - hits
     return np.asarray(np.where(either > 0, hits / np.maximum(either, 1), 1.0))
 
