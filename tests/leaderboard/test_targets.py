@@ -158,7 +158,7 @@ def test_the_page_shows_the_headline(tmp_path):
         for name, part in runs.items() for seed, one in enumerate(part))])
     page = report(scores, [made], tmp_path / "page.html").read_text()
     value = scores.where(metric="worst_group_r", split="test", method="erm", stat="mean")["value"][0]
-    assert f"{100 * value:.1f}" in page
+    assert f"{value:.3f}" in page
     assert "worst-group Pearson’s r, test" in page
     assert "2 methods in 4 runs" in page
     assert "Accuracy by group" not in page

@@ -148,7 +148,7 @@ def test_a_metric_is_registered_with_what_is_known(registry):
     register_metric("regret", words="regret", better="lower", unit="number", items=lambda y, f: np.zeros(len(y)))(len)
     assert [metric.name for metric in own_metrics(Target())] == ["regret"]
     assert metric_of("worst_group_regret").words == "worst-group regret"
-    assert metric_of("worst_group_regret[place]").lower
+    assert metric_of("worst_group_regret").lower
     with pytest.raises(ShiftBenchError, match="taken"):
         register_metric("accuracy")(len)
     for odd in ({"better": "more"}, {"unit": "percent"}, {"targets": "clas"}, {"targets": "boxes"},
