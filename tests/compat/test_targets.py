@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from shiftbench.compat.wilds_metadata import DATASETS as KNOWN
 
 from shiftbench.compat.domainbed import dataset_class
 from shiftbench.compat.run_script import run_script, wilds_modules
 from shiftbench.compat.wilds import CombinatorialGrouper, evaluate, get_dataset, get_eval_loader, get_train_loader
-from shiftbench.compat.wilds_known import DATASETS as KNOWN
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.tags import Tags, Texts
 from shiftbench.readers.wilds import DATASETS
 from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES, graph_lines
 from shiftbench.scoring import score

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from shiftbench.compat.wilds_metadata import DATASETS, HELD_OUT, IDENTITIES, poverty_fold
 
 from shiftbench.compat.grouper import Columns, CombinatorialGrouper
 from shiftbench.compat.wilds_eval import evaluate
-from shiftbench.compat.wilds_known import DATASETS, HELD_OUT, IDENTITIES, poverty_fold
 from shiftbench.core.errors import ShiftBenchError
 
 SESSIONS = ["Arvalis_1", "ETHZ_1", "UQ 1", "UQ_2"]

@@ -18,7 +18,8 @@ from shiftbench.conflict.matrix import IN, OUT, Side, sides
 from shiftbench.conflict.measure import ByActivations, ByWeights, centred, measure, record
 from shiftbench.conflict.regression import STRETCH, batches, effects, expanded, shares
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_json, read_table
+from shiftbench.core.files import read_json
+from shiftbench.core.tables import read_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.subsets import parse_subset

@@ -16,7 +16,6 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection, Tags
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Scores
-from shiftbench.readers.columns import read_columns
 from shiftbench.scoring import runs_in
 from tests.strategies import toy
 
@@ -130,9 +129,8 @@ def test_a_column_name_that_is_no_text_is_one_line(tmp_path, name):
     else:
         pq.write_table(pa.table({"item": ["1"], "xxxxx": ["2"]}), path)
         path.write_bytes(path.read_bytes().replace(b"xxxxx", b"caf\xe9\xff"))
-    for read in (read_table, read_columns):
-        with pytest.raises(ShiftBenchError, match=r"(?i)utf-8"):
-            read(path)
+    with pytest.raises(ShiftBenchError, match=r"(?i)utf-8"):
+        read_table(path)
 
 
 def test_doubled_columns_are_found_in_one_look():
@@ -152,13 +150,12 @@ def test_doubled_columns_are_found_in_one_look():
     assert wide.looks == 1
 
 
-@pytest.mark.parametrize("read", [read_table, read_columns])
-def test_a_million_columns_are_one_line(tmp_path, read):
+def test_a_million_columns_are_one_line(tmp_path):
     """The head is counted before anything is read."""
     path = tmp_path / "wide.csv"
     path.write_text(",".join(f"c{k}" for k in range(10 * MOST_COLUMNS)) + "\n")
     with pytest.raises(ShiftBenchError, match=r"wide\.csv: has more than 100,000 columns"):
-        read(path)
+        read_table(path)
 
 
 def test_scores_and_predictions_of_other_types_are_one_line(tmp_path):

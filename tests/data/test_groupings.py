@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shiftbench.compat.wilds_metadata import IDENTITIES
 from typer.testing import CliRunner
 
 from shiftbench.cli import app
 from shiftbench.compat.grouper import Columns, CombinatorialGrouper
 from shiftbench.compat.wilds import get_dataset
 from shiftbench.compat.wilds_eval import evaluate
-from shiftbench.compat.wilds_known import IDENTITIES
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import Grouping, columns_in, group_by, grouping, groupings_of

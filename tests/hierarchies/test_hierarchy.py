@@ -318,7 +318,7 @@ def test_every_file_format_says_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "text", "said"), [
-    ("h.csv", "parent,kid\na,b\n", "has no column 'child'"),
+    ("h.csv", "parent,kid\na,b\n", "No column named 'child'"),
     ("h.csv", "parent,child\na,\n", "line 2 lacks"),
     ("h.json", '{"a": "b"}', "must be"),
     ("h.json", '[["a", 1]]', "must be"),

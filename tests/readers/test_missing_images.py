@@ -12,6 +12,7 @@ from PIL import Image
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags, Texts
+from shiftbench.data.roots import missing_files
 
 NAMES = [f"{number}.jpg" for number in range(1, 7)]
 
@@ -81,7 +82,7 @@ def test_missing_files_are_counted_and_dropped_on_request(tmp_path, shell, form)
     assert "dropped" in json.loads(out)["notes"][0]
     kept = Collection.load(tmp_path / "c")
     assert kept.pixels.tolist() == NAMES[4:]
-    assert not len(kept.without_file())
+    assert not len(missing_files(kept.pixels, kept.root))
 
 
 def test_links_that_lead_nowhere_are_missing_files(tmp_path):

@@ -49,7 +49,7 @@ def test_everything_published_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "says"), [
-    (HEAD, "has no rows"), ("img_id,y\n1,0\n", "has no column 'img_filename'"),
+    (HEAD, "has no rows"), ("img_id,y\n1,0\n", "No column named 'img_filename'"),
     (HEAD + "1,a.jpg,2,0,0,p\n", r"row 0 has 2 in column 'y'. Allowed: 0 \(landbird\), 1 \(waterbird\)"),
     (HEAD + "1,a.jpg,0,3,0,p\n", "in column 'split'"), (HEAD + "1,a.jpg,0,0,x,p\n", "not all whole numbers"),
     (HEAD + "1,a.jpg,,0,0,p\n", "nothing in column 'y'"), (HEAD + "1,../a.jpg,0,0,0,p\n", "leads out of its folder"),

@@ -9,7 +9,7 @@ from PIL import Image
 
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_table
+from shiftbench.core.tables import read_table
 from shiftbench.data.checks import check
 from shiftbench.exports import export
 from shiftbench.metagraph.subsets import parse_subset, subset

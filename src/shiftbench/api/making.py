@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shiftbench.api.folders import Advance, Place, benchmark_of, collection_of, loaded
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_regular
 from shiftbench.core.registry import find
 from shiftbench.core.rng import checked_seed
@@ -35,15 +35,17 @@ def read(
     counted in a warning; with `drop_missing` their items are dropped.
     """
     from shiftbench.readers import READERS
-    from shiftbench.readers.image_files import with_files
+    from shiftbench.readers.annotation_files import with_files
     from shiftbench.worlds import WORLDS
 
-    def world(name: str, **drawing: Any) -> Collection:
-        return find(WORLDS, "world", name)(**drawing)
-
-    for source in sources if format != "world" else ():
-        check_regular(source)
-    collection = find({**READERS, "world": world}, "format", format)(*map(str, sources), **options)
+    if format == "world":
+        collection = find(WORLDS, "world", *map(str, sources))(**options)
+    elif format in READERS:
+        for source in sources:
+            check_regular(source)
+        collection = READERS[format](*map(str, sources), **options)
+    else:
+        raise unknown("format", format, [*READERS, "world"])
     collection = with_files(collection, drop_missing)
     if out is not None:
         keep(collection, out, overwrite)
@@ -228,6 +230,7 @@ def check(
     """
     from shiftbench.data.checks import check as find_faults
     from shiftbench.data.checks import check_collection
+    from shiftbench.data.roots import missing_files
     from shiftbench.images.decode import content_hashes
 
     if isinstance(benchmark, Collection):
@@ -239,7 +242,7 @@ def check(
     if images is None or images.pixels is None:
         return find_faults(made)
     rows = images.index(made.items)
-    missing = np.isin(rows, images.without_file())
+    missing = np.isin(rows, missing_files(images.pixels, images.root))
     hashes = np.char.add("no file of ", made.items).astype(np.object_)  # each differs from all others
     hashes[~missing] = content_hashes(images, rows[~missing])
     return find_faults(made, hashes, missing)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftbench import api as verbs
 from shiftbench.cli.output import Json, Quiet, noted, pairs, print_json, progress
 
 read = typer.Typer(no_args_is_help=True, help="Make a collection: read annotations, or draw a built-in world.")
@@ -226,11 +225,12 @@ def _read(
     `bar` is the title of a progress bar, for readers that tell how far they are.
     """
     from shiftbench.api.making import keep
+    from shiftbench.api.making import read as read_collection
 
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     with noted() as notes:
         with progress(bar, quiet or json or not bar) as advance:
-            collection = verbs.read(form, *sources, **given | ({"progress": advance} if bar else {}))
+            collection = read_collection(form, *sources, **given | ({"progress": advance} if bar else {}))
         if not keep(collection, out, overwrite):
             warnings.warn(f"{out} holds this collection already; nothing was written.", UserWarning, stacklevel=2)
     if json:

@@ -131,7 +131,7 @@ def _making(silent: bool) -> "Say":
 
 def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, retry_failed: bool, json: bool,
              quiet: bool) -> None:
-    from shiftbench.core.staging import scratch
+    from shiftbench.core.files import scratch
     from shiftbench.sweeps.estimate import estimate
 
     with scratch() as folder:

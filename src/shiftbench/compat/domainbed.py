@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shiftbench.compat.columns import SOURCE
 from shiftbench.compat.wilds import get_dataset
+from shiftbench.compat.wilds_metadata import SOURCE
 from shiftbench.compat.wilds_subset import WILDSDataset
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError

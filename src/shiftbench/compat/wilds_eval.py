@@ -20,7 +20,7 @@ import numpy as np
 
 from shiftbench.compat.grouper import QUIRKS, Columns, as_array
 from shiftbench.compat.wilds_case import Case, Results, boxes, numbers, tasks, tokens
-from shiftbench.compat.wilds_known import DATASETS
+from shiftbench.compat.wilds_metadata import DATASETS
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.scoring.metrics import tally

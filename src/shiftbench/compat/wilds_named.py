@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.compat.columns import FROM, Column, Y, kind_column
-from shiftbench.compat.wilds_known import DATASETS
+from shiftbench.compat.wilds_metadata import DATASETS, FROM, Column, Y, kind_column
 from shiftbench.core.arrays import Floats, Ints, Strs, positions
 from shiftbench.core.errors import unknown
 from shiftbench.data.benchmark import Benchmark

@@ -8,13 +8,12 @@ import torch
 
 import shiftbench.images.needs_torch  # noqa: F401
 from shiftbench.compat import wilds_case as wilds_kinds
-from shiftbench.compat.columns import columns, kind_column
 from shiftbench.compat.grouper import Columns, as_array
 from shiftbench.compat.items import Inputs, collate_boxes, collate_graphs, targets
 from shiftbench.compat.judged import Groupings, classes, told
 from shiftbench.compat.wilds_case import Case, Results
 from shiftbench.compat.wilds_eval import evaluate
-from shiftbench.compat.wilds_named import named
+from shiftbench.compat.wilds_metadata import columns, kind_column, named
 from shiftbench.compat.wilds_options import PLAIN, Options
 from shiftbench.core.arrays import Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, unknown

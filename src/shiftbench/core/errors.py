@@ -65,3 +65,8 @@ def plural(kind: str) -> str:
     if kind.endswith("s"):
         return kind
     return f"{kind[:-1]}ies" if kind.endswith("y") and kind[-2:-1] not in "aeou" else f"{kind}s"
+
+
+def first_line(problem: BaseException) -> str:
+    """What a library says of a problem, in a few words."""
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0][:200]

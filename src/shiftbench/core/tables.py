@@ -5,7 +5,7 @@ CSV has no types at all: whatever reads a column goes through `strings`, `whole`
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,97 +15,82 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Floats, Ints, Strs, Values, to_strings
-from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.staging import check_regular, writing
+from shiftbench.core.errors import ShiftBenchError, first_line, unknown
+from shiftbench.core.files import check_regular
+from shiftbench.core.formulas import as_written
 
 MOST_COLUMNS = 100_000
 """Columns of a table that is read: pyarrow keeps some kilobytes for each, and gives up at a million."""
+BLOCK = 1 << 26
+"""Bytes of a CSV file that are read at once: the first block decides whether a column holds numbers or text."""
 FAULTS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What pyarrow raises at columns of the wrong type and at damaged ones."""
 
-FORMULA, QUOTED = r"^[=+\-@\t\r]", r"^'+[=+\-@\t\r]"
-NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-"""What a spreadsheet would work out, the same as text, and what only looks like it."""
+def read_table(
+    path: Path | str, columns: Sequence[str] = (), text: Sequence[str] = (), *, every: bool = True,
+    between: str | None = None
+) -> pa.Table:
+    """Read a parquet file, or a text file of columns (CSV) whose quoted values may hold line breaks, with `columns`.
 
-
-def write_table(path: Path | str, table: pa.Table) -> None:
-    """Write a parquet file, or a CSV file where the name ends so."""
-    with writing(path) as hidden:
-        if Path(path).suffix == ".csv":
-            from pyarrow import csv
-
-            csv.write_csv(no_formulas(table), hidden)
-        else:
-            pq.write_table(table, hidden, compression="zstd")
-
-
-def no_formulas(table: pa.Table) -> pa.Table:
-    """A table for a CSV file: a spreadsheet would take a text such as =1+1 or @cmd for a formula and work it out.
-
-    Such a text gets an apostrophe before it, by which spreadsheets know text; so does one that already has apostrophes
-    there, so that `as_written` gives back every text. A number that is text, as -1, is no danger and stays.
-    """
-    return _each_text(table, lambda column: pc.if_else(
-        pc.or_(pc.match_substring_regex(column, QUOTED), pc.and_(
-            pc.match_substring_regex(column, FORMULA), pc.invert(pc.match_substring_regex(column, NUMBER)))),
-        pc.binary_join_element_wise("'", column, ""), column))
-
-
-def as_written(table: pa.Table) -> pa.Table:
-    """What `no_formulas` was given."""
-    return _each_text(table, lambda column: pc.if_else(
-        pc.match_substring_regex(column, QUOTED), pc.utf8_slice_codeunits(column, 1), column))
-
-
-def no_formula(text: str) -> str:
-    """`no_formulas` of one text.
-
-    >>> [no_formula(text) for text in ("=1+1", "cat", "-1", "-1+x", "'=1")]
-    ["'=1+1", 'cat', '-1', "'-1+x", "''=1"]
-    """
-    return str(no_formulas(pa.table({"text": pa.array([text], pa.string())}))["text"][0])
-
-
-def _each_text(table: pa.Table, change: Callable[[Any], Any]) -> pa.Table:
-    """Every column of texts, and the names of the columns, changed."""
-    names = change(pa.array(table.column_names, pa.string())).to_pylist()
-    columns = []
-    for column in table.columns:
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        columns.append(change(column) if text else column)
-    return pa.table(columns, names=names) if columns else table
-
-
-def read_table(path: Path | str, columns: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
-    """Read a parquet or CSV file and check that it has `columns`.
-
-    Columns named in `text` stay text in a CSV file, so that the id 000123 does not become the number 123.
+    Columns named in `text` stay text in a CSV file, so that the id 000123 does not become the number 123. Without
+    `every`, only `columns` are kept in memory. `between` separates values: by default a comma, in a .tsv file a tab.
     """
     file = Path(path)
     check_regular(file)
     if not file.is_file():
         raise ShiftBenchError(f"{file}: no such file." if not file.exists() else f"{file} is a folder, not a table.")
-    kind = "CSV" if file.suffix == ".csv" else "parquet"
+    parquet = _is_parquet(file)
     try:
-        few_columns(file, "," if kind == "CSV" else "")
-        if kind == "CSV":
-            from pyarrow import csv
-
-            as_text = csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string()))
-            table = as_written(csv.read_csv(file, convert_options=as_text))
-        else:
-            table = pq.read_table(file)
+        few_columns(file, "" if parquet else between or _comma(file))
+        table = pq.read_table(file) if parquet else _read_csv(file, columns, text, every, between or _comma(file))
     except ShiftBenchError:
         raise
     except (OSError, *FAULTS) as problem:
-        raise ShiftBenchError(f"{file}: not a readable {kind} table ({first_line(problem)}).") from problem
+        raise ShiftBenchError(f"{file}: not a readable {'parquet' if parquet else 'CSV'} table "
+                              f"({first_line(problem)}).") from problem
     no_doubles(file, table)
     for name in columns:
         if name not in table.column_names:
-            raise ShiftBenchError(f"{file}: has no column '{name}'. Its columns: {', '.join(table.column_names[:50])}.")
+            raise _no_column(file, name, table.column_names)
     return table
+
+
+def _is_parquet(file: Path) -> bool:
+    """Whether a file is parquet, by its name or its first bytes; everything else is text."""
+    with file.open("rb") as handle:
+        return file.suffix in (".parquet", ".pq") or handle.read(4) == b"PAR1"
+
+
+def _comma(file: Path) -> str:
+    return "\t" if file.suffix == ".tsv" else ","
+
+
+def _read_csv(file: Path, columns: Sequence[str], text: Sequence[str], every: bool, between: str) -> pa.Table:
+    from pyarrow import csv
+
+    if len(between) != 1 or not between.isascii() or between in '"\r\n':
+        raise ShiftBenchError(f"{between!r} cannot separate two values; it must be one character, as , or ;.")
+    if not file.stat().st_size:
+        raise ShiftBenchError(f"{file}: is empty. The first line of a CSV file names its columns.")
+    try:
+        return as_written(csv.read_csv(
+            file,
+            read_options=csv.ReadOptions(block_size=BLOCK),
+            parse_options=csv.ParseOptions(newlines_in_values=True, delimiter=between),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(text, pa.string()),
+                include_columns=None if every else list(columns),
+                include_missing_columns=False)))
+    except KeyError:  # pyarrow's way to say that an included column is not there
+        return _read_csv(file, columns, text, True, between)
+
+
+def _no_column(file: Path, name: str, columns: Sequence[str]) -> ShiftBenchError:
+    other = next((mark for mark in ";\t| " if mark in columns[0]), None) if len(columns) == 1 else None
+    if other is not None:
+        return ShiftBenchError(f"{file}: has one column, '{columns[0]}'. Are its values separated by {other!r}? "
+                               "Say so with --between.")
+    return unknown("column", name, columns, str(file))
 
 
 def few_columns(file: Path, between: str) -> None:
@@ -197,7 +182,24 @@ def _no_gaps(where: Path | str, column: pa.ChunkedArray, name: str) -> None:
         raise ShiftBenchError(f"{where}: row {row} has nothing in column '{name}'. Fill it, or drop the row.")
 
 
-def first_line(problem: BaseException) -> str:
-    """What a library says of a problem, in a few words."""
-    return (str(problem).strip() or type(problem).__name__).splitlines()[0][:200]
+def filled(path: Path, table: pa.Table, columns: Sequence[str], blank: bool = False) -> None:
+    """A table has rows, and these columns have a value in each; with `blank`, text that says nothing is none."""
+    if not table.num_rows:
+        raise ShiftBenchError(f"{path}: has no rows.")
+    for column in columns:
+        empty = pc.is_null(table[column], nan_is_null=True)
+        if blank and pa.types.is_string(table[column].type):
+            empty = pc.or_(empty, pc.equal(pc.fill_null(pc.utf8_trim_whitespace(texts(path, table, column)), ""), ""))
+        count = int(pc.sum(empty).as_py() or 0)
+        if count:
+            row = int(pc.index(empty, True).as_py())
+            more = f", and {count - 1} more rows have none" if count > 1 else ""
+            raise ShiftBenchError(f"{path}: row {row} has nothing in column '{column}'{more}. "
+                                  "Fill them, or drop those rows.")
 
+
+def within(path: Path, column: str, values: Ints, most: int, least: int = 0) -> None:
+    """Every value of a column of whole numbers is allowed."""
+    for row in np.flatnonzero((values < least) | (values > most))[:1]:
+        raise ShiftBenchError(f"{path}: row {row} has {values[row]} in column '{column}'. "
+                              f"Allowed: {least} to {most}.")

@@ -13,17 +13,9 @@ import pyarrow as pa
 
 from shiftbench.core.arrays import Ints, Strs, Values, digest, encode, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import (
-    check_parts,
-    read_folder,
-    read_marker,
-    read_table,
-    write_json,
-    write_table,
-    writing_folder,
-)
+from shiftbench.core.files import check_parts, read_folder, read_marker, write_json, write_table, writing_folder
 from shiftbench.core.rng import checked_seed
-from shiftbench.core.tables import strings, values_of
+from shiftbench.core.tables import read_table, strings, values_of
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import Measure
 from shiftbench.data.target import Target

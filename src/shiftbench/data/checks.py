@@ -8,6 +8,7 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Strs, Values, encode
 from shiftbench.data.benchmark import Benchmark, cells
 from shiftbench.data.collection import Collection
+from shiftbench.data.roots import missing_files
 from shiftbench.data.target import BOXES
 
 SMALL_SPLIT = 30
@@ -46,7 +47,7 @@ def check(benchmark: Benchmark, hashes: Values | None = None, missing: Bools | N
 
 def check_collection(collection: Collection) -> list[Finding]:
     """What is wrong with a collection: image files that are not there."""
-    return list(_missing(collection.items[collection.without_file()], ""))
+    return list(_missing(collection.items[missing_files(collection.pixels, collection.root)], ""))
 
 
 def uses(benchmark: Benchmark, findings: list[Finding]) -> dict[str, str]:

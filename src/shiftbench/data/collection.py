@@ -1,16 +1,16 @@
-"""A collection: items with annotations, before any decision about train or test."""
+"""A collection: items with their tags, texts and factors, before any decision about train or test."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from shiftbench.core.arrays import Floats, Ints, Strs, Values, broken_text, digest, positions
+from shiftbench.core.arrays import Ints, Strs, Values, broken_text, digest, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import (
     check_digests,
@@ -20,21 +20,129 @@ from shiftbench.core.files import (
     read_array,
     read_folder,
     read_marker,
-    read_table,
     write_json,
     write_table,
     writing_folder,
 )
-from shiftbench.core.tables import decimal, long_texts, strings, values_of, whole
-from shiftbench.data.questions import FORMS, base_of, resolve
+from shiftbench.core.tables import decimal, long_texts, read_table, strings, values_of, whole
+from shiftbench.data.questions import FORMS, about_tags, base_of, resolve
 from shiftbench.data.roots import is_safe, note, noted_root, unconfirmed
-from shiftbench.data.tags import Tags as Tags
-from shiftbench.data.tags import Texts as Texts
 
 MARKER = "collection.json"
 FORMAT = 1
 LONGEST_ID = 4096
 SHAPE = {"name": str, "factors": [str], "tags": [[str]], "pixels": str, "root": str | None, "digest": str}
+
+
+class Texts(NamedTuple):
+    """Captions or documents: row r says that item number `item[r]` has `text[r]`; several per item are usual.
+
+    `text` is an array of Python strings: one long text must not widen all the others.
+    """
+
+    item: Ints
+    text: Values
+
+    @staticmethod
+    def none() -> "Texts":
+        return Texts(np.zeros(0, np.int64), np.zeros(0, np.object_))
+
+
+@dataclass(frozen=True, eq=False)
+class Tags:
+    """Which item carries which tag, as a long table sorted by item, then tag, each pair once.
+
+    Row r says that item number `item[r]` carries the tag `names[tag[r]]`, which is of kind `kinds[tag[r]]` and covers
+    `area[r]` of the image (a share, summed over instances, so overlapping instances may exceed 1; NaN when unknown).
+    The same word may stand twice in `names` under two kinds (`grass` the object, `grass` the place).
+    Box k, `boxes[k]` = (x, y, width, height) as shares of the image, belongs to row `box_row[k]`.
+    """
+
+    item: Ints
+    tag: Ints
+    area: npt.NDArray[np.float32]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    box_row: Ints
+    boxes: npt.NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        """Every code has a name, every box a row, every pair its place."""
+        for codes, many, what in ((self.tag, len(self.names), "tag"), (self.box_row, len(self.tag), "row of a box")):
+            if len(codes) and (codes.min() < 0 or codes.max() >= many):
+                raise ShiftBenchError(f"A {what} is outside 0..{many - 1}: the table of tags was changed, or it does "
+                                      "not belong to this vocabulary.")
+        item, tag = np.diff(self.item), np.diff(self.tag)
+        if ((item < 0) | ((item == 0) & (tag <= 0))).any():
+            raise ShiftBenchError("A tag stands twice for an item, or the rows are not in order of items and tags: the "
+                                  "table of tags was changed. Make it again; Tags.of puts rows in order.")
+
+    @staticmethod
+    def of(
+        item: npt.ArrayLike,
+        tag: npt.ArrayLike,
+        names: Sequence[str],
+        kinds: Sequence[str] | str = "object",
+        area: npt.ArrayLike | None = None,
+        boxes: npt.ArrayLike | None = None,
+    ) -> "Tags":
+        """From one row per instance, in any order: pairs are merged, their areas summed, their boxes kept.
+
+        A row of `boxes` that is NaN means that this instance has none.
+        """
+        items, tags = np.asarray(item, np.int64), np.asarray(tag, np.int64)
+        kind = (kinds,) * len(names) if isinstance(kinds, str) else tuple(kinds)
+        if len(items) != len(tags) or len(kind) != len(names):
+            raise ShiftBenchError(f"Tags need one tag per row and one kind per name; got {len(items)} items, "
+                                  f"{len(tags)} tags, {len(names)} names, {len(kind)} kinds.")
+        if len(set(zip(names, kind, strict=True))) != len(names):
+            raise ShiftBenchError("A tag is listed twice with the same name and kind. List each once.")
+        if len(tags) and (tags.min() < 0 or tags.max() >= len(names)):
+            raise ShiftBenchError(f"A tag code is outside 0..{len(names) - 1}.")
+        key = items * max(len(names), 1) + tags
+        order = np.argsort(key, kind="stable")
+        pairs, start = np.unique(key[order], return_index=True)
+        share = np.full(len(items), np.nan) if area is None else np.asarray(area, np.float64)
+        if np.isinf(share).any() or (share < 0).any():
+            raise ShiftBenchError("An area is negative or infinite. Areas are shares of the image, at least 0.")
+        known = ~np.isnan(share[order])
+        summed = np.add.reduceat(np.where(known, share[order], 0.0), start) if len(start) else np.zeros(0)
+        counted = np.add.reduceat(known.astype(np.int64), start) if len(start) else np.zeros(0, np.int64)
+        box = np.full((len(items), 4), np.nan) if boxes is None else np.asarray(boxes, np.float64).reshape(-1, 4)
+        boxed = order[~np.isnan(box[order]).any(axis=1)]
+        return Tags(
+            item=pairs // max(len(names), 1),
+            tag=pairs % max(len(names), 1),
+            area=np.where(counted > 0, summed, np.nan).astype(np.float32),
+            names=tuple(names),
+            kinds=kind,
+            box_row=np.searchsorted(pairs, key[boxed]).astype(np.int64),
+            boxes=box[boxed].astype(np.float32),
+        )
+
+    @staticmethod
+    def none() -> "Tags":
+        return Tags.of([], [], ())
+
+    def codes(self, name: str) -> Ints:
+        """The codes of a tag: `grass` means every kind of grass, `place:grass` only the place."""
+        kind, _, bare = name.partition(":")
+        found = [code for code, word in enumerate(self.names) if word == name] or [
+            code for code, (word, sort) in enumerate(zip(self.names, self.kinds, strict=True))
+            if word == bare and sort == kind]
+        if not found:
+            raise unknown("tag", name, self.names)
+        return np.asarray(found, np.int64)
+
+    def rows_of(self, name: str) -> Ints:
+        """The rows of this table that carry a tag."""
+        start, order = self._by_tag
+        return np.sort(np.concatenate([order[start[code]:start[code + 1]] for code in self.codes(name)]))
+
+    @cached_property
+    def _by_tag(self) -> tuple[Ints, Ints]:
+        order = np.argsort(self.tag, kind="stable")
+        return np.searchsorted(self.tag[order], np.arange(len(self.names) + 1)), order
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,30 +250,7 @@ class Collection:
                                       f"{max(map(len, values.tolist()))} letters, not values. Read it as the text of "
                                       "the items, or name another factor.")
             return values
-        question, _, tag = name.partition(":")
-        if question == "has" and tag:
-            answer = np.full(len(self), "no", dtype="U3")
-            answer[self.with_tag(tag)] = "yes"
-            return answer
-        if question == "area" and tag:
-            rows = self._rows(tag)
-            share: Floats = np.zeros(len(self))
-            np.add.at(share, self.tags.item[rows], self.tags.area[rows])
-            return share
-        if question == "which" and tag:
-            return self._which(tag.split("|"))
-        return None
-
-    def _which(self, choices: Sequence[str]) -> Strs:
-        times, chosen = np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
-        names = []
-        for code, choice in enumerate(choices):
-            name, _, listed = choice.rpartition("=")
-            names.append(name or listed)
-            rows = np.unique(np.concatenate([self.with_tag(tag) for tag in listed.split("+")]))
-            times[rows] += 1
-            chosen[rows] = code
-        return np.where(times == 1, np.asarray(names)[chosen], np.where(times == 0, "none", "several"))
+        return about_tags(name, len(self), self._rows, self.tags.item, self.tags.area)
 
     def with_tag(self, name: str) -> Ints:
         """Numbers of the items that carry a tag, or one below it in the class hierarchy, sorted."""
@@ -323,24 +408,6 @@ class Collection:
             pixels=None if self.pixels is None else self.pixels[rows],
             home=None)
 
-    def without_file(self) -> Ints:
-        """Numbers of the items whose image file is not there; none where images are not files.
-
-        Folders are listed, which is faster than asking for a million files one by one; a name that is not in the list
-        is asked for, since some disks take `A.JPG` for `a.jpg`.
-        """
-        if self.pixels is None or self.pixels.dtype.kind != "U":
-            return np.zeros(0, np.int64)
-        root, present = self.root or Path.cwd(), {}
-        missing = []
-        for row, name in enumerate(self.pixels.tolist()):
-            above, _, file = name.rpartition("/")
-            if above not in present:
-                present[above] = _files_in(root / above)
-            if file not in present[above] and not (root / name).is_file():
-                missing.append(row)
-        return np.asarray(missing, np.int64)
-
     @property
     def files_root(self) -> Path:
         """The folder below which its files lie; of a collection from elsewhere it must be confirmed first."""
@@ -364,12 +431,3 @@ def names_and_kinds(folder: Path, facts: Mapping[str, Any]) -> list[list[str]]:
     if len(found) != 2 or len(found[0]) != len(found[1]):
         raise ShiftBenchError(f"{folder / MARKER}: 'tags' must list names and kinds, as many of each.")
     return found
-
-
-def _files_in(folder: Path) -> frozenset[str]:
-    """Names of the files in a folder; none where it cannot be listed."""
-    try:
-        with os.scandir(folder) as entries:
-            return frozenset(entry.name for entry in entries if entry.is_file())
-    except OSError:
-        return frozenset()

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Floats, Ints, Strs, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import read_table, write_table, writing
-from shiftbench.core.tables import decimal, strings
+from shiftbench.core.files import write_table, writing
+from shiftbench.core.tables import decimal, read_table, strings
 from shiftbench.data.benchmark import Benchmark
 
 IDS = ("item", "id", "item_id")

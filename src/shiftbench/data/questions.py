@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -94,6 +95,35 @@ def resolve(name: str, look: Callable[[str], Values | None]) -> Values | None:
     for one in reversed(asked):
         values = answered(one, values)
     return values
+
+
+def about_tags(
+    name: str, n: int, rows: Callable[[str], Ints], item: Ints, area: npt.NDArray[np.float32]
+) -> Values | None:
+    """The answer of each of n items to a question about tags; None where the name is no such question.
+
+    `rows` gives the rows of a tag in the table of tags, whose columns are `item` and `area`.
+    """
+    question, _, tag = name.partition(":")
+    if not tag or question not in ("has", "area", "which"):
+        return None
+    if question == "has":
+        answer = np.full(n, "no", dtype="U3")
+        answer[item[rows(tag)]] = "yes"
+        return answer
+    if question == "area":
+        share: Floats = np.zeros(n)
+        np.add.at(share, item[rows(tag)], area[rows(tag)])
+        return share
+    times, chosen = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    names = []
+    for code, choice in enumerate(tag.split("|")):
+        word, _, listed = choice.rpartition("=")
+        names.append(word or listed)
+        items = np.unique(np.concatenate([item[rows(one)] for one in listed.split("+")]))
+        times[items] += 1
+        chosen[items] = code
+    return np.where(times == 1, np.asarray(names)[chosen], np.where(times == 0, "none", "several"))
 
 
 def answered(asked: Asked, values: Values) -> Strs:

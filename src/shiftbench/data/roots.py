@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
+from shiftbench.core.arrays import Ints, Values
 from shiftbench.core.errors import ShiftBenchError
 
 ROOTS = "SHIFTBENCH_ROOTS"
@@ -73,3 +76,31 @@ def _digest(marker: Path) -> str:
         return hashlib.sha256(marker.read_bytes()).hexdigest()
     except OSError:
         return ""
+
+
+def missing_files(pixels: Values | None, root: Path | None) -> Ints:
+    """Numbers of the items whose image file is not below `root`; none where images are not files.
+
+    Folders are listed, which is faster than asking for a million files one by one; a name that is not in the list
+    is asked for, since some disks take `A.JPG` for `a.jpg`.
+    """
+    if pixels is None or pixels.dtype.kind != "U":
+        return np.zeros(0, np.int64)
+    root, present = root or Path.cwd(), {}
+    missing = []
+    for row, name in enumerate(pixels.tolist()):
+        above, _, file = name.rpartition("/")
+        if above not in present:
+            present[above] = _files_in(root / above)
+        if file not in present[above] and not (root / name).is_file():
+            missing.append(row)
+    return np.asarray(missing, np.int64)
+
+
+def _files_in(folder: Path) -> frozenset[str]:
+    """Names of the files in a folder; none where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file())
+    except OSError:
+        return frozenset()

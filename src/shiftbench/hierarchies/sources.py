@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_json, read_table, read_text
+from shiftbench.core.files import read_json, read_text
+from shiftbench.core.tables import read_table
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.cuts import Groups, Sides
 from shiftbench.hierarchies.hierarchy import Hierarchy

@@ -18,8 +18,14 @@ import numpy as np
 from shiftbench.core.arrays import Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags
-from shiftbench.readers.image_files import image_folder, paths_below, sorted_ids, source_files
-from shiftbench.readers.json_file import decode_json, first_bracket
+from shiftbench.readers.annotation_files import (
+    decode_json,
+    first_bracket,
+    image_folder,
+    paths_below,
+    sorted_ids,
+    source_files,
+)
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Length = Annotated[float, msgspec.Meta(ge=0)]

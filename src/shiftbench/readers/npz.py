@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.core.arrays import Images, Values
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular
-from shiftbench.core.tables import first_line
 
 # Room for many images: a nameless file on disk, mapped into memory, so that they are never held in memory whole.
 

@@ -11,11 +11,9 @@ import pyarrow.compute as pc
 from shiftbench.core.arrays import Floats, Strs, Values, to_strings
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import listed
-from shiftbench.core.tables import FAULTS, decimal
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Texts
-from shiftbench.readers.columns import filled, read_columns
-from shiftbench.readers.image_files import image_folder, paths_below
+from shiftbench.core.tables import FAULTS, decimal, filled, read_table
+from shiftbench.data.collection import Collection, Texts
+from shiftbench.readers.annotation_files import image_folder, paths_below
 
 SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train")
 FACTORS = ("label", "domain", "split")
@@ -56,7 +54,7 @@ def table(
     features = listed(features, ",")
     _one_purpose(path, used, features)
     words = [column for role, column in used.items() if role != "label"]
-    rows = read_columns(path, (*used.values(), *features), text=words, between=between)
+    rows = read_table(path, (*used.values(), *features), text=words, between=between)
     filled(path, rows, [*(column for role, column in used.items() if role != "text"), *features], blank=True)
     items = _words(path, rows, id)
     _unique(path, id, items)

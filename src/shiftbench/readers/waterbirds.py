@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_table
-from shiftbench.core.tables import strings, whole
+from shiftbench.core.tables import read_table, strings, whole
 from shiftbench.data.collection import Collection
-from shiftbench.readers.image_files import image_folder, paths_below
+from shiftbench.data.roots import missing_files
+from shiftbench.readers.annotation_files import image_folder, paths_below
 
 COLUMNS = ("img_id", "img_filename", "y", "split", "place", "place_filename")
 BIRDS = ("landbird", "waterbird")
@@ -54,7 +54,7 @@ def waterbirds(source: Path | str, name: str = "waterbirds", images: Path | str 
         root=root,
     )
     # The published folder has its images beside metadata.csv; a copy of the table alone is a collection too.
-    alone = images is None and len(collection.without_file()) == len(collection)
+    alone = images is None and len(missing_files(collection.pixels, collection.root)) == len(collection)
     return replace(collection, pixels=None, root=None) if alone else collection
 
 

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from shiftbench.core.arrays import Bools, Strs, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import read_table
-from shiftbench.core.tables import decimal, strings
+from shiftbench.core.tables import decimal, read_table, strings
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import CHOICES, IDS, Predictions, refuse_trained

@@ -12,8 +12,8 @@ import numpy as np
 
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import scratch
 from shiftbench.core.plugins import loaded_plugins
-from shiftbench.core.staging import scratch
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import label_of

@@ -20,7 +20,6 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import writing
 from shiftbench.core.plugins import loaded_plugins
 from shiftbench.core.ray_cluster import Cluster, ray_cluster
-from shiftbench.core.staging import scratch
 from shiftbench.data.collection import MARKER
 from shiftbench.data.roots import ROOTS, confirmed
 from shiftbench.sweeps.jobs import Job

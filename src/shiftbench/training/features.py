@@ -15,9 +15,9 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from shiftbench.core.arrays import Ints, digest
+from shiftbench.core.cached_rows import check_writable, kept_rows, write_rows
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import check_writable, kept_rows, write_json, write_rows
-from shiftbench.core.staging import making_folder
+from shiftbench.core.files import making_folder, write_json
 from shiftbench.data.collection import Collection
 from shiftbench.images.augment import augment
 from shiftbench.images.decode import images

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_json, write_json
-from shiftbench.core.staging import scratch
+from shiftbench.core.files import read_json, scratch, write_json
 from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import TARGET_RT, Predictions

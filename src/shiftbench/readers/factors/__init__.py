@@ -7,11 +7,11 @@ from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
+from shiftbench.readers.annotation_files import source_files
 from shiftbench.readers.factors.dsprites import dsprites
 from shiftbench.readers.factors.mpi3d import mpi3d
 from shiftbench.readers.factors.shapes3d import shapes3d
 from shiftbench.readers.factors.smallnorb import smallnorb
-from shiftbench.readers.image_files import source_files
 from shiftbench.readers.npz import Advance
 from shiftbench.readers.wilds.metadata import camelyon17, iwildcam
 

@@ -84,6 +84,6 @@ def differences(collection: Collection, dataset: str, place: Path) -> list[str]:
 
 def _lines(path: Path) -> int:
     """Rows of a CSV file without line breaks in its values."""
-    from shiftbench.readers.columns import read_columns
+    from shiftbench.core.tables import read_table
 
-    return int(read_columns(path, ("split",), every=False).num_rows)
+    return int(read_table(path, ("split",), every=False).num_rows)

@@ -8,10 +8,8 @@ import pyarrow as pa
 from shiftbench.core.arrays import Ints, Values, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json, read_text
-from shiftbench.core.tables import decimal, long_texts, strings, whole
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Texts
-from shiftbench.readers.columns import filled, read_columns, within
+from shiftbench.core.tables import decimal, filled, long_texts, read_table, strings, whole, within
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.readers.wilds.metadata import needed
 
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
@@ -32,7 +30,7 @@ def civilcomments(place: Path, images: bool = True) -> Collection:
     (path,) = needed(place, "all_data_with_identities.csv")
     marks = (*IDENTITIES, *OTHER_MARKS)
     columns = ("toxicity", "comment_text", "split", *marks)
-    table = read_columns(path, columns, text=("comment_text", "split"), every=False)
+    table = read_table(path, columns, text=("comment_text", "split"), every=False)
     filled(path, table, ("toxicity", "split"), blank=True)
     split = strings(path, table, "split")
     for row in np.flatnonzero(~np.isin(split, ("train", "val", "test")))[:1]:
@@ -54,9 +52,9 @@ def amazon(place: Path, images: bool = True) -> Collection:
     and no items. The id is the row of reviews.csv.
     """
     path, dealt = needed(place, "reviews.csv", "splits/user.csv")
-    codes = whole(dealt, read_columns(dealt, ("split",)), "split")
+    codes = whole(dealt, read_table(dealt, ("split",)), "split")
     within(dealt, "split", codes, len(AMAZON_SPLITS) - 1, -1)
-    table = read_columns(path, REVIEW, text=("reviewerID", "asin", "category", "reviewText"), every=False)
+    table = read_table(path, REVIEW, text=("reviewerID", "asin", "category", "reviewText"), every=False)
     if len(codes) != table.num_rows:
         raise ShiftBenchError(f"{dealt}: has {len(codes)} rows, but {path.name} has {table.num_rows}. Both must be of "
                               "one version.")
@@ -84,7 +82,7 @@ def py150(place: Path, images: bool = True) -> Collection:
     needed(place, f"{folder}/repo_ids.csv", *(f"{folder}/{part}.txt" for part in PY150), *(
         f"processed/{part}_input{kind}.json" for part in PY150 for kind in ("", "_tok_type")))
     ids = place / folder / "repo_ids.csv"
-    table = read_columns(ids, ("id", "repo_name"), text=("repo_name",))
+    table = read_table(ids, ("id", "repo_name"), text=("repo_name",))
     repo_id, repo_name = whole(ids, table, "id"), strings(ids, table, "repo_name")
     items: list[str] = []
     repos: list[str] = []

@@ -9,11 +9,9 @@ import pyarrow.compute as pc
 
 from shiftbench.core.arrays import Ints, Strs, Values, to_strings
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_table
-from shiftbench.core.tables import strings, whole
+from shiftbench.core.tables import filled, read_table, strings, whole, within
 from shiftbench.data.collection import Collection
-from shiftbench.readers.columns import filled, within
-from shiftbench.readers.image_files import image_folder, paths_below
+from shiftbench.readers.annotation_files import image_folder, paths_below
 
 SPLITS = ("train", "val", "test", "id_val", "id_test")
 TUMOR = ("normal", "tumor")

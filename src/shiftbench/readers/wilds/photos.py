@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from shiftbench.core.arrays import Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.tables import strings, whole
+from shiftbench.core.tables import filled, read_table, strings, whole, within
 from shiftbench.data.collection import Collection
-from shiftbench.readers.columns import filled, read_columns, within
 from shiftbench.readers.wilds.metadata import animals, needed, pictures, shuffled
 from shiftbench.readers.wilds.metadata import camelyon17 as camelyon17_table
 from shiftbench.readers.wilds.metadata import iwildcam as iwildcam_table
@@ -80,7 +79,7 @@ def rxrx1(place: Path, images: bool = True) -> Collection:
     experiments of the same cell type (those numbered 01, 02, …); test is their site 2.
     """
     (path,) = needed(place, "metadata.csv")
-    table = read_columns(path, RXRX1, text=("cell_type", "dataset", "experiment", "well"), every=False)
+    table = read_table(path, RXRX1, text=("cell_type", "dataset", "experiment", "well"), every=False)
     filled(path, table, RXRX1, blank=True)
     kind, word, experiment, well = (strings(path, table, name)
                                     for name in ("cell_type", "dataset", "experiment", "well"))
@@ -115,7 +114,7 @@ def fmow(place: Path, images: bool = True) -> Collection:
     images from 2013 on that are not the file's test (seed 113), except those that are val.
     """
     path, codes = needed(place, "rgb_metadata.csv", "country_code_mapping.csv")
-    table = read_columns(path, FMOW, text=FMOW, every=False)
+    table = read_table(path, FMOW, text=FMOW, every=False)
     filled(path, table, ("split", "category", "timestamp"), blank=True)
     word = strings(path, table, "split")
     _allowed(path, "split", word, ("train", "val", "test", "seq"))
@@ -155,7 +154,7 @@ def _mixed(split: Strs, kept: Ints, word: Strs, year: Ints) -> Strs:
 
 def _regions(path: Path, country: Strs) -> Strs:
     """The region of each country code, `Other` where the file names none; of a code that comes twice, the last."""
-    table = read_columns(path, ("alpha-3", "region"), text=("alpha-3", "region"), every=False)
+    table = read_table(path, ("alpha-3", "region"), text=("alpha-3", "region"), every=False)
     code, region = (strings(path, table, name, gap="") for name in ("alpha-3", "region"))
     code, last = np.unique(code[::-1], return_index=True)
     found = positions(country, code)

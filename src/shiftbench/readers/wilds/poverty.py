@@ -6,9 +6,8 @@ import numpy as np
 
 from shiftbench.core.arrays import Strs, Values
 from shiftbench.core.errors import unknown
-from shiftbench.core.tables import decimal, strings, whole
+from shiftbench.core.tables import decimal, filled, read_table, strings, whole
 from shiftbench.data.collection import Collection
-from shiftbench.readers.columns import filled, read_columns
 from shiftbench.readers.wilds.metadata import needed, pictures, shuffled
 
 COLUMNS = ("wealthpooled", "country", "urban")
@@ -30,7 +29,7 @@ def poverty(place: Path, images: bool = True) -> Collection:
     `pixels`, and a network of three channels cannot be trained on them.
     """
     (path,) = needed(place, "dhs_metadata.csv")
-    table = read_columns(path, COLUMNS, text=("country",))
+    table = read_table(path, COLUMNS, text=("country",))
     filled(path, table, COLUMNS, blank=True)
     wealth, country = decimal(path, table, "wealthpooled"), strings(path, table, "country")
     known = tuple(name for group in HELD_OUT.values() for name in group)

@@ -8,10 +8,8 @@ import numpy.typing as npt
 
 from shiftbench.core.arrays import Floats, Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.tables import long_texts, strings, whole
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
-from shiftbench.readers.columns import filled, read_columns, within
+from shiftbench.core.tables import filled, long_texts, read_table, strings, whole, within
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.readers.wilds.metadata import needed, pictures
 
 SIDE = 1024  # pixels per side of every image
@@ -67,7 +65,7 @@ def corners(collection: Collection) -> tuple[Ints, npt.NDArray[np.float32]]:
 
 def _part(path: Path) -> tuple[Strs, Ints, Values]:
     columns = ("image_name", "BoxesString", "domain")
-    table = read_columns(path, columns, text=columns[:2])
+    table = read_table(path, columns, text=columns[:2])
     filled(path, table, columns, blank=True)
     session = whole(path, table, "domain")
     within(path, "domain", session, len(SESSIONS) - 1)
@@ -92,7 +90,7 @@ def _boxes(place: Path, items: Strs, text: Values) -> tuple[Ints, Floats]:
 def _fields(path: Path, session: Ints) -> dict[str, Values]:
     """Country, location and stage of growth of each session."""
     columns = ("name", "country", "location", "development_stage")
-    table = read_columns(path, columns, text=columns, between=";")
+    table = read_table(path, columns, text=columns, between=";")
     names, *told = (strings(path, table, column, gap="") for column in columns)
     used = np.unique(session)
     found = positions(np.asarray(SESSIONS, np.str_)[used], names)

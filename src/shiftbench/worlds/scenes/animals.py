@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from shiftbench.worlds.scenes import heads
-from shiftbench.worlds.scenes.builds import Build
-from shiftbench.worlds.scenes.coats import hide, leg, limb_ink, markings, tail
+from shiftbench.worlds.scenes.builds import Build, hide, leg, limb_ink, markings, tail
 from shiftbench.worlds.scenes.pen import Pen, Point, Polygon
 
 POSES: dict[str, tuple[str, ...]] = {

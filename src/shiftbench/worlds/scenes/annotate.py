@@ -9,9 +9,9 @@ from shiftbench.core.arrays import Ints, Strs
 from shiftbench.data.collection import Tags
 from shiftbench.worlds.scenes import themes
 from shiftbench.worlds.scenes.layout import Layout
-from shiftbench.worlds.scenes.render import Seen
 from shiftbench.worlds.scenes.scene import Scenes, things
 from shiftbench.worlds.scenes.sheet import sheet
+from shiftbench.worlds.scenes.world import Seen
 
 VISIBLE = 0.004  # an object or a stuff that covers less of the picture is not tagged: nobody would see it
 

@@ -11,10 +11,10 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Texts
 from shiftbench.worlds.scenes.annotate import captions, shown, tags
 from shiftbench.worlds.scenes.layout import Layout, arrange
-from shiftbench.worlds.scenes.render import CANONICAL, Progress, Seen, render
 from shiftbench.worlds.scenes.scene import sample
 from shiftbench.worlds.scenes.sheet import sheet
 from shiftbench.worlds.scenes.themes import CLASSES
+from shiftbench.worlds.scenes.world import CANONICAL, Progress, Seen, render
 
 # The class tree: breed -> class -> superclass -> animal or artifact -> entity.
 

@@ -5,15 +5,14 @@ import sys
 
 import pytest
 
-from shiftbench.core import staging
+from shiftbench.core import files
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_folder
-from shiftbench.core.staging import PREFIX, making_folder, scratch, writing, writing_folder
+from shiftbench.core.files import PREFIX, making_folder, read_folder, scratch, writing, writing_folder
 from shiftbench.data.collection import MARKER, Collection
 
 KILLED = """
 import os, signal, sys
-from shiftbench.core.staging import scratch, writing, writing_folder
+from shiftbench.core.files import scratch, writing, writing_folder
 
 for start in range(15):
     if not os.fork():
@@ -66,7 +65,7 @@ def test_living_writers_are_left_alone(tmp_path):
 def test_a_folder_is_replaced_with_and_without_the_one_step(tmp_path, monkeypatch, can):
     """Where a disk cannot exchange two folders, the old one is moved aside; either way only the new one is left."""
     if not can:
-        monkeypatch.setattr(staging, "_exchanged", lambda one, other: False)
+        monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
     for word in ("old", "new"):
         with writing_folder(tmp_path / "folder", "marker") as place:
             (place / "marker").write_text(word)
