@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from shiftbench.compat.wilds_metadata import DATASETS as KNOWN
 
 from shiftbench.compat.domainbed import dataset_class
 from shiftbench.compat.run_script import run_script, wilds_modules
 from shiftbench.compat.wilds import CombinatorialGrouper, evaluate, get_dataset, get_eval_loader, get_train_loader
+from shiftbench.compat.wilds_metadata import DATASETS as KNOWN
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.prediction_lists import Answers

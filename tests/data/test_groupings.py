@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shiftbench.compat.wilds_metadata import IDENTITIES
 from typer.testing import CliRunner
 
 from shiftbench.cli import app
@@ -23,6 +22,7 @@ from shiftbench.data.groupings import Grouping, columns_in, group_by, grouping, 
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Measure, Scores
 from shiftbench.leaderboard import make_board
+from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.reporting import report
 from shiftbench.reporting.terminal import GROUPS, choices_table, scores_table
 from shiftbench.scoring import means, score

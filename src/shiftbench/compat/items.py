@@ -9,11 +9,12 @@ import torch
 from PIL import Image
 from torch.utils.data import default_collate
 
+from shiftbench.compat.wilds_metadata import next_kinds
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, Boxes, boxes_of, kinds_of, tokens_of
+from shiftbench.data.target import BOXES, NO_LABEL, TOKENS, Boxes, boxes_of, tokens_of
 from shiftbench.images.decode import channel_images, images, open_image
 
 PADDING = -1
@@ -123,15 +124,6 @@ def targets(benchmark: Benchmark, collection: Collection) -> Any:
     if target.detects:
         return BoxList.of(benchmark, collection)
     return torch.from_numpy(benchmark.label.astype(np.int64))
-
-
-def next_kinds(benchmark: Benchmark) -> Ints:
-    """The kind of the next token at each place, NO_LABEL where it is masked or there is none."""
-    places = tokens_of(np.asarray(benchmark.extra[TOKENS])).shape[1]
-    kinds = kinds_of(np.asarray(benchmark.extra[TOKEN_KINDS]))
-    wide = np.full((len(benchmark), places), NO_LABEL)
-    wide[:, :kinds.shape[1]] = kinds[:, :places]
-    return wide[:, 1:]
 
 
 def collate_boxes(batch: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, list[Any], Any]:

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import writing
+from shiftbench.core.files import scratch, writing
 from shiftbench.core.plugins import loaded_plugins
 from shiftbench.core.ray_cluster import Cluster, ray_cluster
 from shiftbench.data.collection import MARKER

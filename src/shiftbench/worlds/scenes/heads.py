@@ -3,10 +3,8 @@
 A head is drawn in its own frame: (0, 0) is its middle and 1 its radius. The layout flips a sprite for the other way.
 """
 
-from shiftbench.worlds.scenes.builds import Build
+from shiftbench.worlds.scenes.builds import STRIPED, Build
 from shiftbench.worlds.scenes.pen import Pen
-
-STRIPED = ("wide", "fine", "belly", "half")
 
 
 def cat(pen: Pen, b: Build) -> None:

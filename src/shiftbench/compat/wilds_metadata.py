@@ -1,15 +1,99 @@
-"""A benchmark of one of WILDS' ten data sets: its metadata as the package numbers it, for the package's own keys."""
+"""The metadata of a benchmark as WILDS has it: one column of numbers per name, and what the numbers stand for.
+
+Of WILDS' ten data sets the columns, the numbers of values and the names are published and stay the same (`DATASETS`).
+Where a column's names are only in the data (Amazon's users), the caller gives them as `metadata_map`. A benchmark of
+one of the ten has its metadata as the package numbers it, for the package's own keys.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.compat.wilds_metadata import DATASETS, FROM, Column, Y, kind_column
-from shiftbench.core.arrays import Floats, Ints, Strs, positions
+from shiftbench.core.arrays import Floats, Ints, Strs, Values, encode, positions
 from shiftbench.core.errors import unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.data.target import NO_LABEL, TOKEN_KINDS, TOKENS, kinds_of, tokens_of
+from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS
+from shiftbench.readers.wilds.wheat import SESSIONS
+
+SOURCE = ("train", "id_val", "id_test")
+"""The splits that are drawn before the shift: their rows have from_source_domain = 1."""
+Y, FROM = "y", "from_source_domain"
+"""The last two columns, as the package has them."""
+
+
+class Column(NamedTuple):
+    """A number per row; names of those that are codes."""
+
+    values: Ints | Floats
+    names: tuple[str, ...] | None = None
+
+
+def kind_column(place: int) -> str:
+    """The column that has the kind of the next token at a place.
+
+    >>> kind_column(0)
+    'tok_0_type'
+    """
+    return f"tok_{place}_type"
+
+
+def columns(benchmark: Benchmark, collection: Collection, item: Ints) -> dict[str, Column]:
+    """Domain, group, further columns and factors that are no fractions, y, from_source_domain.
+
+    A name that is taken already keeps its first meaning. y is the class, or a target that is one number; with other
+    targets there is none, and with tokens the kinds of the next tokens stand in its place, as in Py150.
+    """
+    target = benchmark.target
+    found = {name: Column(getattr(benchmark, name), benchmark.names[name]) for name in ("domain", "group")}
+    more: dict[str, Values] = {**{name: values[item] for name, values in collection.factors.items()}, **benchmark.extra}
+    found |= {name: Column(*encode(values)) for name, values in more.items()
+              if name not in (*found, Y, FROM, *target.columns) and np.asarray(values).dtype.kind in "Ubiu"}
+    if target.has_classes:
+        found[Y] = Column(benchmark.label, benchmark.names["label"])
+    elif target.in_units and len(target.columns) == 1:
+        found[Y] = Column(np.asarray(benchmark.extra[target.columns[0]], np.float64))
+    elif target.per_place:
+        kinds = next_kinds(benchmark)
+        found |= {kind_column(place): Column(kinds[:, place]) for place in range(kinds.shape[1])}
+    source = np.isin(benchmark.split, SOURCE).astype(np.int64)
+    return found | {FROM: Column(source, ("False", "True"))}
+
+
+def next_kinds(benchmark: Benchmark) -> Ints:
+    """The kind of the next token at each place, NO_LABEL where it is masked or there is none."""
+    places = tokens_of(np.asarray(benchmark.extra[TOKENS])).shape[1]
+    kinds = kinds_of(np.asarray(benchmark.extra[TOKEN_KINDS]))
+    wide = np.full((len(benchmark), places), NO_LABEL)
+    wide[:, :kinds.shape[1]] = kinds[:, :places]
+    return wide[:, 1:]
+
+
+class Known(NamedTuple):
+    """The columns of a data set, how many values they have in the whole data, and the names of those values."""
+
+    fields: Sequence[str]
+    sizes: Mapping[str, int] = {}
+    names: Mapping[str, Sequence[object]] = {}
+
+
+DATASETS: Mapping[str, Known] = {
+    "amazon": Known(("user", "product", "category", "year", "y")),
+    "camelyon17": Known(("hospital", "slide", "y"), {"hospital": 5, "slide": 50}),
+    "civilcomments": Known((*IDENTITIES, *OTHER_MARKS, "y"), {**dict.fromkeys(IDENTITIES, 2), "y": 2}),
+    "fmow": Known(("region", "year", "y"), {"region": 6, "year": 16}, {
+        "region": ("Asia", "Europe", "Africa", "Americas", "Oceania", "Other"), "year": tuple(range(2002, 2018))}),
+    "globalwheat": Known(("session", "country", "location", "stage"), {"session": 47}, {
+        "session": SESSIONS}),
+    "iwildcam": Known(("location", "sequence", "year", "month", "day", "hour", "minute", "second", "y")),
+    "ogb-molpcba": Known(("scaffold",)),
+    "poverty": Known(("urban", "y", "country"), {"urban": 2}),
+    "py150": Known(("repo",)),
+    "rxrx1": Known(("cell_type", "experiment", "plate", "well", "site", "y"), {"cell_type": 4}, {
+        "cell_type": ("HEPG2", "HUVEC", "RPE", "U2OS")}),
+}
 
 NAMES = {"molpcba": "ogb-molpcba"}
 """What the package calls a data set, where a collection's name is another."""
