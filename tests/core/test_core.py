@@ -111,7 +111,7 @@ def test_bad_files_are_named_with_the_place(tmp_path):
         read_json(broken)
     with pytest.raises(ShiftBenchError, match=r"broken: not valid TOML"):
         read_toml(broken)
-    with pytest.raises(ShiftBenchError, match="not a readable parquet table"):
+    with pytest.raises(ShiftBenchError, match="not a readable CSV table"):
         read_table(broken)
     with pytest.raises(ShiftBenchError, match="no such file"):
         read_json(tmp_path / "absent")

@@ -234,5 +234,5 @@ def test_lists_of_scores_need_one_number_per_class(tmp_path):
 
 def test_predictions_need_ids(tmp_path):
     """Without a column of ids nothing can be matched."""
-    with pytest.raises(ShiftBenchError, match="No column named 'item'"):
+    with pytest.raises(ShiftBenchError, match="has no column 'item'"):
         _file(tmp_path, image=np.asarray(["a"]))

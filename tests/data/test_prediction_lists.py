@@ -94,7 +94,7 @@ def test_boxes_may_be_lists_of_four(tmp_path):
     ({"scores": [0.5, 0.5, 0.5, 0.5]}, "column 'scores' must hold a list of numbers per item, but holds double"),
     ({"scores": ["half", "", "", ""]}, "column 'scores' must hold a list of numbers per item"),
     ({"scores": None}, "needs a column 'item', and 'boxes' and 'scores' or 'tokens'. Its columns: item, boxes"),
-    ({"item": None}, "No column named 'item'"),
+    ({"item": None}, "has no column 'item'"),
 ])
 def test_a_wrong_file_is_told(change, says, tmp_path):
     """Each way to be wrong has its message, with the file and the item."""

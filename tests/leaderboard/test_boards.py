@@ -194,7 +194,7 @@ def test_wilds_own_numbers_are_those_of_the_column_y(benchmark, tmp_path):
     ("toy_split:test_fold:A_pred.csv", "0\n", "folds have other items"),
     ("toy_split:id_val_seed:0.csv", "0\n", "no split 'id_val'"),
     ("model.pth", "x", "may hold code"), ("mine.csv", "item,prediction\n", "which seed"),
-    ("seed-0.parquet", "no parquet", "not a readable parquet"), ("seed-0.csv", "a,b\n1,2\n", "No column named 'item'"),
+    ("seed-0.parquet", "no parquet", "not a readable parquet"), ("seed-0.csv", "a,b\n1,2\n", "has no column 'item'"),
 ])
 def test_a_bad_file_is_a_reason(benchmark, tmp_path, file, text, why):
     """Whatever a stranger's file holds, the board is made and says what is wrong with it."""
