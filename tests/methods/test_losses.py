@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from shiftbench.data.target import NO_LABEL
 from shiftbench.methods.coral import discrepancy
-from shiftbench.methods.losses import LOSSES
-from shiftbench.methods.method import OUTPUTS, Batch, per_item
+from shiftbench.methods.method import LOSSES, OUTPUTS, Batch, per_item
 
 
 def drawn(kind: str, seed: int, n: int = 6, wide: int = 4, long: int = 5) -> tuple[torch.Tensor, torch.Tensor]:

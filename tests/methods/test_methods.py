@@ -9,8 +9,8 @@ import torch
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import child
 from shiftbench.methods import METHODS, RUN_SPACE, Batch, facts
-from shiftbench.methods.cdann import prior_weights, reverse
 from shiftbench.methods.coral import discrepancy
+from shiftbench.methods.dann import prior_weights, reverse
 from shiftbench.methods.irm import invariance
 from shiftbench.methods.method import means_by
 from shiftbench.training.run import Run

@@ -21,7 +21,7 @@ from shiftbench.data.prediction_lists import Answers
 from shiftbench.methods import METHODS, Batch
 from shiftbench.methods.method import Task
 from shiftbench.models import MODELS, build
-from shiftbench.models.detector_parts import Sampler, by_products, regions
+from shiftbench.models.detector import Sampler, by_products, regions
 from shiftbench.models.weights import load_into
 from shiftbench.scoring.metrics.detection import detection_accuracy
 from shiftbench.shifts.splits import Given

@@ -18,7 +18,7 @@ def methods(
     from shiftbench.methods import METHODS, facts
     from shiftbench.methods.presets import PRESETS, preset_facts
 
-    listed = [preset_facts(name) for name in PRESETS] if presets else [facts(name) for name in METHODS]
+    listed = [preset_facts(name) for name in PRESETS] if presets else [facts(name) for name in sorted(METHODS)]
     if json:
         print_json(listed)
     elif presets:

@@ -1,34 +1,28 @@
-"""Methods by name: learning rules, one file each. A new file is entered by adding its line here.
+"""Methods by name: learning rules, a file for each or for near relatives. A new file is entered by its line here.
 
 Names, fields and docstrings are read without torch, which a file imports from `shiftbench.core.later`.
 """
 
 from shiftbench.methods.beta_vae import BetaVAE
 from shiftbench.methods.bn_adapt import BNAdapt
-from shiftbench.methods.cdann import CDANN
 from shiftbench.methods.coral import CORAL
-from shiftbench.methods.cvar_dro import CVaRDRO
-from shiftbench.methods.dann import DANN
-from shiftbench.methods.dfr import DFR
+from shiftbench.methods.dann import CDANN, DANN
+from shiftbench.methods.dfr import DFR, LastLayer
 from shiftbench.methods.eqrm import EQRM
-from shiftbench.methods.erm import ERM
-from shiftbench.methods.focal import Focal
+from shiftbench.methods.erm import ERM, CVaRDRO, Focal, SpectralDecoupling
 from shiftbench.methods.group_dro import GroupDRO
 from shiftbench.methods.irm import IRM
 from shiftbench.methods.jtt import JTT
-from shiftbench.methods.last_layer import LastLayer
 from shiftbench.methods.lff import LfF
 from shiftbench.methods.lisa import LISA
 from shiftbench.methods.method import METHODS, Batch, Method, Task, Trained, facts
 from shiftbench.methods.mixup import MixUp
 from shiftbench.methods.mmd import MMD
-from shiftbench.methods.reweight import Reweight
+from shiftbench.methods.reweight import Reweight, Undersample
 from shiftbench.methods.sagnet import SagNet
 from shiftbench.methods.space import RUN_SPACE, Choice, Power
-from shiftbench.methods.spectral import SpectralDecoupling
 from shiftbench.methods.stargan import StarGAN
 from shiftbench.methods.swa import SWA
-from shiftbench.methods.undersample import Undersample
 from shiftbench.methods.vrex import VREx
 
 __all__ = ["CDANN", "CORAL", "DANN", "DFR", "EQRM", "ERM", "IRM", "JTT", "LISA", "METHODS", "MMD", "RUN_SPACE", "SWA",

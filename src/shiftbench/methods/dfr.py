@@ -1,4 +1,4 @@
-"""Deep feature reweighting: features by ERM, and a last layer from held-out items that weigh alike by group."""
+"""The last layer trained anew, on other items than the features below it."""
 
 from __future__ import annotations
 
@@ -73,3 +73,21 @@ class _LastLayer(Method):
         risk = (state.balance[batch.group] * per_item(net.head(z), batch)).mean()
         spread = z.detach().float().var(dim=0, correction=0).sqrt()
         return risk + self.l1 * (net.head.weight.abs() @ spread).sum()
+
+
+@register(METHODS, "last_layer")
+@dataclass(frozen=True)
+class LastLayer(ERM):
+    """min over W, b   mean_i l(W z_i + b, y_i),   z_i = features(x_i) as they are.
+
+    It begins with `weights` of the run and learns from the items of `split`: with those of a run on the source and
+    `target_train` it is the target-RT of BREEDS (Santurkar et al., 2021), which `shiftbench retrain` does for you.
+    """
+
+    targets: ClassVar[tuple[str, ...]] = ("class",)
+    split: str = "target_train"
+
+    family: ClassVar[str] = "transfer"
+
+    def fit(self) -> Generator[Stage, Trained, Trained]:
+        return (yield Stage(self, trains=("head",), split=self.split))

@@ -1,21 +1,38 @@
-"""Invariant risk minimisation."""
+"""Invariant risk minimisation, and how a penalty's weight is held down in the first steps of a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
-from shiftbench.methods.annealing import ANNEAL, annealed, check_anneal, idle_penalty
-from shiftbench.methods.losses import LOSSES
-from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Method, Task, at_least, memory, one_hot, per_item
+from shiftbench.methods.method import (
+    LOSSES,
+    METHODS,
+    OUTPUTS,
+    Batch,
+    Method,
+    Number,
+    Task,
+    after,
+    at_least,
+    at_most,
+    first_step,
+    memory,
+    one_hot,
+    per_item,
+)
 from shiftbench.methods.space import Power, Space
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from shiftbench.models.net import Net
+
+ANNEAL = Power(10, -3.7, 0)
+"""DomainBed draws 10^U(0, 4) of its 5,001 steps; here as a share of the steps, which ends with the run."""
 
 
 @register(METHODS, "irm")
@@ -29,7 +46,7 @@ class IRM(Method):
 
         d/dw CE(w l, y)  =  sum_c p_c l_c  -  l_y     at  w = 1
 
-    (for other targets see `methods/losses.py`).
+    (for other targets see LOSSES).
 
     Our reading, where codes differ. R is ERM's, the mean over the batch's items, so that lambda = 0 is ERM. Each domain
     counts in it by its items: alike where a batch holds as many of each, which is the default. The paper, DomainBed and
@@ -99,3 +116,21 @@ def _means(values: Tensor, chosen: Tensor, domain: Tensor, n_domains: int) -> tu
         member = one_hot(domain, n_domains).float()
         count = chosen.sum(dim=1).float() @ member
         return ((values.float() * chosen).sum(dim=1) @ member) / count.clamp(min=1), count
+
+
+def annealed(step: int | Tensor, penalty: Number, anneal: Number, steps: int) -> Number:
+    """The weight at a step: min(1, penalty) in the share `anneal` of the steps, then the penalty."""
+    return after(step, first_step(anneal, steps), penalty, at_most(penalty, 1.0))
+
+
+def check_anneal(method: str, anneal: float) -> None:
+    if not 0 <= anneal <= 1:
+        raise ShiftBenchError(f"{method}: 'anneal' is {anneal:g}, but it is a share of the run's steps, from 0 to 1. "
+                              "For 500 of 5,000 steps write anneal=0.1.")
+
+
+def idle_penalty(penalty: float, anneal: float, steps: int) -> dict[str, str]:
+    """Where no step has the full penalty, it is as if the penalty were 1."""
+    if penalty <= 1 or first_step(anneal, steps) < steps:
+        return {}
+    return {"penalty": f"anneal={anneal:g} holds its weight at 1 in all {steps:,} steps"}

@@ -1,4 +1,4 @@
-"""What a method is, what it is told about the task, and what a batch holds."""
+"""What a method is, what it knows about the task, what a batch holds, and what losses are made of."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
-from shiftbench.core.later import nn, torch
+from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import find
-from shiftbench.methods.losses import LOSSES
+from shiftbench.data.target import NO_LABEL
 from shiftbench.methods.space import Space, listed
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ class Method:
     """A learning rule: hyperparameters are fields, memory is a state, and the loss is what is minimised.
 
     Verbs with defaults. `state(task)` makes the memory: a module, so that its tensors move, train and are saved with
-    the net's. `loss(net, batch, state, step)` is a number to go down on; it may update the state. `fit()` is the
+    the net's. `loss(net, batch, state, step)` is what the step minimises, the mean loss of the items unless a method
+    says otherwise; it may update the state. `fit()` is the
     training as a row of stages: `learned = yield Stage(method)` for each, so that many runs can be trained at once.
     `net(net)` is what the run's model becomes before training, and `adapted(net, inputs)` what it becomes for the items
     of one domain afterwards: it may look at their inputs, at no label. `drawing(codes)` are the weights by which
@@ -161,7 +162,7 @@ class Method:
         return nn.Module()
 
     def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
-        raise NotImplementedError
+        return risks(net, batch).mean()
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
         return (yield Stage(self))
@@ -186,6 +187,87 @@ def facts(name: str) -> dict[str, Any]:
             "parameters": {part.name: part.default for part in fields(cls)},
             "space": {key: str(law) for key, law in cls.space.items()}, "wiles": listed(name, "wiles"),
             "summary": (cls.__doc__ or "").strip().splitlines()[0]}
+
+
+# What losses are made of
+
+
+class Loss(NamedTuple):
+    """`per_item(f, y)` is the loss l(f, y) of each item: the mean over its labelled cells.
+
+    A cell is what one label stands for: the item's class or its numbers, one of its tasks, one of its tokens.
+    `slopes(f, y)`, items × cells, is d/dw l(w f, y) at w = 1 of each cell, for IRM; `known(y)` says which cells have a
+    label.
+    """
+
+    per_item: Callable[[Tensor, Tensor], Tensor]
+    slopes: Callable[[Tensor, Tensor], Tensor]
+    known: Callable[[Tensor], Tensor]
+
+
+def class_losses(outputs: Tensor, label: Tensor) -> Tensor:
+    """Cross-entropy: log sum_c exp(f_c) - f_y."""
+    return F.cross_entropy(outputs, label, reduction="none")
+
+
+def class_slopes(outputs: Tensor, label: Tensor) -> Tensor:
+    """With p = softmax(f): sum_c p_c f_c - f_y."""
+    return (outputs.softmax(dim=-1) * outputs).sum(dim=-1, keepdim=True) - outputs.gather(-1, label[..., None])
+
+
+def number_losses(outputs: Tensor, target: Tensor) -> Tensor:
+    """Squared error, mean over the outputs."""
+    return ((outputs - target) ** 2).mean(dim=1)
+
+
+def number_slopes(outputs: Tensor, target: Tensor) -> Tensor:
+    return (2 * (outputs - target) * outputs).mean(dim=1, keepdim=True)
+
+
+def task_losses(outputs: Tensor, target: Tensor) -> Tensor:
+    """Binary cross-entropy, mean over the item's own labelled tasks; 0 for an item that has none.
+
+    WILDS takes the mean over all labelled cells of a batch, by which an item with many labels counts for more.
+    """
+    known, truth = _known(target)
+    return _mean(F.binary_cross_entropy_with_logits(outputs, truth.to(outputs.dtype), reduction="none"), known)
+
+
+def task_slopes(outputs: Tensor, target: Tensor) -> Tensor:
+    _, truth = _known(target)
+    return (outputs.sigmoid() - truth) * outputs
+
+
+def token_losses(outputs: Tensor, label: Tensor) -> Tensor:
+    """Cross-entropy of the next token, mean over the item's labelled places."""
+    losses = F.cross_entropy(outputs.transpose(1, 2), label, ignore_index=NO_LABEL, reduction="none")
+    return _mean(losses, label != NO_LABEL)
+
+
+def token_slopes(outputs: Tensor, label: Tensor) -> Tensor:
+    return class_slopes(outputs, label.clamp(min=0)).squeeze(-1)
+
+
+def one_cell(target: Tensor) -> Tensor:
+    return torch.ones((len(target), 1), dtype=torch.bool, device=target.device)
+
+
+def _known(target: Tensor) -> tuple[Tensor, Tensor]:
+    known = ~torch.isnan(target)
+    return known, torch.where(known, target, torch.zeros_like(target))
+
+
+def _mean(values: Tensor, known: Tensor) -> Tensor:
+    return (values * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
+
+
+LOSSES: Mapping[str, Loss] = {
+    "class": Loss(class_losses, class_slopes, one_cell),
+    "number": Loss(number_losses, number_slopes, one_cell),
+    "tasks": Loss(task_losses, task_slopes, lambda target: ~torch.isnan(target)),
+    "tokens": Loss(token_losses, token_slopes, lambda label: label != NO_LABEL),
+}
+"""By the kind of target. A detector's loss is its own."""
 
 
 def per_item(outputs: Tensor, batch: Batch) -> Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.core.registry import register
-from shiftbench.methods.annealing import ANNEAL, annealed, check_anneal, idle_penalty
+from shiftbench.methods.irm import ANNEAL, annealed, check_anneal, idle_penalty
 from shiftbench.methods.method import (
     METHODS,
     ONE_DOMAIN,

@@ -15,7 +15,7 @@ from shiftbench.data.prediction_lists import SCORES, Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Measure
 from shiftbench.data.target import BOXES, TOKENS
-from shiftbench.methods.losses import LOSSES
+from shiftbench.methods.method import LOSSES
 from shiftbench.models.net import Net
 from shiftbench.scoring.estimates import values_of
 from shiftbench.scoring.metrics import WORST, metric_of, metrics_of
