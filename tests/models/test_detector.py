@@ -54,7 +54,7 @@ def seeded(net, x, boxes, seed: int = 0) -> torch.Tensor:
 
 
 def accuracy(net, x, boxes) -> float:
-    found = net.found(x)
+    found = net.detect(x)
     return float(detection_accuracy([one[~np.isnan(one[:, 0])] for one in boxes.numpy()],
                                     [box.numpy() for box, _ in found], [score.numpy() for _, score in found]).mean())
 
@@ -143,7 +143,7 @@ def test_kinds_are_not_learnt():
     with pytest.raises(ShiftBenchError, match=f"'{SMALL}' learns boxes of one kind; got 3 kinds"):
         net.losses(x, boxes)
     assert net(x).shape == (2, 3)
-    assert len(net.found(x)) == 2
+    assert len(net.detect(x)) == 2
 
 
 # -------------------------------------------------------------------------------------------------------------- boxes
@@ -153,7 +153,7 @@ def test_found_boxes_lie_in_the_image(name, size):
     """Boxes have an area inside the image, also where its sides are no multiple of 32; scores fall from below 1."""
     net = build(name, 1)
     with torch.inference_mode():
-        found = net.found(torch.randn(3, 3, *size, generator=torch.Generator().manual_seed(0)))
+        found = net.detect(torch.randn(3, 3, *size, generator=torch.Generator().manual_seed(0)))
     assert len(found) == 3
     assert sum(len(boxes) for boxes, _ in found) > 0
     for boxes, scores in found:
@@ -229,7 +229,7 @@ def test_half_precision_keeps_places():
     x, boxes = squares(4, least=1)
     with torch.autocast("cpu", torch.bfloat16):
         half = seeded(net, x, boxes)
-        found = net.found(x)
+        found = net.detect(x)
     assert all(box.dtype == score.dtype == torch.float32 for box, score in found)
     torch.testing.assert_close(half, seeded(net, x, boxes), rtol=0.05, atol=0.05)
 
@@ -288,7 +288,7 @@ def test_a_file_of_torchvision_finds_what_torchvision_finds(tmp_path):
     torch.save(state, tmp_path / "now.pth")
     net = build("faster-rcnn", 1, weights=str(tmp_path / "now.pth"), seed=1)
     with torch.inference_mode():
-        for (boxes, scores), other in zip(net.found(x), theirs(list(x)), strict=True):
+        for (boxes, scores), other in zip(net.detect(x), theirs(list(x)), strict=True):
             torch.testing.assert_close(boxes, other["boxes"])
             torch.testing.assert_close(scores, other["scores"])
     assert [net.rename(old_names(key)) for key in state] == [net.rename(key) for key in state]

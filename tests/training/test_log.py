@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json
 from shiftbench.sweeps.log_mirror import Mirror
-from shiftbench.training.checkpoint import Point
-from shiftbench.training.log import Log, lines
+from shiftbench.training.checkpoint import Log, Point, lines
 from shiftbench.training.sinks import SINKS, TensorBoard, open_sinks, points, read_entry
 
 # The log

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from shiftbench.methods.method import Stage
 from shiftbench.training.fast.stacked import Stacked
 from shiftbench.training.lane import Lane
-from shiftbench.training.optimizer import factors
 from shiftbench.training.run import SCHEDULES
-from shiftbench.training.step import Plain
+from shiftbench.training.step import Plain, factors
 from tests.toys import CPU, Data, fitted, learn, toy_features, toy_rows, toy_run
 
 

@@ -29,13 +29,14 @@ def retrain(
     """
     chosen = _rates(rates) if rates else None
     with progress("retraining", quiet or json) as advance:
-        found = verbs.retrain(runs, steps=steps, rates=chosen, collection=collection, device=device, progress=advance)
+        outcomes = verbs.retrain(runs, steps=steps, rates=chosen, collection=collection, device=device,
+                                 progress=advance)
     if json:
-        print_json([{"run": run, **one._asdict()} for run, one in found.items()])
+        print_json([{"run": run, **one._asdict()} for run, one in outcomes.items()])
     elif not quiet:
         print_table("", ["run", "learning rate", "accuracy on val"],
-                    [[run, f"{one.lr:g}", one.accuracy] for run, one in found.items()])
-        say(f"{len(found)} last layers retrained; `shiftbench report {runs}` shows them.")
+                    [[run, f"{one.lr:g}", one.accuracy] for run, one in outcomes.items()])
+        say(f"{len(outcomes)} last layers retrained; `shiftbench report {runs}` shows them.")
 
 
 def _rates(text: str) -> list[float]:

@@ -30,7 +30,7 @@ class BNAdapt(ERM):
     of one domain of one split, at the same place in the net. No weight changes. r is 10 in Wiles et al.: a source of N
     items against a target of n = N / 10.
 
-    It looks at the inputs of the items it is tested on, many at a time, and is told which of them are of one domain; it
+    It looks at the inputs of the items it is tested on, many at a time, and knows which of them are of one domain; it
     sees no label. A method that predicts item by item does without both: mind this where they are compared.
 
     Our reading, where codes differ. All in one forward pass, from the first norm to the last: each normalises with its

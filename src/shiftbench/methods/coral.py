@@ -57,10 +57,10 @@ def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:
     if n_domains > len(z):  # domains by their first item in the batch: at most as many as items, not thousands
         domain, n_domains = (domain[:, None] == domain).long().argmax(dim=1), len(z)
     member = one_hot(domain, n_domains).to(z.dtype)
-    places, d = z.shape[1:-1].numel(), z.shape[-1]
-    count = member.sum(dim=0) * places
+    n_places, d = z.shape[1:-1].numel(), z.shape[-1]
+    count = member.sum(dim=0) * n_places
     usable = (count > 1).to(z.dtype)
-    mean = (member.T @ z.reshape(len(z), places, d).sum(dim=1)) / count.clamp(min=1)[:, None]
+    mean = (member.T @ z.reshape(len(z), n_places, d).sum(dim=1)) / count.clamp(min=1)[:, None]
     scale = (member @ (count - 1).clamp(min=1).sqrt())[:, None]
     if z.ndim == 2:
         inner = _inner_by_rows((z - member @ mean) / scale, member)

@@ -29,7 +29,7 @@ class DANN(Method):
     Our reading, where codes differ. D and f step together through a gradient reversal, as in the paper, under the run's
     optimizer: D goes down on its loss, f up on lambda times it. The paper lets lambda grow from 0 during training and
     WILDS gives D and the features learning rates of their own; here lambda is fixed. DomainBed alternates the two with
-    an optimizer each and may add a gradient penalty. D is DomainBed's unless told otherwise; Wiles et al. have two
+    an optimizer each and may add a gradient penalty. D is DomainBed's by default; Wiles et al. have two
     layers of 64. It forces the domains to have the same features even where they differ in how often they have a label:
     see `cdann`. Features without parameters below them (model `linear`) cannot be moved; a run refuses that.
     """
@@ -97,8 +97,8 @@ class CDANN(DANN):
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
         risk = per_item(net.head(z), batch).mean()
-        told = reverse(z, self.penalty) + state.label_vector(batch.label)
-        guesses = F.cross_entropy(state.discriminator(told), batch.domain, reduction="none")
+        labelled = reverse(z, self.penalty) + state.label_vector(batch.label)
+        guesses = F.cross_entropy(state.discriminator(labelled), batch.domain, reduction="none")
         return risk + (state.balance[batch.domain, batch.label] * guesses).mean()
 
 

@@ -85,8 +85,8 @@ class EQRM(Method):
 
 def plain_quantile(risks: Tensor, present: Tensor, alpha: Number) -> Tensor:
     """Linear between the two risks whose places in the order enclose alpha (m - 1)."""
-    places = risks.detach().masked_fill(~present, math.inf).argsort().argsort()
-    near = (1 - (places - alpha * (present.sum() - 1)).abs()).clamp(min=0)
+    ranks = risks.detach().masked_fill(~present, math.inf).argsort().argsort()
+    near = (1 - (ranks - alpha * (present.sum() - 1)).abs()).clamp(min=0)
     return (risks * near * present).sum()
 
 

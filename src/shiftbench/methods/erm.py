@@ -111,7 +111,7 @@ class CVaRDRO(Method):
 
     def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
         losses = per_item(net(batch.x), batch)
-        place = losses.detach().argsort(descending=True).argsort()
+        rank = losses.detach().argsort(descending=True).argsort()
         counted = self.share * len(losses)
         # Below one item the first one's share is alpha n itself, so that dividing gives it whole.
-        return (losses * (counted - place).clamp(min=0, max=1)).sum() / counted
+        return (losses * (counted - rank).clamp(min=0, max=1)).sum() / counted

@@ -71,8 +71,8 @@ def partner(eligible: Tensor, u: Tensor) -> Tensor:
     passed = eligible.cumsum(dim=1)
     count = passed[:, -1]
     rank = torch.minimum((u * count).long(), count - 1)  # u < 1, but the product may be rounded up
-    place = (passed <= rank[:, None]).sum(dim=1)
-    return torch.where(count > 0, place, torch.arange(len(u), device=u.device))
+    chosen = (passed <= rank[:, None]).sum(dim=1)
+    return torch.where(count > 0, chosen, torch.arange(len(u), device=u.device))
 
 
 def mixed_loss(net: Net, batch: Batch, other: Tensor, share: Tensor) -> Tensor:

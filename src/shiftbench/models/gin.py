@@ -39,8 +39,8 @@ def unpacked(x: Tensor) -> Graph:
     is_atom = x[..., 0] == ATOM
     molecule, line = is_atom.nonzero(as_tuple=True)
     count = is_atom.sum(dim=1)
-    owner, place = (x[..., 0] == EDGE).nonzero(as_tuple=True)
-    edges = x[owner, place].long()
+    owner, line = (x[..., 0] == EDGE).nonzero(as_tuple=True)
+    edges = x[owner, line].long()
     first = (count.cumsum(dim=0) - count).index_select(0, owner)
     bond = (edges[:, 3] * BOND_SIZES[1] + edges[:, 4]) * BOND_SIZES[2] + edges[:, 5]
     return Graph(x[molecule, line, 1:].long(), molecule, count, edges[:, 1] + first, edges[:, 2] + first, bond)

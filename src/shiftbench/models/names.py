@@ -17,7 +17,7 @@ class Model(NamedTuple):
 
     A net is `recordable` where a step on it can be recorded on a GPU and replayed: the same shapes and no look at the
     data. One that is `per_place` has features and outputs for every token, N × L × width. One with its `own_loss` is
-    given the target while it learns, `losses(x, target)`, and answers with `found(x)`: a detector. One with a `source`
+    given the target while it learns, `losses(x, target)`, and answers with `detect(x)`: a detector. One with a `source`
     takes its weights from a folder or a name, which its constructor is given.
     """
 

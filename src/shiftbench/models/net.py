@@ -25,7 +25,7 @@ PLAIN = Model()
 class Net(nn.Module):
     """logits = head(z), z = features(x), with z of width `width`.
 
-    What x is, and all else that is known before a net is built, is told by `Model`; a class has those facts as
+    What x is, and all else that is known before a net is built, is in `Model`; a class has those facts as
     attributes, from the catalogue. Images are normalised with `mean` and `std`, which are on the 0..255 scale.
     """
 
@@ -69,7 +69,7 @@ class Net(nn.Module):
         """The loss of each item, of a net that has its own."""
         raise NotImplementedError
 
-    def found(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def detect(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Boxes in pixels (M × 4: left, top, right, bottom) and scores of each image, of a detector."""
         raise NotImplementedError
 
@@ -156,10 +156,10 @@ def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", s
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(child(seed, "model", name).integers(2**63)))
         net = cls(n_classes, n_inputs, source=weights) if cls.source else cls(n_classes, n_inputs)
-    given = getattr(net.head, "out_features", n_classes)
-    if given != n_classes and not net.own_loss:
-        raise ShiftBenchError(f"Model '{name}' gives {given:,} outputs, but there are {n_classes:,} classes. Give its "
-                              "head as many outputs as the net is asked for (n_classes).")
+    outputs = getattr(net.head, "out_features", n_classes)
+    if outputs != n_classes and not net.own_loss:
+        raise ShiftBenchError(f"Model '{name}' gives {outputs:,} outputs, but there are {n_classes:,} classes. Give "
+                              "its head as many outputs as the net is asked for (n_classes).")
     if weights != "none" and not cls.source:
         path = cls.imagenet() if weights == "imagenet" else Path(weights)
         tensors = net.completed({cls.rename(key): value for key, value in read_weights(path).items()})

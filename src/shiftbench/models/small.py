@@ -127,8 +127,8 @@ def by_place(net: Net) -> ByPlace:
 def _class_of(model: str) -> type[ByPlace]:
     """ByPlace with all that the class of the body says about its inputs: there is one scale of pixels per class."""
     body = MODELS[model]
-    said = ("takes", "has_maps", "sized", "mean", "std", "side", "name")
-    return type(f"ByPlace{body.__name__}", (ByPlace,), {key: getattr(body, key) for key in said})
+    facts = ("takes", "has_maps", "sized", "mean", "std", "side", "name")
+    return type(f"ByPlace{body.__name__}", (ByPlace,), {key: getattr(body, key) for key in facts})
 
 
 class _Features(nn.Module):

@@ -58,9 +58,9 @@ class _Block(nn.Module):
         parts = self.inputs(self.norm1(tokens)).unflatten(2, (3, HEADS, DEPTH))
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind()
         with repeatable():
-            found = F.scaled_dot_product_attention(_turned(query, turn), _turned(key, turn), value, attn_mask=mask,
+            mixed = F.scaled_dot_product_attention(_turned(query, turn), _turned(key, turn), value, attn_mask=mask,
                                                    is_causal=mask is None)
-        tokens = tokens + self.drop(self.output(found.transpose(1, 2).flatten(2)))
+        tokens = tokens + self.drop(self.output(mixed.transpose(1, 2).flatten(2)))
         return tokens + self.mlp(self.norm2(tokens))
 
 
@@ -108,8 +108,8 @@ class _Buckets(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         # Half of a surrogate pair is no character, but texts from the wild have them.
-        found = self[word] = 1 + zlib.crc32(word.encode("utf-8", "surrogatepass")) % (BUCKETS - 1)
-        return found
+        number = self[word] = 1 + zlib.crc32(word.encode("utf-8", "surrogatepass")) % (BUCKETS - 1)
+        return number
 
 
 def hashed_words(texts: Sequence[str], length: int) -> npt.NDArray[np.int32]:
@@ -123,11 +123,11 @@ def hashed_words(texts: Sequence[str], length: int) -> npt.NDArray[np.int32]:
     if length < 1:
         raise ShiftBenchError(f"Texts are cut to {length} tokens, but must have room for at least 1. Set size.")
     bucket, find = _Buckets(), WORD.findall
-    found = np.zeros((len(texts), length), np.int32)
+    tokens = np.zeros((len(texts), length), np.int32)
     for row, text in enumerate(texts):
         words = find(text.lower().replace("\u2019", "'"))[:length]
-        found[row, :len(words)] = [bucket[word] for word in words]
-    return found
+        tokens[row, :len(words)] = [bucket[word] for word in words]
+    return tokens
 
 
 BAG_WIDTH, PAIRS = 32, 1 << 16

@@ -71,7 +71,7 @@ class _Convs(Published):
         key = re.sub(r"(denselayer\d+\.(?:norm|conv))\.([12])\.", r"\1\2.", key)  # as older files have it
         key = re.sub(r"^classifier\.(?:6\.)?(?=weight|bias)", "head.", key)
         return key if key.startswith("head.") else re.sub(
-            r"^(features|classifier)\.", lambda found: f"features.{WHERE[found[1]]}.", key)
+            r"^(features|classifier)\.", lambda match: f"features.{WHERE[match[1]]}.", key)
 
 
 WHERE = {"features": "convs", "classifier": "hidden"}

@@ -49,12 +49,12 @@ class Transformers(Net):
         if not 1 <= length <= cut.model_max_length:
             raise ShiftBenchError(f"Model '{cls.name}' with weights={weights} reads texts of 1 to "
                                   f"{cut.model_max_length} tokens, not {length}. Set size.")
-        found = np.zeros((len(texts), length), np.int32)
+        tokens = np.zeros((len(texts), length), np.int32)
         for start in range(0, len(texts), AT_ONCE):
             some = [str(text) for text in texts[start:start + AT_ONCE]]
             for row, pieces in enumerate(cut(some, truncation=True, max_length=length)["input_ids"], start):
-                found[row, :len(pieces)] = np.asarray(pieces, np.int32) + 1
-        return found
+                tokens[row, :len(pieces)] = np.asarray(pieces, np.int32) + 1
+        return tokens
 
 
 class _Reader(nn.Module):
@@ -127,10 +127,10 @@ def _loaded(name: str, source: str, kind: str, length: int, **settings: Any) -> 
     config.use_cache = False
     if getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = int(np.ravel(getattr(config, "eos_token_id", None) or 0)[0])  # as GPT-2's users do
-    model, found = _of_package(name, source, kind, config=config, dtype=torch.float32, weights_only=True,
+    model, report = _of_package(name, source, kind, config=config, dtype=torch.float32, weights_only=True,
                                ignore_mismatched_sizes=True, output_loading_info=True)
     inside = f"{model.base_model_prefix}."
-    absent = [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])]
+    absent = [*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])]
     lacking = sorted(key for key in absent if key.startswith(inside) and ".pooler." not in key)
     if lacking:
         raise ShiftBenchError(f"{source}: the weights are not those of its config.json: {len(lacking)} tensors are "

@@ -101,8 +101,8 @@ class _Attention(nn.Module):
         # Where algorithms that repeat are asked for with warnings only, as training does on a GPU, the fused kernels
         # still add up gradients in any order.
         fused = not torch.are_deterministic_algorithms_enabled()
-        found = F.scaled_dot_product_attention(query, key, value) if fused else attention(query, key, value)
-        return self.output(found.transpose(1, 2).flatten(2))
+        mixed = F.scaled_dot_product_attention(query, key, value) if fused else attention(query, key, value)
+        return self.output(mixed.transpose(1, 2).flatten(2))
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

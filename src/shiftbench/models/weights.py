@@ -37,19 +37,20 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise ShiftBenchError(f"{path}: no such weight file.")
     try:
         if path.suffix == ".safetensors":
-            found: object = load_file(path)
+            tensors: object = load_file(path)
         else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            tensors = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as problem:
         raise ShiftBenchError(f"{path}: not a readable weight file; it is damaged or holds more than tensors "
                               f"({str(problem).splitlines()[0][:120] if str(problem) else type(problem).__name__}). "
                               "Save it as .safetensors.") from problem
     for wrapper in ("state_dict", "model"):
-        if isinstance(found, Mapping) and isinstance(found.get(wrapper), Mapping):
-            found = found[wrapper]
-    if not isinstance(found, Mapping) or not found or not all(isinstance(value, Tensor) for value in found.values()):
+        if isinstance(tensors, Mapping) and isinstance(tensors.get(wrapper), Mapping):
+            tensors = tensors[wrapper]
+    if not isinstance(tensors, Mapping) or not tensors or not all(
+            isinstance(value, Tensor) for value in tensors.values()):
         raise ShiftBenchError(f"{path}: holds no table of tensors by name, so it is not a weight file.")
-    return {str(key).removeprefix("module."): value for key, value in found.items()}
+    return {str(key).removeprefix("module."): value for key, value in tensors.items()}
 
 
 def load_into(net: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -60,20 +61,20 @@ def load_into(net: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None
     own = net.state_dict()
     head = [key for key in own if key.startswith("head.")]
     fits = all(key in tensors and tensors[key].shape == own[key].shape for key in head)
-    given = {key: value for key, value in tensors.items() if fits or not key.startswith("head.")}
+    entries = {key: value for key, value in tensors.items() if fits or not key.startswith("head.")}
     wanted = {key: value for key, value in own.items() if fits or key not in head}
-    missing = [key for key in wanted if key not in given and not key.endswith(OURS)]
-    strange = [key for key in given if key not in wanted]
+    missing = [key for key in wanted if key not in entries and not key.endswith(OURS)]
+    strange = [key for key in entries if key not in wanted]
     if missing or strange:
         parts = [f"{len(keys)} {what} (first: {keys[0]})" for what, keys in (("missing", missing), ("unknown", strange))
                  if keys]
         raise ShiftBenchError(f"{path}: does not belong to this model: tensors {' and '.join(parts)}. "
                               "Choose the model the file was made with.")
-    for key, value in given.items():
+    for key, value in entries.items():
         if value.shape != own[key].shape:
             raise ShiftBenchError(f"{path}: tensor '{key}' has shape {tuple(value.shape)}, but the model needs "
                                   f"{tuple(own[key].shape)}. Choose the model the file was made with.")
-    net.load_state_dict({**own, **given})
+    net.load_state_dict({**own, **entries})
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:

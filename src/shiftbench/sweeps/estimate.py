@@ -20,8 +20,8 @@ from shiftbench.data.scores import label_of
 from shiftbench.sweeps.jobs import Features, Job, make_packs, needed_features
 from shiftbench.sweeps.status import look
 from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of
+from shiftbench.training.checkpoint import lines
 from shiftbench.training.features import embed
-from shiftbench.training.log import lines
 from shiftbench.training.run import split_features
 
 FIRST = 4

@@ -45,19 +45,19 @@ class Batches:
         return np.concatenate([self._draw(number, first, steps) for number in range(len(self.pools))], axis=1)
 
     def _draw(self, number: int, first: int, steps: int) -> Ints:
-        """Batch t takes the places from t · size on of the endless row of rounds."""
+        """Batch t takes `size` items from place t · size of the endless row of rounds."""
         pool = self.pools[number]
-        places = np.arange(first * self.size, (first + steps) * self.size)
+        counters = np.arange(first * self.size, (first + steps) * self.size)
         sums = np.zeros(1) if self.weights is None else np.cumsum(self.weights[pool])
         if sums[-1] > 0:
-            u = uniform(self.seed, f"batch {number}", places)
+            u = uniform(self.seed, f"batch {number}", counters)
             chosen = pool[np.searchsorted(sums, u * sums[-1], side="right").clip(max=len(pool) - 1)]
         elif len(pool) < self.size:
-            chosen = pool[(uniform(self.seed, f"batch {number}", places) * len(pool)).astype(np.int64)]
+            chosen = pool[(uniform(self.seed, f"batch {number}", counters) * len(pool)).astype(np.int64)]
         else:
-            turn, last = int(places[0]) // len(pool), int(places[-1]) // len(pool)
+            turn, last = int(counters[0]) // len(pool), int(counters[-1]) // len(pool)
             rounds = np.concatenate([self._round(number, one) for one in range(turn, last + 1)])
-            chosen = rounds[places - turn * len(pool)]
+            chosen = rounds[counters - turn * len(pool)]
         return chosen.reshape(steps, self.size)
 
     def _some(self, step: int) -> Ints:

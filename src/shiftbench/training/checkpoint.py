@@ -1,17 +1,21 @@
-"""Where a run stands, in one safetensors file: nets, optimizer and counters. Nothing is pickled."""
+"""Where a run stands, on disk: its checkpoint (nets, optimizer and counters, one safetensors file) and its log.
+
+Nothing is pickled. The log is read without torch.
+"""
+
+from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import writing
-from shiftbench.models.weights import write_weights
+from shiftbench.core.later import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 @dataclass
@@ -41,6 +45,8 @@ class Parts:
 
 def save_weights(path: Path, weights: dict[str, Tensor], **facts: str) -> None:
     """Write tensors, and words about them, under a temporary name first."""
+    from shiftbench.models.weights import write_weights
+
     with writing(path) as hidden:
         write_weights(hidden, weights, facts)
 
@@ -51,7 +57,7 @@ def save_checkpoint(path: Path, run_id: str, point: Point, parts: Parts) -> None
     tensors |= {f"state/{key}": value for key, value in parts.state.state_dict().items()}
     for number, parameter in enumerate(_parameters(parts.optimizer)):
         for key, value in parts.optimizer.state.get(parameter, {}).items():
-            if isinstance(value, Tensor):
+            if isinstance(value, torch.Tensor):
                 tensors[f"optimizer/{number}/{key}"] = value
     save_weights(path, tensors, run=run_id, point=json.dumps(asdict(point)))
 
@@ -60,6 +66,8 @@ def peek(path: Path, run_id: str) -> Point | None:
     """The counters of a checkpoint; None where there is none. A file of another run, or a damaged one, is an error."""
     if not path.is_file():
         return None
+    from safetensors import SafetensorError, safe_open
+
     try:
         with safe_open(path, framework="pt") as file:
             facts: dict[str, Any] = file.metadata() or {}
@@ -74,6 +82,8 @@ def peek(path: Path, run_id: str) -> Point | None:
 
 def restore(path: Path, parts: Parts) -> None:
     """Put a checkpoint's tensors back where `save_checkpoint` found them."""
+    from safetensors import safe_open
+
     tables: dict[str, dict[str, Tensor]] = {"best": {}, "net": {}, "state": {}, "optimizer": {}}
     with safe_open(path, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118 - not a mapping
@@ -93,3 +103,42 @@ def restore(path: Path, parts: Parts) -> None:
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+class Log:
+    """The log of a run: one JSON line per evaluation, appended as training goes. Without a path nothing is written."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def write(self, line: dict[str, object]) -> None:
+        if self.path:
+            with self.path.open("a", encoding="utf-8") as handle:
+                handle.write(json.dumps(line) + "\n")
+
+    def cut(self, point: Point) -> None:
+        """Drop what a killed process wrote after the checkpoint: those evaluations come again."""
+        if self.path is None or not self.path.exists():
+            return
+        kept = [line for line in lines(self.path) if (line["stage"], line["step"]) <= (point.stage, point.step)]
+        with writing(self.path) as hidden:  # a process killed here must not lose the lines before the checkpoint
+            hidden.write_text("".join(f"{json.dumps(line)}\n" for line in kept), encoding="utf-8")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log, up to the first that is not whole: it was being written when its process died."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    parsed = []
+    for text_line in text.splitlines(keepends=True):
+        try:
+            line = json.loads(text_line)
+        except json.JSONDecodeError:
+            break
+        if not (text_line.endswith("\n") and isinstance(line, dict) and isinstance(line.get("stage"), int)
+                and isinstance(line.get("step"), int)):
+            break
+        parsed.append(line)
+    return parsed

@@ -103,11 +103,11 @@ class Data:
     def truth(self) -> Tensor:
         """What is to be predicted of every row, on the device."""
         height, width = self.x.shape[1:3] if self.are_pixels and isinstance(self.x, Tensor) else (0, 0)
-        found = truth_of(self.benchmark, self.n_inputs, height, width)
+        truth = truth_of(self.benchmark, self.n_inputs, height, width)
         if self.benchmark.target.in_units:
             mean, spread = self.units
-            found = (found - mean) / spread
-        return found.to(self.device)
+            truth = (truth - mean) / spread
+        return truth.to(self.device)
 
     @cached_property
     def units(self) -> tuple[Tensor, Tensor]:
@@ -215,10 +215,10 @@ class Data:
             self._scales[type(net)] = torch.tensor([net.mean, net.std], device=self.device)
         return self._scales[type(net)]
 
-    def some(self, rows: Ints, net: Net) -> Tensor:
+    def sample(self, rows: Ints, net: Net) -> Tensor:
         """Prepared inputs of at most MEASURED of these rows, evenly spread."""
-        places = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MEASURED)).round().astype(np.int64))
-        return self.prepare(self.take(torch.from_numpy(rows[places])), net)
+        spread = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MEASURED)).round().astype(np.int64))
+        return self.prepare(self.take(torch.from_numpy(rows[spread])), net)
 
     @torch.no_grad()
     def measure_norms(self, net: Net, precision: str = "float32") -> None:
@@ -232,7 +232,7 @@ class Data:
             norm.reset_running_stats()
             norm.momentum = None  # the plain mean over what follows
         with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16"):
-            net(self.some(self.train, net))
+            net(self.sample(self.train, net))
         for norm, momentum in modes:
             norm.momentum = momentum
 
@@ -247,10 +247,10 @@ class Data:
         modes = [(module, module.training) for module in net.modules()]
         net.eval()
         try:
-            for some in torch.from_numpy(rows).split(self.at_once):
+            for chunk in torch.from_numpy(rows).split(self.at_once):
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16"):
-                    made = part(self.prepare(self.take(some), net))
-                yield made.float() if isinstance(made, Tensor) and made.is_floating_point() else made
+                    outputs = part(self.prepare(self.take(chunk), net))
+                yield outputs.float() if isinstance(outputs, Tensor) and outputs.is_floating_point() else outputs
         finally:
             for module, mode in modes:
                 module.training = mode

@@ -112,7 +112,7 @@ def answer(run: Run, data: Data, net: Net, split: str) -> tuple[Answers, float]:
         return Answers.of(benchmark.items[rows], benchmark.split[rows], lists), loss
     height, width = data.x.shape[1:3]
     size = np.asarray([width, height, width, height], np.float32)
-    boxes = list(chain.from_iterable(data.each(net.found, net, rows, run.precision)))
+    boxes = list(chain.from_iterable(data.each(net.detect, net, rows, run.precision)))
     return Answers.of(benchmark.items[rows], benchmark.split[rows], {
         BOXES: [sides.float().cpu().numpy() / size for sides, _ in boxes],
         SCORES: [scores.float().cpu().numpy() for _, scores in boxes]}), np.nan
@@ -125,9 +125,9 @@ def _outputs(run: Run, data: Data, net: Net, split: str) -> Tensor:
         return data.logits(net, rows, run.precision)
     outputs = torch.empty(len(rows), data.n_outputs)
     for domain in np.unique(benchmark.domain[rows]):
-        mine = np.flatnonzero(benchmark.domain[rows] == domain)
-        adapted = method.adapted(copy.deepcopy(net), data.some(rows[mine], net))
-        outputs[torch.from_numpy(mine)] = data.logits(adapted, rows[mine], run.precision)
+        members = np.flatnonzero(benchmark.domain[rows] == domain)
+        adapted = method.adapted(copy.deepcopy(net), data.sample(rows[members], net))
+        outputs[torch.from_numpy(members)] = data.logits(adapted, rows[members], run.precision)
     return outputs
 
 

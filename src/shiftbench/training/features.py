@@ -59,18 +59,18 @@ def embed(
         raise ShiftBenchError(f"size is {size}, but images are embedded at 8 to 1024 pixels per side.")
     net = build(backbone, 1, size, weights=weights)
     if folder is None:
-        distinct, place = np.unique(rows, return_inverse=True)
+        distinct, inverse = np.unique(rows, return_inverse=True)
         out: Features = np.empty((len(distinct), net.width), np.float32)
         _fill(net, collection, distinct, size, device, progress, lambda part, values: out.__setitem__(part, values))
-        return out[place]
+        return out[inverse]
     table, present = _open(Path(folder), collection, net, backbone, size)
     wanted = np.unique(rows)
     missing = wanted[~present[wanted]]
     check_writable(table, len(missing))
 
-    def keep(part: slice, values: Features) -> None:
-        write_rows(table, missing[part], values)  # the features first, then the mark that they are there
-        write_rows(present, missing[part], np.ones(len(values), np.bool_))
+    def keep(chunk_rows: slice, values: Features) -> None:
+        write_rows(table, missing[chunk_rows], values)  # the features first, then the mark that they are there
+        write_rows(present, missing[chunk_rows], np.ones(len(values), np.bool_))
 
     _fill(net, collection, missing, size, device, progress, keep)
     return np.asarray(table[rows])
@@ -88,20 +88,20 @@ def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, 
     """Compute the features of rows, chunk by chunk, and hand each chunk over."""
     if not len(rows):
         return
-    place = choose_device(device)
-    body = fused(net.eval()).to(place, memory_format=torch.channels_last)
-    scale = torch.tensor([net.mean, net.std], device=place)
-    at_once = max(1, PIXELS_AT_ONCE // size**2) * (16 if place.type == "cuda" else 1)
+    on_device = choose_device(device)
+    body = fused(net.eval()).to(on_device, memory_format=torch.channels_last)
+    scale = torch.tensor([net.mean, net.std], device=on_device)
+    at_once = max(1, PIXELS_AT_ONCE // size**2) * (16 if on_device.type == "cuda" else 1)
     chunk = at_once * max(1, CHUNK // at_once)
     with torch.inference_mode():
         for start in range(0, len(rows), chunk):
-            part = slice(start, min(start + chunk, len(rows)))
-            pixels = torch.from_numpy(images(collection, rows[part], size))
-            values = [body(augment(piece.to(place), "none", scale[0], scale[1])).float().cpu()
+            chunk_rows = slice(start, min(start + chunk, len(rows)))
+            pixels = torch.from_numpy(images(collection, rows[chunk_rows], size))
+            values = [body(augment(piece.to(on_device), "none", scale[0], scale[1])).float().cpu()
                       for piece in pixels.split(at_once)]
-            keep(part, torch.cat(values).numpy())
+            keep(chunk_rows, torch.cat(values).numpy())
             if progress:
-                progress(part.stop, len(rows))
+                progress(chunk_rows.stop, len(rows))
 
 
 def fused(net: Net) -> nn.Module:
@@ -125,11 +125,11 @@ def _open(folder: Path, collection: Collection, net: Net, backbone: str, size: i
     facts = {"backbone": backbone, "size": size, "resize": "bicubic", "mean": list(net.mean), "std": list(net.std),
              "weights": weights_digest(net), "items": digest({"items": collection.items}), "width": net.width}
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
-    place = folder / "features" / f"{backbone}@{size}-{key}"
-    if not place.is_dir():
-        with making_folder(place) as hidden:
+    cache = folder / "features" / f"{backbone}@{size}-{key}"
+    if not cache.is_dir():
+        with making_folder(cache) as hidden:
             np.lib.format.open_memmap(hidden / "features.npy", "w+", np.float32, (len(collection), net.width)).flush()
             np.lib.format.open_memmap(hidden / "present.npy", "w+", np.bool_, (len(collection),)).flush()
             write_json(hidden / "features.json", facts)
-    table = kept_rows(place / "features.npy", (len(collection), net.width), np.float32)
-    return table, kept_rows(place / "present.npy", (len(collection),), np.bool_)
+    table = kept_rows(cache / "features.npy", (len(collection), net.width), np.float32)
+    return table, kept_rows(cache / "present.npy", (len(collection),), np.bool_)

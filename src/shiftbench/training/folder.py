@@ -116,9 +116,9 @@ def _begin(benchmark: Benchmark, run: Run, folder: Path, device: str, path: Path
     if is_done(folder):
         _tidy(folder)
         return True
-    place = choose_device(device)
+    chosen = choose_device(device)
     if not (folder / "run.json").is_file():
-        write_json(folder / "run.json", {**facts, **_machine(place)})
+        write_json(folder / "run.json", {**facts, **_machine(chosen)})
     return False
 
 
@@ -192,16 +192,16 @@ def _machine(device: torch.device) -> dict[str, Any]:
 
 
 def _check_same(folder: Path, facts: dict[str, Any]) -> None:
-    found = read_json(folder / "run.json")
-    if not isinstance(found, dict) or found.get("id") != facts["id"]:
+    stored = read_json(folder / "run.json")
+    if not isinstance(stored, dict) or stored.get("id") != facts["id"]:
         raise ShiftBenchError(f"{folder / 'run.json'}: does not describe run {facts['id']}. Delete the folder.")
     weights = Path(facts["run"]["weights"])
-    if found.get("weights_digest") != facts["weights_digest"] and not (
-            weights.is_file() and found.get("weights_digest") == file_digest(weights)):  # as earlier runs noted it
+    if stored.get("weights_digest") != facts["weights_digest"] and not (
+            weights.is_file() and stored.get("weights_digest") == file_digest(weights)):  # as earlier runs noted it
         raise ShiftBenchError(f"{folder}: the weight file {facts['run']['weights']} has changed since this run. "
                               "Give the new file a new name, or delete the folder.")
-    if None not in (found.get("images"), facts["images"]) and found["images"] != facts["images"]:
-        raise ShiftBenchError(f"{folder}: this run saw images of height and width {found['images']}, but those of "
+    if None not in (stored.get("images"), facts["images"]) and stored["images"] != facts["images"]:
+        raise ShiftBenchError(f"{folder}: this run saw images of height and width {stored['images']}, but those of "
                               f"the collection are {facts['images']}. Keep runs on images of another size in a "
                               "folder of their own.")
 

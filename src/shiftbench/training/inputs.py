@@ -44,9 +44,9 @@ class Ragged(NamedTuple):
         """The lines of these items, items × longest × columns as 64-bit numbers; PADDING behind an item's end."""
         rows = rows.to(self.start.device)
         first, stop = self.start[rows], self.start[rows + 1]
-        place = torch.arange(int((stop - first).max()) if len(rows) else 0, device=first.device)
-        inside = place < (stop - first)[:, None]
-        line = torch.where(inside, first[:, None] + place, 0)
+        offset = torch.arange(int((stop - first).max()) if len(rows) else 0, device=first.device)
+        inside = offset < (stop - first)[:, None]
+        line = torch.where(inside, first[:, None] + offset, 0)
         return torch.where(inside[:, :, None], self.values[line].long(), PADDING)
 
 
@@ -69,12 +69,12 @@ def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path |
         return Ragged(torch.from_numpy(values), torch.from_numpy(start))
     if net.channels != 3:
         return torch.from_numpy(channel_images(collection, rows, run.size or None))
-    found = images(collection, rows, run.size or None)
+    pixels = images(collection, rows, run.size or None)
     if run.stylised:
         train = benchmark.rows("train")
         other = Collection.load(run.stylised)
-        found[train] = images(other, _same_items(other, benchmark.items[train]), found.shape[1])
-    return torch.from_numpy(found)
+        pixels[train] = images(other, _same_items(other, benchmark.items[train]), pixels.shape[1])
+    return torch.from_numpy(pixels)
 
 
 def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run, cache: Path | None) -> np.ndarray:
@@ -83,11 +83,11 @@ def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run
         from shiftbench.text import embed_texts, encoder
 
         written, vectors = embed_texts(collection, encoder(), cache)
-        place = np.searchsorted(written, rows).clip(max=len(written) - 1)
-        for row in np.flatnonzero(written[place] != rows)[:1]:
+        nearest = np.searchsorted(written, rows).clip(max=len(written) - 1)
+        for row in np.flatnonzero(written[nearest] != rows)[:1]:
             raise ShiftBenchError(f"Collection '{collection.name}' has no text of item '{benchmark.items[row]}', so "
                                   "there is no vector of it.")
-        return np.asarray(vectors[place], np.float32)
+        return np.asarray(vectors[nearest], np.float32)
     if run.features == COLUMNS:
         from shiftbench.readers.table import features
 
@@ -125,12 +125,12 @@ def _tokens(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run) 
 
 def _same_items(other: Collection, items: Strs) -> Ints:
     """Rows of the items in another collection; a file may end otherwise there, as Stylized ImageNet's do."""
-    place = positions(_stems(items), _stems(other.items))
-    if (place < 0).any():
-        lacking = items[place < 0]
+    position = positions(_stems(items), _stems(other.items))
+    if (position < 0).any():
+        lacking = items[position < 0]
         raise ShiftBenchError(f"Collection '{other.name}' has no stylised image of {len(lacking)} of the {len(items)} "
                               f"training items ({lacking[0]}, …). It must have the same items.")
-    return place
+    return position
 
 
 def _stems(items: Strs) -> Strs:
@@ -154,8 +154,8 @@ def truth_of(benchmark: Benchmark, n_places: int = 0, height: int = 0, width: in
     if target.detects:
         row, box = boxes_of(np.asarray(benchmark.extra[BOXES]))
         count = np.bincount(row, minlength=len(benchmark))
-        place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        number = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         corners = np.full((len(benchmark), max(1, int(count.max(initial=0))), 4), np.nan, np.float32)
-        corners[row, place] = box * np.asarray([width, height, width, height], np.float32)
+        corners[row, number] = box * np.asarray([width, height, width, height], np.float32)
         return torch.from_numpy(corners)
     return torch.from_numpy(benchmark.label.astype(np.int64))

@@ -17,13 +17,12 @@ from shiftbench.core.rng import child, uniform
 from shiftbench.methods.method import METHODS, Codes, Stage, Task
 from shiftbench.models.net import MODELS, Net, build
 from shiftbench.training.batches import Batches
-from shiftbench.training.checkpoint import Parts, Point, peek, restore, save_checkpoint
+from shiftbench.training.checkpoint import Log, Parts, Point, peek, restore, save_checkpoint
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
 from shiftbench.training.evaluate import check_selection, evaluate, rank
-from shiftbench.training.log import Log
-from shiftbench.training.optimizer import factors, make_optimizer
 from shiftbench.training.run import Run
+from shiftbench.training.step import factors, make_optimizer
 
 
 @dataclass(eq=False)
@@ -65,10 +64,10 @@ class Lane:
         point = Point(stage=number)
         if folder is not None:
             file = folder / "resume.safetensors"
-            found = peek(file, run.id)
-            if found is not None and found.stage == number:
+            saved = peek(file, run.id)
+            if saved is not None and saved.stage == number:
                 restore(file, parts)
-                point = found
+                point = saved
             log.cut(point)
         pools = np.zeros(len(data.train), np.int64) if run.batch_kind == "plain" else data.codes(run.batch_kind)
         weight = None if stage.weights is None else stage.weights.to(data.device, torch.float32)
@@ -119,8 +118,8 @@ class Lane:
         drawn = []
         for purpose, width in (("augment", self.data.draws(self.run.augment)),
                                (f"method {self.point.stage}", self.stage.method.draws)):
-            places = np.arange(first * index.shape[1] * width, (first + steps) * index.shape[1] * width)
-            u = np.minimum(uniform(self.run.seed, purpose, places).astype(np.float32), BELOW_1)
+            counters = np.arange(first * index.shape[1] * width, (first + steps) * index.shape[1] * width)
+            u = np.minimum(uniform(self.run.seed, purpose, counters).astype(np.float32), BELOW_1)
             drawn.append(np.reshape(u, (steps, index.shape[1], width)))
         u = np.concatenate(drawn, axis=2)
         return index, u if u.shape[2] else None

@@ -131,10 +131,10 @@ def learn(
                 ended(one)
 
         def leave(lane: Lane, owner: dict[str, Fitting] = owner) -> None:
-            mine = owner[lane.run.id]
-            mine.take(lane)
-            if ended and mine.problem is not None:
-                ended(mine)
+            fitting = owner[lane.run.id]
+            fitting.take(lane)
+            if ended and fitting.problem is not None:
+                ended(fitting)
 
         for pack in _packs([lane for _, lane in entered]):
             _train(pack, checkpoint_seconds, progress, leave)

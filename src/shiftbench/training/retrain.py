@@ -54,9 +54,9 @@ def retrain(
     folder = Path(folder)
     wanted = {"steps": steps, "rates": list(rates), "batch_size": BATCH}
     if (folder / TARGET_RT).is_file() and (folder / FACTS).is_file():
-        found = read_json(folder / FACTS)
-        if {key: found.get(key) for key in wanted} == wanted:
-            return Retrained(found["lr"], found["accuracy"], tuple(found["failed"]))
+        facts = read_json(folder / FACTS)
+        if {key: facts.get(key) for key in wanted} == wanted:
+            return Retrained(facts["lr"], facts["accuracy"], tuple(facts["failed"]))
     if not is_done(folder):
         raise ShiftBenchError(f"{folder}: the run is not finished. Finish it first, then retrain its last layer.")
     for split in (LEARNS, CHOOSES, TESTS):
@@ -66,8 +66,8 @@ def retrain(
     run = load_run(folder)
     features, head = _features(folder, run, load(benchmark, collection, run, choose_device(device), cache))
     data = Data(benchmark, features, torch.device("cpu"))
-    with scratch() as place:
-        file = place / "head.safetensors"
+    with scratch() as temporary:
+        file = temporary / "head.safetensors"
         save_weights(file, head)
         start = Run(benchmark.digest, "last_layer", {"split": LEARNS}, "linear", str(file), "efficientnet-lite0",
                     batch_size=BATCH, steps=steps, optimizer="sgd", momentum=0.0, eval_every=max(1, steps // 40),
@@ -87,13 +87,13 @@ def retrain(
     chosen = next(one.learned for one in tried if one.run.lr == best)
     assert chosen is not None
     test = benchmark.rows(TESTS)
-    made = Retrained(best, accuracy[best], tuple(one.run.lr for one in tried if one.learned is None))
+    outcome = Retrained(best, accuracy[best], tuple(one.run.lr for one in tried if one.learned is None))
     Predictions(benchmark.items[test], benchmark.split[test], chosen.logits(TESTS).numpy(),
                 benchmark.names["label"]).save(folder / TARGET_RT)
     sign(folder, TARGET_RT)
-    write_json(folder / FACTS, {**wanted, **made._asdict(), "accuracies": {f"{rate:g}": accuracy.get(rate)
+    write_json(folder / FACTS, {**wanted, **outcome._asdict(), "accuracies": {f"{rate:g}": accuracy.get(rate)
                                                                          for rate in rates}})
-    return made
+    return outcome
 
 
 def _features(folder: Path, run: Run, data: Data) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

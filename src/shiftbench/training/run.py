@@ -131,19 +131,19 @@ class Run:
     def _fill(self, key: str, value: Any, reason: str) -> None:
         """Set a field, or a hyperparameter of the method, that has its default; another value is a contradiction."""
         if key not in {part.name for part in fields(Run)}:
-            given = self.params.get(key, value)
+            current = self.params.get(key, value)
             object.__setattr__(self, "params", {**self.params, key: value})
         else:
-            given = getattr(self, key)
+            current = getattr(self, key)
             if key == "augment":
-                value = given = joined(given, value)
-            elif given == getattr(Run, key):
-                given = value
+                value = current = joined(current, value)
+            elif current == getattr(Run, key):
+                current = value
             elif key in ("weights", "attack"):  # other weights and another strength are the same idea
-                value = given
+                value = current
             object.__setattr__(self, key, value)
-        if given != value:
-            raise ShiftBenchError(f"run: {reason}, so {key}={given} contradicts it. Leave one of them out.")
+        if current != value:
+            raise ShiftBenchError(f"run: {reason}, so {key}={current} contradicts it. Leave one of them out.")
 
     def _check_needs(self) -> None:
         needs, model = METHODS[self.method].needs, CATALOGUE[self.model]
@@ -160,22 +160,23 @@ class Run:
 
     def idle(self) -> dict[str, str]:
         """Settings other than the defaults that change nothing beside the others, each with the reason."""
-        found = {}
+        reasons = {}
         if self.optimizer != "sgd":
-            found["momentum"] = f"optimizer {self.optimizer} has moments of its own"
+            reasons["momentum"] = f"optimizer {self.optimizer} has moments of its own"
         if not self.attack:
-            found["attack_steps"] = "there is no attack"
+            reasons["attack_steps"] = "there is no attack"
         if self.batch_kind == "plain":
-            found["domains_per_batch"] = "plain batches are drawn from all items alike"
+            reasons["domains_per_batch"] = "plain batches are drawn from all items alike"
         if self.select_on == "last":
-            found |= dict.fromkeys(("patience", "select_split"), "select_on=last keeps the last weights")
+            reasons |= dict.fromkeys(("patience", "select_split"), "select_on=last keeps the last weights")
         elif self.eval_every >= self.steps:
-            found |= dict.fromkeys(("select_on", "patience"), f"the only evaluation is after all {self.steps:,} steps")
+            reasons |= dict.fromkeys(("select_on", "patience"),
+                                     f"the only evaluation is after all {self.steps:,} steps")
         if self.model not in image_models():
-            found["augment"] = f"model '{self.model}' takes no images of three channels"
+            reasons["augment"] = f"model '{self.model}' takes no images of three channels"
         if self.features:
-            found["size"] = f"features={self.features} are as they were computed"
-        return {name: why for name, why in found.items() if getattr(self, name) != getattr(Run, name)}
+            reasons["size"] = f"features={self.features} are as they were computed"
+        return {name: why for name, why in reasons.items() if getattr(self, name) != getattr(Run, name)}
 
     def learner(self) -> Method:
         """The method with its hyperparameters."""

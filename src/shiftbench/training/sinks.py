@@ -1,7 +1,7 @@
 """The logs of runs in TensorBoard and MLflow, copied from log.jsonl, which stays the truth.
 
 The copy is made beside training, by whoever started it: no run fails because a server is away, workers need no further
-package, and it is the same for every engine. What is copied already is told from what the sink holds, so that a
+package, and it is the same for every engine. What the sink holds says what is copied already, so that a
 resumed run, a second sweep or a killed copy never doubles a point.
 """
 
@@ -19,14 +19,14 @@ import numpy as np
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json
 from shiftbench.data.scores import label_of
-from shiftbench.training.log import lines
+from shiftbench.training.checkpoint import lines
 
 UNSHOWN = ("stage", "step", "seconds")
 """Numbers of a line that say where the others belong."""
 
 
 class Entry(NamedTuple):
-    """What a sink is told about a run."""
+    """What a sink learns about a run."""
 
     run: str
     benchmark: str
@@ -101,17 +101,17 @@ def events(entry: Entry) -> bytes:
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-    told = {key: value if isinstance(value, bool | int | float | str) else str(value)
-            for key, value in entry.settings.items()}
-    found = [Event(wall_time=entry.started, file_version="brain.Event:2"),
-             Event(wall_time=entry.started,
-                   summary=hparams_pb(told, trial_id=entry.run, start_time_secs=entry.started))]
-    found += [Event(wall_time=entry.started + float(line.get("seconds", 0.0)), step=line["step"],
-                    summary=Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in points(line)]))
-              for line in entry.lines]
+    settings = {key: value if isinstance(value, bool | int | float | str) else str(value)
+                for key, value in entry.settings.items()}
+    events = [Event(wall_time=entry.started, file_version="brain.Event:2"),
+              Event(wall_time=entry.started,
+                    summary=hparams_pb(settings, trial_id=entry.run, start_time_secs=entry.started))]
+    events += [Event(wall_time=entry.started + float(line.get("seconds", 0.0)), step=line["step"],
+                     summary=Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in points(line)]))
+               for line in entry.lines]
     buffer = io.BytesIO()
     writer = RecordWriter(buffer)
-    for event in found:
+    for event in events:
         writer.write(event.SerializeToString(deterministic=True))
     return buffer.getvalue()
 
@@ -144,9 +144,9 @@ class MLflow:
         client = self._connect()
         if entry.run not in self.runs:
             name = f"{label_of(entry.settings)} on {entry.benchmark}, seed {entry.settings['seed']}"
-            made = client.create_run(self.experiment, start_time=int(entry.started * 1000), run_name=name,
-                                     tags={"shiftbench.run": entry.run, "shiftbench.data.benchmark": entry.benchmark})
-            self.runs[entry.run] = made.info.run_id
+            created = client.create_run(self.experiment, start_time=int(entry.started * 1000), run_name=name,
+                                        tags={"shiftbench.run": entry.run, "shiftbench.benchmark": entry.benchmark})
+            self.runs[entry.run] = created.info.run_id
         if entry.run not in self.sent:
             client.log_batch(self.runs[entry.run], params=[  # the same again changes nothing
                 Param(key, str(value)) for key, value in entry.settings.items()])
@@ -156,9 +156,9 @@ class MLflow:
             if line["step"] > sent.get(line["stage"], -1):
                 when = int((entry.started + float(line.get("seconds", 0.0))) * 1000)
                 last = _name(line["stage"], "loss")
-                told = sorted(points(line), key=lambda point: point[0] == last)
+                ordered = sorted(points(line), key=lambda point: point[0] == last)
                 client.log_batch(self.runs[entry.run], [Metric(_FORBIDDEN.sub(" ", key).strip(), value, when,
-                                                               line["step"]) for key, value in told])
+                                                               line["step"]) for key, value in ordered])
                 sent[line["stage"]] = line["step"]
         if entry.state != "running":
             client.set_terminated(self.runs[entry.run], "FINISHED" if entry.state == "done" else "FAILED")

@@ -139,10 +139,10 @@ def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | No
     A fused optimizer walks raw memory and refuses, or misreads, another layout. Convolutions of channels-last images
     hand out channels-last gradients, also of weights that are not: those of a second net in a method's state.
     """
-    found = torch.autograd.grad(loss, list(parameters), allow_unused=True)
+    gradients = torch.autograd.grad(loss, list(parameters), allow_unused=True)
     return [gradient if gradient is None or gradient.stride() == parameter.stride()
             else torch.empty_like(parameter).copy_(gradient)
-            for parameter, gradient in zip(parameters, found, strict=True)]
+            for parameter, gradient in zip(parameters, gradients, strict=True)]
 
 
 def _keep_place(state: torch.nn.Module, before: dict[str, Tensor]) -> None:

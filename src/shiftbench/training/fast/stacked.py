@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from shiftbench.methods.method import Batch, Method
 from shiftbench.training.lane import Lane
-from shiftbench.training.optimizer import factors, make_optimizer
+from shiftbench.training.step import factors, make_optimizer
 
 Tensors = dict[str, Tensor]
 
@@ -45,14 +45,14 @@ class Stacked:
         self.whole = _Whole(lanes[0])
         self.whole.net = _folded(lanes[0].net)
         self.whole.state = _folded(lanes[0].parts.state)
-        places = {id(lane): number * width + place for number, row in enumerate(rows) for place, lane in enumerate(row)}
-        self.places = [places[id(lane)] for lane in lanes]
+        slots = {id(lane): number * width + slot for number, row in enumerate(rows) for slot, lane in enumerate(row)}
+        self.slots = [slots[id(lane)] for lane in lanes]
         named = [[dict(_Whole(lane).named_parameters()) for lane in row] for row in grid]
         self.weights = {name: _stacked([[one[name].detach() for one in row] for row in named]) for name in named[0][0]}
         own = [dict(_Whole(lane).named_parameters()) for lane in lanes]
-        for place, one in zip(self.places, own, strict=True):
+        for slot, one in zip(self.slots, own, strict=True):
             for name, parameter in one.items():
-                parameter.data = self.weights[name].flatten(0, 1)[place]
+                parameter.data = self.weights[name].flatten(0, 1)[slot]
         self.own = {name: [one[name] for one in own] for name in self.weights}
         buffers = [[dict(_Whole(lane).named_buffers()) for lane in row] for row in grid]
         self.buffers = {name: _stacked([[one[name] for one in row] for row in buffers]) for name in buffers[0][0]}
@@ -85,10 +85,10 @@ class Stacked:
                 stack.requires_grad_(False)
                 # A fused optimizer walks raw memory, and the gradient of a product may come transposed.
                 parts = None if gradient is None else gradient.contiguous().flatten(0, 1).unbind()
-                for parameter, place in zip(self.own[name], self.places, strict=True):
-                    parameter.grad = None if parts is None else parts[place]
+                for parameter, slot in zip(self.own[name], self.slots, strict=True):
+                    parameter.grad = None if parts is None else parts[slot]
             self.optimizer.step()
-            losses.append(values.detach().flatten()[self.places])
+            losses.append(values.detach().flatten()[self.slots])
         self._give_back()
         return torch.stack(losses, dim=1).double().tolist()
 
@@ -105,9 +105,9 @@ class Stacked:
 
     def _give_back(self) -> None:
         """The lanes' buffers take the values of the stacks; their weights are the stacks already."""
-        for place, lane in zip(self.places, self.lanes, strict=True):
+        for slot, lane in zip(self.slots, self.lanes, strict=True):
             for name, buffer in _Whole(lane).named_buffers():
-                buffer.copy_(self.buffers[name].flatten(0, 1)[place])
+                buffer.copy_(self.buffers[name].flatten(0, 1)[slot])
 
 
 def _by_seed(lanes: Sequence[Lane]) -> dict[int, list[Lane]]:
@@ -162,7 +162,7 @@ def alike(lane: Lane) -> tuple[Any, ...]:
 
 
 def _with_numbers(method: Method, numbers: Tensors) -> Method:
-    """The method with tensors in the place of its numbers."""
+    """The method with tensors in place of its numbers."""
     changed = copy.copy(method)
     for key, value in numbers.items():
         object.__setattr__(changed, key, value)

@@ -1,0 +1,68 @@
+"""The plain step is the textbook's, and a reader follows it through four files."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import shiftbench
+from shiftbench.methods.method import Stage
+from shiftbench.training.data import Data
+from shiftbench.training.lane import Lane
+from shiftbench.training.step import Plain, step
+from tests.toys import CPU, toy_features, toy_rows, toy_run
+
+SOURCE = Path(shiftbench.__file__).parent
+
+
+def entered(benchmark, data, **settings):
+    run = toy_run(benchmark, **settings)
+    return Lane.enter(run, data, Stage(run.learner()), 0, None)
+
+
+@pytest.fixture(scope="module")
+def toy():
+    _, benchmark = toy_rows()
+    return benchmark, Data(benchmark, toy_features(benchmark), CPU)
+
+
+@pytest.mark.parametrize("settings", [{}, {"schedule": "thirds"}, {"optimizer": "sgd", "momentum": 0.5}], ids=str)
+def test_erm_is_what_every_course_teaches(toy, settings):
+    """Batch, logits, cross-entropy, backward, optimizer: the same weights bit for bit."""
+    benchmark, data = toy
+    ours, by_hand = (entered(benchmark, data, method="erm", steps=6, **settings) for _ in range(2))
+    (losses,) = Plain([ours]).advance(6)
+    index, _ = by_hand.block(0, 6)
+    optimizer = by_hand.parts.optimizer
+    for t, rate in enumerate(by_hand.rates(0, 6)):
+        rows = torch.from_numpy(data.train[index[t]])
+        loss = F.cross_entropy(by_hand.net(data.x[rows]), torch.from_numpy(benchmark.label[rows]).long())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.param_groups[0]["lr"] = float(rate)
+        optimizer.step()
+        assert losses[t] == float(loss.detach())
+    for one, other in zip(ours.net.parameters(), by_hand.net.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(("method", "most"), [("erm", 4), ("coral", 4), ("group_dro", 5)])
+def test_a_plain_step_passes_few_files(toy, method, most):
+    """step.py, data.py, the net, and the page of methods with the method's own; none of them leads back to lane.py."""
+    lane = entered(*toy, method=method, model="mlp")
+    index, _ = lane.block(0, 1)
+    passed = set()
+
+    def note(frame, event, arg):
+        if event == "call" and frame.f_code.co_filename.startswith(str(SOURCE)):
+            passed.add(str(Path(frame.f_code.co_filename).relative_to(SOURCE)))
+
+    sys.setprofile(note)
+    try:
+        step(lane, 0, torch.from_numpy(index[0]), None, 0.1, 0)
+    finally:
+        sys.setprofile(None)
+    assert len(passed) <= most, passed
+    assert "training/lane.py" not in passed
