@@ -62,11 +62,11 @@ def one_by_one(data: Data, wanted: list[Run]) -> list[float]:
     for run in wanted:
         lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
         way = Plain([lane])
-        while lane.open:
+        while lane.unfinished:
             for losses in way.advance(lane.until_evaluation):
-                lane.look(losses)
+                lane.record(losses)
             lane.evaluate()
-        lane.settle()
+        lane.take_best()
         ends.append(accuracy(data, lane.net))
     return ends
 

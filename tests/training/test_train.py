@@ -21,7 +21,7 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.methods import ERM, METHODS
 from shiftbench.methods.method import Stage
 from shiftbench.models import build
-from shiftbench.training.checkpoint import peek, save_weights
+from shiftbench.training.checkpoint import read_point, save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
 from shiftbench.training.folder import is_done, load_run, train
@@ -62,7 +62,7 @@ def test_a_stopped_run_goes_on_exactly(settings, step, tmp_path):
     whole = learn(run, benchmark, x, tmp_path / "whole", checkpoint_seconds=0)
     with pytest.raises(Stop):
         learn(run, benchmark, x, tmp_path / "broken", checkpoint_seconds=0, progress=stop_at(step))
-    assert peek(tmp_path / "broken" / "resume.safetensors", run.id).step == step - 1
+    assert read_point(tmp_path / "broken" / "resume.safetensors", run.id).step == step - 1
     assert torch.equal(learn(run, benchmark, x, tmp_path / "broken", checkpoint_seconds=0), whole)
     logs = [[{key: value for key, value in line.items() if key != "seconds"} for line in lines(tmp_path / name)]
             for name in ("whole", "broken")]
@@ -104,11 +104,11 @@ train(Benchmark.load({str(tmp_path / "benchmark")!r}), Collection.load({str(tmp_
     process = subprocess.Popen([sys.executable, script, "0.05"])
     resume = tmp_path / "runs" / run.id / "resume.safetensors"
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (resume.is_file() and (peek(resume, run.id).step >= 12)):
+    while time.monotonic() < deadline and not (resume.is_file() and (read_point(resume, run.id).step >= 12)):
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    point = peek(resume, run.id)
+    point = read_point(resume, run.id)
     assert 12 <= point.step < 60
     assert not is_done(resume.parent)
     subprocess.run([sys.executable, script, "0"], check=True)

@@ -101,7 +101,7 @@ class _Code(Method):
 
 
 class Parts(NamedTuple):
-    """Of each image: log p(x|z) for a drawn z, and KL(q(z|x) || N(0, 1)); their difference is the bound's estimate."""
+    """log p(x|z) of each image for a drawn z, and KL(q(z|x) || N(0, 1)); their difference estimates the bound."""
 
     likelihood: Tensor
     divergence: Tensor

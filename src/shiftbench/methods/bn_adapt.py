@@ -36,7 +36,7 @@ class BNAdapt(ERM):
     Our reading, where codes differ. All in one forward pass, from the first norm to the last: each normalises with its
     blended statistics before the next is measured, as published. At most 512 items of a domain are measured. The
     variance is about the domain's own mean and divides by n, as normalisation in training does, so r = 0 is a net in
-    training mode. The spread between mu_s and mu_t is no part of it. The released code of Wiles et al. computes the new
+    training mode. The spread between mu_s and mu_t does not enter. The released code of Wiles et al. computes the new
     statistics and throws them away, so that it predicts what ERM does.
     """
 

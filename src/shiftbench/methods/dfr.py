@@ -1,4 +1,4 @@
-"""The last layer trained anew, on other items than the features below it."""
+"""A last layer that is trained again, on other items than the features below it."""
 
 from __future__ import annotations
 

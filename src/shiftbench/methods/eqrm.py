@@ -91,7 +91,7 @@ def plain_quantile(risks: Tensor, present: Tensor, alpha: Number) -> Tensor:
 
 
 ROUNDS, POINTS = 3, 32
-"""The root is enclosed by a grid of so many points, so many times: to 1/30,000 of the range, before the Newton step."""
+"""A grid of this many points encloses the root, this many times: to 1/30,000 of the range, before the Newton step."""
 
 
 def kernel_quantile(risks: Tensor, present: Tensor, alpha: Number) -> Tensor:

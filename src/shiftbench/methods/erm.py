@@ -24,8 +24,8 @@ class ERM(Method):
 
         min  1/n sum_i  l(f(x_i), y_i)
 
-    l is the cross-entropy, or what the target asks for (LOSSES). Batches are drawn from all training items
-    alike; DomainBed's ERM takes the same number from each domain, which is `batches = "domain"` of the run.
+    l is the cross-entropy, or what the target asks for (LOSSES). Batches are drawn uniformly from all training
+    items; DomainBed's ERM takes the same number from each domain, which is `batches = "domain"` of the run.
     """
 
     family: ClassVar[str] = "baseline"
@@ -94,8 +94,8 @@ class CVaRDRO(Method):
     The inner maximum is the mean of the alpha n largest losses of the batch. With alpha = 1 it is ERM. It needs to know
     neither domains nor groups.
 
-    Our reading, where codes differ. Where alpha n is no whole number, the next item counts in part, so that the loss is
-    continuous in alpha; below one item it is the largest loss. The maximum is taken in each batch, as in Levy et al.
+    Our reading, where codes differ. Where alpha n is not a whole number, the next item counts in part, so that the loss
+    is continuous in alpha; below one item it is the largest loss. The maximum is taken in each batch, as in Levy et al.
     and SubpopBench, which makes it smaller on average than the one over all items.
     """
 

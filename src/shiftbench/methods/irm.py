@@ -49,10 +49,10 @@ class IRM(Method):
     (for other targets see LOSSES).
 
     Our reading, where codes differ. R is ERM's, the mean over the batch's items, so that lambda = 0 is ERM. Each domain
-    counts in it by its items: alike where a batch holds as many of each, which is the default. The paper, DomainBed and
-    WILDS average over domains first. D_e is the product of the mean derivatives over the domain's even and odd cells,
-    an unbiased estimate that may be negative (the paper's appendix D, WILDS, DomainBed); a cell is a label: an item's
-    class, or one of its labelled tasks or tokens, counted through the domain's items in their order as in WILDS.
+    counts in it by its items: equally where a batch holds as many of each, which is the default. The paper, DomainBed
+    and WILDS average over domains first. D_e is the product of the mean derivatives over the domain's even and odd
+    cells, an unbiased estimate that may be negative (the paper's appendix D, WILDS, DomainBed); a cell is a label: an
+    item's class, or one of its labelled tasks or tokens, counted through the domain's items in their order as in WILDS.
     `unbiased = false` squares the mean over all cells (NOOCh). D_e is averaged over the batch's domains (the paper
     writes a sum, Wiles et al. take it); a domain with fewer than two cells is left out (the others count it as 0). In
     the share `anneal` of the run's steps the weight is min(1, lambda); a tenth is DomainBed's 500 steps of 5,001. The

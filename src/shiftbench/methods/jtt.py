@@ -21,8 +21,8 @@ class JTT(ERM):
 
         E = { i : f_1(x_i) != y_i },     min  1/n ( lambda * sum_{i in E} l(f(x_i), y_i)  +  sum_{i not in E} l )
 
-    f_1 is ERM's after the share `first` of the run's steps; E are its errors among the training items. f starts anew.
-    It needs to know neither domains nor groups in training.
+    f_1 is ERM's after the share `first` of the run's steps; E are its errors among the training items. f starts from
+    scratch. It needs to know neither domains nor groups in training.
 
     Our reading, where codes differ. The loss of an error is multiplied by lambda, as in SubpopBench and Wiles et al.;
     the paper shows it lambda times as often, which is the same in the mean, up to a factor on the whole loss. f_1 has

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 METHODS: dict[str, type[Method]] = {}
 
 OUTPUTS = ("class", "number", "tasks", "tokens")
-"""The kinds of target whose loss is one of the outputs."""
+"""The kinds of target whose loss is a function of the outputs."""
 
 BATCHES = ("plain", "domain", "group")
-"""What a batch is drawn from: all training items alike, or the same number from each domain, or from each group."""
+"""How a batch is drawn: from all training items, or the same number from each domain, or from each group."""
 
 NEEDS = {"": "any model", "features": "features that learn", "images": "images", "maps": "images and maps of features"}
 """What a method may ask of a model. Those of the first two kinds run on cached features too."""
@@ -34,12 +34,12 @@ ONE_DOMAIN = "all training items are of one domain"
 
 
 def no_twin() -> Net:
-    """Of a task without a model."""
-    raise NotImplementedError("this task was made without a model, so there is no second net")
+    """The `twin` of a task without a model."""
+    raise NotImplementedError("this task has no model, so there is no second net")
 
 
 class Task(NamedTuple):
-    """What a method may know before it starts. Domains and groups are those of the training items, coded 0, 1, …
+    """What a method knows before it starts. Domains and groups are those of the training items, coded 0, 1, …
 
     `label_counts[d, y]` is the number of training items of domain d and label y; `group_counts[g]` that of group g.
     `n_features` is the width of the net's features, `steps` how many the stage has. `twin()` is a second net of the
@@ -96,7 +96,7 @@ class Trained(Protocol):
     def wrong(self, split: str = "train") -> Tensor: ...
 
     def take(self, weights: Mapping[str, Tensor]) -> None:
-        """Give the net other weights; its batch norms then measure the training items anew."""
+        """Give the net other weights, and measure its batch norms on the training items again."""
 
 
 class Stage(NamedTuple):
@@ -119,12 +119,11 @@ class Method:
 
     Verbs with defaults. `state(task)` makes the memory: a module, so that its tensors move, train and are saved with
     the net's. `loss(net, batch, state, step)` is what the step minimises, the mean loss of the items unless a method
-    says otherwise; it may update the state. `fit()` is the
-    training as a row of stages: `learned = yield Stage(method)` for each, so that many runs can be trained at once.
-    `net(net)` is what the run's model becomes before training, and `adapted(net, inputs)` what it becomes for the items
-    of one domain afterwards: it may look at their inputs, at no label. `drawing(codes)` are the weights by which
-    training items are drawn, None for all alike. `idle(task)` names the settings that change nothing on this task, each
-    with the reason; the run's log and the terminal say so.
+    says otherwise; it may update the state. `fit()` is the training as a row of stages: `learned = yield Stage(method)`
+    for each, so that many runs can be trained at once. `net(net)` is what the run's model becomes before training, and
+    `adapted(net, inputs)` what it becomes for the items of one domain afterwards: it may look at their inputs, at no
+    label. `drawing(codes)` are the weights by which training items are drawn, None for uniform draws. `idle(task)`
+    names the settings that change nothing on this task, each with the reason; the run's log and the terminal say so.
 
     A loss is computed for many runs at once, or recorded once and replayed on a GPU: in both cases `step` and the
     numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`. Nor
@@ -267,17 +266,17 @@ LOSSES: Mapping[str, Loss] = {
     "tasks": Loss(task_losses, task_slopes, lambda target: ~torch.isnan(target)),
     "tokens": Loss(token_losses, token_slopes, lambda label: label != NO_LABEL),
 }
-"""By the kind of target. A detector's loss is its own."""
+"""The loss of each kind of target. A detector has its own."""
 
 
 def per_item(outputs: Tensor, batch: Batch) -> Tensor:
-    """The loss of each item, times its weight; of classes the cross-entropy."""
+    """The loss of each item, times its weight; for classes it is the cross-entropy."""
     losses = LOSSES[batch.kind].per_item(outputs, batch.label)
     return losses if batch.weight is None else losses * batch.weight
 
 
 def risks(net: Net, batch: Batch) -> Tensor:
-    """The same from the inputs, also of a net whose loss is its own: a detector looks for boxes while it learns."""
+    """The loss of each item from the inputs, also where a net has its own loss, as a detector has."""
     if not net.own_loss:
         return per_item(net(batch.x), batch)
     losses = net.losses(batch.x, batch.label)
@@ -312,7 +311,7 @@ def after(step: int | Tensor, start: Number, value: Number, before: Number) -> N
 
 
 def first_step(share: Number, steps: int) -> Number:
-    """The first step t with t >= share * steps. To a millionth, so that a share in 32 bits gives the same step.
+    """The first step t with t >= share * steps, to a millionth: a share in 32 bits gives the same step.
 
     >>> first_step(0.1, 300), float(first_step(torch.tensor(0.1), 300))
     (30, 30.0)

@@ -27,8 +27,8 @@ class MixUp(Method):
         min  mean_i  lambda_i l(f(m_i), y_i)  +  (1 - lambda_i) l(f(m_i), y_j)
         m_i = lambda_i x_i + (1 - lambda_i) x_j,     lambda_i ~ Beta(alpha, alpha)
 
-    j is drawn anew for each i, each of the batch's items of another domain as likely. Mixed are the inputs: images as
-    augmented, or cached features.
+    j is drawn for each i, uniformly from the batch's items of other domains. The inputs are mixed: images as augmented,
+    or cached features.
 
     Our reading, where codes differ. Every item has a partner and a lambda of its own. DomainBed pairs whole domains in
     a ring and draws one lambda per pair of them; the code released with Wiles et al. never mixes, since it stores the

@@ -96,7 +96,7 @@ def _counts(task: Task, by: str) -> Tensor:
 
 
 def idle_exponent(task: Task, by: str) -> dict[str, str]:
-    """Groups of one size weigh alike, whatever the exponent is."""
+    """Groups of equal size have equal weights, whatever the exponent is."""
     sizes = _counts(task, by)
     return {} if len(sizes[sizes > 0].unique()) > 1 else {"exponent": f"each {by} has as many training items"}
 

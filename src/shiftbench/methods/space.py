@@ -88,7 +88,7 @@ def law(table: Mapping[str, Any], whole: bool, where: str) -> Law:
         raise ShiftBenchError(f"{where}: write the law as {{{name} = {LAWS[name]}}} with {wanted} finite numbers, "
                               f"not {values!r}.")
     if numbers[-2] > numbers[-1] or (name == "power" and numbers[0] <= 0):
-        raise ShiftBenchError(f"{where}: {values!r} is no law: low must not be above high"
+        raise ShiftBenchError(f"{where}: {values!r} is not a law: low must not be above high"
                               f"{', and the base must be above 0' if name == 'power' else ''}.")
     if name == "power":
         return Power(numbers[0], numbers[1], numbers[2], whole)
@@ -151,8 +151,8 @@ SPACES: Mapping[str, Named] = {
 `domainbed`        Gulrajani & Lopez-Paz (2021), fine-tuning of image models; the batch size is per domain, the groups
                    of Group DRO are domains. Its dropout has no counterpart here.
 `domainbed-small`  the same for small images and, the nearest there is, for heads on cached features.
-`subpopbench`      Yang et al. (2023), image data: SGD, batches from all items alike. The laws of the methods it shares
-                   with DomainBed are DomainBed's; those of CVaR-DRO, focal loss, JTT, LISA and LfF are its own.
+`subpopbench`      Yang et al. (2023), image data: SGD, batches drawn uniformly from all items. Methods that DomainBed
+                   has too keep DomainBed's laws; those of CVaR-DRO, focal loss, JTT, LISA and LfF are its own.
 `wiles`            Wiles et al. (2022), Table 4: every value with every other, nothing drawn, batches of 128 (the
                    transformer's of 1,024). Its "log(beta_norm): linspace(1e-4, 10, 4)" is read as equal steps of
                    the logarithm from 1e-4 to 10: as exponents they would drown the image. They tried at most eight of

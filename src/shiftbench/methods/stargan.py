@@ -118,7 +118,7 @@ def telling(discriminator: nn.Module, x: Tensor, translated: Tensor, own: Tensor
 
 @dataclass(frozen=True)
 class _OnTranslated(ERM):
-    """The second stage. The generator is no part of its state: it does not change, and a resumed run has it from the
+    """The second stage. The generator is not part of its state: it does not change, and a resumed run has it from the
     first stage's."""
 
     generator: Generator

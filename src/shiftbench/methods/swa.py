@@ -25,7 +25,8 @@ class SWA(ERM):
 
         w = mean { w_t : t = T, T - k, T - 2k, …, t >= start * T }
 
-    w_t are ERM's weights after t of the T steps. The batch norms of the averaged net then measure training items anew.
+    w_t are ERM's weights after t of the T steps. The batch norms of the averaged net are then measured on training
+    items again.
 
     Our reading, where codes differ. The paper averages once per epoch, beginning at three quarters of training, under a
     high constant or cyclic learning rate; a run's learning rate is constant, and k counts steps. The row ends with the

@@ -57,7 +57,7 @@ class _Detector(Net):
 
     def losses(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of each image. `target` is N × M × 4, left top right bottom in pixels; NaN, like any box without an
-        area, is no box, and an image may have none."""
+        area, does not count as a box, and an image may have none."""
         if self.head.out_features != 1:
             raise ShiftBenchError(f"Model '{self.name}' learns boxes of one kind; got {self.head.out_features} kinds. "
                                   "Name one tag in the recipe: label = \"TAG\".")
@@ -266,13 +266,13 @@ class Proposals(RegionProposalNetwork):
 
     def forward(self, images: ImageList, maps: dict[str, Tensor], truths: list[dict[str, Tensor]] | None = None
                 ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """It learns where it is told the truth, whatever mode the net is in."""
+        """It returns losses wherever truths are given, in either mode of the net."""
         self.training = truths is not None
         return super().forward(images, maps, truths)
 
     def compute_loss(self, scores: Tensor, moves: Tensor, kinds: list[Tensor], goals: list[Tensor]
                      ) -> tuple[Tensor, Tensor]:
-        """Of each image alone; torchvision's is that of all anchors of a batch together."""
+        """The loss of each image; torchvision's is one mean over all anchors of a batch."""
         n = len(kinds)
         each = [super(Proposals, self).compute_loss(score, move, [kind], [goal]) for score, move, kind, goal in zip(
             scores.reshape(n, -1), moves.reshape(n, -1, 4), kinds, goals, strict=True)]
@@ -299,7 +299,7 @@ COMMON, COARSE = 224, 4
 
 def regions(maps: Sequence[Tensor], boxes: Sequence[Tensor], height: int, side: int) -> Tensor:
     """Boxes × channels × side × side, image after image. `boxes` has one tensor per image, M × 4 in its pixels;
-    `height` is that of the images. Of several maps each box is looked at on that of its size."""
+    `height` is that of the images. Where there are several maps, each box is read from the map that fits its size."""
     box = torch.cat(list(boxes))
     image = torch.repeat_interleave(torch.tensor([len(one) for one in boxes], device=box.device), output_size=len(box))
     level = _levels(box, maps[0].shape[2] / height, len(maps))

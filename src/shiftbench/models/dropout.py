@@ -1,7 +1,7 @@
 """Dropout without a random generator: the mask is a function of the net's own buffers.
 
 A recorded step is replayed and a stopped run goes on from its checkpoint, with the same numbers as one that never
-stopped. A generator's place would have to be recorded, saved and restored besides; a buffer is all that already.
+stopped. The state of a generator would have to be recorded, saved and restored too; buffers already are.
 """
 
 import torch

@@ -22,7 +22,7 @@ from shiftbench.models.net import Net, model
 WIDTH, INNER, HEADS, LAYERS = 128, 512, 4, 2
 DEPTH = WIDTH // HEADS
 SLOWEST = 10_000.0
-"""The slowest pair of numbers turns once in 2π times so many places."""
+"""The slowest pair of numbers turns once in 2π times this many places."""
 
 
 class Blocks(nn.Module):
@@ -107,7 +107,7 @@ class _Buckets(dict[str, int]):
     """Bucket of a word: computed when first met, looked up from then on. Texts repeat their words."""
 
     def __missing__(self, word: str) -> int:
-        # Half of a surrogate pair is no character, but texts from the wild have them.
+        # Half of a surrogate pair is not a character, but texts from the web contain them.
         number = self[word] = 1 + zlib.crc32(word.encode("utf-8", "surrogatepass")) % (BUCKETS - 1)
         return number
 

@@ -1,4 +1,4 @@
-"""The nets of BREEDS (Table 13) that are no ResNets: AlexNet, VGG-11 and DenseNet-121, from torchvision."""
+"""Nets from torchvision: ResNets, and the others of BREEDS (Table 13), AlexNet, VGG-11 and DenseNet-121."""
 
 import re
 from functools import cache

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from shiftbench.core.errors import ShiftBenchError
 
 GRID = 4
-"""The discriminator tells the domain from so many by so many parts of an image: where a thing is may be what tells."""
+"""The discriminator predicts the domain from this many by this many patches of an image: the position of a thing may
+be what differs between domains."""
 
 
 def blocks_for(side: int) -> int:

@@ -17,7 +17,7 @@ def attacked(net: Net, x: Tensor, label: Tensor, eps: float | Tensor, steps: int
     |·| are l2 over all pixels and channels on the [0, 1] scale. P goes back into the ball around x, then to legal
     pixels, which leads no further away from x. An image that has no gradient stays.
 
-    As the robustness library, with which BREEDS was trained, has it by default: no random start, the iterate with the
+    The defaults of the robustness library, with which BREEDS was trained: no random start, the iterate with the
     largest loss and not the last one, and **the net in evaluation**, batch norms with their running statistics and no
     dropout, so that looking for the images changes nothing in the net. The loss after it is trained on them in training
     mode. Nothing here waits for the device or looks at data, so a step with it can be recorded. No gradient is left

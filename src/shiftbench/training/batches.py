@@ -15,8 +15,8 @@ class Batches:
     batch takes `size` items from every pool. A pool is dealt out in random order again and again, so that every item
     comes equally often and none twice before all came once; a pool smaller than `size` is drawn with replacement.
 
-    With `at_once` a batch takes `size` items from each of so many pools, drawn anew for every step, all alike (WILDS'
-    group loader with its default of uniform groups). A pool of fewer items than `size` is drawn with replacement.
+    With `at_once` a batch takes `size` items from each of that many pools, drawn uniformly for every step (WILDS' group
+    loader with its default of uniform groups). A pool of fewer items than `size` is drawn with replacement.
 
     With `weights` item i is drawn with replacement in proportion to weight i among its pool. A pool that weighs nothing
     is drawn as if there were no weights: a batch needs items of it all the same.

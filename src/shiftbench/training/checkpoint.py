@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Point:
-    """The counters of a stage of training: what must be known besides tensors to go on exactly."""
+    """The counters of a stage of training: what resuming exactly needs in addition to tensors."""
 
     stage: int = 0
     step: int = 0  # updates done
@@ -62,7 +62,7 @@ def save_checkpoint(path: Path, run_id: str, point: Point, parts: Parts) -> None
     save_weights(path, tensors, run=run_id, point=json.dumps(asdict(point)))
 
 
-def peek(path: Path, run_id: str) -> Point | None:
+def read_point(path: Path, run_id: str) -> Point | None:
     """The counters of a checkpoint; None where there is none. A file of another run, or a damaged one, is an error."""
     if not path.is_file():
         return None

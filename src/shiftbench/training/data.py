@@ -48,21 +48,21 @@ def load(benchmark: Benchmark, collection: Collection, run: Run, device: torch.d
 class Data:
     """Inputs and codes of every row, and how to take a batch of training items or a split's inputs from them.
 
-    `learns` is the split whose items are the training items.
+    `train_split` is the split whose items are the training items.
     """
 
     benchmark: Benchmark
     x: Tensor | Ragged
     device: torch.device
-    learns: str = "train"
+    train_split: str = "train"
 
     def __post_init__(self) -> None:
         many = self.x.items if isinstance(self.x, Ragged) else len(self.x)
         if many != len(self.benchmark):
             raise ShiftBenchError(f"{many} inputs for the {len(self.benchmark)} rows of the benchmark.")
-        if not len(self.benchmark.rows(self.learns)):
-            raise ShiftBenchError(f"Benchmark '{self.benchmark.name}' has no rows in split '{self.learns}' to learn "
-                                  "from.")
+        if not len(self.benchmark.rows(self.train_split)):
+            raise ShiftBenchError(f"Benchmark '{self.benchmark.name}' has no rows in split '{self.train_split}' to "
+                                  "learn from.")
         if isinstance(self.x, Tensor) and self.x.is_floating_point() and not bool(torch.isfinite(self.x).all()):
             bad = int((~torch.isfinite(self.x).flatten(1).all(dim=1)).nonzero()[0])
             what = "features" if self.x.ndim == 2 else "channels"
@@ -101,7 +101,7 @@ class Data:
 
     @cached_property
     def truth(self) -> Tensor:
-        """What is to be predicted of every row, on the device."""
+        """The truth of every row, on the device."""
         height, width = self.x.shape[1:3] if self.are_pixels and isinstance(self.x, Tensor) else (0, 0)
         truth = truth_of(self.benchmark, self.n_inputs, height, width)
         if self.benchmark.target.in_units:
@@ -144,22 +144,22 @@ class Data:
 
     @cached_property
     def _views(self) -> dict[str, "Data"]:
-        return {self.learns: self}
+        return {self.train_split: self}
 
     def on(self, split: str) -> "Data":
         """The same data with another split's items as training items; the same object for the same split."""
         if split not in self._views:
-            self._views[split] = replace(self, learns=split)
+            self._views[split] = replace(self, train_split=split)
         return self._views[split]
 
     @cached_property
     def train(self) -> Ints:
-        return self.benchmark.rows(self.learns)
+        return self.benchmark.rows(self.train_split)
 
     @cached_property
     def selection(self) -> str:
         """The split on which weights are chosen: `id_val`, else `val`, else none; `val` where the target is learnt."""
-        listed = ("val",) if self.learns == "target_train" else ("id_val", "val")
+        listed = ("val",) if self.train_split == "target_train" else ("id_val", "val")
         return next((split for split in listed if split in self.benchmark.splits), "")
 
     def codes(self, column: str) -> Ints:
@@ -169,7 +169,7 @@ class Data:
     def task(self, n_features: int, steps: int = 1, twin: Callable[[], Net] = Net) -> Task:
         label, domain, group = self.benchmark.label[self.train], self.codes("domain"), self.codes("group")
         n_classes, n_domains = self.n_outputs, int(domain.max()) + 1
-        many = n_classes if self.has_classes else 1  # where it is no class, all have the label 0
+        many = n_classes if self.has_classes else 1  # without classes all have the label 0
         counts = np.bincount(domain * many + label, minlength=n_domains * many).reshape(n_domains, many)
         return Task(n_classes, n_domains, int(group.max()) + 1, n_features, torch.from_numpy(counts),
                     torch.from_numpy(np.bincount(group)), steps, twin)
@@ -186,8 +186,8 @@ class Data:
 
     def batch(self, index: Tensor, net: Net, augmentation: str = "none", u: Tensor | None = None,
               weight: Tensor | None = None) -> Batch:
-        """The training items of these numbers; `index` may have a row per run. Of the draws `u` the first are for the
-        augmentation, the rest for the method."""
+        """The training items of these numbers; `index` may have a row per run. The first of the random numbers `u` are
+        for the augmentation, the rest for the method."""
         row, label, domain, group = self._codes.index_select(1, index.flatten()).view(4, *index.shape).unbind()
         n = self.draws(augmentation)
         own = None if u is None or u.shape[-1] == n else u[..., n:]

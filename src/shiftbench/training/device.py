@@ -12,7 +12,7 @@ from shiftbench.core.rng import child
 
 
 def check_device(name: str) -> None:
-    """Refuse what is no device's name. Whether this machine has the device is torch's to say, later."""
+    """Refuse a name that no device has. Torch says later whether this machine has the device."""
     kind, _, number = name.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (number and not number.isdecimal()):
         raise ShiftBenchError(f"No device named '{name}'. Known devices: auto, cpu, cuda, cuda:N.")

@@ -24,7 +24,7 @@ from shiftbench.training.data import Data
 from shiftbench.training.run import SELECTIONS, Run
 
 LOSS = "loss"
-"""The mean of what training minimises, without penalties; it is no score."""
+"""The mean of what training minimises, without penalties; it is not a score."""
 
 
 def evaluate(run: Run, data: Data, net: Net, split: str) -> dict[str, float]:
@@ -36,8 +36,8 @@ def evaluate(run: Run, data: Data, net: Net, split: str) -> dict[str, float]:
 
 
 def rank(data: Data, select_on: str, values: Mapping[str, float]) -> tuple[float, float]:
-    """By what weights are chosen, larger is better: the number asked for, then the smaller loss, since small splits tie
-    often. Where the number is not defined (nothing varies in a group) the weights rank below all others.
+    """The rank by which weights are chosen, larger is better: the metric asked for, then the smaller loss, since small
+    splits tie often. Where the number is not defined (nothing varies in a group) the weights rank below all others.
 
     Where a target has no such number, as boxes have no `loss`, it is the target's metric over all items.
     """

@@ -86,7 +86,7 @@ def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run
         nearest = np.searchsorted(written, rows).clip(max=len(written) - 1)
         for row in np.flatnonzero(written[nearest] != rows)[:1]:
             raise ShiftBenchError(f"Collection '{collection.name}' has no text of item '{benchmark.items[row]}', so "
-                                  "there is no vector of it.")
+                                  "there is no vector for it.")
         return np.asarray(vectors[nearest], np.float32)
     if run.features == COLUMNS:
         from shiftbench.readers.table import features
@@ -99,7 +99,7 @@ def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run
         known = taken[benchmark.rows("train")]
         if not len(known):
             return np.asarray(taken, np.float32)  # whoever trains on it says what lacks
-        # Of training alone: what is known when a model is fitted. A column that never changes there says nothing.
+        # The statistics are of training rows alone, as when a model is fitted. A constant column carries nothing.
         mean, spread = known.mean(axis=0), known.std(axis=0)
         return np.asarray((taken - mean) / np.where(spread > 0, spread, 1), np.float32)
     backbone, size = split_features(run.features)

@@ -17,7 +17,7 @@ from shiftbench.core.rng import child, uniform
 from shiftbench.methods.method import METHODS, Codes, Stage, Task
 from shiftbench.models.net import MODELS, Net, build
 from shiftbench.training.batches import Batches
-from shiftbench.training.checkpoint import Log, Parts, Point, peek, restore, save_checkpoint
+from shiftbench.training.checkpoint import Log, Parts, Point, read_point, restore, save_checkpoint
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
 from shiftbench.training.evaluate import check_selection, evaluate, rank
@@ -64,7 +64,7 @@ class Lane:
         point = Point(stage=number)
         if folder is not None:
             file = folder / "resume.safetensors"
-            saved = peek(file, run.id)
+            saved = read_point(file, run.id)
             if saved is not None and saved.stage == number:
                 restore(file, parts)
                 point = saved
@@ -76,8 +76,8 @@ class Lane:
         batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage), run.domains_per_batch)
         lane = Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
                     notes_of(run, stage, task, number), started=time.monotonic() - point.seconds)
-        if lane.chosen_on:
-            check_selection(lane.select_on, data, lane.chosen_on)
+        if lane.selection_split:
+            check_selection(lane.select_on, data, lane.selection_split)
         return lane
 
     @property
@@ -93,16 +93,16 @@ class Lane:
         return self.lr * factors(self.run.schedule, first, n, self.steps)
 
     @property
-    def chosen_on(self) -> str:
+    def selection_split(self) -> str:
         """The split on which weights are chosen; none where the benchmark has none."""
-        return (self.run.select_split if self.data.learns == "train" else "") or self.data.selection
+        return (self.run.select_split if self.data.train_split == "train" else "") or self.data.selection
 
     @property
     def select_on(self) -> str:
         return self.stage.select_on or self.run.select_on
 
     @property
-    def open(self) -> bool:
+    def unfinished(self) -> bool:
         """Whether there is more to do: steps left, patience left, nothing broken."""
         tired = bool(self.run.patience) and self.point.waited >= self.run.patience
         return self.problem is None and self.point.step < self.steps and not tired
@@ -124,12 +124,12 @@ class Lane:
         u = np.concatenate(drawn, axis=2)
         return index, u if u.shape[2] else None
 
-    def again(self) -> "Lane":
+    def restarted(self) -> "Lane":
         """The same stage from its last checkpoint, or its start."""
         return Lane.enter(self.run, self.data, self.stage, self.point.stage, self.folder)
 
-    def look(self, losses: list[float]) -> None:
-        """Add up the losses of the last steps; one that is no number ends the run."""
+    def record(self, losses: list[float]) -> None:
+        """Add up the losses of the last steps; one that is not finite ends the run."""
         for step, value in enumerate(losses, self.point.step + 1):
             if not math.isfinite(value):
                 self.problem = ShiftBenchError(
@@ -143,7 +143,7 @@ class Lane:
 
     def evaluate(self) -> None:
         """Write a line to the log, and keep the weights where they are the best so far."""
-        data, point, split = self.data, self.point, self.chosen_on
+        data, point, split = self.data, self.point, self.selection_split
         line: dict[str, object] = {"stage": point.stage, "step": point.step,
                                    "loss": point.loss_sum / max(1, point.loss_count)}
         if self.notes and point.step == min(self.run.eval_every, self.steps):
@@ -161,7 +161,7 @@ class Lane:
                     point.waited += 1
         self.log.write({**line, "best_step": point.best_step or point.step, "seconds": round(point.seconds, 3)})
 
-    def keep(self, due: bool) -> None:
+    def finish_block(self, due: bool) -> None:
         """Evaluate where it is time to, save where a checkpoint is due. What fails here ends this lane only."""
         try:
             if self.problem is None and (self.point.step % self.run.eval_every == 0 or self.point.step == self.steps):
@@ -175,14 +175,14 @@ class Lane:
         if self.folder is not None:
             save_checkpoint(self.folder / "resume.safetensors", self.run.id, self.point, self.parts)
 
-    def settle(self) -> None:
+    def take_best(self) -> None:
         """Put the chosen weights into the net."""
         if self.parts.best:
             self.net.load_state_dict(self.parts.best)
 
 
 def _drawing(run: Run, data: Data, stage: Stage) -> Floats | None:
-    """By what training items are drawn: the benchmark's column `weight` times what the method says; None: all alike."""
+    """The weights by which items are drawn: the benchmark's column `weight` times the method's; None: uniformly."""
     column = data.benchmark.extra.get("weight") if run.resample else None
     codes = Codes(*(torch.from_numpy(part) for part in (
         data.benchmark.label[data.train].astype(np.int64), data.codes("domain"), data.codes("group"))))
@@ -197,7 +197,7 @@ BELOW_1 = np.nextafter(np.float32(1), np.float32(0))
 
 
 def notes_of(run: Run, stage: Stage, task: Task, number: int) -> tuple[str, ...]:
-    """A line for each setting that changes nothing in this stage: those of the run are said with the first."""
+    """A line for each setting that changes nothing in this stage; those of the run come with the first stage."""
     params = {**run.params, **vars(stage.method)}
     method = {name: (params[name], why) for name, why in {**stage.method.idle(task), **stage.idle}.items()}
     settings = {name: (getattr(run, name), why) for name, why in run.idle().items()} if number == 0 else {}
@@ -210,13 +210,13 @@ def steps_of(run: Run, stage: Stage) -> int:
 
 
 def model_of(run: Run, data: Data, *purpose: str) -> Net:
-    """A net of the run's model as its method wants it, on the CPU; another one for another purpose."""
+    """A net of the run's model, changed as its method asks, on the CPU; each purpose has its own initial weights."""
     seed = int(child(run.seed, *purpose).integers(2**31)) if purpose else run.seed
     return run.learner().net(build(run.model, data.n_outputs, data.n_inputs, run.weights, seed))
 
 
 def check_target(run: Run, data: Data) -> None:
-    """Model and method must be able to learn what the benchmark asks for, and there must be items to choose on."""
+    """Check that model and method can learn the benchmark's target, and that the split to choose on has items."""
     if run.select_split and run.select_split not in data.benchmark.splits:
         raise ShiftBenchError(f"run: select_split={run.select_split}, but benchmark '{data.benchmark.name}' has no "
                               f"items in it. Its splits: {', '.join(data.benchmark.splits)}.")

@@ -58,9 +58,9 @@ class Fitting:
     run: Run
     data: Data
     folder: Path | None = None
-    say: Say | None = None  # told what the user should know, in one line
+    say: Say | None = None  # called with what the user should know, line by line
     learned: Learned | None = None  # of the last stage
-    notes: tuple[str, ...] = ()  # what was said
+    notes: tuple[str, ...] = ()  # the lines
     problem: Exception | None = None
     finished: bool = False
     _stages: int = 0
@@ -108,7 +108,7 @@ class Fitting:
         """What a trained lane leaves."""
         self.problem = lane.problem
         if self.problem is None:
-            lane.settle()
+            lane.take_best()
             step = lane.point.step
             self.learned = Learned(lane.net, lane.parts.state, self.data, step, lane.point.best_step or step,
                                    self.run.precision)
@@ -167,8 +167,8 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
     way: Plain | Stacked | Graphed | None = None
     with repeatable(pack[0].data.device, pack[0].run.seed, "steps"):
         while True:
-            ends = [lane for lane in at_work if not lane.open]
-            at_work = [lane for lane in at_work if lane.open]
+            ends = [lane for lane in at_work if not lane.unfinished]
+            at_work = [lane for lane in at_work if lane.unfinished]
             for lane in ends:
                 leave(lane)
             if not at_work:
@@ -187,17 +187,17 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
                     continue
                 # One of them may have broken all, or all at once were too much for the memory: each by itself then.
                 for lane in at_work:
-                    _train([lane.again()], checkpoint_seconds, progress, leave)
+                    _train([lane.restarted()], checkpoint_seconds, progress, leave)
                 return
             for lane, values in zip(at_work, losses, strict=True):
-                lane.look(values)
+                lane.record(values)
             pace = (time.monotonic() - started) / n
             if progress:
                 slowest = min(at_work, key=lambda lane: lane.point.step / lane.steps)
                 progress(slowest.point.step, slowest.steps)
             due = time.monotonic() - saved >= checkpoint_seconds
             for lane in at_work:
-                lane.keep(due)
+                lane.finish_block(due)
             saved = time.monotonic() if due else saved
 
 

@@ -49,7 +49,7 @@ def retrain(
 
     From the run's own last layer, by SGD without momentum, all learning rates at once. **Our reading**: the paper takes
     the learning rate that is best on the test; we take the one that is best on `val`, items of the target that
-    are in no other split. What is there from an earlier call with the same settings is not done again.
+    are in no other split. An earlier call with the same settings is not repeated.
     """
     folder = Path(folder)
     wanted = {"steps": steps, "rates": list(rates), "batch_size": BATCH}

@@ -48,7 +48,7 @@ class Run:
     model: str = "linear"
     weights: str = "none"  # none, imagenet or a file
     features: str = ""
-    size: int = 0  # images are resized to this, texts cut to so many tokens; 0: as they are, as the model reads
+    size: int = 0  # side of images, or tokens of texts; 0: as they are, or as many as the model reads
     stylised: str = ""  # a collection's folder with the same items: training sees its images, evaluation plain ones
     augment: str = "none"  # an augmentation, or several joined by +
     attack: float = 0.0  # train on images moved by up to this (l2, pixels from 0 to 1) to where the net errs more
@@ -57,13 +57,13 @@ class Run:
     batches: str = ""  # plain, domain or group; empty: what the method asks for
     resample: bool = True  # draw items by the benchmark's column `weight`, where it has one
     batch_size: int = 32  # items of a plain batch; items of each domain or group in the others
-    domains_per_batch: int = 0  # domains or groups of a batch, drawn anew at every step; 0: all of them
+    domains_per_batch: int = 0  # domains or groups of a batch, drawn at every step; 0: all of them
     steps: int = 300
     optimizer: str = "adam"
     lr: float = 1e-3
     weight_decay: float = 0.0
     momentum: float = 0.9  # of sgd
-    schedule: str = "constant"  # of the learning rate: constant, thirds or cosine
+    schedule: str = "constant"  # of the learning rate; see SCHEDULES
     eval_every: int = 50
     patience: int = 0  # evaluations without a better one before training stops; 0: never
     select_on: str = "accuracy"
@@ -166,7 +166,7 @@ class Run:
         if not self.attack:
             reasons["attack_steps"] = "there is no attack"
         if self.batch_kind == "plain":
-            reasons["domains_per_batch"] = "plain batches are drawn from all items alike"
+            reasons["domains_per_batch"] = "plain batches are drawn from all items"
         if self.select_on == "last":
             reasons |= dict.fromkeys(("patience", "select_split"), "select_on=last keeps the last weights")
         elif self.eval_every >= self.steps:

@@ -2,8 +2,8 @@
 
 A head on cached features is so small that a step is mostly the cost of calling torch some fifty times. Here the calls
 are made once for all lanes: those of one seed see the same batch, which is read once for all of them, and their losses
-depend on nothing of each other, so the gradient of the sum is each one's own. A lane's net and optimizer stay what they
-were: their tensors are views into the stacks, so that evaluating and saving need no copying back.
+do not depend on each other, so the gradient of the sum holds the gradient of each. A lane's net and optimizer stay the
+same: their tensors are views into the stacks, so that evaluating and saving need no copying back.
 
 A run's numbers do not depend on which others it is stacked with. That is why packs have a least size, why the products
 are laid out as they are, and why the optimizer sees each lane's tensors by themselves; a test holds it.
@@ -32,7 +32,7 @@ since smaller products are added up in another order."""
 class Stacked:
     """Lanes that agree in all but seed, learning rate, decay and the method's numbers; see `alike`.
 
-    They lie in a grid: a row per seed, whose lanes see the same batches. What is missing of it is filled with copies.
+    They lie in a grid: a row per seed, whose lanes see the same batches. Copies fill the gaps.
     """
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
