@@ -155,8 +155,8 @@ class Run:
         if (needs in ("images", "maps") and self.model not in image_models()) or (
                 needs == "maps" and not model.has_maps):
             fit = [name for name, one in image_models().items() if one.has_maps or needs != "maps"]
-            raise ShiftBenchError(f"run: '{self.label}' needs {NEEDS[needs]}, which model '{self.model}' does not "
-                                  f"have. Models that do: {', '.join(fit)}.")
+            raise ShiftBenchError(f"run: {'preset' if self.preset else 'method'} '{self.label}' needs {NEEDS[needs]}, "
+                                  f"which model '{self.model}' does not have. Models that do: {', '.join(fit)}.")
 
     def idle(self) -> dict[str, str]:
         """Settings other than the defaults that change nothing beside the others, each with the reason."""
