@@ -11,7 +11,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.images.decode import content_hashes, images
 from shiftbench.models.weights import read_weights
-from shiftbench.scoring.small_files import read_bytes
+from shiftbench.scoring.listing import read_bytes
 
 
 @pytest.mark.parametrize("words", [

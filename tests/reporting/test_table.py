@@ -18,7 +18,7 @@ from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.comparison import APART, FORMATS, PAIRED, Line, lines, to_csv, to_latex, to_markdown
 from shiftbench.scoring import read_run, score_runs
 from shiftbench.scoring.intervals import compare
-from shiftbench.scoring.joint_draws import read_chosen
+from shiftbench.scoring.runs import read_chosen
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,9 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, COLUMNS, MEAN, RUN, Scores
 from shiftbench.scoring import read_run, runs, runs_in, score, score_runs
-from shiftbench.scoring.listing import names_in
+from shiftbench.scoring.batches import predictions_of
+from shiftbench.scoring.listing import contents, names_in
 from shiftbench.scoring.reading import KNOWN, Reader
-from shiftbench.scoring.side_by_side import predictions_of
-from shiftbench.scoring.small_files import contents
 from shiftbench.training.folder import sign
 from shiftbench.training.run import Run
 from tests.scoring.test_score import guesses, made, write_run

@@ -25,11 +25,11 @@ from shiftbench.data.target import (
     tokens_text,
 )
 from shiftbench.scoring import means, score
+from shiftbench.scoring.judge import GAP
 from shiftbench.scoring.metrics.correlation import r_items
 from shiftbench.scoring.metrics.curves import precision_items
 from shiftbench.scoring.metrics.detection import domain_items
 from shiftbench.scoring.metrics.tokens import KINDS, ratio_items
-from shiftbench.scoring.rows import GAP
 
 quick = settings(max_examples=40, deadline=None)
 

@@ -11,7 +11,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import TARGET_RT, Predictions
 from shiftbench.scoring import score_runs
-from shiftbench.scoring.retrained import METRIC
+from shiftbench.scoring.runs import RETRAINED
 from shiftbench.training.retrain import FACTS, retrain
 
 RATES = (0.1, 1.0)
@@ -46,8 +46,8 @@ def test_a_last_layer_learns_what_the_run_got_wrong(trained):
     assert found[run.name].accuracy > 0.9
     scores = score_runs(place / "runs", benchmarks=[made])
     before = scores.where(split="test", metric="accuracy", group="all")["value"]
-    after = scores.where(split="test", metric=METRIC, group="all", run=run.name)
-    mean = scores.where(split="test", metric=METRIC, group="all", stat="mean")
+    after = scores.where(split="test", metric=RETRAINED, group="all", run=run.name)
+    mean = scores.where(split="test", metric=RETRAINED, group="all", stat="mean")
     assert mean["value"] == after["value"]
     assert (before < 0.2).all()
     assert after["value"] > 0.9

@@ -16,7 +16,7 @@ def gap(*runs: Place, reference: str = "", level: float = 0.95) -> Scores:
 
     `runs` are folders with runs on a benchmark and on what `reference` made of it: gap("runs", "runs-mixed").
     """
-    from shiftbench.scoring.gap_runs import gaps_of
+    from shiftbench.scoring.gaps import gaps_of
 
     return gaps_of(runs, setting=reference, level=level)
 

@@ -45,7 +45,6 @@ def score(
     agreement come with every model's accuracy on the same pairs of superclasses. `nooch` is the folder of NOOCh's
     published lists, which then say what is hard; no benchmark is needed with it: score("my.csv", nooch="nooch").
     """
-    from shiftbench.human import find_key, human_scores, is_answers, model_scores, read_answers
     from shiftbench.scoring import score as score_one
     from shiftbench.scoring import versus
 
@@ -63,28 +62,36 @@ def score(
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
     if by:
         options |= {"by": by, "collection": collection_for(benchmark, made, by, collection)}
-    people: list[Place] = []
-    parts, models = [], []
-    rivals: dict[str, Predictions | Answers] = {}
-    for name, given in zip(_names(predictions), predictions, strict=True):
-        if not isinstance(given, Predictions | Answers) and is_answers(given):
-            people.append(given)
-            continue
-        loaded = read_predictions(given, made, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
-        parts.append(score_one(made, loaded, run=name, method=name, **options))
-        rivals[name] = loaded
-        if isinstance(loaded, Predictions):
-            models.append((name, loaded))
-    if len(rivals) > 1:
-        parts.append(versus(made, rivals, **{name: value for name, value in options.items() if name != "metrics"}))
-    if people or study is not None:
-        key = find_key(study, people)
-        key.check(made)
-        known = {name: options[name] for name in ("level", "replicates") if name in options}
-        if people:
-            parts.append(human_scores(made, key, read_answers(people, key), **known))
-        parts.append(model_scores(made, key, models, **known))
+    answers = [file for file in predictions if is_answers(file)]
+    models = {name: read_predictions(file, made, ignore_splits=ignore_splits, columns=columns,
+                                     ignore_extra=ignore_extra)
+              for name, file in zip(_names(predictions), predictions, strict=True) if not is_answers(file)}
+    parts = [score_one(made, model, run=name, method=name, **options) for name, model in models.items()]
+    if len(models) > 1:
+        parts.append(versus(made, models, **{name: value for name, value in options.items() if name != "metrics"}))
+    if answers or study is not None:
+        parts += _score_people(made, answers, models, study, {
+            name: options[name] for name in ("level", "replicates") if name in options})
     return Scores.join(parts)
+
+
+def is_answers(file: Any) -> bool:
+    """Whether what `score` is given is a file of annotators' answers: its name ends in .json."""
+    return isinstance(file, str | Path) and Path(file).suffix.lower() == ".json"
+
+
+def _score_people(
+    benchmark: Benchmark, answers: Sequence[Any], models: Mapping[str, Predictions | Answers], study: Place | None,
+    options: Mapping[str, Any],
+) -> list[Scores]:
+    """What annotators are worth, and models on the same pairs of superclasses."""
+    from shiftbench.human import find_key, human_scores, model_scores, read_answers
+
+    key = find_key(study, answers)
+    key.check(benchmark)
+    people = [human_scores(benchmark, key, read_answers(answers, key), **options)] if answers else []
+    classifiers = [(name, model) for name, model in models.items() if isinstance(model, Predictions)]
+    return [*people, model_scores(benchmark, key, classifiers, **options)]
 
 
 def _names(predictions: Sequence[Predictions | Answers | Place]) -> list[str]:

@@ -24,7 +24,7 @@ def gap(
     shiftbench gap runs runs-mixed
     """
     from shiftbench.scoring.metrics import in_words, is_worst
-    from shiftbench.scoring.plain import to_json
+    from shiftbench.scoring.views import to_json
 
     scores = verbs.gap(*runs, reference=reference, level=level)
     if out is not None:

@@ -56,7 +56,8 @@ def score(
 
     shiftbench score my_model.csv --nooch nooch --task "fire hydrant"
     """
-    from shiftbench.human.people import answer_notes, tables
+    from shiftbench.api.judging import is_answers
+    from shiftbench.reporting.terminal import score_tables
     from shiftbench.scoring import to_json
 
     files = predictions or []
@@ -70,7 +71,13 @@ def score(
     if json:
         print_json(to_json(scores, level=level))
     elif not quiet:
-        for table in tables(scores, level):
+        answers = [file for file in files if is_answers(file)]
+        if answers or study is not None:
+            from shiftbench.human.people import answer_notes, tables
+
+            shown, notes = tables(scores, level), answer_notes(answers, study)
+        else:
+            shown, notes = score_tables(scores), ()
+        for table in shown:
             console().print(table)
-        for note in answer_notes(files, study):
-            say(note)
+        say(*notes)

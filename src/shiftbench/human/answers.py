@@ -50,11 +50,6 @@ class Sheet:
     chosen: Mapping[str, int]
 
 
-def is_answers(path: Any) -> bool:
-    """Whether a file given to `score` is one of answers rather than of predictions: its name ends in .json."""
-    return isinstance(path, str | Path) and Path(path).suffix.lower() == ".json"
-
-
 def read_answers(paths: Sequence[Path | str], key: Key) -> Answers:
     """All files of a study; what does not belong to it is refused, what came twice counts once and is noted."""
     if not paths:

@@ -13,10 +13,10 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.human.agreement import Agreement, agreement, clustered, two_way
-from shiftbench.human.answers import Answers, is_answers, pair_name, read_answers
+from shiftbench.human.answers import Answers, pair_name, read_answers
 from shiftbench.human.pages import Key, find_key
 from shiftbench.reporting.tables import percent
-from shiftbench.reporting.terminal import scores_table, versus_table
+from shiftbench.reporting.terminal import score_tables
 from shiftbench.scoring import GAP
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, effective, student, wilson
 from shiftbench.scoring.metrics.pairwise import PairMean, over_pairs
@@ -145,15 +145,11 @@ def tables(scores: Scores, level: float = LEVEL) -> "list[Table]":
     """The usual table of whatever is no part of a study, then who is how good on pairs, then every pair."""
     study = np.isin(scores["metric"], METRICS)
     rest, own = scores.take(~study), scores.take(study)
-    drawn = [scores_table(rest)] if len(rest) else []
-    if (beside := versus_table(rest)) is not None:
-        drawn.append(beside)
-    return [*drawn, study_table(own, level), pairs_table(own)] if len(own) else drawn
+    return [*score_tables(rest), *([study_table(own, level), pairs_table(own)] if len(own) else [])]
 
 
-def answer_notes(files: Sequence[Path], study: Path | None) -> tuple[str, ...]:
-    """What to know of the answers among these files: what came twice, what is missing."""
-    answers = [file for file in files if is_answers(file)]
+def answer_notes(answers: Sequence[Path], study: Path | None) -> tuple[str, ...]:
+    """What to know of files of answers: what came twice, what is missing."""
     return read_answers(answers, find_key(study, answers)).notes if answers else ()
 
 

@@ -14,8 +14,8 @@ from shiftbench.reporting import tables
 from shiftbench.reporting.tables import column_of, latex, markdown
 from shiftbench.scoring import means
 from shiftbench.scoring.intervals import LEVEL
-from shiftbench.scoring.joint_draws import read_chosen
 from shiftbench.scoring.metrics import in_words, metric_of
+from shiftbench.scoring.runs import read_chosen
 
 SUFFIXES = {".csv": "csv", ".md": "md", ".markdown": "md", ".tex": "latex"}
 """Endings of files by which a format is known."""

@@ -71,6 +71,12 @@ def _cell(cell: dict[str, Any] | None) -> "Text":
 
 # Scores
 
+def score_tables(scores: Scores) -> "list[Table]":
+    """Every number, then models side by side where there are several."""
+    beside = versus_table(scores) if DIFFERENCE in scores["stat"] else None
+    return ([scores_table(scores)] if len(scores) else []) + ([] if beside is None else [beside])
+
+
 def scores_table(scores: Scores) -> "Table":
     """Every split of every run: average, groups and worst group with intervals, then macro F1 and the gap.
 

@@ -7,6 +7,7 @@ both (train-to-train, average) run by run; where they share neither (random-spli
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +17,16 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import ALL, MEAN, Scores
+from shiftbench.data.scores import ALL, MEAN, Measure, Scores
 from shiftbench.scoring.estimates import Estimate, Measured
-from shiftbench.scoring.gap_headline import Tested, has_headline_of_groups, headline_ends
 from shiftbench.scoring.intervals import LEVEL, compare, seeds, student
 from shiftbench.scoring.intervals import means as take_apart
-from shiftbench.scoring.metrics import WORST
-from shiftbench.scoring.rows import Row
+from shiftbench.scoring.judge import Row, means
+from shiftbench.scoring.listing import Finished, runs_in
+from shiftbench.scoring.metrics import WORST, is_worst
+from shiftbench.scoring.runs import benchmark_of_run, labels
 from shiftbench.scoring.scorer import outputs_of, scorer
+from shiftbench.shifts.in_distribution import REFERENCES, legal
 
 GAPS = "_gap"
 """How the metric of a gap ends; its split is the reference."""
@@ -102,19 +105,6 @@ def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
             ends = float(found.low[0]), float(found.high[0])
         rows += _rows(one, one, _ends(one.estimate, owner, level), ends, sides=(0, 1))
     return rows
-
-
-def _tested(outside: Side, inside: Side | None, setting: str) -> tuple[Tested, Tested]:
-    """What is tested in and out of distribution."""
-    after = Tested(outside.benchmark, outside.benchmark.rows("test"), outside.runs)
-    if inside is None or setting in SAME_RUN:
-        before = outside.benchmark.rows("test" if setting == "average" else "id_test")
-        return after._replace(rows=before), after
-    own = Tested(inside.benchmark, inside.benchmark.rows("test"), inside.runs)
-    if setting not in PAIRED:
-        return own, after
-    shared = after.rows[positions(outside.benchmark.items[after.rows], own.benchmark.items[own.rows]) >= 0]
-    return Tested(outside.benchmark, shared, inside.runs), after._replace(rows=shared)
 
 
 def _train_to_train(side: Side, level: float) -> list[Row]:
@@ -214,3 +204,119 @@ def _rows(one: Measured, two: Measured, ends: Floats, gap_ends: Ends, sides: tup
               ("", two.metric + GAPS, of[1], difference, low, high)]
     return [{"split": split, "group": group, "n": n, "metric": metric, "value": float(value), "low": float(least),
              "high": float(most)} for split, metric, (group, n), value, least, most in listed]
+
+
+# The gap of a headline that is over a grouping: the worst region of FMoW, the user of Amazon at the tenth percentile.
+#
+#     average      accuracy of test − headline of test            (so CivilComments and Amazon in the paper)
+#     any other    headline in distribution − headline out of distribution
+#
+# The two sides are taken as if they had no items in common, so that an interval is rather too wide: what they share
+# makes the difference surer.
+
+class Tested(NamedTuple):
+    """Rows of a benchmark, and a method's runs that predict them."""
+
+    benchmark: Benchmark
+    rows: Ints
+    runs: Sequence[Predictions | Answers]
+
+
+def _tested(outside: Side, inside: Side | None, setting: str) -> tuple[Tested, Tested]:
+    """What is tested in and out of distribution."""
+    after = Tested(outside.benchmark, outside.benchmark.rows("test"), outside.runs)
+    if inside is None or setting in SAME_RUN:
+        before = outside.benchmark.rows("test" if setting == "average" else "id_test")
+        return after._replace(rows=before), after
+    own = Tested(inside.benchmark, inside.benchmark.rows("test"), inside.runs)
+    if setting not in PAIRED:
+        return own, after
+    shared = after.rows[positions(outside.benchmark.items[after.rows], own.benchmark.items[own.rows]) >= 0]
+    return Tested(outside.benchmark, shared, inside.runs), after._replace(rows=shared)
+
+
+def has_headline_of_groups(benchmark: Benchmark) -> bool:
+    """Whether what ranks is over a grouping; else `gap` has it anyway."""
+    return benchmark.target.has_classes and bool(benchmark.headline.by)
+
+
+def headline_ends(inside: Tested, outside: Tested, average: bool, level: float) -> list[Row]:
+    """In distribution, out of distribution, and their difference; nothing where a side has no such group."""
+    measure = outside.benchmark.headline
+    one, two = _value(inside, Measure("accuracy") if average else measure, level), _value(outside, measure, level)
+    if one is None or two is None:
+        return []
+    difference = one["value"] - two["value"]
+    low = difference - np.hypot(one["value"] - one["low"], two["high"] - two["value"])
+    high = difference + np.hypot(one["high"] - one["value"], two["value"] - two["low"])
+    low, high = (float(np.clip(end, -1, 1)) for end in (low, high))
+    return [one, two, {**two, "value": difference, "low": low, "high": high}]
+
+
+def _value(side: Tested, measure: Measure, level: float) -> Row | None:
+    """The mean over runs with its interval, about other items and other seeds."""
+    whole, rows = side.benchmark, side.rows
+    some = Benchmark(whole.items[rows], np.full(len(rows), "test"), whole.label[rows], whole.domain[rows],
+                     whole.group[rows], whole.names, whole.card,
+                     {name: values[rows] for name, values in whole.extra.items()})
+    runs = [Predictions(some.items, some.split, run.scores[positions(some.items, run.item)], run.classes)
+            for run in side.runs if isinstance(run, Predictions)]
+    scores = means(some, {"": runs}, level=level).where(split="test", **measure._asdict())
+    kept = [row for row in scores if is_worst(measure.metric) or row["group"] == ALL]
+    return {key: kept[0][key] for key in ("by", "group", "n", "metric", "value", "low", "high")} if kept else None
+
+
+# Gaps of runs folders: every reference that was trained on, against the benchmark that it was made of.
+
+def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = LEVEL) -> Scores:
+    """Every gap that the finished runs of some folders tell, or those of one reference.
+
+    Runs on a reference are compared with runs on the benchmark it was made of that have the same method and the same
+    settings in everything but their seed. Runs on a reference tell train-to-train where it has an id_test, and average
+    where its groups are subpopulations.
+    """
+    runs = [run for folder in folders for run in runs_in(folder)[0]]
+    known: dict[str, Benchmark] = {}
+    listed: dict[str, dict[str, list[Finished]]] = {}
+    for run in runs:
+        digest = str(run.benchmark["digest"])
+        if digest not in known:
+            known[digest] = benchmark_of_run(run)
+        listed.setdefault(digest, {}).setdefault(run.setting, []).append(run)
+    shown = dict(zip((run.folder for run in runs), labels([run.settings for run in runs]), strict=True))
+    parts: list[tuple[tuple[str, int, str], Scores]] = []
+    for digest, own in listed.items():
+        made = known[digest]
+        for wanted, reference in _comparisons(made, known, setting):
+            others = listed[reference]
+            for method in [one for one in own if one in others]:
+                inside = None if wanted in SAME_RUN else Side(made, _read(own[method], made))
+                outside = Side(known[reference], _read(others[method], known[reference]))
+                head, label = own[method][0].head, shown[own[method][0].folder]
+                found = gap(outside, inside, setting=wanted, method=head["method"], level=level).assign(
+                    label="" if label == head["method"] else label, model=head["model"], setting=head["setting"])
+                parts.append(((outside.benchmark.name, REFERENCES.index(wanted), label), found))
+    if not parts:
+        where = ", ".join(map(str, folders))
+        raise ShiftBenchError(
+            f"{where}: {len(runs)} finished runs tell no gap{f' to reference {setting}' if setting else ''}. It takes "
+            "runs on a benchmark and, with the same method and settings, runs on what `shiftbench setting` made of it; "
+            "or a benchmark with an id_test and a test.")
+    return Scores.join([part for _, part in sorted(parts, key=lambda one: one[0])])
+
+
+def _comparisons(made: Benchmark, known: dict[str, Benchmark], only: str) -> list[tuple[str, str]]:
+    """Setting and digest of the reference of every gap that runs on a benchmark can tell."""
+    told = made.card.get("setting", {})
+    if told and told["name"] not in SAME_RUN:
+        reference = str(told["reference"]["digest"])
+        found = [(str(told["name"]), reference)] if reference in known else []
+    else:
+        found = [("train-to-train", made.digest)] if {"id_test", "test"} <= set(made.splits) else []
+        if not legal(made, unseen=told.get("name") == "average" or only == "average")["average"]:
+            found.append(("average", made.digest))
+    return [one for one in found if only in ("", one[0])]
+
+
+def _read(runs: Sequence[Finished], benchmark: Benchmark) -> list[Predictions | Answers]:
+    return [run.predictions(benchmark) for run in runs]

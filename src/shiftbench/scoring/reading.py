@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 from shiftbench.core.arrays import Ints, Strs, positions
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import PREDICTIONS, Predictions
-from shiftbench.scoring.listing import Finished, LeftOut, damaged, leaving_out
-from shiftbench.scoring.small_files import contents, read_bytes
+from shiftbench.scoring.listing import Finished, LeftOut, contents, damaged, leaving_out, read_bytes
 
 Table = npt.NDArray[np.float32]
 NUMBER = np.dtype("<f4")

@@ -1,29 +1,24 @@
 """Scores of a runs folder: every finished run, and each method's mean over its seeds."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shiftbench.core.arrays import encode
+from shiftbench.core.arrays import Bools, encode
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.data.prediction_lists import Answers
-from shiftbench.data.predictions import PREDICTIONS, Predictions
-from shiftbench.data.scores import Scores, label_of
+from shiftbench.data.predictions import PREDICTIONS, TARGET_RT, Predictions
+from shiftbench.data.scores import DIFFERENCE, Scores, label_of
+from shiftbench.scoring.batches import Piece, predictions_of, score_each, together
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
-from shiftbench.scoring.joint_draws import check_draws, on_splits
 from shiftbench.scoring.judge import means, score
-from shiftbench.scoring.listing import Finished, LeftOut, benchmarks_of, leaving_out, read_run, runs_in, written
-from shiftbench.scoring.pieces import Piece, together
+from shiftbench.scoring.listing import Finished, LeftOut, leaving_out, read_run, runs_in, written
 from shiftbench.scoring.reading import Reader
-from shiftbench.scoring.retrained import mean_retrained, score_retrained
-from shiftbench.scoring.side_by_side import predictions_of, score_each
-from shiftbench.shifts.replicates import replicate_of, shared_splits
-
-__all__ = ["Finished", "benchmarks_of", "labels", "read_run", "runs_in", "score_runs", "scored"]
+from shiftbench.shifts.replicates import replicate_of, same_rows, shared_splits
 
 SETTINGS = 100
 """Settings of one benchmark up to which they are compared by their means; a larger table nobody reads."""
@@ -46,24 +41,11 @@ def score_runs(
     a benchmark have more than SETTINGS settings there are no means of them: choose some first. A run that cannot be
     read is an error; where `left_out` is given it is noted there with the reason, and the others are scored.
     """
-    found = together(list(_pieces(folder, replicates, level, benchmarks, only, left_out)))
+    scores = together(list(_pieces(folder, replicates, level, benchmarks, only, left_out)))
     if not left_out:
-        return found
+        return scores
     # A file may turn out damaged after another file of its run was scored.
-    return found.take(~np.isin(found["run"], list(left_out)))
-
-
-def scored(
-    folder: Path | str,
-    *,
-    replicates: int = REPLICATES,
-    level: float = LEVEL,
-    benchmarks: Sequence[Benchmark] = (),
-    only: Sequence[str] | None = None,
-) -> Iterator[Scores]:
-    """What `score_runs` gives, piece by piece: for a table that is larger than memory."""
-    for piece in _pieces(folder, replicates, level, benchmarks, only):
-        yield together([piece])
+    return scores.take(~np.isin(scores["run"], list(left_out)))
 
 
 def _pieces(
@@ -81,7 +63,7 @@ def _pieces(
         digest = str(run.benchmark["digest"])
         with leaving_out(run.folder.name, left_out):
             if digest not in known:
-                known[digest] = _benchmark_of(run, benchmarks)
+                known[digest] = benchmark_of_run(run, benchmarks)
             listed.setdefault(str(run.benchmark["name"]), {}).setdefault(digest, []).append(run)
     for name, draws in listed.items():
         check_draws([known[digest] for digest in draws], name, str(folder))
@@ -140,15 +122,16 @@ def _of_targets(
                                  level=level), name)
 
 
-def _benchmark_of(run: Finished, given: Sequence[Benchmark]) -> Benchmark:
-    """The benchmark of a run: one of its name that was given, if it has no draws, else from where the run found it."""
-    named = [one for one in given if one.name == run.benchmark["name"] and replicate_of(one.card) is None]
-    found = named[0] if named else Benchmark.load(run.benchmark_folder)
-    if found.digest != run.benchmark["digest"]:
+def benchmark_of_run(run: Finished, benchmarks: Sequence[Benchmark] = ()) -> Benchmark:
+    """The benchmark of a run: one of `benchmarks` with its name that is no replicate, else from where the run found it.
+    """
+    named = [one for one in benchmarks if one.name == run.benchmark["name"] and replicate_of(one.card) is None]
+    benchmark = named[0] if named else Benchmark.load(run.benchmark_folder)
+    if benchmark.digest != run.benchmark["digest"]:
         raise ShiftBenchError(f"{run.folder}: benchmark digest is {str(run.benchmark['digest'])[:8]}…, but "
-                              f"{run.benchmark['path']} now has {found.digest[:8]}…. The benchmark was rebuilt; train "
-                              "again.")
-    return found
+                              f"{run.benchmark['path']} now has {benchmark.digest[:8]}…. The benchmark was rebuilt; "
+                              "train again.")
+    return benchmark
 
 
 def _few(runs: Sequence[Finished]) -> bool:
@@ -194,3 +177,70 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in settings.items():
         flat |= _flat(value) if isinstance(value, Mapping) else {key: value}
     return flat
+
+
+# Runs on several draws of one benchmark: what they have in common is what they can be compared on.
+
+def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
+    """Fail where benchmarks that runs know by one name are neither one nor draws of one with the same test."""
+    draws = [replicate_of(one.card) for one in benchmarks]
+    if len(benchmarks) > 1 and (None in draws or len(set(draws)) < len(draws)):
+        raise ShiftBenchError(f"{where}: has runs on different benchmarks that are all named '{name}', so that scores "
+                              "could not tell them apart. Keep their runs in folders of their own.")
+    for one in benchmarks[1:]:
+        # The parts that leave a domain out test on training items, which are other ones in every draw.
+        if "left_out" not in one.card and not same_rows(benchmarks[0], one):
+            raise ShiftBenchError(f"{where}: has runs on draws of '{name}' whose tests differ. Build them together, "
+                                  "with --draws, and train again.")
+
+
+def on_splits(predictions: Predictions, splits: Collection[str]) -> Predictions:
+    """The predictions on some splits alone."""
+    kept = np.isin(predictions.split, list(splits))
+    return predictions if kept.all() else Predictions(
+        predictions.item[kept], predictions.split[kept], predictions.scores[kept], predictions.classes)
+
+
+def read_chosen(folder: Path | str, runs: Sequence[str], draws: Sequence[Benchmark]) -> list[Predictions | Answers]:
+    """The predictions of runs of a folder on one benchmark or its draws, on the splits that all draws share."""
+    splits, known = shared_splits(list(draws)), {one.digest: one for one in draws}
+    found: list[Predictions | Answers] = []
+    for run in runs:
+        place = Path(folder) / run
+        finished = read_run(place)
+        read = finished.predictions(known.get(str(finished.benchmark["digest"]), draws[0]))
+        found.append(on_splits(read, splits) if isinstance(read, Predictions) else read)
+    return found
+
+
+# Scores of last layers that were trained anew on the target (BREEDS' target-RT), beside those of their runs.
+
+RETRAINED = "target_rt_accuracy"
+
+
+def score_retrained(
+    benchmark: Benchmark, runs: Sequence[Finished], replicates: int, level: float, left_out: LeftOut | None = None
+) -> Scores:
+    """`target_rt_accuracy` on test, of all items and of every group, for the runs that `retrain` has been at."""
+    parts = []
+    for run in runs if TARGET_TRAIN in benchmark.splits else ():
+        if (run.folder / TARGET_RT).is_file():
+            with leaving_out(run.folder.name, left_out):
+                predictions = Predictions.load(run.checked(TARGET_RT), benchmark)
+                parts.append(_renamed(score(benchmark, predictions, **run.head, replicates=replicates, level=level)))
+    return Scores.join(parts)
+
+
+def mean_retrained(
+    benchmark: Benchmark, methods: Mapping[str, Sequence[tuple[Benchmark, Finished]]], replicates: int, level: float
+) -> Scores:
+    """Means over the runs of each method, those that `retrain` has been at, each read as its own benchmark says."""
+    there = {label: [(own, run.folder / TARGET_RT) for own, run in runs if (run.folder / TARGET_RT).is_file()]
+             for label, runs in methods.items()} if TARGET_TRAIN in benchmark.splits else {}
+    read = {label: [Predictions.load(file, own) for own, file in files] for label, files in there.items() if files}
+    return _renamed(means(benchmark, read, replicates=replicates, level=level)) if read else Scores.join([])
+
+
+def _renamed(scores: Scores) -> Scores:
+    kept: Bools = (scores["metric"] == "accuracy") & (scores["by"] == "") & (scores["stat"] != DIFFERENCE)
+    return scores.take(kept).assign(metric=RETRAINED)

@@ -5,11 +5,20 @@ A rule gives every run one number, its criterion, and takes for each benchmark, 
 was a label from after the shift. A rule that has nothing to look at chooses nothing and says why.
 """
 
-from shiftbench.scoring.select.choose import Choice, Refused, Selection, chosen, refuse_target, select, setting_of
-from shiftbench.scoring.select.means import Mean, over_benchmarks, over_seeds
-from shiftbench.scoring.select.rescore import chosen_means
-from shiftbench.scoring.select.rules import DEFAULT, LABELS, RULES, TARGETS, Rule
-from shiftbench.scoring.select.runs import INSTEAD, Runs
+from shiftbench.scoring.select.choose import (
+    Choice,
+    Mean,
+    Refused,
+    Selection,
+    chosen,
+    chosen_means,
+    over_benchmarks,
+    over_seeds,
+    refuse_target,
+    select,
+    setting_of,
+)
+from shiftbench.scoring.select.rules import DEFAULT, INSTEAD, LABELS, RULES, TARGETS, Rule, Runs
 
 __all__ = [
     "DEFAULT", "INSTEAD", "LABELS", "RULES", "TARGETS", "Choice", "Mean", "Refused", "Rule", "Runs", "Selection",

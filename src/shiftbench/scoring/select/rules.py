@@ -1,9 +1,15 @@
-"""The rules: what each looks at, and which labels that takes."""
+"""The rules: what each looks at, which labels that takes, and the runs of a table of scores by which they choose."""
 
+import re
 from typing import NamedTuple
 
+import numpy as np
+
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.scoring.metrics import metric_of
+from shiftbench.data.scores import ALL, RUN, Measure, Scores
+from shiftbench.data.target import KINDS
+from shiftbench.scoring.metrics import is_worst, metric_of
 from shiftbench.shifts.leave_one_domain_out import MARK
 
 TARGETS = ("accuracy", "worst_group_accuracy")
@@ -67,3 +73,144 @@ def labels_of(split: str, benchmark: Benchmark | None) -> str:
         return UNKNOWN
     val, test = (set(benchmark.domain[benchmark.rows(part)].tolist()) for part in ("val", "test"))
     return TARGET if val & test else SHIFTED
+
+
+# The single runs of a table of scores, in columns: who each run is, and any one of its scores.
+
+HARD = (re.compile(r"\bhard[ _-]?positive", re.I), re.compile(r"\bhard[ _-]?negative", re.I))
+"""How the groups of NOOCh are named, whatever stands around it."""
+
+ACCURACY, NLL, HARD_LOSS = Measure("accuracy"), Measure("nll"), Measure("nll of hard items")
+INSTEAD = tuple(sorted({target.headline for target in KINDS.values()} - {"accuracy"}))
+"""What stands in the place of `accuracy` where the target is no class."""
+
+
+class Number(NamedTuple):
+    """One score of every run, its interval and the items behind it; NaN where a run has none."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    n: Floats
+
+
+class Runs:
+    """One entry per run. Means over runs are left out."""
+
+    def __init__(self, scores: Scores) -> None:
+        self.scores = scores.where(stat=RUN)
+        who = {"benchmark": self.scores["benchmark"], "run": self.scores["run"], "method": self.scores.names,
+               "seed": self.scores["seed"], "setting": self.scores["setting"]}
+        # A run's rows mostly stand together, so it is enough to look at the first of every stretch of equal ones.
+        begins = np.r_[True, np.zeros(max(0, len(self.scores) - 1), np.bool_)][: len(self.scores)]
+        for values in who.values():
+            begins[1:] |= values[1:] != values[:-1]
+        heads = {name: values[begins] for name, values in who.items()}
+        codes = {name: encode(values) for name, values in heads.items()}
+        key = np.zeros(len(heads["run"]), np.int64)
+        for name in ("benchmark", "run", "method", "seed"):
+            code, names = codes[name]
+            _, first, key = np.unique(key * max(1, len(names)) + code, return_index=True, return_inverse=True)
+        self.place: Ints = key[np.cumsum(begins) - 1]  # of every row, the number of its run
+        self.benchmarks, self.methods = codes["benchmark"][1], codes["method"][1]
+        self.benchmark, self.method, self.rank, setting = (
+            codes[name][0][first] for name in ("benchmark", "method", "run", "setting"))
+        self.seed: Ints = heads["seed"][first]
+        self.name: Strs = heads["run"][first]
+        self.setting: Strs = heads["setting"][first]
+        # A rule chooses among the runs of one cell; those of one kind differ in nothing but their benchmark.
+        self.cell: Ints = self.method * max(1, len(codes["seed"][1])) + codes["seed"][0][first]
+        _, self.kind = np.unique(self.cell * max(1, len(codes["setting"][1])) + setting, return_inverse=True)
+        self._numbers: dict[tuple[str, Measure], Number] = {}
+        self._words: dict[tuple[str, str], Bools] = {}
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def of(self, benchmark: int) -> Ints:
+        """The runs on a benchmark."""
+        return np.flatnonzero(self.benchmark == benchmark)
+
+    @property
+    def originals(self) -> list[int]:
+        """The benchmarks that are not another one of the table less a domain."""
+        return [code for code, name in enumerate(self.benchmarks)
+                if MARK not in name or name.rpartition(MARK)[0] not in self.benchmarks]
+
+    def parts(self, benchmark: int) -> list[int]:
+        """The benchmarks that leave out a domain of this one."""
+        whole = self.benchmarks[benchmark]
+        return [code for code, name in enumerate(self.benchmarks) if MARK in name and name.rpartition(MARK)[0] == whole]
+
+    @property
+    def several(self) -> set[str]:
+        """The benchmarks on which a method has runs that differ in more than their seed."""
+        cells = self.benchmark * (1 + int(self.cell.max(initial=0))) + self.cell
+        _, first, n = np.unique(cells, return_index=True, return_counts=True)
+        return {self.benchmarks[code] for code in self.benchmark[first[n > 1]] if code in self.originals}
+
+    def number(self, split: str, measure: Measure) -> Number:
+        """A score over all items, or over whichever group or class is the worst.
+
+        Where the target is no class, `accuracy` is its headline.
+        """
+        if (split, measure) not in self._numbers:
+            number = self._number(split, measure)
+            for other in INSTEAD if measure == ACCURACY else ():
+                lacks = np.isnan(number.value)
+                number = Number(*(np.where(lacks, more, own) for own, more in zip(
+                    number, self._number(split, Measure(other)), strict=True)))
+            self._numbers[split, measure] = number
+        return self._numbers[split, measure]
+
+    def _number(self, split: str, measure: Measure) -> Number:
+        rows = self._rows(split, measure)
+        if not is_worst(measure.metric):
+            rows = rows & self._is("group", ALL)
+        return Number(*(self._by_run(rows, name) for name in Number._fields))
+
+    def which(self, split: str, measure: Measure) -> Strs:
+        """The group or class that a worst score of every run is of; empty where a run has none."""
+        rows, group = self._rows(split, measure), np.zeros(len(self), self.scores["group"].dtype)
+        group[self.place[rows]] = self.scores["group"][rows]
+        return group
+
+    def hard(self, split: str) -> Number:
+        """The larger of the mean losses of hard positives and of hard negatives; NaN where no group is named so."""
+        if (split, HARD_LOSS) not in self._numbers:
+            rows = np.flatnonzero(self._rows(split, NLL))
+            code, names = encode(self.scores["group"][rows])
+            loss, size = np.full((2, len(self)), np.nan), np.zeros((2, len(self)))
+            for kind, pattern in enumerate(HARD):
+                mine = rows[np.asarray([bool(pattern.search(name)) for name in names], np.bool_)[code]]
+                n = self.scores["n"][mine].astype(np.float64)
+                total = np.bincount(self.place[mine], n * self.scores["value"][mine], minlength=len(self))
+                size[kind] = np.bincount(self.place[mine], n, minlength=len(self))
+                np.divide(total, size[kind], out=loss[kind], where=size[kind] > 0)
+            none = np.full(len(self), np.nan)
+            self._numbers[split, HARD_LOSS] = Number(np.fmax(*loss), none, none, size.max(axis=0))
+        return self._numbers[split, HARD_LOSS]
+
+    def best(self, mine: Ints, criterion: Floats) -> Ints:
+        """Of each method and seed among `mine`, the run with the smallest criterion; one without a criterion is none.
+
+        Ties go to the smaller nll on id_val, then to the run whose name comes first.
+        """
+        known = mine[~np.isnan(criterion[mine])]
+        loss = self.number("id_val", NLL).value[known]
+        order = known[np.lexsort((self.rank[known], np.where(np.isnan(loss), np.inf, loss), criterion[known],
+                                  self.cell[known]))]
+        return order[np.unique(self.cell[order], return_index=True)[1]]
+
+    def _rows(self, split: str, measure: Measure) -> Bools:
+        return self._is("split", split) & self._is("metric", measure.metric) & self._is("by", measure.by)
+
+    def _is(self, column: str, word: str) -> Bools:
+        if (column, word) not in self._words:
+            self._words[column, word] = np.asarray(self.scores[column] == word)
+        return self._words[column, word]
+
+    def _by_run(self, rows: Bools, column: str) -> Floats:
+        values = np.full(len(self), np.nan)
+        values[self.place[rows]] = self.scores[column][rows]
+        return values
