@@ -88,8 +88,8 @@ def hierarchy(
     from shiftbench.hierarchies.edits import edited
     from shiftbench.hierarchies.sources import open_hierarchy, read_classes
 
-    made = open_hierarchy(source, None if classes is None else read_classes(classes))
-    return edited(made, edits or [], tree=tree) if edits or tree else made
+    whole = open_hierarchy(source, None if classes is None else read_classes(classes))
+    return edited(whole, edits or [], tree=tree) if edits or tree else whole
 
 
 def superclasses(
@@ -103,17 +103,17 @@ def superclasses(
     from shiftbench.hierarchies.superclasses import named_task
     from shiftbench.hierarchies.superclasses import superclasses as cut
 
-    made = source if source is None or isinstance(source, Hierarchy) else hierarchy(source)
+    whole = source if source is None or isinstance(source, Hierarchy) else hierarchy(source)
     if task:
         fixed = {"level": level, "root": choice.pop("root", ""), "subclasses": choice.pop("subclasses", None)}
-        given = [key for key, value in fixed.items() if value not in (None, "")]
-        if given:
-            raise ShiftBenchError(f"Task '{task}' has its own {' and '.join(given)}. Leave them or the task out.")
+        fixed_keys = [key for key, value in fixed.items() if value not in (None, "")]
+        if fixed_keys:
+            raise ShiftBenchError(f"Task '{task}' has its own {' and '.join(fixed_keys)}. Leave them or the task out.")
         choice.pop("balanced", None)
-        return named_task(task, made, **choice)
-    if made is None or level is None:
+        return named_task(task, whole, **choice)
+    if whole is None or level is None:
         raise ShiftBenchError("Superclasses are cut from a hierarchy at a level, or come with a task. Give one.")
-    return cut(made, level, **choice)
+    return cut(whole, level, **choice)
 
 
 def ladder(collection: Collection | Place, test: str, k: int = 4, **options: Any) -> "list[Rung]":
@@ -237,15 +237,15 @@ def check(
         return check_collection(benchmark)
     if not isinstance(benchmark, Benchmark) and (Path(benchmark) / MARKER).is_file():
         return check_collection(Collection.load(benchmark))
-    made = benchmark_of(benchmark)
+    loaded_benchmark = benchmark_of(benchmark)
     images = collection_of(benchmark, collection, needed=False)
     if images is None or images.pixels is None:
-        return find_faults(made)
-    rows = images.index(made.items)
+        return find_faults(loaded_benchmark)
+    rows = images.index(loaded_benchmark.items)
     missing = np.isin(rows, missing_files(images.pixels, images.root))
-    hashes = np.char.add("no file of ", made.items).astype(np.object_)  # each differs from all others
+    hashes = np.char.add("no file of ", loaded_benchmark.items).astype(np.object_)  # each differs from all others
     hashes[~missing] = content_hashes(images, rows[~missing])
-    return find_faults(made, hashes, missing)
+    return find_faults(loaded_benchmark, hashes, missing)
 
 
 def trust(collection: Place, root: Place | None = None) -> Path:
@@ -253,9 +253,9 @@ def trust(collection: Place, root: Place | None = None) -> Path:
     from shiftbench.data.collection import MARKER
     from shiftbench.data.roots import note, notes
 
-    made = Collection.load(collection)
-    folder = Path(root).resolve() if root is not None else made.root
-    if folder is None or made.root is None:
+    loaded_collection = Collection.load(collection)
+    folder = Path(root).resolve() if root is not None else loaded_collection.root
+    if folder is None or loaded_collection.root is None:
         raise ShiftBenchError(f"{collection}: names no folder of files, so there is nothing to trust.")
     if not folder.is_dir():
         raise ShiftBenchError(f"{folder}: no such folder. Name the folder that holds the files with --root.")

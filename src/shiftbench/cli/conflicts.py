@@ -38,8 +38,8 @@ def conflicts(
     settings: dict[str, Any] = {"model": model, "features": features, "weights": weights, "steps": steps,
                                 "repeats": repeats, "seed": seed, "makeup": makeup, **parse_changes(changes or [])}
     with progress(f"training {model}", quiet or json) as advance:
-        found = verbs.conflicts(benchmark, out, collection=collection, device=device, progress=advance, **settings)
-    facts = found.to_json()
+        matrix = verbs.conflicts(benchmark, out, collection=collection, device=device, progress=advance, **settings)
+    facts = matrix.to_json()
     if json:
         print_json(facts)
     elif not quiet:
@@ -49,5 +49,5 @@ def conflicts(
         print_table("",
                     ["training on", "hurts", "", "effect", "low", "high"],
                     [list(cell.values()) for cell in facts["conflicts"]])
-        say(f"little contribution: {', '.join(found.little) or 'none'}")
+        say(f"little contribution: {', '.join(matrix.little) or 'none'}")
         say(f"heatmap, matrix and settings in {out}")

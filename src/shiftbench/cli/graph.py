@@ -55,36 +55,36 @@ def graph(
     elif cls:
         loaded = paper_contexts(Collection.load(collection)) if ontology else Collection.load(collection)
         with progress(f"meta-graph of {cls}"):
-            made = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()),
+            metagraph = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()),
                                scaling=scaling, seed=seed, communities=communities)
-        _one(made, loaded, origin, out, json)
+        _one(metagraph, loaded, origin, out, json)
     else:
         raise typer.BadParameter("Name a class with --class, or say --all.")
 
 
-def _one(made: Any, collection: "Collection", origin: str | None, out: Path | None, json: bool) -> None:
+def _one(metagraph: Any, collection: "Collection", origin: str | None, out: Path | None, json: bool) -> None:
     """One class: a table, JSON, and a picture where asked."""
     from shiftbench.core.files import write_json
     from shiftbench.metagraph.graph import to_json
     from shiftbench.metagraph.graph_page import draw_html
     from shiftbench.metagraph.picture import draw_png
 
-    facts = to_json(made, origin)
+    facts = to_json(metagraph, origin)
     if out is not None and out.suffix == ".json":
         write_json(out, facts)
     elif out is not None and out.suffix == ".png":
-        draw_png(made, out)
+        draw_png(metagraph, out)
     elif out is not None and out.suffix == ".html":
-        with progress(f"page of {made.cls}"):
-            draw_html(made, out, collection)
+        with progress(f"page of {metagraph.cls}"):
+            draw_html(metagraph, out, collection)
     elif out is not None:
         raise ShiftBenchError(f"{out}: a graph is written as .png, .html or .json. Give one of these endings.")
     if json:
         print_json(facts)
         return
     far = facts.get("distances") or {}
-    print_table(f"{made.cls}: {len(facts['subsets'])} subsets, {made.edges} edges of overlap ≥ {made.threshold}, "
-                f"{facts['communities']} communities",
+    print_table(f"{metagraph.cls}: {len(facts['subsets'])} subsets, {metagraph.edges} edges of overlap ≥ "
+                f"{metagraph.threshold}, {facts['communities']} communities",
                 ["subset", "items", "community", *(["distance"] if far else [])],
                 [[part["name"], part["size"], part["community"], *([far[part["name"]]] if far else [])]
                  for part in facts["subsets"]])
@@ -119,11 +119,12 @@ def _ladder(
 
     if origin is None:
         raise typer.BadParameter("--ladder needs the test subset: --from 'dog(shelf)'.")
-    found = verbs.ladder(collection, origin, rungs, items=items, threshold=threshold, min_size=min_size, kinds=kinds)
-    facts = {"test": origin, "rungs": [rung._asdict() for rung in found]}
+    training_sets = verbs.ladder(collection, origin, rungs, items=items, threshold=threshold, min_size=min_size,
+                                 kinds=kinds)
+    facts = {"test": origin, "rungs": [rung._asdict() for rung in training_sets]}
     if out is not None:
         write_json(out, facts)
     if json:
         print_json(facts)
         return
-    print_table(f"training sets for {origin}, from near to far", ["subset", "distance", "items"], found)
+    print_table(f"training sets for {origin}, from near to far", ["subset", "distance", "items"], training_sets)

@@ -67,10 +67,10 @@ def _sizes(folder: Path, split: str) -> dict[str, int]:
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.data.scores import ALL
 
-    made = Benchmark.load(folder)
-    if split not in made.splits:
-        raise unknown("split", split, made.splits)
-    return {ALL: len(made.rows(split)), **made.counts()[split]}
+    loaded = Benchmark.load(folder)
+    if split not in loaded.splits:
+        raise unknown("split", split, loaded.splits)
+    return {ALL: len(loaded.rows(split)), **loaded.counts()[split]}
 
 
 def _points(share: float) -> str:

@@ -93,20 +93,20 @@ def sweep(
     except KeyboardInterrupt as stop:  # typer would end without a word
         sys.stderr.write(f"shiftbench: {printable(stop) or 'Stopped. Start the same again to go on.'}\n")
         raise typer.Exit(130) from None
-    told = summary(ends)
+    outcome = summary(ends)
     if json:
-        print_json({"out": str(out), **told})
+        print_json({"out": str(out), **outcome})
     elif not quiet:
-        say(f"{out}: {told['done']:,} of {told['runs']:,} runs done, {told['failed']:,} failed")
-        for one in told["notes"]:
+        say(f"{out}: {outcome['done']:,} of {outcome['runs']:,} runs done, {outcome['failed']:,} failed")
+        for one in outcome["notes"]:
             say(f"in {one['runs']:,} runs: {one['note']}")
-        if told["reasons"]:
+        if outcome["reasons"]:
             print_table("", ["failed", "why", "for example"],
-                        [[one["runs"], one["reason"], one["example"]] for one in told["reasons"]])
+                        [[one["runs"], one["reason"], one["example"]] for one in outcome["reasons"]])
             say("try them again with --retry-failed")
         else:
             say(f"next: shiftbench report {out} --out report.html")
-    if told["failed"]:
+    if outcome["failed"]:
         raise typer.Exit(1)
 
 
@@ -137,49 +137,49 @@ def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, r
     with scratch() as folder:
         plan.prepare(out, folder, _making(quiet or json))
         with progress("warming up", quiet or json) as advance:
-            found = estimate(plan.jobs(out, folder), out, workers=workers, device=device, retry_failed=retry_failed,
+            estimated = estimate(plan.jobs(out, folder), out, workers=workers, device=device, retry_failed=retry_failed,
                              progress=advance)
     if json:
-        print_json(_as_json(found))
+        print_json(_as_json(estimated))
     else:
-        _print(found, study, quiet)
-    if any(row.problem for row in found.rows):
+        _print(estimated, study, quiet)
+    if any(row.problem for row in estimated.rows):
         raise typer.Exit(1)
 
 
-def _print(found: "Estimate", study: Path, quiet: bool) -> None:
+def _print(estimated: "Estimate", study: Path, quiet: bool) -> None:
     from shiftbench.sweeps.status import summary as standing
 
     if not quiet:
-        say(f"{study}: {standing(count_all(found).elements())}", style="bold")
-        _print_counts(found)
-        if found.rows:
+        say(f"{study}: {standing(count_all(estimated).elements())}", style="bold")
+        _print_counts(estimated)
+        if estimated.rows:
             columns = ["method", "model", "inputs", "batch", "runs", "at once", "ms a step", "s a run", "one worker"]
             _print_some("\nwarm-up", columns, [
                 [row.shape.method, row.shape.model, row.shape.inputs, f"{row.shape.items:,} {row.shape.batches}",
                  row.runs, row.runs / row.packs, 1000 * row.cost.step * row.packs / row.runs if row.cost else math.nan,
                  row.seconds / row.runs if row.cost else math.nan, row.problem or how_long(row.seconds)]
-                for row in found.rows])
-    left = sum(row.runs for row in found.rows)
-    say(*([""] if left else []), f"{left:,} runs left, about {how_long(found.seconds)} with {found.workers} "
-        f"{'worker' if found.workers == 1 else 'workers'} on {found.device}" if left else
+                for row in estimated.rows])
+    left = sum(row.runs for row in estimated.rows)
+    say(*([""] if left else []), f"{left:,} runs left, about {how_long(estimated.seconds)} with {estimated.workers} "
+        f"{'worker' if estimated.workers == 1 else 'workers'} on {estimated.device}" if left else
         "nothing is left to do", style="bold")
     if left and not quiet:
-        if found.embedding:
-            say(f"of this {how_long(found.embedding)} to compute features that are not cached yet")
-        say(f"assumed: {'; '.join(found.assumed)}.")
+        if estimated.embedding:
+            say(f"of this {how_long(estimated.embedding)} to compute features that are not cached yet")
+        say(f"assumed: {'; '.join(estimated.assumed)}.")
 
 
-def count_all(found: "Estimate") -> Counter[str]:
+def count_all(estimated: "Estimate") -> Counter[str]:
     """State -> runs."""
-    return sum(found.counts.values(), Counter())
+    return sum(estimated.counts.values(), Counter())
 
 
-def _print_counts(found: "Estimate") -> None:
+def _print_counts(estimated: "Estimate") -> None:
     """Runs per benchmark and method, `2 of 3` where 2 are still to be done."""
-    methods = list(dict.fromkeys(method for _, method in found.counts))
-    rows = {benchmark: [_left(found.counts.get((benchmark, method), Counter())) for method in methods]
-            for benchmark, _ in found.counts}
+    methods = list(dict.fromkeys(method for _, method in estimated.counts))
+    rows = {benchmark: [_left(estimated.counts.get((benchmark, method), Counter())) for method in methods]
+            for benchmark, _ in estimated.counts}
     if len(methods) <= 10:
         _print_some("", ["runs", *methods], [[name, *cells] for name, cells in rows.items()])
     else:
@@ -198,16 +198,16 @@ def _print_some(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         say(f"… and {len(rows) - MOST:,} more lines; --json has all")
 
 
-def _as_json(found: "Estimate") -> dict[str, Any]:
+def _as_json(estimated: "Estimate") -> dict[str, Any]:
     return {
-        "runs": count_all(found).total(), "states": dict(count_all(found)),
-        "left": sum(row.runs for row in found.rows),
-        "seconds": found.seconds, "embedding_seconds": found.embedding, "start_seconds": found.start,
-        "workers": found.workers, "device": found.device, "assumed": list(found.assumed),
+        "runs": count_all(estimated).total(), "states": dict(count_all(estimated)),
+        "left": sum(row.runs for row in estimated.rows),
+        "seconds": estimated.seconds, "embedding_seconds": estimated.embedding, "start_seconds": estimated.start,
+        "workers": estimated.workers, "device": estimated.device, "assumed": list(estimated.assumed),
         "counts": [{"benchmark": benchmark, "method": method, **count}
-                   for (benchmark, method), count in found.counts.items()],
+                   for (benchmark, method), count in estimated.counts.items()],
         "shapes": [{**row.shape._asdict(), "packs": row.packs, "runs": row.runs, "seconds": row.seconds,
                     "problem": row.problem, "cost": row.cost and {
                         "fixed": row.cost.fixed, "step": row.cost.step, "evaluation": row.cost.evaluation,
-                        "measured": row.cost.like == row.shape}} for row in found.rows],
+                        "measured": row.cost.like == row.shape}} for row in estimated.rows],
     }

@@ -36,7 +36,7 @@ def draw(conflicts: Conflicts, path: Path | str) -> Path:
     figure = Figure(figsize=(wide, high), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
 
-    def place(x: float, y: float, width: float, height: float) -> Any:
+    def axes_at(x: float, y: float, width: float, height: float) -> Any:
         """Axes whose upper left corner is x to the right and y down."""
         return figure.add_axes((x / wide, 1 - (y + height) / high, width / wide, height / high))
 
@@ -44,9 +44,9 @@ def draw(conflicts: Conflicts, path: Path | str) -> Path:
     limit = float(np.quantile(np.abs(conflicts.effect.value), 0.98)) or 1.0
     x, end, image = left, left, None
     for kind, width in zip(kinds, widths, strict=True):
-        image = _panel(place(x, top, width, tall), conflicts, kind, limit, named=kind == kinds[0])
+        image = _panel(axes_at(x, top, width, tall), conflicts, kind, limit, named=kind == kinds[0])
         x, end = x + max(width, HEADING) + gap, x + width
-    _scale(figure, image, place(end + 0.2, top + 0.2, 0.13, min(2.6, max(tall, 1.6) - 0.4)), limit)
+    _scale(figure, image, axes_at(end + 0.2, top + 0.2, 0.13, min(2.6, max(tall, 1.6) - 0.4)), limit)
     figure.text(0.15 / wide, 1 - 0.2 / high, f"Training conflicts in {conflicts.benchmark}", va="center", fontsize=11,
                 color=INK, weight="bold")
     figure.text(0.15 / wide, 1 - 0.33 / high, "what a step on the row's subset does to the loss of the column's\n"
@@ -58,9 +58,9 @@ def draw(conflicts: Conflicts, path: Path | str) -> Path:
 
 def _panel(axes: Any, conflicts: Conflicts, kind: str, limit: float, named: bool) -> Any:
     """The columns of one kind; the rows are named at the first panel."""
-    mine = conflicts.evaluation.kind == kind
-    names = [name for name, here in zip(conflicts.evaluation.names, mine, strict=True) if here]
-    value, low, high = (part[:, mine] for part in conflicts.effect)
+    of_kind = conflicts.evaluation.kind == kind
+    names = [name for name, here in zip(conflicts.evaluation.names, of_kind, strict=True) if here]
+    value, low, high = (part[:, of_kind] for part in conflicts.effect)
     image = axes.imshow(value, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     row, column = np.nonzero((low <= 0) & (high >= 0))
     axes.scatter(column, row, s=1.6, c=PALE, linewidths=0)
@@ -72,7 +72,7 @@ def _panel(axes: Any, conflicts: Conflicts, kind: str, limit: float, named: bool
             text.set_color(FAINT)
     for edge in _edges(conflicts.train.label)[1:-1]:
         axes.axhline(edge - 0.5, color=INK, linewidth=0.9)
-    label = conflicts.evaluation.label[mine]
+    label = conflicts.evaluation.label[of_kind]
     for start, stop in pairwise(_edges(label)):
         if start:
             axes.axvline(start - 0.5, color=INK, linewidth=0.9)

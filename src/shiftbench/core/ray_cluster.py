@@ -56,8 +56,9 @@ def ray_cluster(address: str | None = None, workers: int = 0) -> Iterator[Cluste
         try:
             if not connected:
                 _connect(ray, address, workers)
-            found = ray.cluster_resources()
-            yield Cluster(ray, int(found.get("CPU", 0)), int(found.get("GPU", 0)), not connected and not address)
+            resources = ray.cluster_resources()
+            cpus, gpus = (int(resources.get(kind, 0)) for kind in ("CPU", "GPU"))
+            yield Cluster(ray, cpus, gpus, not connected and not address)
         finally:
             if not connected:
                 ray.shutdown()

@@ -83,8 +83,8 @@ def catalogue(collection: Collection, terms: Terms | None = None) -> Catalogue:
     table = incidence(runs_of(tags.item), tags.tag, order)
     sizes: Counts = np.zeros((len(classes), len(order)), np.int32)
     add_sizes(table, sizes)
-    made = draft(collection.name, tags, terms, order, mirrored(sizes))
-    return finished(tags, terms, made, edges(table, made.room, terms.threshold))
+    outline = draft(collection.name, tags, terms, order, mirrored(sizes))
+    return finished(tags, terms, outline, edges(table, outline.room, terms.threshold))
 
 
 def may_be_classes(tags: Tags, terms: Terms) -> Ints:
@@ -116,41 +116,41 @@ def draft(name: str, tags: Tags, terms: Terms, order: Ints, sizes: Counts) -> Dr
     return Draft(order, plan(sizes, kept, terms.threshold), rows, sizes[rows, rows].astype(np.int64))
 
 
-def finished(tags: Tags, terms: Terms, made: Draft, found: Sequence[Runs]) -> Catalogue:
+def finished(tags: Tags, terms: Terms, draft: Draft, runs: Sequence[Runs]) -> Catalogue:
     """The catalogue: tags by their codes, classes and contexts in the order of the codes."""
-    codes, words = made.order[made.classes], vocabulary(tags)
-    held = np.empty((len(codes), len(made.order)), np.int32)
-    held[:, made.order] = made.room.held[made.classes]
+    codes, words = draft.order[draft.classes], vocabulary(tags)
+    held = np.empty((len(codes), len(draft.order)), np.int32)
+    held[:, draft.order] = draft.room.held[draft.classes]
     names = tuple(tags.names[code] if words.answers[tags.names[code]] == 1 else f"{tags.kinds[code]}:{tags.names[code]}"
                   for code in codes.tolist())
-    return Catalogue(names, made.items, offsets(np.count_nonzero(held, axis=1)), np.nonzero(held)[1],
-                     held[held > 0].astype(np.int64), joined(found, made.order, codes))
+    return Catalogue(names, draft.items, offsets(np.count_nonzero(held, axis=1)), np.nonzero(held)[1],
+                     held[held > 0].astype(np.int64), joined(runs, draft.order, codes))
 
 
 def kept_contexts(tags: Tags, words: Vocabulary, order: Ints, sizes: Counts, terms: Terms) -> Bools:
     """Which tag is a context of which class: large enough with it, not the class itself, no other class's attribute."""
     plain, of_class = allowed_contexts(tags, words, terms.kinds)
-    place: Ints = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    rank: Ints = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
     kept = sizes >= max(terms.min_size, 1)
     large = kept.copy() if words.owned else kept
     kept &= plain[order]
     for row, code in enumerate(order[:len(sizes)].tolist()):
         own = words.owned.get(tags.names[code], [])
-        kept[row, place[own]] = large[row, place[own]] & of_class[own]
+        kept[row, rank[own]] = large[row, rank[own]] & of_class[own]
         kept[row, row] = False
     return kept
 
 
-def summary(found: Catalogue, tags: Tags) -> dict[str, Any]:
+def summary(graphs: Catalogue, tags: Tags) -> dict[str, Any]:
     """The paper's summary of a collection of subsets (section 3, statistics)."""
     words = vocabulary(tags)
-    contexts = {(tags.kinds[code], words.word[code]) for code in np.unique(found.context).tolist()}
+    contexts = {(tags.kinds[code], words.word[code]) for code in np.unique(graphs.context).tolist()}
     return {
-        "classes": len(found.classes),
-        "subsets": len(found.sizes),
+        "classes": len(graphs.classes),
+        "subsets": len(graphs.sizes),
         "contexts": len(contexts),
-        "mean_size": float(np.mean(found.sizes)),
-        "median_size": float(np.median(found.sizes)),
-        "edges": len(found.edges.weight),
+        "mean_size": float(np.mean(graphs.sizes)),
+        "median_size": float(np.median(graphs.sizes)),
+        "edges": len(graphs.edges.weight),
     }

@@ -203,8 +203,8 @@ def _samples(collection: Collection | None, name: str, seed: int) -> Ints:
         return np.zeros(0, np.int64)
     rows = child(seed, "samples", name).permutation(subset(collection, name))
     if collection.pixels.dtype.kind == "U":
-        some = rows[:4 * SAMPLES]
-        rows = some[[collection.path(int(row)).is_file() for row in some]]
+        first = rows[:4 * SAMPLES]
+        rows = first[[collection.path(int(row)).is_file() for row in first]]
     return np.sort(rows[:SAMPLES])
 
 

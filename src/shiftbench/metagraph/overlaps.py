@@ -56,8 +56,8 @@ def incidence(start: Ints, tag: Ints, order: Ints) -> Incidence:
     """Of items that carry the tags `tag[start[i]:start[i + 1]]`, in any order, each once."""
     from shiftbench.metagraph import kernels
 
-    place = np.empty(len(order), np.uint32)
-    place[order] = np.arange(len(order))
+    rank = np.empty(len(order), np.uint32)
+    rank[order] = np.arange(len(order))
     table = Incidence(
         first=np.zeros(len(order) + 1, np.int64),
         begin=np.empty(len(tag), np.uint32),
@@ -65,7 +65,7 @@ def incidence(start: Ints, tag: Ints, order: Ints) -> Incidence:
         later=np.empty(len(tag), np.uint16 if len(order) <= 2**16 else np.uint32),  # half the memory to go through
         widest=int(np.diff(start).max(initial=0)),
     )
-    if not kernels.by_tag(start, tag, place, table.first, table.begin, table.end, table.later):
+    if not kernels.by_tag(start, tag, rank, table.first, table.begin, table.end, table.later):
         raise ShiftBenchError("An item carries the same tag twice. List each pair of item and tag once.")
     return table
 
@@ -193,7 +193,7 @@ def edges_of(room: Plan, counts: Counts, threshold: float, low: int = 0, high: i
     def task(begin: int, end: int) -> Runs:
         runs = _runs(room, low + begin, low + end)
         here = slice(room.block[low + begin] - room.block[low], room.block[low + end] - room.block[low])
-        return _found(runs, *kernels.edges_of(low + begin, low + end, room, threshold, counts[here], runs))
+        return _trimmed(runs, *kernels.edges_of(low + begin, low + end, room, threshold, counts[here], runs))
 
     return in_threads(task, shares(room.block[low:(len(room.held) if high is None else high) + 1], CELLS))
 
@@ -204,7 +204,7 @@ def edges(table: Incidence, room: Plan, threshold: float) -> list[Runs]:
 
     def task(low: int, high: int) -> Runs:
         runs, scratch = _runs(room, low, high), np.empty(np.diff(room.block[low:high + 1]).max(), np.int32)
-        return _found(runs, *kernels.edges(low, high, table, room, threshold, scratch, runs))
+        return _trimmed(runs, *kernels.edges(low, high, table, room, threshold, scratch, runs))
 
     return in_threads(task, shares(room.block, CELLS))
 
@@ -213,17 +213,17 @@ def joined(parts: Sequence[Runs], order: Ints, classes: Ints) -> Edges:
     """The edges of the classes with these tags, one after another; tags go by their codes from here on."""
     from shiftbench.metagraph import kernels
 
-    place: Ints = np.zeros(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    rank: Ints = np.zeros(len(order), np.int64)
+    rank[order] = np.arange(len(order))
     number = np.asarray([np.bincount(part.cls, part.length, len(order)) for part in parts]).reshape(-1, len(order))
-    start = offsets(number.sum(axis=0)[place[classes]])
+    start = offsets(number.sum(axis=0)[rank[classes]])
     free = np.zeros(number.shape, np.int64)
-    free[:, place[classes]] = start[:-1] + (np.cumsum(number, axis=0) - number)[:, place[classes]].astype(np.int64)
+    free[:, rank[classes]] = start[:-1] + (np.cumsum(number, axis=0) - number)[:, rank[classes]].astype(np.int64)
     n = int(start[-1])
-    found = Edges(start, np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(n, np.float32))
+    edges = Edges(start, np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(n, np.float32))
     codes = order.astype(np.uint32)
-    in_threads(lambda p, _: kernels.put(parts[p], codes, free[p], *found[1:]), [(p, p + 1) for p in range(len(parts))])
-    return found
+    in_threads(lambda p, _: kernels.put(parts[p], codes, free[p], *edges[1:]), [(p, p + 1) for p in range(len(parts))])
+    return edges
 
 
 def offsets(numbers: npt.NDArray[np.number]) -> Ints:
@@ -247,7 +247,7 @@ def _runs(room: Plan, low: int, high: int) -> Runs:
                 np.empty(most, np.uint32), np.empty(most, np.float32))
 
 
-def _found(runs: Runs, n_runs: int, n_edges: int) -> Runs:
+def _trimmed(runs: Runs, n_runs: int, n_edges: int) -> Runs:
     """The part that was written, so that the rest of the room can be given back."""
     return Runs(runs.cls[:n_runs].copy(), runs.one[:n_runs].copy(), runs.length[:n_runs].copy(),
                 runs.other[:n_edges].copy(), runs.weight[:n_edges].copy())

@@ -106,16 +106,16 @@ def place_labels(
 
 
 def _panel(
-    places: Floats, radii: Floats, graph: MetaGraph, size: tuple[float, float], font: float, true: bool = False,
+    positions: Floats, radii: Floats, graph: MetaGraph, size: tuple[float, float], font: float, true: bool = False,
 ) -> Panel:
     """Places scaled into the panel with room for labels at the border, y downwards; `true` scales both axes alike."""
     room = np.asarray(size) - np.asarray([140.0, 60.0])
-    span = np.ptp(places, axis=0)
+    span = np.ptp(positions, axis=0)
     scale = room / np.where(span > 0, span, np.inf)
     if true:
         scale = np.full(2, scale[scale > 0].min() if (scale > 0).any() else 0.0)
-    middle = (places.min(axis=0) + places.max(axis=0)) / 2
-    points = np.asarray(size) / 2 + (places - middle) * scale * [1, -1]
+    middle = (positions.min(axis=0) + positions.max(axis=0)) / 2
+    points = np.asarray(size) / 2 + (positions - middle) * scale * [1, -1]
     lengths = np.asarray([len(name) for name in graph.names], np.int64)
     return Panel(points, radii, *place_labels(points, radii, lengths, size, font))
 

@@ -181,13 +181,13 @@ def _catalogue(name: str, tags: Tags, terms: Terms, cells: int, total: Total) ->
     frequency: Ints = np.zeros(n_tags, np.int64)
     frequency[classes] = np.diag(sizes)
     order = counting_order(classes, n_tags, frequency)
-    place = np.argsort(by_code)[order]
-    made = draft(name, tags, terms, order, sizes[np.ix_(place[:len(classes)], place)])
-    found: list[Runs] = []
-    for low, high in shares(made.room.block, cells):
-        counts = total(meetings_in, order, made.room, low, high)
-        found += edges_of(made.room, counts, terms.threshold, low, high)
-    return finished(tags, terms, made, found)
+    rank = np.argsort(by_code)[order]
+    plan = draft(name, tags, terms, order, sizes[np.ix_(rank[:len(classes)], rank)])
+    runs: list[Runs] = []
+    for low, high in shares(plan.room.block, cells):
+        counts = total(meetings_in, order, plan.room, low, high)
+        runs += edges_of(plan.room, counts, terms.threshold, low, high)
+    return finished(tags, terms, plan, runs)
 
 
 def sizes_in(source: Source, piece: Piece, order: Ints, n_classes: int, threads: int | None = None) -> Counts:
@@ -261,18 +261,18 @@ def overview(
         if engine != "local":
             raise ShiftBenchError(f"The engine '{engine}' reads a collection from disk. Save '{collection.name}' and "
                                   "give its folder.")
-        tags, found = collection.tags, catalogue(collection, terms)
+        tags, graphs = collection.tags, catalogue(collection, terms)
     else:
-        (_, tags), found = described(collection), streamed(collection, terms, engine=engine)
+        (_, tags), graphs = described(collection), streamed(collection, terms, engine=engine)
     per_class = []
-    for k, cls in enumerate(found.classes):
-        sizes = found.sizes[found.first[k]:found.first[k + 1]]
+    for k, cls in enumerate(graphs.classes):
+        sizes = graphs.sizes[graphs.first[k]:graphs.first[k + 1]]
         per_class.append({
             "class": cls,
-            "items": int(found.items[k]),
+            "items": int(graphs.items[k]),
             "subsets": len(sizes),
             "mean_size": float(np.mean(sizes)),
             "median_size": float(np.median(sizes)),
-            "edges": int(found.edges.start[k + 1] - found.edges.start[k]),
+            "edges": int(graphs.edges.start[k + 1] - graphs.edges.start[k]),
         })
-    return {**summary(found, tags), "per_class": sorted(per_class, key=lambda row: (-row["subsets"], row["class"]))}
+    return {**summary(graphs, tags), "per_class": sorted(per_class, key=lambda row: (-row["subsets"], row["class"]))}

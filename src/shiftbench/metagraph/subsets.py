@@ -62,9 +62,9 @@ def allowed_contexts(tags: Tags, words: Vocabulary, kinds: Sequence[str] = ()) -
     for kind in kinds:
         if kind not in tags.kinds:
             raise unknown("kind", kind, set(tags.kinds), where="Contexts")
-    asked = np.asarray([kind in kinds if kinds else kind != SUBJECT for kind in tags.kinds], np.bool_)
+    wanted = np.asarray([kind in kinds if kinds else kind != SUBJECT for kind in tags.kinds], np.bool_)
     plain = np.asarray([not owner for owner in words.owner], np.bool_)
-    return asked & plain, asked & ~plain
+    return wanted & plain, wanted & ~plain
 
 
 def contexts_of(tags: Tags, words: Vocabulary, cls: str, kinds: Sequence[str] = ()) -> Bools:
@@ -179,10 +179,10 @@ def subset(collection: Collection, name: str) -> Ints:
     codes = resolve(tags, cls, " + ".join(contexts))  # a tag with a plus in its own name comes before a union
     if not codes:
         for context in contexts:
-            found = resolve(tags, cls, context)
-            if not found:
+            matches = resolve(tags, cls, context)
+            if not matches:
                 raise no_context(tags, cls, context)
-            codes += found
+            codes += matches
     wanted: Bools = np.zeros(len(tags.names), np.bool_)
     wanted[codes] = True
     carrying: Bools = np.zeros(len(collection), np.bool_)
@@ -214,7 +214,7 @@ def candidates(collection: Collection, cls: str, *, kinds: Sequence[str] = (), m
     by_item = np.lexsort((context, row))
     return Candidates(
         cls=cls,
-        names=tuple(names[place] for place in order),
+        names=tuple(names[number] for number in order),
         sizes=sizes[codes[order]],
         items=items,
         start=np.searchsorted(row, np.arange(len(items) + 1)).astype(np.int64),

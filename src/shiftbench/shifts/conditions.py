@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -131,19 +131,18 @@ class Under:
     conditions: tuple[Condition, ...]
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
-        made = self.shift.build(collection, seed)
+        benchmark = self.shift.build(collection, seed)
         for condition in self.conditions:
-            made = condition(made)
-        return made
+            benchmark = condition(benchmark)
+        return benchmark
 
 
-def _under(condition: Any, made: Benchmark, note: str) -> Benchmark:
+def _under(condition: Any, benchmark: Benchmark, note: str) -> Benchmark:
     """The benchmark with a card that tells of the condition, its own copy."""
-    told = {"name": condition.name, **asdict(condition)}
-    card = {**made.card, "conditions": [*made.card.get("conditions", []), told],
-            "notes": [*made.card.get("notes", []), note], "counts": made.counts()}
-    return Benchmark(made.items, made.split, made.label, made.domain, made.group, made.names,
-                     json.loads(json.dumps(card)), made.extra)
+    facts = {"name": condition.name, **asdict(condition)}
+    card = {**benchmark.card, "conditions": [*benchmark.card.get("conditions", []), facts],
+            "notes": [*benchmark.card.get("notes", []), note], "counts": benchmark.counts()}
+    return replace(benchmark, card=json.loads(json.dumps(card)))
 
 
 def _rows(benchmark: Benchmark, rows: Ints, extra: Mapping[str, Values]) -> Benchmark:

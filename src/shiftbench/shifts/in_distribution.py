@@ -255,8 +255,8 @@ def _draw(benchmark: Benchmark, rows: Ints, n: int, seed: int) -> Ints:
     """n of some rows by the shares of their cells of label × domain × group."""
     if not n:
         return rows[:0]
-    places = benchmark.label[rows] * len(benchmark.names["domain"]) + benchmark.domain[rows]
-    cell = np.unique(places * len(benchmark.names["group"]) + benchmark.group[rows], return_inverse=True)[1]
+    pair = benchmark.label[rows] * len(benchmark.names["domain"]) + benchmark.domain[rows]
+    cell = np.unique(pair * len(benchmark.names["group"]) + benchmark.group[rows], return_inverse=True)[1]
     shares = np.bincount(cell) / len(rows)
     return deal(rows, cell, {"train": quota(n, shares)}, seed, tuple(map(str, range(len(shares)))))[0]
 

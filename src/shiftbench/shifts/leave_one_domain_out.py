@@ -195,12 +195,12 @@ def _without(benchmark: Benchmark, domain: int, word: str, notes: list[str]) -> 
         "notes": [f"A part of '{benchmark.name}' ({benchmark.digest[:8]}) for choosing settings: trained without "
                   f"domain '{name}', tested on its training items.", *notes],
     }
-    made = Benchmark(
+    part = Benchmark(
         benchmark.items[rows], split, benchmark.label[rows], benchmark.domain[rows], benchmark.group[rows],
         benchmark.names, facts, {key: values[rows] for key, values in benchmark.extra.items()})
     # A deep copy by way of JSON: what is written onto one card must not show up on another.
-    return Benchmark(made.items, made.split, made.label, made.domain, made.group, made.names,
-                     json.loads(json.dumps({**facts, "counts": made.counts()})), made.extra)
+    return Benchmark(part.items, part.split, part.label, part.domain, part.group, part.names,
+                     json.loads(json.dumps({**facts, "counts": part.counts()})), part.extra)
 
 
 def folder_word(domain: str, taken: set[str]) -> str:

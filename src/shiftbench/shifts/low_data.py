@@ -91,18 +91,19 @@ class Unseen(TwoParts):
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         regions = _apart(collection, self.factor, "unseen", self.unseen, self.unseen_where)
-        made = two_parts(self, collection, seed, 0, 0.0, regions)
-        seen = np.unique(made.domain[made.rows("train")])
-        apart = [name for code, name in enumerate(made.names["domain"]) if code not in seen]
-        kept = np.isin(collection.factor(self.label).astype(np.str_), made.names["label"])
+        benchmark = two_parts(self, collection, seed, 0, 0.0, regions)
+        seen = np.unique(benchmark.domain[benchmark.rows("train")])
+        apart = [name for code, name in enumerate(benchmark.names["domain"]) if code not in seen]
+        kept = np.isin(collection.factor(self.label).astype(np.str_), benchmark.names["label"])
         there = int((np.isin(collection.factor(self.factor).astype(np.str_), apart) & kept).sum())
-        used = int((np.isin(made.split, ("test", "val")) & ~np.isin(made.domain, seen)).sum())
-        made.card["notes"][-1] += f" Of the {there} items with an unseen value, {used} are tested" + (
+        used = int((np.isin(benchmark.split, ("test", "val")) & ~np.isin(benchmark.domain, seen)).sum())
+        benchmark.card["notes"][-1] += f" Of the {there} items with an unseen value, {used} are tested" + (
             ": leave_one_domain_out tests all." if used < there else ".")
         if len(seen) == 1:
-            made.card["notes"].append(f"Training sees one value of '{self.factor}', '{made.names['domain'][seen[0]]}': "
-                                      "nothing in it shows that the factor does not matter.")
-        return made
+            benchmark.card["notes"].append(
+                f"Training sees one value of '{self.factor}', '{benchmark.names['domain'][seen[0]]}': nothing in it "
+                "shows that the factor does not matter.")
+        return benchmark
 
 
 def _apart(collection: Collection, factor: str, field_name: str, listed: tuple[str, ...], where: Where) -> Regions:
@@ -198,12 +199,12 @@ def two_parts(
     apart = _kept_for_test(collection, rows, shift.test_where)
     tested, trained = (apart, ~apart) if apart.any() else (np.ones_like(apart), np.ones_like(apart))
     counts = np.bincount(cell[trained], minlength=len(y_names) * len(a_names))
-    whole, some = (region.ravel() for region in regions(y_names, a_names, counts.reshape(len(y_names), -1)))
+    whole, few_from = (region.ravel() for region in regions(y_names, a_names, counts.reshape(len(y_names), -1)))
     if shift.balanced:
         stratum, names = cell, tuple(f"{one}, {other}" for one in y_names for other in a_names)
     else:
-        stratum, names = (2 * some + whole)[cell], ("neither part", "main part", "few", "both parts")
-        whole, some = np.asarray([False, True, False, True]), np.asarray([False, False, True, True])
+        stratum, names = (2 * few_from + whole)[cell], ("neither part", "main part", "few", "both parts")
+        whole, few_from = np.asarray([False, True, False, True]), np.asarray([False, False, True, True])
     available = np.bincount(stratum[tested], minlength=len(names))
     law = np.full(len(names), 1 / len(names)) if shift.balanced else available / available.sum()
     n_test = shift.n_test or _default_test(available, shift.balanced, shift.n_ood, alone=bool(apart.any()))
@@ -215,7 +216,7 @@ def two_parts(
     wanted = {"test": quota(n_test, law), "val": quota(shift.n_ood, law)}
     left = np.bincount(stratum[trained], minlength=len(names))
     left = left if apart.any() else np.maximum(left - wanted["test"] - wanted["val"], 0)
-    few = _few(n_few, np.where(some, left, 0), shift.balanced, seed)
+    few = _few(n_few, np.where(few_from, left, 0), shift.balanced, seed)
     left = left - few
     training = np.where(whole, left, 0) + few
     if not training[whole].sum():
@@ -229,7 +230,8 @@ def two_parts(
     if replicate:
         held = np.isin(split, ("few", "train"), invert=True)
         free = np.isin(rows, picked[held], invert=True) & trained
-        again, part = _replicate(rows[free], stratum[free], n_few, whole, some, shift.balanced, seed, replicate, names)
+        again, part = _replicate(rows[free], stratum[free], n_few, whole, few_from, shift.balanced, seed, replicate,
+                                 names)
         picked, split = np.concatenate([picked[held], again]), np.concatenate([split[held], part])
     kind = np.zeros(len(collection), np.int64)
     kind[rows] = stratum
@@ -311,7 +313,8 @@ def _few(n: int, there: Ints, balanced: bool, seed: int) -> Ints:
 
 
 def _replicate(
-    rows: Ints, stratum: Ints, n: int, whole: Bools, some: Bools, balanced: bool, seed: int, number: int, names: Names
+    rows: Ints, stratum: Ints, n: int, whole: Bools, few_from: Bools, balanced: bool, seed: int, number: int,
+    names: Names,
 ) -> tuple[Ints, Strs]:
     """The N items of another replicate, from all that no other split holds; what they leave of the main part is main.
 
@@ -320,7 +323,7 @@ def _replicate(
     """
     own = int(child(seed, "draw", str(number)).integers(2**62))
     there = np.bincount(stratum, minlength=len(names))
-    few = _few(n, np.where(some, there, 0), balanced, own)
+    few = _few(n, np.where(few_from, there, 0), balanced, own)
     return deal(rows, stratum, {"few": few, "train": np.where(whole, there - few, 0)}, own, names)
 
 

@@ -56,7 +56,7 @@ class Recipe:
         top: dict[str, Any] = {key: raw[key] for key in TOP if key in raw}
         top |= {key: value for key, value in (changes or {}).items() if key in TOP}
         own = {key: value for key, value in (changes or {}).items() if key not in TOP}
-        shift = _made(name, settings, conditions, own, str(path))
+        shift = _make_shift(name, settings, conditions, own, str(path))
         if not isinstance(top.get("collection"), str):
             raise ShiftBenchError(f"{path}: 'collection' is missing. Name the folder of a collection.")
         if type(top.get("seed", 0)) is not int or top.get("seed", 0) < 0:
@@ -85,15 +85,15 @@ def collection_folder(benchmark: Benchmark, folder: Path | str, override: Path |
     facts = benchmark.card.get("collection", {})
     if override is None and not facts.get("path"):
         raise ShiftBenchError(f"{folder}: does not say where its collection is. Name it with --collection.")
-    place = Path(override) if override else Path(os.path.normpath(Path(folder) / facts["path"]))
-    if not place.exists():
-        raise ShiftBenchError(f"{folder}: its collection '{facts.get('name')}' is not at {place} any more. "
+    path = Path(override) if override else Path(os.path.normpath(Path(folder) / facts["path"]))
+    if not path.exists():
+        raise ShiftBenchError(f"{folder}: its collection '{facts.get('name')}' is not at {path} any more. "
                               "Name it with --collection.")
-    found = str(read_marker(place, MARKER, "collection", FORMAT, {"digest": str}).get("digest"))
-    if found != facts.get("digest"):
-        raise ShiftBenchError(f"{place}: digest is {found[:8]}, but {folder} was built from "
+    digest = str(read_marker(path, MARKER, "collection", FORMAT, {"digest": str}).get("digest"))
+    if digest != facts.get("digest"):
+        raise ShiftBenchError(f"{path}: digest is {digest[:8]}, but {folder} was built from "
                               f"{str(facts.get('digest'))[:8]}. The collection was changed; build the benchmark again.")
-    return place
+    return path
 
 
 def parse_changes(pairs: Sequence[str]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def changed(shift: Shift, changes: Mapping[str, Any], where: str) -> Shift:
     """The shift with other settings, named as in a recipe: `p`, `shift.subpopulation.p`, `condition.noise.p`."""
     inner, conditions = (shift.shift, shift.conditions) if isinstance(shift, Under) else (shift, ())
     tables = {str(getattr(one, "name", "")): _fields(one) for one in conditions}
-    return _made(str(getattr(inner, "name", "")), _fields(inner), tables, changes, where)
+    return _make_shift(str(getattr(inner, "name", "")), _fields(inner), tables, changes, where)
 
 
 def several(shift: Shift) -> bool:
@@ -144,7 +144,7 @@ def _fields(thing: Any) -> dict[str, Any]:
     return {field.name: getattr(thing, field.name) for field in fields(thing)}
 
 
-def _made(
+def _make_shift(
     name: str, settings: dict[str, Any], conditions: dict[str, dict[str, Any]], changes: Mapping[str, Any], where: str
 ) -> Shift:
     """The shift of that name and its conditions, from their settings and from what replaces some of them."""

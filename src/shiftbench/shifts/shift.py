@@ -57,14 +57,14 @@ def pick(words: Sequence[str], names: Names, factor: str) -> Ints:
     """
     codes: set[int] = set()
     for word in words:
-        place = PLACE.fullmatch(word)
+        match = PLACE.fullmatch(word)
         if word in names:
             codes.add(names.index(word))
-        elif not place:
+        elif not match:
             raise unknown("value", word, names, f"Factor '{factor}'")
         else:
-            first = int(place[1])
-            last = int(place[3]) if place[3] else len(names) if place[2] else first
+            first = int(match[1])
+            last = int(match[3]) if match[3] else len(names) if match[2] else first
             if not first <= last <= len(names):
                 raise ShiftBenchError(f"Factor '{factor}': '{word}' names values {first} to {last}, but there are "
                                       f"{len(names)}: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}.")
@@ -175,15 +175,15 @@ def deal(rows: Ints, cell: Ints, wanted: Mapping[str, Ints], seed: int, names: t
     short = np.flatnonzero(available < bounds[-1])
     if short.size:
         worst = short[np.argmax((bounds[-1] - available)[short])]
-        asked = " + ".join(f"{counts[worst]} for {split}" for split, counts in wanted.items())
-        raise ShiftBenchError(f"Group '{names[worst]}' has {available[worst]} items, but {asked} are asked for. "
+        sizes = " + ".join(f"{counts[worst]} for {split}" for split, counts in wanted.items())
+        raise ShiftBenchError(f"Group '{names[worst]}' has {available[worst]} items, but {sizes} are asked for. "
                               "Lower the sizes, or use a larger collection.")
     order = np.lexsort((rows, uniform(seed, "deal", rows), cell))
     start = np.searchsorted(cell[order], np.arange(bounds.shape[1]))
     rank = np.arange(len(order)) - start[cell[order]]
-    place = (bounds[:, cell[order]] <= rank).sum(axis=0)
-    kept = place < len(wanted)
-    return rows[order[kept]], np.asarray(list(wanted), np.str_)[place[kept]]
+    turn = (bounds[:, cell[order]] <= rank).sum(axis=0)
+    kept = turn < len(wanted)
+    return rows[order[kept]], np.asarray(list(wanted), np.str_)[turn[kept]]
 
 
 def remainder(available: Ints, train: Ints) -> dict[str, Ints]:

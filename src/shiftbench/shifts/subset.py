@@ -169,11 +169,11 @@ def _by_class(names: Sequence[str], where: str) -> Contexts:
 def _members(collection: Collection, classes: Contexts, dropped: Ints, seed: int) -> _Members:
     """Every item of the subsets; an item in two contexts of its class belongs to the one listed first."""
     n_domains = max(1, *(len(contexts) for contexts in classes.values()))
-    part = {cls: contexts or ("",) for cls, contexts in classes.items()}  # no context: the whole class
-    domains = np.asarray([" / ".join(dict.fromkeys(c[k % len(c)] or "all" for c in part.values()))
+    contexts_of = {cls: contexts or ("",) for cls, contexts in classes.items()}  # no context: the whole class
+    domains = np.asarray([" / ".join(dict.fromkeys(c[k % len(c)] or "all" for c in contexts_of.values()))
                           for k in range(n_domains)])
-    found: list[_Members] = []
-    for cls, contexts in part.items():
+    parts: list[_Members] = []
+    for cls, contexts in contexts_of.items():
         taken = dropped
         for first, context in enumerate(contexts):
             name = subset_name(cls, [context] if context else [])
@@ -182,9 +182,9 @@ def _members(collection: Collection, classes: Contexts, dropped: Ints, seed: int
             # A class with fewer contexts than others spreads each over several domains, so that none lacks the class.
             own = np.arange(first, n_domains, len(contexts))
             domain = own[(uniform(seed, "domain", rows) * len(own)).astype(np.int64)]
-            found.append(_Members(rows, np.full(len(rows), cls), domains[domain], np.full(len(rows), name)))
-    joined = found[0]
-    for more in found[1:]:
+            parts.append(_Members(rows, np.full(len(rows), cls), domains[domain], np.full(len(rows), name)))
+    joined = parts[0]
+    for more in parts[1:]:
         joined = joined.join(more)
     return joined.only(np.argsort(joined.row, kind="stable"))
 
@@ -220,17 +220,17 @@ def ladder(
     taken = subset(collection, test)
     held = {node: np.setdiff1d(subset(collection, subset_name(cls, [name])), taken)
             for node, name in enumerate(graph.names) if node not in own}
-    found: list[tuple[float, int, tuple[int, ...]]] = []
+    candidates: list[tuple[float, int, tuple[int, ...]]] = []
     for group in combinations(held, contexts):
         if len({int(graph.communities[node]) for node in group}) > 1:
             continue
         there = len(np.unique(np.concatenate([held[node] for node in group])))
         if there >= items:
             middle = mean_embedding(graph, [graph.names[node] for node in group])
-            found.append((float(np.linalg.norm(middle - goal)), there, group))
+            candidates.append((float(np.linalg.norm(middle - goal)), there, group))
     rungs: list[Rung] = []
     used: set[int] = set()
-    far = sorted(found)
+    far = sorted(candidates)
     for step in range(k):
         free = [one for one in far if not used.intersection(one[2])]
         if not free:

@@ -173,7 +173,7 @@ Suite = Mapping[str, Shift]
 
 def table1(n_train: int = 400, words: Mapping[str, str] | None = None) -> Suite:
     """Four binary tasks, four training sets each; the paper tests on the class that moves alone."""
-    return {f"{name}-{rung}": Subset((_said(task.stays, words), _said(moved, words)), (task.test,),
+    return {f"{name}-{rung}": Subset((_in_words(task.stays, words), _in_words(moved, words)), (task.test,),
                                      moves=task.test.partition("(")[0], n_train=n_train, kinds=KINDS)
             for name, task in TASKS.items() for rung, moved in enumerate(task.moves, 1)}
 
@@ -229,13 +229,14 @@ def suite(name: str, only: str = "", changes: Mapping[str, Any] | None = None) -
     if not changes:
         yield from chosen.items()
         return
-    made = {key: changed(shift, changes, f"Suite '{name}', benchmark '{key}'") for key, shift in chosen.items()}
-    for (first, one), (second, other) in combinations(made.items(), 2):
+    variants = {key: changed(shift, changes, f"Suite '{name}', benchmark '{key}'") for key, shift in chosen.items()}
+    for (first, one), (second, other) in combinations(variants.items(), 2):
         if one == other and chosen[first] != chosen[second]:
-            said = ", ".join(f"{key} = {value!r}" for key, value in changes.items())
-            raise ShiftBenchError(f"Suite '{name}': with {said} its benchmarks '{first}' and '{second}' are the same, "
-                                  "for this is what they differ by. Choose one with --only, or change something else.")
-    yield from made.items()
+            replaced = ", ".join(f"{key} = {value!r}" for key, value in changes.items())
+            raise ShiftBenchError(f"Suite '{name}': with {replaced} its benchmarks '{first}' and '{second}' are the "
+                                  "same, for this is what they differ by. Choose one with --only, or change something "
+                                  "else.")
+    yield from variants.items()
 
 
 def only_of(shifts: Suite, only: str, name: str) -> Suite:
@@ -251,7 +252,7 @@ def _which(*classes: str) -> str:
     return "which:" + "|".join(classes)
 
 
-def _said(name: str, words: Mapping[str, str] | None) -> str:
+def _in_words(name: str, words: Mapping[str, str] | None) -> str:
     """A subset in another vocabulary."""
     for old, new in (words or {}).items():
         name = name.replace(old, new)

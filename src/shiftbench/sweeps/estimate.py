@@ -120,12 +120,12 @@ def estimate(
         finally:
             warm.close()
     rows, longest, guessed = [], 0.0, 0
-    for shape, mine in shapes.items():
+    for shape, own_packs in shapes.items():
         cost = costs.get(shape) or _nearest(shape, costs)
-        times = [cost.of(pack) for pack in mine] if cost else []
+        times = [cost.of(pack) for pack in own_packs] if cost else []
         longest = max([longest, *times])
         guessed += cost is not None and cost.like != shape
-        rows.append(Row(shape, len(mine), sum(map(len, mine)), cost, sum(times), problems.get(shape, "")))
+        rows.append(Row(shape, len(own_packs), sum(map(len, own_packs)), cost, sum(times), problems.get(shape, "")))
     seconds = max(sum(row.seconds for row in rows) / busy, longest) + embedding + warm.start if costs else math.nan
     return Estimate(counts, rows, size, devices[0], warm.start, embedding, seconds,
                     _assumed(rows, busy, guessed, small))
@@ -165,7 +165,7 @@ def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
                       _one({run.precision for run in runs}), _one({run.batch_kind for run in runs}),
                       _ceiling(items), _ceiling(len(pack)), _ceiling(rows))
         by_shape.setdefault(shape, []).append((items * len(pack), pack))
-    return {shape: [pack for _, pack in sorted(mine, key=lambda one: -one[0])] for shape, mine in by_shape.items()}
+    return {shape: [pack for _, pack in sorted(sized, key=lambda one: -one[0])] for shape, sized in by_shape.items()}
 
 
 def _one(words: set[str]) -> str:
@@ -206,7 +206,7 @@ def _nearest(shape: Shape, costs: Mapping[Shape, Cost]) -> Cost | None:
     def apart(other: Shape) -> tuple[bool, bool, float]:
         sizes = zip(shape[5:], other[5:], strict=True)
         return (other[1:4] != shape[1:4], other.method != shape.method,
-                sum(abs(math.log2(mine / theirs)) for mine, theirs in sizes))
+                sum(abs(math.log2(ours / theirs)) for ours, theirs in sizes))
 
     return costs[min(costs, key=apart)] if costs else None
 

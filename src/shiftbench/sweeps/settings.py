@@ -97,17 +97,17 @@ def settings(block: Block, draws: int, seed: int, where: str) -> Iterator[dict[s
             yield _whole(block, {**block.fixed, **dict(zip(block.grid, point, strict=True)), **drawn}, where)
 
 
-def _whole(block: Block, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _whole(block: Block, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     """All fields of the Run, but those that a study adds: benchmark and seed."""
     method = block.method
     own = {part.name for part in fields(METHODS[method])}
-    of_run = {key: value for key, value in given.items() if key not in own}
+    of_run = {key: value for key, value in settings.items() if key not in own}
     model = CATALOGUE.get(of_run["model"]) if isinstance(of_run["model"], str) else None
     if model and model.takes == "features":
         of_run.setdefault("features", FEATURES)
     try:
         run = Run.of({**of_run, "benchmark": "", "method": method, "preset": block.variant,
-                      "params": {key: value for key, value in given.items() if key in own}})
+                      "params": {key: value for key, value in settings.items() if key in own}})
     except ShiftBenchError as problem:
         raise ShiftBenchError(f"{where}, method '{method}': {problem} What stands in [methods.{method}] wins over "
                               "[run].") from problem

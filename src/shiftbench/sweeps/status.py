@@ -57,15 +57,15 @@ def states(out: Path | str) -> dict[str, str]:
     except OSError as problem:
         raise ShiftBenchError(f"{out}: cannot be listed ({problem.strerror}). Name the folder that holds the "
                               "runs.") from problem
-    found = {}
+    listed = {}
     for name, path in folders:
         try:
             files = os.listdir(path)
         except OSError:  # gone since, or not ours to read
             continue
         if not MARKS.isdisjoint(files):
-            found[name] = _state(path, files)
-    return found
+            listed[name] = _state(path, files)
+    return listed
 
 
 def status(out: Path | str, jobs: Iterable["Job"] | None = None) -> list[Status]:
@@ -89,10 +89,10 @@ def left_out(out: Path | str, jobs: Iterable["Job"] | None = None) -> list[Statu
     """
     if jobs is None:
         return [describe(os.path.join(out, name), state) for name, state in states(out).items() if state != "done"]
-    asked = status(out, jobs)
-    known = {one.run for one in asked}
+    wanted = status(out, jobs)
+    known = {one.run for one in wanted}
     others = [describe(os.path.join(out, name), state) for name, state in states(out).items() if name not in known]
-    return [*(one for one in asked if one.state != "done"), *(one._replace(state=LEFT_OVER) for one in others)]
+    return [*(one for one in wanted if one.state != "done"), *(one._replace(state=LEFT_OVER) for one in others)]
 
 
 def describe(folder: Path | str, state: str) -> Status:
@@ -111,9 +111,9 @@ def failure(folder: Path | str) -> str:
     return str(_read(folder, "failed.json").get("reason", "failed.json cannot be read"))
 
 
-def summary(found: Iterable[str]) -> str:
+def summary(states: Iterable[str]) -> str:
     """How many runs are in each state: `105 runs: 2 failed, 1 running, 102 done`."""
-    count = Counter(found)
+    count = Counter(states)
     parts = [f"{count[state]:,} {state}" for state in ("failed", UNREADABLE, *STATES[1:], LEFT_OVER) if count[state]]
     total = count.total()
     return f"{total:,} {'run' if total == 1 else 'runs'}: {', '.join(parts) or 'none'}"

@@ -63,15 +63,15 @@ def fetch(url: Path | str, folder: Path | str) -> list[str]:
 
     What is already there is not brought again, so that it can be called while a sweep goes on.
     """
-    store, place = Store(url), Path(folder)
+    store, local = Store(url), Path(folder)
     held = store.files()
     done = sorted(run for run, names in held.items() if "done" in names)
     failed = [run for run, names in held.items() if "failed.json" in names and "done" not in names]
-    new = [run for run in done if not (place / run / "done").is_file()]
-    store.get([(run, name) for run in new + failed for name in FETCHED if name in held[run]], place)
-    store.get([(run, "done") for run in new] + [(run, "failed.json") for run in failed], place)
+    new = [run for run in done if not (local / run / "done").is_file()]
+    store.get([(run, name) for run in new + failed for name in FETCHED if name in held[run]], local)
+    store.get([(run, "done") for run in new] + [(run, "failed.json") for run in failed], local)
     for run in new:
-        (place / run / "failed.json").unlink(missing_ok=True)
+        (local / run / "failed.json").unlink(missing_ok=True)
     return done
 
 
@@ -89,7 +89,7 @@ class Store:
 
     def files(self, run: str = "") -> dict[str, set[str]]:
         """Run -> the names of its files, for one run or in one listing for all."""
-        found: dict[str, set[str]] = {}
+        runs: dict[str, set[str]] = {}
         with self._asking("listed"):
             self.fs.invalidate_cache()
             top = f"{self.root}/{run}" if run else self.root
@@ -97,8 +97,8 @@ class Store:
                 for path in self.fs.find(top, maxdepth=1 if run else 2):
                     folder, _, name = str(path)[len(self.root):].strip("/").rpartition("/")
                     if folder and "/" not in folder and not folder.startswith(".") and not name.startswith("."):
-                        found.setdefault(folder, set()).add(name)
-        return found
+                        runs.setdefault(folder, set()).add(name)
+        return runs
 
     def states(self, runs: Iterable[str]) -> dict[str, str]:
         """Run -> done, failed, unfinished or not started; running is not known here. A few are asked for one by one."""
@@ -165,16 +165,17 @@ class Store:
         elif any(name.endswith(".safetensors") for name in names):
             self._put(run, STATE, lambda handle: _pack(folder, handle))
 
-    def get(self, wanted: Sequence[tuple[str, str]], place: Path) -> None:
-        """Copy files (run, name) to `place`; a store that can do several at once does."""
+    def get(self, wanted: Sequence[tuple[str, str]], local: Path) -> None:
+        """Copy files (run, name) to `local`; a store that can do several at once does."""
         with self._asking("read"):
             try:
                 for run in {run for run, _ in wanted}:
-                    (place / run).mkdir(parents=True, exist_ok=True)
+                    (local / run).mkdir(parents=True, exist_ok=True)
                 if wanted:
-                    self.fs.get([self._path(*one) for one in wanted], [str(place / run / name) for run, name in wanted])
+                    self.fs.get([self._path(*one) for one in wanted],
+                                [str(local / run / name) for run, name in wanted])
             except OSError as problem:  # the store's own errors name no file of ours
-                if Path(str(problem.filename or "")).is_relative_to(place):
+                if Path(str(problem.filename or "")).is_relative_to(local):
                     raise ShiftBenchError(f"{problem.filename}: cannot be written ({problem.strerror}). Choose a "
                                           "folder that is yours with --out.") from problem
                 raise

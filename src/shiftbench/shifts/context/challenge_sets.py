@@ -82,10 +82,10 @@ def read_splits(path: Path | str) -> dict[str, Strs]:
     """The ids of the split that the lists belong to: cocostuff_split_image_ids.npz as published, by our words."""
     file = Path(path)
     try:
-        with np.load(file, allow_pickle=False) as found:
-            if not isinstance(found, np.lib.npyio.NpzFile) or not set(SPLIT_IDS) <= set(found.files):
+        with np.load(file, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile) or not set(SPLIT_IDS) <= set(archive.files):
                 raise ShiftBenchError(f"{file}: has no {', '.join(SPLIT_IDS)}. Give cocostuff_split_image_ids.npz.")
-            ids = {ours: _checked(file, found[theirs]) for theirs, ours in SPLIT_IDS.items()}
+            ids = {ours: _checked(file, archive[theirs]) for theirs, ours in SPLIT_IDS.items()}
     except ShiftBenchError:
         raise
     except Exception as problem:  # whatever a damaged archive makes zipfile and numpy stumble over

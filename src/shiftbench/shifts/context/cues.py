@@ -36,14 +36,14 @@ class Areas:
     def code(self, name: str) -> int:
         """The number of a tag by its name, or by kind and name where two kinds share one."""
         full = [f"{kind}:{word}" for kind, word in zip(self.kinds, self.names, strict=True)]
-        found = [code for code, word in enumerate(self.names) if word == name] or [
+        codes = [code for code, word in enumerate(self.names) if word == name] or [
             code for code, word in enumerate(full) if word == name]
-        if not found:
+        if not codes:
             raise unknown("tag", name, self.titles)
-        if len(found) > 1:
-            raise ShiftBenchError(f"'{name}' is the name of {len(found)} tags: "
-                                  f"{', '.join(full[code] for code in found)}. Name one of these.")
-        return found[0]
+        if len(codes) > 1:
+            raise ShiftBenchError(f"'{name}' is the name of {len(codes)} tags: "
+                                  f"{', '.join(full[code] for code in codes)}. Name one of these.")
+        return codes[0]
 
     @cached_property
     def titles(self) -> tuple[str, ...]:
@@ -84,21 +84,21 @@ def areas(collection: Collection, kinds: Sequence[str] = (), without: Sequence[s
     number = np.cumsum(kept) - 1
     rows = np.flatnonzero(kept[tags.tag])
     codes = np.flatnonzero(kept).tolist()
-    made = Areas(tags.item[rows], number[tags.tag[rows]], tags.area[rows], tuple(tags.names[code] for code in codes),
+    table = Areas(tags.item[rows], number[tags.tag[rows]], tags.area[rows], tuple(tags.names[code] for code in codes),
                  tuple(tags.kinds[code] for code in codes), len(collection))
-    missing = np.isnan(made.area)
+    missing = np.isnan(table.area)
     if len(rows) and missing.all():
         raise ShiftBenchError(f"Collection '{collection.name}': no tag of kind {' or '.join(kinds) or 'any'} has an "
                               "area. Read annotations with areas, or choose criterion 'gist' with tau, or a factor "
                               "expression.")
     for row in np.flatnonzero(missing)[:1]:
-        worst = np.bincount(made.tag[missing], minlength=len(codes))
-        listed = ", ".join(made.titles[code] for code in np.argsort(-worst, kind="stable")[:5] if worst[code])
+        worst = np.bincount(table.tag[missing], minlength=len(codes))
+        listed = ", ".join(table.titles[code] for code in np.argsort(-worst, kind="stable")[:5] if worst[code])
         raise ShiftBenchError(
             f"Collection '{collection.name}': {int(missing.sum())} of {len(rows)} areas are unknown (NaN), first "
-            f"'{made.titles[made.tag[row]]}' in item '{collection.items[made.item[row]]}'. Leave such tags out with "
+            f"'{table.titles[table.tag[row]]}' in item '{collection.items[table.item[row]]}'. Leave such tags out with "
             f"`without` or `kinds` (most often unknown: {listed}).")
-    return made
+    return table
 
 
 def _both(tags: Tags, code: int) -> tuple[str, str]:
@@ -159,8 +159,8 @@ def cues_of(areas: Areas, strength: Floats, label: int, alpha: float = ALPHA) ->
         listed = ", ".join(areas.titles[code] for code in seen[:20].tolist())
         raise ShiftBenchError(f"No training item carries '{name}', so it has no context. Choose another label"
                               + (f": {listed}{' …' if len(seen) > 20 else ''}." if len(seen) else "."))
-    found = np.flatnonzero(cues(strength, alpha)[label])
-    if not found.size:
+    chosen = np.flatnonzero(cues(strength, alpha)[label])
+    if not chosen.size:
         others = np.where(np.arange(len(row)) == label, -np.inf, row)
         best = int(others.argmax())
         if len(row) < 2:
@@ -169,7 +169,7 @@ def cues_of(areas: Areas, strength: Floats, label: int, alpha: float = ALPHA) ->
         other = f", or choose a label with a cue, for example {_first(areas, able)}" if able.size else ""
         raise ShiftBenchError(f"'{name}' has no cue with A > {alpha:g}. The nearest is '{areas.titles[best]}' with A = "
                               f"{row[best]:.4f}: lower alpha below that{other}.")
-    order = found[np.argsort(-row[found], kind="stable")]
+    order = chosen[np.argsort(-row[chosen], kind="stable")]
     return [Cue(areas.titles[code], areas.kinds[code], float(row[code])) for code in order.tolist()]
 
 

@@ -46,15 +46,15 @@ def holds(collection: Collection, text: str) -> Bools:
 
 
 def _clause(collection: Collection, text: str) -> Bools:
-    found = _CLAUSE.fullmatch(text)
-    if not found:
+    clause = _CLAUSE.fullmatch(text)
+    if not clause:
         return _yes(collection, text)
-    name, value = found["factor"].strip(), found["value"].strip()
+    name, value = clause["factor"].strip(), clause["value"].strip()
     column = _filled(collection, name)
-    if found["word"]:
+    if clause["word"]:
         within = _listed(column, name, value)
-        return within if found["word"] == "in" else ~within
-    return _compared(collection, column, name, found["op"], value)
+        return within if clause["word"] == "in" else ~within
+    return _compared(collection, column, name, clause["op"], value)
 
 
 def _yes(collection: Collection, name: str) -> Bools:

@@ -109,8 +109,8 @@ class Context(Lists):
             if self.val + self.test >= 1 or not self.test:
                 raise ShiftBenchError(f"context: val = {self.val} and test = {self.test} of the items must leave items "
                                       "to train on, and test must be above 0.")
-            place = uniform(seed, "context", np.arange(len(collection)))
-            return np.where(place < self.test, "test", np.where(place < self.test + self.val, "id_val", "train"))
+            chance = uniform(seed, "context", np.arange(len(collection)))
+            return np.where(chance < self.test, "test", np.where(chance < self.test + self.val, "id_val", "train"))
         if self.split.endswith(".npz"):
             return self._published(collection)
         words = collection.factor(self.split).astype(np.str_)
