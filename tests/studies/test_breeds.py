@@ -1,13 +1,11 @@
 """A small study of the built-in world's breeds, as a user runs it: two models, retrained last layers, one page."""
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import shiftbench as sb
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL
 from shiftbench.scoring import score_runs
@@ -30,28 +28,21 @@ model = ["linear", "mlp"]
 """
 
 
-def shell(*words, cwd):
-    done = subprocess.run([sys.executable, "-m", "shiftbench", *words], cwd=cwd, capture_output=True, text=True,
-                          check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """As examples/breeds/world.toml, with fewer and smaller pictures, one split, two seeds and a few steps."""
     place = tmp_path_factory.mktemp("breeds")
     (place / "study.toml").write_text(STUDY)
-    told = shell("sweep", "study.toml", "--out", "R", "--device", "cpu", "--workers", "1", "--json", cwd=place)
-    shell("retrain", "R", "--steps", "60", "--rates", "0.1,0.5", "--device", "cpu", "--quiet", cwd=place)
-    shell("report", "R", "--out", "r.html", cwd=place)
-    return place, json.loads(told)
+    ends = sb.sweep(place / "study.toml", place / "R", workers=1, device="cpu")
+    sb.retrain(place / "R", steps=60, rates=(0.1, 0.5), device="cpu")
+    sb.report(place / "R", place / "r.html")
+    return place, ends
 
 
 def test_two_models_are_trained_and_retrained(small):
     """Every run ends well and has a source, a target and a target-RT accuracy, the last on the same items."""
-    place, told = small
-    assert (told["failed"], told["done"]) == (0, 4)
+    place, ends = small
+    assert [end.state for end in ends] == ["done"] * 4
     made = Benchmark.load(place / "R" / "benchmarks" / "rand")
     scores = score_runs(place / "R", benchmarks=[made]).where(group=ALL)
     for split, metric in (("id_test", "accuracy"), ("test", "accuracy"), ("test", "target_rt_accuracy")):
