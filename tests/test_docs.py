@@ -33,7 +33,7 @@ SMALLER = {r"--items \d{4,}": "--items 3000", r"items = \d{4,}": "items = 3000",
 """What makes a block cheap without changing what it says; applied to the examples too."""
 SHORT = {
     "read world": ["--size", "32"], "train": ["--steps", "10"], "pretrain": ["--steps", "2"],
-    "conflicts": ["--steps", "6", "--repeats", "5"], "sweep": ["--workers", "1"],
+    "conflicts": ["--steps", "26", "--repeats", "5"], "sweep": ["--workers", "1"],
     "sweep examples/fine_grained": ["--set", "methods=['irm', 'mixup', 'jtt', 'bn_adapt']"],
     "sweep examples/breeds": ["--set", "members=['rand']"],
     "sweep examples/nooch": ["--set", "members=['ce-bus', 'gist-bus']", "--set", "methods=['erm', 'group_dro']"],
