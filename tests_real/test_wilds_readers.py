@@ -19,7 +19,7 @@ from shiftbench.readers.wilds.comments import TOKENS, tokens
 from shiftbench.readers.wilds.molecules import graph_lines
 from shiftbench.readers.wilds.poverty import HELD_OUT
 from shiftbench.readers.wilds.wheat import SESSIONS, corners
-from tests.readers.test_wilds import place_of, read, touch
+from tests.readers.wilds_files import place_of, read, touch
 from tests_real.wilds_data import WRITERS
 
 pytestmark = [

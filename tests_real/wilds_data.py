@@ -12,7 +12,7 @@ from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS, PY150, TO
 from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES
 from shiftbench.readers.wilds.photos import LAND
 from shiftbench.readers.wilds.wheat import SESSIONS
-from tests.readers.test_wilds import COUNTRIES, packed, table
+from tests.readers.wilds_files import COUNTRIES, packed, table
 
 Draw = np.random.Generator
 TEXTS = ['He said "no",\nand left.', "one\r\ntwo", " spaces ", "a, b;c", "ü — ☃", "'quoted'", "12", "1e5", "True",

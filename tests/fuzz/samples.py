@@ -20,7 +20,7 @@ from tests.readers import test_gqa as gqa_files
 from tests.readers.test_metashift import written as write_pickle
 from tests.readers.test_table import scans
 from tests.readers.test_waterbirds import published
-from tests.readers.test_wilds import POOR, place_of
+from tests.readers.wilds_files import POOR, place_of
 from tests.shifts.test_breeds import imagenet as write_imagenet
 
 

@@ -1,7 +1,8 @@
-"""The whole flow in one call: what `make demo` does, with one seed instead of three."""
+"""The whole flow in one call: what `make demo` does, with one seed, smaller pictures and fewer steps."""
 
 import pytest
 
+from shiftbench import demonstration
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.demonstration import HELD_OUT, LADDER, SHARES, demo
 from shiftbench.reporting import distance_tables
@@ -9,9 +10,11 @@ from shiftbench.scoring.select import RULES
 
 
 @pytest.mark.slow
-def test_the_demo_shows_the_shape_and_does_nothing_twice(tmp_path):
+def test_the_demo_shows_the_shape_and_does_nothing_twice(tmp_path, monkeypatch):
     """ERM falls from every rung of the ladder to the one after next, and a second call trains no run again."""
-    shown = demo(tmp_path, seeds=(0,))
+    monkeypatch.setattr(demonstration, "FEATURES", "efficientnet-lite0@64")
+    monkeypatch.setattr(demonstration, "STUDY", demonstration.STUDY.replace("steps = 200", "steps = 60"))
+    shown = demo(tmp_path, seeds=(0,), workers=1)
     benchmarks = [Benchmark.load(folder) for folder in shown.benchmarks]
     (table,) = distance_tables(shown.scores, benchmarks)
     far = [column["x"] for column in table["columns"]]
@@ -22,7 +25,7 @@ def test_the_demo_shows_the_shape_and_does_nothing_twice(tmp_path):
     assert erm[-1] < 0.5 < erm[0]
     done = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/done")}
     assert len(done) == (len(LADDER) + len(SHARES) + 2 * len(HELD_OUT)) * 5 * 2  # methods, learning rates
-    again = demo(tmp_path, seeds=(0,))
+    again = demo(tmp_path, seeds=(0,), workers=1)
     assert again.scores == shown.scores
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/done")} == done
     page = shown.page.read_text()
