@@ -22,9 +22,9 @@ from shiftbench.text import vectors as module
 
 pytest.importorskip("tokenizers", reason='needs pip install "shiftbench[text]"')
 
-from tests.text.test_caption_vectors import minilm as minilm
-from tests.text.test_caption_vectors import needs_minilm
-from tests.text.test_caption_vectors import small as small
+from tests.text.test_text import minilm as minilm
+from tests.text.test_text import needs_minilm
+from tests.text.test_text import small as small
 
 
 class Counted:
@@ -106,7 +106,7 @@ def test_vectors_are_kept_and_a_changed_caption_is_done_again(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from tests.text import test_text as t
+from tests.text import test_caption_vectors as t
 t.module.CHUNK = 16
 def die(done, total):
     if done >= 32: os.kill(os.getpid(), signal.SIGKILL)
