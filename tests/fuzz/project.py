@@ -21,7 +21,7 @@ from shiftbench.human import Design, write_study
 from shiftbench.shifts import SHIFTS
 from shiftbench.sweeps.study import Study
 from tests.fuzz.samples import Command, readers
-from tests.hierarchies.test_hierarchy import noun
+from tests.hierarchies.test_hierarchy_files import noun
 from tests.human.test_human import answered, creatures
 from tests.leaderboard.test_boards import guesses, submit, wilds_files
 from tests.scoring.test_kinds import bench, model, publish
