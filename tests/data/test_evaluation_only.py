@@ -86,7 +86,7 @@ def test_a_board_says_which_word_evaluation_data_want(project):
 
 def test_training_on_evaluation_data_is_refused_in_one_line(project, shell):
     """Settings and training say that there is no split to train on."""
-    assert "no split 'train'" in shell("setting", "b", "--to", "mixed-to-test", "--out", "m")[2]
+    assert "no split 'train'" in shell("build", "b", "--reference", "mixed-to-test", "--out", "m")[2]
 
 
 def test_bare_numbers_in_a_group_say_what_they_are():

@@ -260,7 +260,7 @@ def _cells_of_folds(ones: Sequence[Listed], names: Sequence[str]) -> Cells:
 
 
 def _mark_folds(entries: Mapping[str, Cells]) -> None:
-    """The best of each column, how far each other one is behind it, and which cannot be told from it."""
+    """Mark the best of each column, how far the others are behind, and those that do not differ significantly."""
     columns = dict.fromkeys((part, name) for one in entries.values() for part, cells in one.items() for name in cells)
     for split, measure in columns:
         column = {folder: one[split][measure] for folder, one in entries.items() if measure in one.get(split, {})}
@@ -279,6 +279,8 @@ def _mark_folds(entries: Mapping[str, Cells]) -> None:
                 cell["behind"] = _behind_in_folds(best, cell, pairs=len(known) * (len(known) - 1) // 2)._replace(
                     split=split, metric=measure.metric, by=measure.by, best=first, other=folder)
                 cell["tied"] = not cell["behind"].low > 0
+        if all(cell["tied"] for cell in known.values() if cell is not best):  # as in a table of one benchmark
+            best |= {"best": False, "tied": True}
 
 
 def _behind_in_folds(best: Cell, cell: Cell, pairs: int, level: float = LEVEL) -> Comparison:
