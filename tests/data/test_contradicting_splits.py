@@ -9,8 +9,8 @@ import pytest
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import SPLITS, Benchmark
-from shiftbench.data.prediction_lists import Answers, read_predictions
-from shiftbench.data.predictions import HELD_OUT, Predictions, refuse_trained
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import HELD_OUT, Predictions, read_predictions, refuse_trained
 from shiftbench.data.target import BoxTarget, boxes_text
 from shiftbench.leaderboard import make_board
 from shiftbench.scoring import score_runs

@@ -10,8 +10,8 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import listed
 from shiftbench.data.benchmark import CODED, Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.prediction_lists import Answers, read_predictions
-from shiftbench.data.predictions import Predictions
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions, read_predictions
 from shiftbench.data.scores import RUN, Scores
 
 if TYPE_CHECKING:

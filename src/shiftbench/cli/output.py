@@ -36,9 +36,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no
 
 
 def _load(names: list[str] | None) -> list[str] | None:
-    from shiftbench.core.plugins import load_plugins
+    if names:
+        from shiftbench.core.plugins import load_plugins
 
-    load_plugins(names or ())
+        load_plugins(names)
     return names
 
 

@@ -101,18 +101,18 @@ def _sizes(benchmark: Benchmark) -> Iterator[Finding]:
 
 def _truth(benchmark: Benchmark) -> Iterator[Finding]:
     """Of a target that is no class: numbers that differ, tasks with a yes and a no, boxes."""
-    kind = benchmark.target.kind
+    target = benchmark.target
     for split in benchmark.splits:
         rows = benchmark.rows(split)
-        if kind in ("number", "tasks"):
-            table = np.stack([np.asarray(benchmark.extra[name])[rows] for name in benchmark.target.columns], axis=1)
+        if target.one_per_column:
+            table = target.numbers(benchmark.extra, rows)
             low, high = (np.where(np.isnan(table), end, table) for end in (np.inf, -np.inf))
-            flat = [name for name, same in zip(benchmark.target.columns, low.min(axis=0) >= high.max(axis=0),
+            flat = [name for name, same in zip(target.columns, low.min(axis=0) >= high.max(axis=0),
                                                strict=True) if same]
             if flat:
-                bad = kind == "number" or len(flat) == len(benchmark.target.columns)
+                bad = target.in_units or len(flat) == len(target.columns)
                 yield Finding(bad, "one answer", split, _few("all items have the same of", flat), (split,))
-        elif kind == "boxes" and not (np.asarray(benchmark.extra[BOXES])[rows] != "").any():
+        elif target.detects and not (np.asarray(benchmark.extra[BOXES])[rows] != "").any():
             yield Finding(True, "no boxes", split, "no image has one", (split,))
 
 
@@ -125,7 +125,7 @@ def _ranked_elsewhere(benchmark: Benchmark) -> bool:
 
 
 def _classes(benchmark: Benchmark) -> Iterator[Finding]:
-    if benchmark.target.kind != "class":
+    if not benchmark.target.has_classes:
         yield from _truth(benchmark)
         return
     names = benchmark.names["label"]

@@ -4,7 +4,7 @@ Lists are kept flat, one after the other, with the place where each begins: no o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, write_table, writing
 from shiftbench.core.tables import FAULTS, long_texts, strings
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.predictions import IDS, SPLIT, Predictions, match_items, prediction_table, refuse_trained
+from shiftbench.data.predictions import IDS, SPLIT, match_items, prediction_table, refuse_trained
 from shiftbench.data.target import BOXES, TOKENS
 
 SCORES = "scores"
@@ -203,25 +203,6 @@ class Answers:
                 BOXES: (flat, 4 * start), SCORES: (score[order], start)})
         except ShiftBenchError as problem:
             raise ShiftBenchError(f"{where}: {problem}") from problem
-
-
-def read_predictions(
-    source: Predictions | Answers | Path | str, benchmark: Benchmark, *, ignore_splits: bool = False,
-    columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
-) -> Predictions | Answers:
-    """Predictions as the benchmark asks for them: scores of classes, numbers or tasks, or lists.
-
-    A file is refused where it says that an item was trained on and the benchmark holds it out; the scorer refuses
-    predictions in memory. With `ignore_splits` both have the benchmark's splits instead. `columns` and `ignore_extra`
-    are those of `Predictions.load`, for files.
-    """
-    if not isinstance(source, Predictions | Answers):
-        reader = Answers if benchmark.target.lists else Predictions
-        return reader.load(source, benchmark, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
-    if not ignore_splits:
-        return source
-    rows = positions(source.item, benchmark.items)
-    return replace(source, split=np.where(rows >= 0, benchmark.split[rows], source.split))
 
 
 def _start(lengths: Ints) -> Ints:

@@ -2,8 +2,9 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import write_table, writing
 from shiftbench.core.tables import decimal, read_table, strings
 from shiftbench.data.benchmark import Benchmark
+
+if TYPE_CHECKING:
+    from shiftbench.data.prediction_lists import Answers
 
 IDS = ("item", "id", "item_id")
 SPLIT = "split"
@@ -131,6 +135,27 @@ class Predictions:
     def predicted(self) -> Ints:
         """The class of the largest score; of equal scores the first."""
         return np.asarray(self.scores.argmax(axis=1), np.int64)
+
+
+def read_predictions(
+    source: "Predictions | Answers | Path | str", benchmark: Benchmark, *, ignore_splits: bool = False,
+    columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
+) -> "Predictions | Answers":
+    """Predictions as the benchmark asks for them: scores of classes, numbers or tasks, or lists.
+
+    A file is refused where it says that an item was trained on and the benchmark holds it out; the scorer refuses
+    predictions in memory. With `ignore_splits` both have the benchmark's splits instead. `columns` and `ignore_extra`
+    are those of `Predictions.load`, for files.
+    """
+    if isinstance(source, Path | str):
+        from shiftbench.data.prediction_lists import Answers
+
+        reader = Answers if benchmark.target.lists else Predictions
+        return reader.load(source, benchmark, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
+    if not ignore_splits:
+        return source
+    rows = positions(source.item, benchmark.items)
+    return replace(source, split=np.where(rows >= 0, benchmark.split[rows], source.split))
 
 
 def prediction_table(

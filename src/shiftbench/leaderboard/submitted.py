@@ -18,8 +18,8 @@ from shiftbench.core.arrays import Floats, Ints, Strs, positions
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import check_regular, inside
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.prediction_lists import Answers, read_predictions
-from shiftbench.data.predictions import Predictions
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions, read_predictions
 
 Y = "y"
 """The column of WILDS' own numbers of the classes."""
@@ -115,7 +115,7 @@ def only(predictions: Predictions | Answers, split: str) -> Predictions | Answer
 
 def numbered(benchmark: Benchmark) -> bool:
     """Whether bare numbers in a file are this benchmark's codes, not names of its classes."""
-    return (benchmark.target.kind == "class" and Y not in benchmark.extra
+    return (benchmark.target.has_classes and Y not in benchmark.extra
             and not any(name.isdigit() for name in benchmark.names["label"]))
 
 
@@ -135,7 +135,7 @@ def _table(path: Path, benchmark: Benchmark) -> Predictions | Answers:
 
 def _lines(part: Part, benchmark: Benchmark) -> Predictions:
     """One class per line, by name or by code; or the numbers of an item."""
-    if benchmark.target.kind in ("boxes", "tokens"):
+    if benchmark.target.lists:
         raise ShiftBenchError(f"{part.path}: {benchmark.target.kind} are read from tables with item ids. Name them "
                               "seed-0.parquet, or seed-0.csv.")
     if part.split not in benchmark.splits:
@@ -151,7 +151,7 @@ def _lines(part: Part, benchmark: Benchmark) -> Predictions:
     if len(words) != len(rows):
         raise ShiftBenchError(f"{part.path}: {len(words):,} lines, but split '{part.split}' has {len(rows):,} items. "
                               "Give one prediction per line, in the order of the split, without a head.")
-    if benchmark.target.kind == "class":
+    if benchmark.target.has_classes:
         codes = _codes(words, benchmark.names["label"], part.path, _by_y(benchmark))
         scores = np.full((len(rows), len(benchmark.names["label"])), -np.inf, np.float32)
         scores[np.arange(len(rows)), codes] = 0.0

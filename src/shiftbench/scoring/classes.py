@@ -32,7 +32,7 @@ from shiftbench.scoring.estimates import (
     worst_loss,
     worst_share,
 )
-from shiftbench.scoring.hard_items import by_kind, kinds_of
+from shiftbench.scoring.hard_items import COLUMN, by_kind, kinds_of
 from shiftbench.scoring.intervals import over_runs
 from shiftbench.scoring.metrics.classification import Table, f1_items, has_probabilities, losses
 from shiftbench.scoring.metrics.groups import mean_over_groups
@@ -71,7 +71,8 @@ class Split(NamedTuple):
         classes, first, count = np.unique(label[by_label], return_index=True, return_counts=True)
         return Split(name, rows, order, label, tuple(names["group"][code] for code in codes), start, size, by_label,
                      tuple(names["label"][code] for code in classes), first, count, len(names["label"]),
-                     kinds_of(benchmark, rows), tuple(one.within(rows) for one in groupings))
+                     kinds_of(benchmark, rows) if COLUMN in benchmark.extra else None,
+                     tuple(one.within(rows) for one in groupings))
 
 
 def measure_classes(

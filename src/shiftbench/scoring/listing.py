@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypedDict
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import file_digests, read_json
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.prediction_lists import Answers, read_predictions
-from shiftbench.data.predictions import PREDICTIONS, Predictions
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import PREDICTIONS, Predictions, read_predictions
 from shiftbench.data.scores import label_of, run_id
 
 LeftOut = dict[str, str]
