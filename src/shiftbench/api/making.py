@@ -199,8 +199,8 @@ def reference(
 ) -> Benchmark:
     """The in-distribution reference of a benchmark: reference("benchmarks/a", "mixed-to-test", "benchmarks/a-mixed").
 
-    `given` is the factor with the split of that reference, where the data set has one; `moved` and `unseen` are told in
-    docs/settings.md.
+    `given` is the factor with the split of that reference, where the data set has one; docs/settings.md explains
+    `moved` and `unseen`.
     """
     from shiftbench.shifts.in_distribution import reference as make_reference
 

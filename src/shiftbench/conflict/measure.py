@@ -116,7 +116,7 @@ def stepper(data: Data, train: Side, evaluation: Side, run: Run) -> "ByWeights |
 class ByWeights:
     """Any net: a step changes its weights, then the evaluation items go through it, all subsets in one pass.
 
-    Batch norm is trained on batches as ever, but evaluated with the statistics of the training set under the present
+    Batch norm is trained on batches as usual, but evaluated with the statistics of the training set under the present
     weights, measured anew after every step. Running statistics would follow the last batches: after one with many cats
     a cat looks like less of a cat, and its loss goes up at the very step that should lower it. On a small net that
     outweighed the gradient.
@@ -144,7 +144,7 @@ class ByWeights:
         self.optimizer.step()
 
     def logits(self) -> Any:
-        """Of the evaluation items."""
+        """Logits of the evaluation items."""
         self.net.eval()
         with torch.inference_mode():
             for norm in self.norms:
@@ -190,7 +190,7 @@ class ByActivations:
             self.optimizer.step()
 
     def logits(self) -> Any:
-        """Of the evaluation items."""
+        """Logits of the evaluation items."""
         with torch.inference_mode():
             return self.net(self.activation[self.n:])
 

@@ -116,7 +116,7 @@ def _solve(units: _Sums, weight: Floats) -> Floats:
 # What batches are made of: how many items of each training subset, and which.
 
 CONCENTRATION = 3.0
-"""Of the Dirichlet law of `varied`: a batch is as uneven as one dealt by 1 + CONCENTRATION subsets in equal parts."""
+"""Concentration of the Dirichlet law of `varied`: a batch is as uneven as one of 1 + CONCENTRATION equal subsets."""
 
 
 def batches(code: Ints, kind: str, size: int, steps: int, seed: int) -> Ints:

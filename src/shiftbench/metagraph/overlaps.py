@@ -53,7 +53,7 @@ def counting_order(classes: Ints, n_tags: int, frequency: Ints) -> Ints:
 
 
 def incidence(start: Ints, tag: Ints, order: Ints) -> Incidence:
-    """Of items that carry the tags `tag[start[i]:start[i + 1]]`, in any order, each once."""
+    """The table of items; item i carries the tags `tag[start[i]:start[i + 1]]`, in any order, each once."""
     from shiftbench.metagraph import kernels
 
     rank = np.empty(len(order), np.uint32)

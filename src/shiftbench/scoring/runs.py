@@ -191,7 +191,7 @@ def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
         # The parts that leave a domain out test on training items, which are other ones in every draw.
         if "left_out" not in one.card and not same_rows(benchmarks[0], one):
             raise ShiftBenchError(f"{where}: has runs on draws of '{name}' whose tests differ. Build them together, "
-                                  "with --draws, and train again.")
+                                  "with --replicates, and train again.")
 
 
 def on_splits(predictions: Predictions, splits: Collection[str]) -> Predictions:

@@ -68,7 +68,7 @@ class LeaveOneDomainOut(Lists):
         return not _listed(self.test)
 
     def each(self, collection: Collection) -> dict[str, "LeaveOneDomainOut"]:
-        """By the name of its folder, the shift that leaves out one domain; those of `val` are never tested."""
+        """Folder name -> the shift that leaves out one domain; domains of `val` are never tested."""
         names = self._domains(collection)[2]
         spared = pick(_listed(self.val), names, self.domain)
         taken: set[str] = set()

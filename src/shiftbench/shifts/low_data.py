@@ -264,7 +264,7 @@ def _written(where: Where) -> str:
 
 
 def _default_test(available: Ints, balanced: bool, n_ood: int, alone: bool) -> int:
-    """How many items test takes where nobody said: a fifth of what there is, or all that are for test and val alone."""
+    """The default size of the test: a fifth of what there is, or all items that are for test and val alone."""
     if not balanced:
         return max(int(available.sum()) - n_ood, 0) if alone else int(available.sum()) // 5
     each = max(int(available.min()) - -(-n_ood // len(available)), 0) if alone else int(available.min()) // 5
@@ -328,7 +328,7 @@ def _replicate(
 
 
 def _weights(part: Strs, whole: Bools, drawn: float) -> Floats:
-    """How often each training item is to be drawn, 1 on average; 0 outside training."""
+    """The weight with which each training item is drawn, 1 on average; 0 outside training."""
     train, few = part != "", part == "few"
     if not drawn or not few.any():
         return np.where(train, 1.0, 0.0)

@@ -31,7 +31,7 @@ def card(collection: Collection, rows: Ints, split: Strs, notes: Sequence[str] =
 
 
 def ambiguous(collection: Collection, classes: Sequence[str]) -> Ints:
-    """Numbers of the items that carry the tags of two or more of the classes: their label would be a guess."""
+    """Numbers of the items that carry the tags of two or more of the classes: their label is ambiguous."""
     known = [name for name in classes if name in collection.tags.names]
     times = np.zeros(len(collection), np.int64)
     for name in known:

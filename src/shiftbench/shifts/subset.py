@@ -116,7 +116,8 @@ class Subset(Lists):
     def _distances(
         self, collection: Collection, train: Contexts, test: Contexts
     ) -> tuple[dict[str, float | None], dict[str, float]]:
-        """From training to test in the meta-graph of each tested class: of the union, and of every training subset.
+        """Distances to the test subsets in the meta-graph of each tested class: of the union of training subsets, and
+        of each training subset.
 
         The union has no distance, None, where one of its subsets is not in the graph.
         """

@@ -59,7 +59,7 @@ class Cost(NamedTuple):
     like: Shape
 
     def of(self, pack: Sequence[Job]) -> float:
-        """Of a pack of runs that begin together: the longest decides."""
+        """Seconds of a pack. Its runs begin together, so the longest decides."""
         runs = [job.run for job in pack]
         return (self.fixed + self.step * max(run.steps for run in runs)
                 + self.evaluation * max(math.ceil(run.steps / run.eval_every) for run in runs))

@@ -147,6 +147,6 @@ class Ledger:
             self.report(outcome)
 
     def stopped(self, runs: int) -> str:
-        """What to tell who stopped a sweep."""
+        """The message for the person who stopped the sweep."""
         return (f"Stopped with {len(self.ends)} of {runs} runs ended. Start the same again to go on: what is done is "
                 "kept, and unfinished runs go on from their last checkpoint.")

@@ -106,7 +106,7 @@ class _Sweep:
             self.workers.remove(worker)
 
     def _bury(self, worker: Worker) -> None:
-        worker.end(10.0)  # it is dying already, and how it does is told by itself
+        worker.end(10.0)  # it is dying already; wait for its exit code
         self.workers.remove(worker)
         if not worker.ready:
             self.false_starts += 1

@@ -15,7 +15,7 @@ class Mirror:
     """Inside `with Mirror(out, ["tensorboard"], runs):` the logs of these runs are copied as they grow.
 
     A sink that cannot take them stops nothing: what was missed is tried again, at the latest when the block ends; what
-    is missing then is told in `problem` and in a warning. Runs that were done before are copied too, so that a sweep
+    is missing then stands in `problem` and in a warning. Runs that were done before are copied too, so that a sweep
     that starts again with a sink, or after its copy was killed, ends with all of them.
     """
 

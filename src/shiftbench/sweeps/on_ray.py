@@ -3,7 +3,7 @@
 Ray moves no data for us. A task gets the names of a benchmark and a collection, which all machines must see as the
 driver does, and leaves its results in OUT: a folder that all machines see, or a URL (`shiftbench.sweeps.storage`). So
 anything may die. A lost worker or node costs what was not yet in a checkpoint; a driver that starts again finds what is
-done. How to get into a cluster that asks for a token is told in `shiftbench.core.ray_cluster`.
+done. `shiftbench.core.ray_cluster` says how to get into a cluster that asks for a token.
 """
 
 import os

@@ -248,13 +248,13 @@ def _check_replicates(alike: Sequence[tuple[str, Benchmark]], seeds: Sequence[in
 def match(pattern: str, bases: Sequence[Path], where: str) -> list[Path]:
     """The benchmarks a pattern names, by name, from the first base that has any."""
     for base in bases:
-        place = Path(os.path.normpath(base / pattern))
-        if (place / MARKER).is_file():
-            return [place]
-        root, parts = (Path(place.anchor), place.parts[1:]) if place.is_absolute() else (Path(), place.parts)
-        found = sorted(one for one in root.glob(str(Path(*parts))) if (one / MARKER).is_file()) if parts else []
-        if found:
-            return found
+        folder = Path(os.path.normpath(base / pattern))
+        if (folder / MARKER).is_file():
+            return [folder]
+        root, parts = (Path(folder.anchor), folder.parts[1:]) if folder.is_absolute() else (Path(), folder.parts)
+        matches = sorted(one for one in root.glob(str(Path(*parts))) if (one / MARKER).is_file()) if parts else []
+        if matches:
+            return matches
     if any(sign in pattern for sign in "*?["):
         raise ShiftBenchError(f"{where}: '{pattern}' matches no benchmark. A benchmark is a folder with {MARKER}; the "
                               f"pattern is seen from {bases[0]}{os.sep}.")

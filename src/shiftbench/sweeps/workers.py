@@ -100,7 +100,7 @@ def cores() -> int:
 
 
 def threads_of(workers: int) -> int:
-    """With how many threads each of so many processes computes: its share of the cores, or OMP_NUM_THREADS if fewer."""
+    """Threads of each of so many processes: its share of the cores, or OMP_NUM_THREADS if that is fewer."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(cores() // max(1, workers), int(threads) if threads.isdecimal() else cores()))
 

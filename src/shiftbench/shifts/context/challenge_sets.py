@@ -2,7 +2,7 @@
 
     nooch_ids_{CE|gist}_{task}_{hard_positive|hard_negative}_{valid|test}.npy
 
-Everything else of a split is easy. Ids are told by name alone; labels are not in the files.
+Everything else of a split is easy. The files hold ids only, no labels.
 """
 
 import math

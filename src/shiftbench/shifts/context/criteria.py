@@ -93,7 +93,7 @@ def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
         same_size = matched(near, carried, split, by_cues.kind)
         kind, tau = words(same_size.kind), same_size.tau
         if same_size.short:
-            notes.append(f"{same_size.short} hard items fewer than criterion 'ce' has, for want of captions.")
+            notes.append(f"{same_size.short} hard items fewer than criterion 'ce' has: too few items have captions.")
     facts: dict[str, Any] = {"positive": shift.label, "criterion": {
         "name": "gist", "tau": tau, "encoder": shift.encoder or "all-minilm-l6-v2"}, "without_captions": silent}
     if by_cues:
@@ -256,7 +256,7 @@ class Matched(NamedTuple):
 
     kind: Codes
     tau: Mapping[str, Mapping[str, float]]  # split -> kind -> similarity of the last item that is in
-    short: int  # hard items that are lacking, for want of captions
+    short: int  # hard items that are missing because too few items have captions
 
 
 def matched(similarity: Floats, carried: Bools, split: Strs, like: Codes) -> Matched:
