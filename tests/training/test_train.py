@@ -187,7 +187,7 @@ def test_a_loss_that_is_no_number_ends_the_run():
     """The error names the method, the step and the value, and says what to do."""
     _, benchmark = toy_rows()
     run = toy_run(benchmark, optimizer="sgd", lr=1e30, method="coral")
-    with pytest.raises(ShiftBenchError, match=r"Method 'coral': the loss is (nan|inf) at step [2-9]\. Lower lr"):
+    with pytest.raises(ShiftBenchError, match=r"coral: the loss is (nan|inf) at step [2-9]\. Lower lr"):
         learn(run, benchmark, toy_features(benchmark))
 
 

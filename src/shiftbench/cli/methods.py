@@ -22,8 +22,8 @@ def methods(
     if json:
         print_json(listed)
     elif presets:
-        print_table("", ["preset", "method", "settings", "paper", "source", "what it is"], [
-            [row["name"], row["method"], _pairs(row["settings"]), row["paper"], row["source"], row["summary"]]
+        print_table("", ["preset", "method", "settings", "source", "what it is"], [
+            [row["name"], row["method"], _pairs(row["settings"]), f"{row['paper']}: {row['source']}", row["summary"]]
             for row in listed])
     else:
         print_table("", ["method", "family", "needs", "parameters", "what it does"], [

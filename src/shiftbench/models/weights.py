@@ -1,4 +1,4 @@
-"""Weight files: read without ever unpickling an object, loaded strictly, with a message for each way to be wrong."""
+"""Weight files: read without unpickling objects, loaded strictly, with a message for each way in which they fail."""
 
 import hashlib
 import json
@@ -56,7 +56,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def load_into(net: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Copy tensors into a net: the features must match name for name and shape for shape.
 
-    The head is for other classes more often than not: where its shape differs, or it is absent, the fresh one stays.
+    A file's head is often for other classes: where its shape differs, or it is absent, the net keeps its new head.
     """
     own = net.state_dict()
     head = [key for key in own if key.startswith("head.")]

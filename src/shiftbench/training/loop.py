@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 @dataclass(eq=False)
 class Learned:
-    """A net with its chosen weights, its method's state, and what the net says about a split."""
+    """A net with its chosen weights, the state of its method, and its predictions of a split."""
 
     net: Net
     state: nn.Module

@@ -28,16 +28,16 @@ from shiftbench.training.run import Run
 RATES = (0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 8.0, 10.0, 11.0, 12.0)
 """Learning rates of BREEDS, A.7.1; also its 40,000 steps and batches of 128."""
 STEPS, BATCH = 40_000, 128
-LEARNS, CHOOSES, TESTS = TARGET_TRAIN, "val", "test"
+TRAIN_ON, CHOOSE_ON, TEST_ON = TARGET_TRAIN, "val", "test"
 FACTS = "target_rt.json"
 
 
 class Retrained(NamedTuple):
-    """What came of it: the learning rate that did best on `val`, and its accuracy there."""
+    """The outcome: the learning rate that did best on `val`, and its accuracy there."""
 
     lr: float
     accuracy: float
-    failed: tuple[float, ...] = ()  # learning rates at which the loss became no number
+    failed: tuple[float, ...] = ()  # learning rates at which the loss diverged
 
 
 def retrain(
@@ -47,9 +47,9 @@ def retrain(
 ) -> Retrained:
     """Train the last layer of a finished run on the target, and write its predictions of `test` into the run's folder.
 
-    From the run's own last layer, by SGD without momentum, all learning rates at once. **Our reading**: the paper takes
-    the learning rate that is best on the test; we take the one that is best on `val`, items of the target that
-    are in no other split. An earlier call with the same settings is not repeated.
+    It starts from the run's own last layer and uses SGD without momentum, all learning rates at once. **Our reading**:
+    the paper takes the learning rate that is best on the test; we take the one that is best on `val`, items of the
+    target that are in no other split. An earlier call with the same settings is not repeated.
     """
     folder = Path(folder)
     wanted = {"steps": steps, "rates": list(rates), "batch_size": BATCH}
@@ -59,7 +59,7 @@ def retrain(
             return Retrained(facts["lr"], facts["accuracy"], tuple(facts["failed"]))
     if not is_done(folder):
         raise ShiftBenchError(f"{folder}: the run is not finished. Finish it first, then retrain its last layer.")
-    for split in (LEARNS, CHOOSES, TESTS):
+    for split in (TRAIN_ON, CHOOSE_ON, TEST_ON):
         if split not in benchmark.splits:
             raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no items in split '{split}', which retraining a "
                                   "last layer needs. Benchmarks of shift 'breeds' have them.")
@@ -69,7 +69,7 @@ def retrain(
     with scratch() as temporary:
         file = temporary / "head.safetensors"
         save_weights(file, head)
-        start = Run(benchmark.digest, "last_layer", {"split": LEARNS}, "linear", str(file), "efficientnet-lite0",
+        start = Run(benchmark.digest, "last_layer", {"split": TRAIN_ON}, "linear", str(file), "efficientnet-lite0",
                     batch_size=BATCH, steps=steps, optimizer="sgd", momentum=0.0, eval_every=max(1, steps // 40),
                     resample=False, seed=run.seed)
         tried = [Fitting(replace(start, lr=rate), data) for rate in rates]
@@ -79,16 +79,16 @@ def retrain(
             learn(tried, progress=progress)
         finally:
             set_threads(threads)
-    accuracy = {one.run.lr: evaluate(one.run, data, one.learned.net, CHOOSES)["accuracy"] for one in tried
+    accuracy = {one.run.lr: evaluate(one.run, data, one.learned.net, CHOOSE_ON)["accuracy"] for one in tried
                 if one.learned is not None}
     if not accuracy:
         raise tried[0].problem or ShiftBenchError(f"{folder}: no learning rate worked.")
     best = max(accuracy, key=lambda rate: accuracy[rate])
     chosen = next(one.learned for one in tried if one.run.lr == best)
     assert chosen is not None
-    test = benchmark.rows(TESTS)
+    test = benchmark.rows(TEST_ON)
     outcome = Retrained(best, accuracy[best], tuple(one.run.lr for one in tried if one.learned is None))
-    Predictions(benchmark.items[test], benchmark.split[test], chosen.logits(TESTS).numpy(),
+    Predictions(benchmark.items[test], benchmark.split[test], chosen.logits(TEST_ON).numpy(),
                 benchmark.names["label"]).save(folder / TARGET_RT)
     sign(folder, TARGET_RT)
     write_json(folder / FACTS, {**wanted, **outcome._asdict(), "accuracies": {f"{rate:g}": accuracy.get(rate)

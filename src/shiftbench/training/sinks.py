@@ -1,8 +1,8 @@
 """The logs of runs in TensorBoard and MLflow, copied from log.jsonl, which stays the truth.
 
-The copy is made beside training, by whoever started it: no run fails because a server is away, workers need no further
-package, and it is the same for every engine. What the sink holds says what is copied already, so that a
-resumed run, a second sweep or a killed copy never doubles a point.
+The process that started the sweep copies them while runs train: no run fails because a server is down, workers need no
+further package, and every engine works alike. The sink itself says which points it has, so that a resumed run, a second
+sweep or a killed copy never writes a point twice.
 """
 
 import io
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 class Sink(Protocol):
-    """Takes the whole log of a run, again and again as it grows; gives each point on once."""
+    """Takes the whole log of a run, again and again as it grows, and writes each point once."""
 
     def copy(self, entry: Entry) -> None: ...
 
