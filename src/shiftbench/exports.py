@@ -27,14 +27,14 @@ def export(
 ) -> Path:
     """Write a benchmark as `to` says into the folder `out`; an earlier export there is replaced in one step."""
     writer = find(EXPORTS, "export", to)
-    with writing_folder(out, MARKER) as place:
-        writer(benchmark, collection, place, copy)
-        write_json(place / MARKER, {"format": "shiftbench export", "to": to, "benchmark": benchmark.name,
+    with writing_folder(out, MARKER) as staging:
+        writer(benchmark, collection, staging, copy)
+        write_json(staging / MARKER, {"format": "shiftbench export", "to": to, "benchmark": benchmark.name,
                                     "digest": benchmark.digest, "card": benchmark.card})
     return Path(out)
 
 
-def to_csv(benchmark: Benchmark, collection: Collection | None, place: Path, copy: bool) -> None:
+def to_csv(benchmark: Benchmark, collection: Collection | None, folder: Path, copy: bool) -> None:
     """rows.csv: item, split, label, domain, group, further columns, and the image file where items have one.
 
     A target that is no class is in further columns, and there is no label; tokens are numbers with spaces between.
@@ -49,10 +49,10 @@ def to_csv(benchmark: Benchmark, collection: Collection | None, place: Path, cop
     if collection is not None and collection.pixels is not None and collection.pixels.dtype.kind == "U":
         rows = collection.index(benchmark.items)
         columns["file"] = np.asarray([str(collection.path(row)) for row in rows])
-    write_table(place / "rows.csv", pa.table({name: pa.array(values) for name, values in columns.items()}))
+    write_table(folder / "rows.csv", pa.table({name: pa.array(values) for name, values in columns.items()}))
 
 
-def to_folder(benchmark: Benchmark, collection: Collection | None, place: Path, copy: bool) -> None:
+def to_folder(benchmark: Benchmark, collection: Collection | None, out: Path, copy: bool) -> None:
     """MetaShift's layout: SPLIT/LABEL/GROUP/ITEM, an ImageFolder per split, and imageID_to_group as JSON and parquet.
 
     Image files are linked, or copied with `copy`; images kept in the collection are written as PNG.
@@ -66,7 +66,7 @@ def to_folder(benchmark: Benchmark, collection: Collection | None, place: Path, 
         Path(str(collection.pixels[row])).suffix if files else ".png" for row in rows], always=not files)
     for number, row in enumerate(rows):
         split, label, group = (str(words[column][number]) for column in ("split", "label", "group"))
-        folder = place / split / _safe(label) / _safe(group)
+        folder = out / split / _safe(label) / _safe(group)
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / names[number]
         if not files:
@@ -80,8 +80,8 @@ def to_folder(benchmark: Benchmark, collection: Collection | None, place: Path, 
         else:
             os.symlink(source, target)
     groups = _subsets(benchmark, collection)
-    write_json(place / "imageID_to_group.json", groups)
-    write_table(place / "imageID_to_group.parquet", pa.table({
+    write_json(out / "imageID_to_group.json", groups)
+    write_table(out / "imageID_to_group.parquet", pa.table({
         "item": pa.array(list(groups), pa.string()), "groups": pa.array(list(groups.values()), pa.list_(pa.string()))}))
 
 
@@ -89,13 +89,13 @@ def _subsets(benchmark: Benchmark, collection: Collection) -> dict[str, list[str
     """Every subset `label(context)` an item lies in, its own group first."""
     rows, words, tags = collection.index(benchmark.items), table(benchmark), collection.tags
     start = np.searchsorted(tags.item, np.arange(len(collection) + 1))
-    found: dict[str, list[str]] = {}
+    subsets: dict[str, list[str]] = {}
     for number, row in enumerate(rows):
         label, carried = str(words["label"][number]), tags.tag[start[row]:start[row + 1]]
         contexts = [f"{label}({tags.names[code]})" for code in carried
                     if tags.kinds[code] != "attribute" and tags.names[code] != label]
-        found[str(benchmark.items[number])] = list(dict.fromkeys([str(words["group"][number]), *contexts]))
-    return found
+        subsets[str(benchmark.items[number])] = list(dict.fromkeys([str(words["group"][number]), *contexts]))
+    return subsets
 
 
 def _file_names(items: Sequence[str], endings: Sequence[str], *, always: bool) -> list[str]:

@@ -45,23 +45,23 @@ def hierarchy(
     """
     from shiftbench.hierarchies.cuts import facts
 
-    made = None if source is None else verbs.hierarchy(source, edits=edits, classes=classes, tree=tree)
-    if made is not None and level is None and not task:
-        for given, name in ((split, "--split"), (subclasses, "--subclasses"), (compat, "--compat"), (root, "--root"),
+    opened = None if source is None else verbs.hierarchy(source, edits=edits, classes=classes, tree=tree)
+    if opened is not None and level is None and not task:
+        for value, name in ((split, "--split"), (subclasses, "--subclasses"), (compat, "--compat"), (root, "--root"),
                             (adversariality, "--adversariality")):
-            if given or given == 0:
+            if value or value == 0:
                 raise ShiftBenchError(f"{name} needs a level or a task. The most balanced level is "
-                                      f"{facts(made)['proposed_level']}.")
-        print_json(facts(made)) if json else show_hierarchy(made)
+                                      f"{facts(opened)['proposed_level']}.")
+        print_json(facts(opened)) if json else show_hierarchy(opened)
         return
-    if made is None and not task:
+    if opened is None and not task:
         raise typer.BadParameter("Name a hierarchy, or a task with --task.")
     asked = bool(split or subclasses or task or adversariality is not None)
-    found = verbs.superclasses(
-        made, level=level, task=task, root=root, subclasses=subclasses, split=split or ("rand" if asked else "none"),
+    cut = verbs.superclasses(
+        opened, level=level, task=task, root=root, subclasses=subclasses, split=split or ("rand" if asked else "none"),
         adversariality=adversariality, balanced=asked if balanced is None else balanced, compat=compat, seed=seed,
         **({} if asked else {"keep_shared": True}))
-    print_json(found.to_json()) if json else _show_superclasses(found)
+    print_json(cut.to_json()) if json else _show_superclasses(cut)
 
 
 def show_hierarchy(hierarchy: "Hierarchy") -> None:
@@ -87,14 +87,14 @@ def show_hierarchy(hierarchy: "Hierarchy") -> None:
             f"--level {known['proposed_level']}")
 
 
-def _show_superclasses(found: "Superclasses") -> None:
+def _show_superclasses(cut: "Superclasses") -> None:
     def words(side: tuple[str, ...]) -> str:
-        return ", ".join(found.title(node) for node in side[:20]) + (" …" if len(side) > 20 else "")
+        return ", ".join(cut.title(node) for node in side[:20]) + (" …" if len(side) > 20 else "")
 
-    split = any(found.target)
-    rows = [[node, found.title(node), words(source), *([words(target)] if split else [])]
-            for node, source, target in zip(found.nodes, found.source, found.target, strict=True)]
-    print_table(f"{len(found)} superclasses, {len(found.subclasses):,} subclasses",
+    split = any(cut.target)
+    rows = [[node, cut.title(node), words(source), *([words(target)] if split else [])]
+            for node, source, target in zip(cut.nodes, cut.source, cut.target, strict=True)]
+    print_table(f"{len(cut)} superclasses, {len(cut.subclasses):,} subclasses",
                 ["id", "superclass", *(["source", "target"] if split else ["subclasses"])], rows)
-    for note in found.notes:
+    for note in cut.notes:
         say(note)

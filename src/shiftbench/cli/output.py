@@ -99,13 +99,13 @@ def note(message: object) -> None:
 @contextmanager
 def noted() -> Iterator[list[str]]:
     """Warnings of what is done inside become notes on standard error; the list has them when it is done."""
-    told: list[str] = []
+    notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         silence_pillow()
-        yield told
-    told += dict.fromkeys(str(one.message) for one in caught)
-    for message in told:
+        yield notes
+    notes += dict.fromkeys(str(one.message) for one in caught)
+    for message in notes:
         note(message)
 
 
@@ -125,7 +125,7 @@ def pairs(words: Sequence[str], option: str, example: str) -> dict[str, str]:
 def print_json(value: Any) -> None:
     """JSON that every parser takes: NaN and infinity become null. What a terminal may obey is written as an escape."""
     text = json.dumps(_finite(value), indent=1, ensure_ascii=False)
-    sys.stdout.write(_RISKY.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    sys.stdout.write(_RISKY.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
 _RISKY = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -135,7 +135,7 @@ _RISKY = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table whose number columns are aligned to the right; a title may begin with a line break."""
     listed = [[_cell(value) for value in row] for row in rows]
-    kinds = [all(_is_number(row[place]) for row in listed) and bool(listed) for place in range(len(columns))]
+    kinds = [all(_is_number(row[column]) for row in listed) and bool(listed) for column in range(len(columns))]
     if title:
         say(*([""] if title.startswith("\n") else []), title.lstrip("\n"), style="bold")
     table = Table(header_style="bold", box=None, pad_edge=False)
@@ -170,12 +170,12 @@ def progress(what: str, quiet: bool = False) -> Iterator[Advance]:
 
 def _lines(what: str, every: float, clock: Callable[[], float] = time.monotonic) -> Advance:
     """Say how far it is, at most every so many seconds."""
-    told = clock()
+    last = clock()
 
     def advance(done: int, total: int) -> None:
-        nonlocal told
-        if clock() - told >= every:
-            told = clock()
+        nonlocal last
+        if clock() - last >= every:
+            last = clock()
             sys.stderr.write(f"{what}: {done:,} of {total:,}\n")
             sys.stderr.flush()
 

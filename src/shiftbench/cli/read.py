@@ -227,10 +227,10 @@ def _read(
     from shiftbench.api.making import keep
     from shiftbench.api.making import read as read_collection
 
-    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    chosen: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     with noted() as notes:
         with progress(bar, quiet or json or not bar) as advance:
-            collection = read_collection(form, *sources, **given | ({"progress": advance} if bar else {}))
+            collection = read_collection(form, *sources, **chosen | ({"progress": advance} if bar else {}))
         if not keep(collection, out, overwrite):
             warnings.warn(f"{out} holds this collection already; nothing was written.", UserWarning, stacklevel=2)
     if json:

@@ -72,11 +72,11 @@ def environments_of(benchmark: Benchmark) -> dict[str, Ints]:
     before = np.isin(benchmark.split, SOURCE)
     sides = [{"before": np.flatnonzero(own & before), "after": np.flatnonzero(own & ~before)}
              for own in (benchmark.domain == code for code in range(len(benchmark.names["domain"])))]
-    found: dict[str, Ints] = {}
+    environments: dict[str, Ints] = {}
     for name, rows in zip(benchmark.names["domain"], sides, strict=True):
         present = {side: own for side, own in rows.items() if len(own)}
-        found |= {name if len(present) == 1 else f"{name} ({side})": own for side, own in present.items()}
-    return found
+        environments |= {name if len(present) == 1 else f"{name} ({side})": own for side, own in present.items()}
+    return environments
 
 
 def dataset_class(folder: Path | str | Benchmark, **options: Any) -> type[MultipleDomainDataset]:

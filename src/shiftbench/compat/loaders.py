@@ -44,11 +44,11 @@ def get_train_loader(
             dataset.metadata_array, return_counts=True)
         sampler = WeightedRandomSampler(1 / count[group], len(dataset), replacement=True)
         return DataLoader(dataset, batch_size, sampler=sampler, collate_fn=dataset.collate, **loader_kwargs)
-    found = _grouper(grouper, "the 'group' loader")
+    groups = _grouper(grouper, "the 'group' loader")
     if n_groups_per_batch is None:
         raise ShiftBenchError("The 'group' loader needs n_groups_per_batch.")
     sampler = GroupSampler(
-        found.metadata_to_group(dataset.metadata_array), batch_size, n_groups_per_batch,
+        groups.metadata_to_group(dataset.metadata_array), batch_size, n_groups_per_batch,
         uniform_over_groups=uniform_over_groups is None or uniform_over_groups, distinct_groups=bool(distinct_groups))
     return DataLoader(dataset, batch_sampler=sampler, collate_fn=dataset.collate, **loader_kwargs)
 
@@ -80,9 +80,9 @@ class GroupSampler:
         if len(group) < batch_size:
             raise ShiftBenchError(f"There are {len(group)} items, fewer than one batch of {batch_size}.")
         order = np.argsort(group, kind="stable")
-        found, start, count = np.unique(group[order], return_index=True, return_counts=True)
-        if distinct_groups and n_groups_per_batch > len(found):
-            raise ShiftBenchError(f"n_groups_per_batch is {n_groups_per_batch}, but only {len(found)} groups have "
+        present, start, count = np.unique(group[order], return_index=True, return_counts=True)
+        if distinct_groups and n_groups_per_batch > len(present):
+            raise ShiftBenchError(f"n_groups_per_batch is {n_groups_per_batch}, but only {len(present)} groups have "
                                   "items here. Take fewer, or distinct_groups=False.")
         self._rows: list[Ints] = np.split(order, start[1:])
         self._share: Floats | None = None if uniform_over_groups else count / count.sum()
@@ -100,7 +100,7 @@ class GroupSampler:
                 draw(self._rows[code], self._each, replace=len(self._rows[code]) <= self._each) for code in chosen])
 
 
-def _grouper(given: CombinatorialGrouper | None, what: str) -> CombinatorialGrouper:
-    if given is None:
+def _grouper(grouper: CombinatorialGrouper | None, what: str) -> CombinatorialGrouper:
+    if grouper is None:
         raise ShiftBenchError(f"A grouper is needed for {what}: CombinatorialGrouper(dataset, ['domain']).")
-    return given
+    return grouper

@@ -102,16 +102,16 @@ def main(modules_for: Callable[[Use], Modules]) -> None:
         raise SystemExit("usage: [--use NAME=FOLDER]… SCRIPT ARGS…")
     try:
         modules = modules_for(use)
-        with TemporaryDirectory() as place:
+        with TemporaryDirectory() as stand_ins:
             # a loader's worker that starts anew imports the script again, and searches where this process does
             for root in (name for name in modules if "." not in name):
-                Path(place, f"{root}.py").write_text(AGAIN.format(
+                Path(stand_ins, f"{root}.py").write_text(AGAIN.format(
                     module=modules_for.__module__, name=modules_for.__name__,
                     use={key: str(folder.resolve()) for key, folder in use.items()}))
-            sys.path.insert(0, place)
+            sys.path.insert(0, stand_ins)
             try:
                 run_script(words[0], words[1:], modules)
             finally:
-                sys.path.remove(place)
+                sys.path.remove(stand_ins)
     except ShiftBenchError as problem:
         raise SystemExit(str(problem)) from problem

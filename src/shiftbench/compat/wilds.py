@@ -75,9 +75,9 @@ def folder_of(name: str | Path, root: str | Path, also: Sequence[str] = ()) -> P
     """
     if str(name) in USED:
         return USED[str(name)]
-    for place in (Path(root) / name, Path(name), *(Path(root) / other for other in also)):
-        if (place / MARKER).is_file():
-            return place
+    for folder in (Path(root) / name, Path(name), *(Path(root) / other for other in also)):
+        if (folder / MARKER).is_file():
+            return folder
     read = f" First: shiftbench read wilds {name} --root DIR, and shiftbench build." if name in DATASETS else ""
     raise ShiftBenchError(f"There is no benchmark at {Path(root) / name}, nor at {name}; nothing is downloaded.{read} "
                           f"Name its folder, or run the script with --use {name}=FOLDER.")

@@ -62,12 +62,12 @@ class Case(NamedTuple):
 
     def keys(self, name: str, grouper: CombinatorialGrouper, grouped: Grouped) -> Results:
         """`name_field:value` and `count_field:value` of every group."""
-        found: Results = {}
+        results: Results = {}
         for group, (value, count) in enumerate(zip(grouped.value.tolist(), grouped.size.tolist(), strict=True)):
             key = grouper.group_field_str(group)
-            found[f"{name}_{key}"] = self.shown(value, count)
-            found[f"count_{key}"] = float(count) if self.quirks else count
-        return found
+            results[f"{name}_{key}"] = self.shown(value, count)
+            results[f"count_{key}"] = float(count) if self.quirks else count
+        return results
 
     def worst(self, grouped: Grouped, *, lower_is_better: bool = False) -> float:
         """The least or the largest of the groups that have items.
@@ -97,7 +97,7 @@ def numbers(case: Case, *fields: str) -> Results:
     """Squared error and Pearson's r of all, of every group and of the worst; r of several outputs is their mean."""
     label, predicted = (values if values.ndim > 1 else values[:, None] for values in (case.label, case.predicted))
     case = case._replace(single=np.result_type(label, predicted) != np.float64)
-    found = case.standard("mse", squared_errors(label, predicted), *fields, lower_is_better=True)
+    results = case.standard("mse", squared_errors(label, predicted), *fields, lower_is_better=True)
     grouper = case.grouper(*fields)
     group = case.groups(grouper)
     count = np.bincount(group, minlength=grouper.n_groups)
@@ -111,8 +111,8 @@ def numbers(case: Case, *fields: str) -> Results:
     grouped = r(group, grouper.n_groups)
     judged = count if case.quirks or np.isnan(predicted).any() else np.where(np.isnan(grouped), 0, count)
     case = case._replace(single=False)
-    found["r_all"] = case.shown(float(r(np.zeros_like(group), 1)[0]), len(group))
-    return found | case.keys("r", grouper, Grouped(grouped, count)) | {"r_wg": case.worst(Grouped(grouped, judged))}
+    results["r_all"] = case.shown(float(r(np.zeros_like(group), 1)[0]), len(group))
+    return results | case.keys("r", grouper, Grouped(grouped, count)) | {"r_wg": case.worst(Grouped(grouped, judged))}
 
 
 def tasks(case: Case) -> Results:

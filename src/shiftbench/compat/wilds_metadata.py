@@ -31,13 +31,13 @@ class Column(NamedTuple):
     names: tuple[str, ...] | None = None
 
 
-def kind_column(place: int) -> str:
+def kind_column(position: int) -> str:
     """The column that has the kind of the next token at a place.
 
     >>> kind_column(0)
     'tok_0_type'
     """
-    return f"tok_{place}_type"
+    return f"tok_{position}_type"
 
 
 def columns(benchmark: Benchmark, collection: Collection, item: Ints) -> dict[str, Column]:
@@ -47,19 +47,19 @@ def columns(benchmark: Benchmark, collection: Collection, item: Ints) -> dict[st
     targets there is none, and with tokens the kinds of the next tokens stand in its place, as in Py150.
     """
     target = benchmark.target
-    found = {name: Column(getattr(benchmark, name), benchmark.names[name]) for name in ("domain", "group")}
+    table = {name: Column(getattr(benchmark, name), benchmark.names[name]) for name in ("domain", "group")}
     more: dict[str, Values] = {**{name: values[item] for name, values in collection.factors.items()}, **benchmark.extra}
-    found |= {name: Column(*encode(values)) for name, values in more.items()
-              if name not in (*found, Y, FROM, *target.columns) and np.asarray(values).dtype.kind in "Ubiu"}
+    table |= {name: Column(*encode(values)) for name, values in more.items()
+              if name not in (*table, Y, FROM, *target.columns) and np.asarray(values).dtype.kind in "Ubiu"}
     if target.has_classes:
-        found[Y] = Column(benchmark.label, benchmark.names["label"])
+        table[Y] = Column(benchmark.label, benchmark.names["label"])
     elif target.in_units and len(target.columns) == 1:
-        found[Y] = Column(np.asarray(benchmark.extra[target.columns[0]], np.float64))
+        table[Y] = Column(np.asarray(benchmark.extra[target.columns[0]], np.float64))
     elif target.per_place:
         kinds = next_kinds(benchmark)
-        found |= {kind_column(place): Column(kinds[:, place]) for place in range(kinds.shape[1])}
+        table |= {kind_column(position): Column(kinds[:, position]) for position in range(kinds.shape[1])}
     source = np.isin(benchmark.split, SOURCE).astype(np.int64)
-    return found | {FROM: Column(source, ("False", "True"))}
+    return table | {FROM: Column(source, ("False", "True"))}
 
 
 def next_kinds(benchmark: Benchmark) -> Ints:
@@ -112,10 +112,10 @@ class Numbering(NamedTuple):
     names: Sequence[str] | None = None
 
     def of(self, words: Strs, where: str) -> Ints:
-        place = positions(words, self.words)
-        for at in np.flatnonzero(place < 0)[:1]:
+        position = positions(words, self.words)
+        for at in np.flatnonzero(position < 0)[:1]:
             raise unknown("value", str(words[at]), self.words.tolist(), where)
-        return self.numbers[place]
+        return self.numbers[position]
 
 
 class Named(NamedTuple):
@@ -135,16 +135,16 @@ class Named(NamedTuple):
         self, here: Ints | Floats, fields: Sequence[str], names: Mapping[str, Sequence[str]], places: int
     ) -> Floats:
         """Rows of a benchmark's metadata in the package's columns: its own, kinds of tokens, from_source_domain."""
-        made = []
+        metadata = []
         for field in self.fields:
             column = FACTORS.get((self.name, field), field)
             own = here[:, fields.index(column)]
             if field in self.numbering:
                 numbers = self.numbering[field].of(np.asarray(names[column], np.str_), f"column '{column}'")
                 own = numbers[own.astype(np.int64)]
-            made.append(own)
-        kinds = [here[:, fields.index(kind_column(place))] for place in range(places)]
-        return np.stack([*made, *kinds, here[:, fields.index(FROM)]], axis=1)
+            metadata.append(own)
+        kinds = [here[:, fields.index(kind_column(position))] for position in range(places)]
+        return np.stack([*metadata, *kinds, here[:, fields.index(FROM)]], axis=1)
 
 
 def named(benchmark: Benchmark, collection: Collection) -> Named | None:
@@ -187,7 +187,7 @@ def _numbering(collection: Collection, name: str, field: str, factor: str) -> Nu
     if known is not None:
         return Numbering(np.asarray([str(word) for word in known], np.str_), np.arange(len(known)))
     if values.dtype.kind in "iu":
-        found = np.unique(values)
-        return Numbering(found.astype(np.str_), found.astype(np.int64))
+        present = np.unique(values)
+        return Numbering(present.astype(np.str_), present.astype(np.int64))
     words = np.unique(values.astype(np.str_))
     return Numbering(words, np.arange(len(words)), words.tolist())

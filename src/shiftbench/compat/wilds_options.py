@@ -32,14 +32,14 @@ class Options(NamedTuple):
     explicit: bool = False  # whether the script itself asked for a fold or a scheme
 
     @staticmethod
-    def of(dataset: str, scheme: str, given: Mapping[str, Any]) -> "Options":
+    def of(dataset: str, scheme: str, options: Mapping[str, Any]) -> "Options":
         """Check what a script asks for; an option that the package does not take for a data set is an error."""
         name = ALSO.get(dataset, dataset)
         taken = DEFAULTS.get(name, {})
-        for key in given:
+        for key in options:
             if key not in taken:
                 raise unknown("option", key, taken, f"get_dataset('{dataset}')")
-        asked = {**taken, **given}
+        asked = {**taken, **options}
         fold = str(asked.get("fold", ""))
         if fold and fold not in HELD_OUT:
             raise unknown("fold", fold, HELD_OUT, dataset)
@@ -52,7 +52,7 @@ class Options(NamedTuple):
                                   "package's seed 111. Leave out `seed`.")
         return Options(name if name in WILDS or name == "poverty" else "", scheme, fold,
                        bool(asked.get("no_nl", False)), bool(asked.get("use_ood_val", True)),
-                       scheme != "official" or "fold" in given)
+                       scheme != "official" or "fold" in options)
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -82,8 +82,8 @@ class Options(NamedTuple):
         folds = [f"split_{fold}" for fold in HELD_OUT]
         if own == factor or not (self.explicit or own in folds):
             return benchmark
-        made = replace(shift, split=factor, ignore=("unused",)).build(collection)
-        return replace(made, card={**made.card, "name": benchmark.name})
+        rebuilt = replace(shift, split=factor, ignore=("unused",)).build(collection)
+        return replace(rebuilt, card={**rebuilt.card, "name": benchmark.name})
 
 
 PLAIN = Options("")

@@ -55,15 +55,15 @@ class WILDSDataset:
         self.split_names = {name: SPLIT_NAMES[own] for name, own in self._own.items()}
         usual = groupings is None and tuple(groupby_fields) == ("group",)
         self._named = named(benchmark, collection) if usual and compat is not None else None
-        found = columns(benchmark, collection, self.inputs.item)
+        table = columns(benchmark, collection, self.inputs.item)
         self.y_array: Any = targets(benchmark, collection)
         if self._named is not None and self._named.y is not None:
-            found["y"] = self._named.y
+            table["y"] = self._named.y
             self.y_array = torch.from_numpy(self._named.y.values)
-        self.metadata_fields: list[str] = list(found)
+        self.metadata_fields: list[str] = list(table)
         self.metadata_map: dict[str, Sequence[str]] = {
-            field: list(column.names) for field, column in found.items() if column.names is not None}
-        parts = [column.values for column in found.values()]
+            field: list(column.names) for field, column in table.items() if column.names is not None}
+        parts = [column.values for column in table.values()]
         self._metadata = np.stack(parts, axis=1).astype(np.result_type(np.int64, *parts), copy=False)
         self.metadata_array: Any = torch.from_numpy(self._metadata)
         kind, outputs = benchmark.target.kind, len(self.metadata_map.get("y", benchmark.names["label"]))
@@ -85,8 +85,8 @@ class WILDSDataset:
         self._by_card = usual and bool(own)
         rules = Groupings(self.metadata_fields, self.metadata_map)
         self._groupings = rules._replace(known={
-            said: rules.of(self._metadata, said, strict=said not in own).names
-            for said in (own if groupings is None else groupings)})
+            spec: rules.of(self._metadata, spec, strict=spec not in own).names
+            for spec in (own if groupings is None else groupings)})
 
     def __len__(self) -> int:
         return len(self.benchmark)
@@ -146,23 +146,23 @@ class WILDSDataset:
         case = Case(predicted, label, here, whole, {}, self.compat, self.split_scheme)
         places = self.y_array.shape[1] if kind == "tokens" else 0
         if self._named is not None:
-            found = evaluate(
+            results = evaluate(
                 self._named.name, predicted, label,
                 self._named.metadata(here, self.metadata_fields, self.metadata_map, places),
                 metadata_map=self._named.names, full_metadata=self._named.whole, compat=self.compat)
-            return found, told(found)
+            return results, told(results)
         if kind == "class":
             return classes(case, self.groupby_fields, self._groupings, self._by_card)
         if kind == "number":
-            found = wilds_kinds.numbers(case, *self.groupby_fields)
+            results = wilds_kinds.numbers(case, *self.groupby_fields)
         elif kind == "tasks":
-            found = wilds_kinds.tasks(case)
+            results = wilds_kinds.tasks(case)
         elif kind == "boxes":
-            found = wilds_kinds.boxes(case, *self.groupby_fields)
+            results = wilds_kinds.boxes(case, *self.groupby_fields)
         else:
-            kinds = [self.metadata_fields.index(kind_column(place)) for place in range(places)]
-            found = wilds_kinds.tokens(case, here[:, kinds])
-        return found, told(found)
+            kinds = [self.metadata_fields.index(kind_column(position)) for position in range(places)]
+            results = wilds_kinds.tokens(case, here[:, kinds])
+        return results, told(results)
 
     def _check(self, predicted: Any, label: Any, here: Any) -> None:
         """As many predictions, labels and rows of metadata, and predictions of the labels' shape."""

@@ -19,7 +19,7 @@ def printable(text: object) -> str:
     >>> print(printable("a\\nb \\x1b[31mred"))
     a\\nb \\x1b[31mred
     """
-    return _COMMANDS.sub(lambda found: ascii(found[0])[1:-1], str(text))
+    return _COMMANDS.sub(lambda match: ascii(match[0])[1:-1], str(text))
 
 
 class ShiftBenchError(ValueError):
@@ -55,8 +55,8 @@ def plural(kind: str) -> str:
     ['classes', 'keys', 'hierarchies', 'features', 'kinds of target', 'ways to paint']
     """
     for link in (" of ", " to "):
-        head, found, rest = kind.partition(link)
-        if found:
+        head, separator, rest = kind.partition(link)
+        if separator:
             return plural(head) + link + rest
     if kind == "criterion":
         return "criteria"

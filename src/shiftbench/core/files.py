@@ -261,22 +261,22 @@ def check_parts(where: str, facts: Mapping[str, Any], shape: Mapping[str, Any]) 
 
 def file_digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """SHA-256 of files of a folder: a few percent of the time it takes to read them as tables."""
-    found = {}
+    digests = {}
     for name in sorted(names):
         try:
             with (folder / name).open("rb") as handle:
-                found[name] = hashlib.file_digest(handle, "sha256").hexdigest()
+                digests[name] = hashlib.file_digest(handle, "sha256").hexdigest()
         except OSError as problem:
             raise ShiftBenchError(f"{folder / name}: cannot be read ({problem.strerror}).") from problem
-    return found
+    return digests
 
 
-def check_digests(folder: Path, marker: str, said: Any, what: str) -> None:
+def check_digests(folder: Path, marker: str, expected: Any, what: str) -> None:
     """The tables of a folder are those that its marker was written for, or an error names the one that is not."""
-    if not _has_shape(said, {str: str}) or any("/" in name for name in said):
+    if not _has_shape(expected, {str: str}) or any("/" in name for name in expected):
         raise ShiftBenchError(f"{folder / marker}: 'files' must give a digest for each file. Make the {what} again.")
-    for name, found in file_digests(folder, said).items():
-        if said[name] != found:
+    for name, digest in file_digests(folder, expected).items():
+        if expected[name] != digest:
             raise ShiftBenchError(f"{folder / name}: does not match its digest in {marker}; the {what} was changed or "
                                   f"damaged after it was written. Make the {what} again.")
 
@@ -287,13 +287,13 @@ def read_folder(folder: Path, marker: str, read: Callable[[Path], T]) -> T:
     for _ in range(2):
         before = _stamp(folder, marker)
         try:
-            found = read(folder)
+            content = read(folder)
         except ShiftBenchError:
             if _stamp(folder, marker) == before:
                 raise
         else:
             if _stamp(folder, marker) == before:
-                return found
+                return content
     raise ShiftBenchError(f"{folder}: another process replaced it while it was read, twice. Try again when that "
                           "process has ended.")
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,7 @@ class Benchmark:
         else:
             columns["group"] = np.asarray(group)[order]
         g, g_names = encode(columns["group"])
-        made = Benchmark(
+        benchmark = Benchmark(
             items=collection.items[rows[order]],
             split=np.asarray(split, np.str_)[order],
             label=y, domain=d, group=g,
@@ -127,10 +127,10 @@ class Benchmark:
             "factors": factors,
             **(card or {}),
             **({} if target is None else {"target": target.facts}),
-            "counts": made.counts(),
+            "counts": benchmark.counts(),
         }
         # A card is what its file holds: tuples are lists before it is saved as after.
-        return Benchmark(made.items, made.split, y, d, g, made.names, json.loads(json.dumps(facts)), made.extra)
+        return replace(benchmark, card=json.loads(json.dumps(facts)))
 
     def __len__(self) -> int:
         return len(self.items)
@@ -190,14 +190,14 @@ class Benchmark:
 
     def save(self, folder: Path | str, name: str = "") -> Path:
         """Write the folder of `docs/files.md`; an existing benchmark there is replaced in one step."""
-        with writing_folder(folder, MARKER) as place:
+        with writing_folder(folder, MARKER) as staging:
             columns = {"item": pa.array(self.items), "split": pa.array(self.split)}
             for column in CODED:
                 codes = pa.array(getattr(self, column).astype(np.int32))
                 columns[column] = pa.DictionaryArray.from_arrays(codes, pa.array(self.names[column], pa.string()))
             columns |= {key: pa.array(values) for key, values in self.extra.items()}
-            write_table(place / "rows.parquet", pa.table(columns))
-            write_json(place / MARKER, {
+            write_table(staging / "rows.parquet", pa.table(columns))
+            write_json(staging / MARKER, {
                 "format": "shiftbench benchmark", "version": FORMAT, "name": name or Path(folder).name,
                 "digest": self.digest, "rows": len(self), "names": {key: list(self.names[key]) for key in CODED},
                 "extra": list(self.extra), "card": self.card})
@@ -209,25 +209,26 @@ class Benchmark:
         return read_folder(Path(folder), MARKER, Benchmark._read)
 
     @staticmethod
-    def _read(place: Path) -> "Benchmark":
-        facts = read_marker(place, MARKER, "benchmark", FORMAT, SHAPE)
+    def _read(folder: Path) -> "Benchmark":
+        facts = read_marker(folder, MARKER, "benchmark", FORMAT, SHAPE)
         if not set(CODED) <= set(facts["names"]):
-            raise ShiftBenchError(f"{place / MARKER}: 'names' must have {', '.join(CODED)}. Build the benchmark again.")
-        check_parts(str(place / MARKER), facts["card"], CARD)
-        file = place / "rows.parquet"
+            raise ShiftBenchError(f"{folder / MARKER}: 'names' must have {', '.join(CODED)}. Build the benchmark "
+                                  "again.")
+        check_parts(str(folder / MARKER), facts["card"], CARD)
+        file = folder / "rows.parquet"
         table = read_table(file, ["item", "split", *CODED, *facts["extra"]])
         names = {column: tuple(facts["names"][column]) for column in CODED}
         codes = {column: positions(strings(file, table, column), np.asarray(names[column], np.str_))
                  for column in CODED}
-        made = Benchmark(
+        benchmark = Benchmark(
             items=strings(file, table, "item"), split=strings(file, table, "split"), **codes, names=names,
             card={**facts["card"], "name": facts["name"]},
             extra={key: values_of(file, table, key) for key in facts["extra"]},
         )
-        if made.digest != facts["digest"]:
-            raise ShiftBenchError(f"{place}: rows.parquet does not match the digest in {MARKER}; the rows were changed "
-                                  "after they were built. Build the benchmark again.")
-        return made
+        if benchmark.digest != facts["digest"]:
+            raise ShiftBenchError(f"{folder}: rows.parquet does not match the digest in {MARKER}; the rows were "
+                                  "changed after they were built. Build the benchmark again.")
+        return benchmark
 
     @property
     def name(self) -> str:

@@ -39,10 +39,10 @@ def check(benchmark: Benchmark, hashes: Values | None = None, missing: Bools | N
 
     Where pixels are at hand, `hashes` holds a content hash per row, and `missing` says whose image file is not there.
     """
-    found = [*_sizes(benchmark), *_leaks(benchmark, hashes), *_classes(benchmark), *_cells(benchmark)]
+    findings = [*_sizes(benchmark), *_leaks(benchmark, hashes), *_classes(benchmark), *_cells(benchmark)]
     for split in benchmark.splits if missing is not None else ():
-        found += _missing(benchmark.items[(benchmark.split == split) & missing], split)
-    return sorted(found, key=lambda finding: not finding.unfit)
+        findings += _missing(benchmark.items[(benchmark.split == split) & missing], split)
+    return sorted(findings, key=lambda finding: not finding.unfit)
 
 
 def check_collection(collection: Collection) -> list[Finding]:

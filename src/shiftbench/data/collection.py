@@ -127,12 +127,12 @@ class Tags:
     def codes(self, name: str) -> Ints:
         """The codes of a tag: `grass` means every kind of grass, `place:grass` only the place."""
         kind, _, bare = name.partition(":")
-        found = [code for code, word in enumerate(self.names) if word == name] or [
+        codes = [code for code, word in enumerate(self.names) if word == name] or [
             code for code, (word, sort) in enumerate(zip(self.names, self.kinds, strict=True))
             if word == bare and sort == kind]
-        if not found:
+        if not codes:
             raise unknown("tag", name, self.names)
-        return np.asarray(found, np.int64)
+        return np.asarray(codes, np.int64)
 
     def rows_of(self, name: str) -> Ints:
         """The rows of this table that carry a tag."""
@@ -268,25 +268,25 @@ class Collection:
 
     def _below(self, name: str) -> set[str]:
         """Every name under this one in the class hierarchy."""
-        found: set[str] = set()
+        below: set[str] = set()
         layer = {name}
         while layer:
-            layer = {child for child, above in self.parents.items() if layer.intersection(above)} - found - {name}
-            found |= layer
-        return found
+            layer = {child for child, above in self.parents.items() if layer.intersection(above)} - below - {name}
+            below |= layer
+        return below
 
     def index(self, items: Strs) -> Ints:
         """Item numbers of ids; an id that is not here is an error."""
-        found = positions(np.asarray(items, np.str_), self.items)
-        if len(found) and found.min() < 0:
-            missing = np.asarray(items)[found < 0]
+        rows = positions(np.asarray(items, np.str_), self.items)
+        if len(rows) and rows.min() < 0:
+            missing = np.asarray(items)[rows < 0]
             raise ShiftBenchError(f"Collection '{self.name}' has no item '{missing[0]}'"
                                   f"{f' (and {len(missing) - 1} more)' if len(missing) > 1 else ''}.")
-        return found
+        return rows
 
     def save(self, folder: Path | str) -> Path:
         """Write the folder of `docs/files.md`; an existing collection there is replaced in one step."""
-        with writing_folder(folder, MARKER) as place:
+        with writing_folder(folder, MARKER) as staging:
             columns = {"item": pa.array(self.items), **{f"factor:{k}": pa.array(v) for k, v in self.factors.items()}}
             kept = "none"
             if self.pixels is not None and self.pixels.dtype.kind == "U":
@@ -294,29 +294,29 @@ class Collection:
                 columns["pixels"] = pa.array(self.pixels)
             elif self.pixels is not None:
                 kept = "array"
-                np.save(place / "pixels.npy", self.pixels, allow_pickle=False)
-            write_table(place / "items.parquet", pa.table(columns))
+                np.save(staging / "pixels.npy", self.pixels, allow_pickle=False)
+            write_table(staging / "items.parquet", pa.table(columns))
             tags = self.tags
             vocabulary = [f"{kind}:{name}" for name, kind in zip(tags.names, tags.kinds, strict=True)]
-            write_table(place / "tags.parquet", pa.table({
+            write_table(staging / "tags.parquet", pa.table({
                 "item": self._named(tags.item),
                 "tag": pa.DictionaryArray.from_arrays(pa.array(tags.tag), pa.array(vocabulary, pa.string())),
                 "area": pa.array(tags.area),
             }))
             if len(tags.boxes):
-                write_table(place / "boxes.parquet", pa.table({"row": tags.box_row, **dict(zip(
+                write_table(staging / "boxes.parquet", pa.table({"row": tags.box_row, **dict(zip(
                     ("x", "y", "width", "height"), tags.boxes.T, strict=True))}))
             words = {"item": self._named(self.texts.item), "text": pa.array(self.texts.text, pa.string())}
-            write_table(place / "texts.parquet", pa.table(words))
+            write_table(staging / "texts.parquet", pa.table(words))
             pairs = [(child, parent) for child, above in self.parents.items() for parent in above]
-            write_table(place / "parents.parquet", pa.table({
+            write_table(staging / "parents.parquet", pa.table({
                 "child": pa.array([child for child, _ in pairs], pa.string()),
                 "parent": pa.array([parent for _, parent in pairs], pa.string())}))
-            write_json(place / MARKER, {
+            write_json(staging / MARKER, {
                 "format": "shiftbench collection", "version": FORMAT, "name": self.name, "items": len(self),
                 "factors": list(self.factors), "tags": [list(tags.names), list(tags.kinds)], "pixels": kept,
                 "root": str(self.root) if self.root else None, "digest": self.digest,
-                "files": file_digests(place, [file.name for file in place.glob("*.parquet")])})
+                "files": file_digests(staging, [file.name for file in staging.glob("*.parquet")])})
         if not self.foreign and (self.root is not None or kept == "files"):
             note(Path(folder) / MARKER, self.root or Path.cwd())
         return Path(folder)
@@ -334,55 +334,55 @@ class Collection:
         return read_folder(Path(folder), MARKER, Collection._read)
 
     @staticmethod
-    def _read(place: Path) -> "Collection":
-        facts = read_marker(place, MARKER, "collection", FORMAT, SHAPE)
+    def _read(folder: Path) -> "Collection":
+        facts = read_marker(folder, MARKER, "collection", FORMAT, SHAPE)
         if "files" in facts:  # older collections have none
-            check_digests(place, MARKER, facts["files"], "collection")
+            check_digests(folder, MARKER, facts["files"], "collection")
         files = ["pixels"] if facts["pixels"] == "files" else []
-        table = read_table(place / "items.parquet", ["item", *files, *(f"factor:{name}" for name in facts["factors"])])
-        items = strings(place / "items.parquet", table, "item")
-        names, kinds = names_and_kinds(place, facts)
-        long = read_table(place / "tags.parquet", ["item", "tag", "area"])
+        table = read_table(folder / "items.parquet", ["item", *files, *(f"factor:{name}" for name in facts["factors"])])
+        items = strings(folder / "items.parquet", table, "item")
+        names, kinds = names_and_kinds(folder, facts)
+        long = read_table(folder / "tags.parquet", ["item", "tag", "area"])
         vocabulary = np.asarray([f"{kind}:{name}" for name, kind in zip(names, kinds, strict=True)], np.str_)
-        boxes = place / "boxes.parquet"
+        boxes = folder / "boxes.parquet"
         box = read_table(boxes, ["row", "x", "y", "width", "height"]) if boxes.exists() else None
-        texts = read_table(place / "texts.parquet", ["item", "text"])
-        pairs = read_table(place / "parents.parquet", ["child", "parent"])
-        both = [strings(place / "parents.parquet", pairs, side).tolist() for side in ("child", "parent")]
+        texts = read_table(folder / "texts.parquet", ["item", "text"])
+        pairs = read_table(folder / "parents.parquet", ["child", "parent"])
+        both = [strings(folder / "parents.parquet", pairs, side).tolist() for side in ("child", "parent")]
         parents: dict[str, tuple[str, ...]] = {}
         for child, parent in zip(*both, strict=True):
             parents[child] = (*parents.get(child, ()), parent)
-        noted = noted_root(place / MARKER) if facts.get("root") or files else None
+        noted = noted_root(folder / MARKER) if facts.get("root") or files else None
         root = (noted or Path(facts["root"])) if facts.get("root") else None
         pixels: Values | None = None
         if facts["pixels"] == "array":
-            pixels = read_array(place / "pixels.npy")
+            pixels = read_array(folder / "pixels.npy")
             if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] != 3 or not all(pixels.shape[1:]):
-                raise ShiftBenchError(f"{place / 'pixels.npy'}: holds {pixels.dtype} of shape {pixels.shape}, but "
+                raise ShiftBenchError(f"{folder / 'pixels.npy'}: holds {pixels.dtype} of shape {pixels.shape}, but "
                                       "images are uint8, items × height × width × 3. Make the collection again.")
         elif facts["pixels"] == "files":
-            pixels = strings(place / "items.parquet", table, "pixels")
+            pixels = strings(folder / "items.parquet", table, "pixels")
         return Collection(
             name=facts["name"],
             items=items,
-            factors={name: values_of(place / "items.parquet", table, f"factor:{name}") for name in facts["factors"]},
+            factors={name: values_of(folder / "items.parquet", table, f"factor:{name}") for name in facts["factors"]},
             tags=Tags(
-                item=positions(strings(place / "tags.parquet", long, "item"), items),
-                tag=positions(strings(place / "tags.parquet", long, "tag"), vocabulary),
-                area=decimal(place / "tags.parquet", long, "area").astype(np.float32),
+                item=positions(strings(folder / "tags.parquet", long, "item"), items),
+                tag=positions(strings(folder / "tags.parquet", long, "tag"), vocabulary),
+                area=decimal(folder / "tags.parquet", long, "area").astype(np.float32),
                 names=tuple(names),
                 kinds=tuple(kinds),
                 box_row=np.zeros(0, np.int64) if box is None else whole(boxes, box, "row"),
                 boxes=np.zeros((0, 4), np.float32) if box is None else np.stack(
                     [decimal(boxes, box, side) for side in ("x", "y", "width", "height")], axis=1).astype(np.float32),
             ),
-            texts=Texts(positions(strings(place / "texts.parquet", texts, "item"), items),
-                        long_texts(place / "texts.parquet", texts, "text")),
+            texts=Texts(positions(strings(folder / "texts.parquet", texts, "item"), items),
+                        long_texts(folder / "texts.parquet", texts, "text")),
             parents=parents,
             pixels=pixels,
             root=root,
-            home=place,
-            foreign=bool(facts.get("root") or files) and noted is None and not is_safe(root or Path.cwd(), place),
+            home=folder,
+            foreign=bool(facts.get("root") or files) and noted is None and not is_safe(root or Path.cwd(), folder),
         )
 
     def take(self, rows: Ints) -> "Collection":
@@ -427,7 +427,7 @@ class Collection:
 
 def names_and_kinds(folder: Path, facts: Mapping[str, Any]) -> list[list[str]]:
     """Of the tags in a marker: [names, kinds]."""
-    found: list[list[str]] = facts["tags"]
-    if len(found) != 2 or len(found[0]) != len(found[1]):
+    pair: list[list[str]] = facts["tags"]
+    if len(pair) != 2 or len(pair[0]) != len(pair[1]):
         raise ShiftBenchError(f"{folder / MARKER}: 'tags' must list names and kinds, as many of each.")
-    return found
+    return pair

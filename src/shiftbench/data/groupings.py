@@ -40,11 +40,11 @@ class Grouping(NamedTuple):
     n: int
 
     @staticmethod
-    def of(said: str, names: Sequence[str], member: Bools) -> "Grouping":
+    def of(spec: str, names: Sequence[str], member: Bools) -> "Grouping":
         """From a table rows × groups that says who is in what; a group without rows is left out."""
         group, rows = np.nonzero(member.T)
         codes, start = np.unique(group, return_index=True)
-        return Grouping(said, tuple(names[code] for code in codes), rows, start, len(member))
+        return Grouping(spec, tuple(names[code] for code in codes), rows, start, len(member))
 
     @property
     def size(self) -> Ints:
@@ -69,9 +69,9 @@ class Grouping(NamedTuple):
 
     def within(self, chosen: Ints) -> "Grouping":
         """The same of some rows, numbered by their place among them; groups that have none of them are left out."""
-        place = np.full(self.n, -1)
-        place[chosen] = np.arange(len(chosen))
-        rows = place[self.rows]
+        position = np.full(self.n, -1)
+        position[chosen] = np.arange(len(chosen))
+        rows = position[self.rows]
         kept = rows >= 0
         codes, start = np.unique(self.group[kept], return_index=True)
         return Grouping(self.said, tuple(self.names[code] for code in codes), rows[kept], start, len(chosen))
@@ -96,14 +96,14 @@ def groupings_of(
     benchmark: Benchmark, by: str | Iterable[str] = (), collection: Collection | None = None
 ) -> tuple[Grouping, ...]:
     """The groupings that a benchmark's card asks for, then those that are said in `by`, each once."""
-    own = [str(said) for said in benchmark.card.get(OWN) or ()]
-    more = [said for said in dict.fromkeys(listed(by)) if said not in own]
-    return (*(grouping(benchmark, said, collection, strict=False) for said in own),
-            *(grouping(benchmark, said, collection) for said in more))
+    own = [str(spec) for spec in benchmark.card.get(OWN) or ()]
+    more = [spec for spec in dict.fromkeys(listed(by)) if spec not in own]
+    return (*(grouping(benchmark, spec, collection, strict=False) for spec in own),
+            *(grouping(benchmark, spec, collection) for spec in more))
 
 
 def grouping(
-    benchmark: Benchmark, said: str, collection: Collection | None = None, *, strict: bool = True
+    benchmark: Benchmark, spec: str, collection: Collection | None = None, *, strict: bool = True
 ) -> Grouping:
     """Groups of a benchmark's rows, from its label, domain, group and further columns, and the collection's factors.
 
@@ -113,7 +113,7 @@ def grouping(
     factors = {} if collection is None else collection.factors
     known = {*own, *benchmark.extra, *factors}
     columns: dict[str, Values | Coded] = {}
-    for name in columns_in(said, known):
+    for name in columns_in(spec, known):
         base = base_of(name, known)
         if base in own:
             columns[base] = own[base]
@@ -123,11 +123,11 @@ def grouping(
             # The whole question: quantiles are those of the collection, whichever of its items are in the benchmark.
             columns[name] = collection.factor(name)[collection.index(benchmark.items)]
         else:
-            raise unknown("column", base, known, f"Grouping '{said}' of benchmark '{benchmark.name}'")
-    return group_by(columns, said, strict=strict)
+            raise unknown("column", base, known, f"Grouping '{spec}' of benchmark '{benchmark.name}'")
+    return group_by(columns, spec, strict=strict)
 
 
-def columns_in(said: str, known: Iterable[str] = ()) -> tuple[str, ...]:
+def columns_in(spec: str, known: Iterable[str] = ()) -> tuple[str, ...]:
     """The columns that a grouping is made of, in its order. A name of `known` is never taken apart.
 
     >>> columns_in("male+female,label"), columns_in("region!Other"), columns_in("a+b", ["a+b"])
@@ -135,10 +135,10 @@ def columns_in(said: str, known: Iterable[str] = ()) -> tuple[str, ...]:
     >>> columns_in("bins:age:30,60,label"), columns_in("which:home=sofa+bed|car,label")
     (('bins:age:30,60', 'label'), ('which:home=sofa+bed|car', 'label'))
     """
-    return tuple(name for part in _parts(said, known) for name in part.columns)
+    return tuple(name for part in _parts(spec, known) for name in part.columns)
 
 
-def group_by(columns: Mapping[str, Values | Coded], said: str, *, strict: bool = True) -> Grouping:
+def group_by(columns: Mapping[str, Values | Coded], spec: str, *, strict: bool = True) -> Grouping:
     """Groups of the rows of a table, whose columns are words, whole numbers or codes. NaN is no value.
 
     A value that is left out, but that no row has, is an error where `strict`: it may be a slip.
@@ -149,23 +149,23 @@ def group_by(columns: Mapping[str, Values | Coded], said: str, *, strict: bool =
         return np.asarray(column.names, np.str_)[column.codes] if isinstance(column, Coded) else column
 
     whole = dict(columns)
-    for name in columns_in(said, columns):
+    for name in columns_in(spec, columns):
         values = whole.get(name)
         if values is None:
             values = resolve(name, look)
         if values is None:
-            raise unknown("column", base_of(name, columns), columns, f"Grouping '{said}'")
+            raise unknown("column", base_of(name, columns), columns, f"Grouping '{spec}'")
         whole[name] = values
-    choices = [_choices(part, whole, said, strict) for part in _parts(said, columns)]
+    choices = [_choices(part, whole, spec, strict) for part in _parts(spec, columns)]
     names: list[str] = []
     rows, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for taken in product(*choices):
-        found, first, size = _cells([column.codes for _, column in taken])
+        present, first, size = _cells([column.codes for _, column in taken])
         names += [", ".join(f"{name} = {column.names[column.codes[row]]}" for name, column in taken) for row in first]
-        rows.append(found)
+        rows.append(present)
         sizes.append(size)
     size = np.concatenate(sizes)
-    return Grouping(said, tuple(names), np.concatenate(rows), np.cumsum(size) - size, len(choices[0][0][1].codes))
+    return Grouping(spec, tuple(names), np.concatenate(rows), np.cumsum(size) - size, len(choices[0][0][1].codes))
 
 
 def by_in_words(by: str) -> str:
@@ -179,15 +179,15 @@ def by_in_words(by: str) -> str:
     return f" by {spaced(','.join(cut))}" if by else ""
 
 
-def spaced(said: str, behind: str = "") -> str:
+def spaced(spec: str, behind: str = "") -> str:
     """A grouping with a space behind every comma, and `behind` every +: a page may break its lines there."""
-    return ", ".join(part.strip() for part in said.split(",")).replace("+", f"+{behind}")
+    return ", ".join(part.strip() for part in spec.split(",")).replace("+", f"+{behind}")
 
 
-def _parts(said: str, known: Iterable[str]) -> list[_Part]:
+def _parts(spec: str, known: Iterable[str]) -> list[_Part]:
     names = set(known)
     parts = []
-    for piece in [said.strip()] if said.strip() in names else _pieces(said, names):
+    for piece in [spec.strip()] if spec.strip() in names else _pieces(spec, names):
         column, *left = [piece] if piece in names else [word.strip() for word in piece.split("!")]
         listed = column not in names and column.startswith(EACH)
         column = column.removeprefix(EACH) if listed else column
@@ -195,20 +195,20 @@ def _parts(said: str, known: Iterable[str]) -> list[_Part]:
         each = (column,) if single else tuple(word.strip() for word in column.split("+"))
         listed = listed or len(each) > 1
         if not all(each) or not all(left) or (left and listed):
-            raise ShiftBenchError(f"Grouping '{said}' cannot be read at '{piece}'. Say columns, as in region or "
+            raise ShiftBenchError(f"Grouping '{spec}' cannot be read at '{piece}'. Say columns, as in region or "
                                   "urban,label; yes/no columns as male+female,label; less a value as region!Other.")
         parts.append(_Part(each, tuple(left), listed))
     every = [name for part in parts for name in part.columns]
     for name in every:
         if every.count(name) > 1:
-            raise ShiftBenchError(f"Grouping '{said}' names the column '{name}' twice. Name it once.")
+            raise ShiftBenchError(f"Grouping '{spec}' names the column '{name}' twice. Name it once.")
     return parts
 
 
-def _pieces(said: str, names: Container[str]) -> list[str]:
+def _pieces(spec: str, names: Container[str]) -> list[str]:
     """What stands between commas, where those between the edges of bins:age:30,60 do not part."""
     pieces: list[str] = []
-    for word in said.split(","):
+    for word in spec.split(","):
         edge = word.partition("!")[0].strip()
         within = bool(pieces) and pieces[-1].startswith("bins:") and "!" not in pieces[-1]
         if within and NUMBER.fullmatch(edge) and edge not in names:
@@ -219,35 +219,35 @@ def _pieces(said: str, names: Container[str]) -> list[str]:
 
 
 def _choices(
-    part: _Part, columns: Mapping[str, Values | Coded], said: str, strict: bool
+    part: _Part, columns: Mapping[str, Values | Coded], spec: str, strict: bool
 ) -> list[tuple[str, Coded]]:
     """The columns that stand at a place of a name, each without the values that make no group there."""
-    made = []
+    choices = []
     for name in part.columns:
-        codes, names = _coded(columns[name], name, said)
+        codes, names = _coded(columns[name], name, spec)
         words = [word.lower() for word in names]
         out = [name for name in names if name in part.leave_out]
         if part.each:
             if strange := [names[at] for at, word in enumerate(words) if word not in (*YES, *NO)]:
-                raise ShiftBenchError(f"Grouping '{said}': + joins columns of yes and no (1 and 0), but '{name}' has "
+                raise ShiftBenchError(f"Grouping '{spec}': + joins columns of yes and no (1 and 0), but '{name}' has "
                                       f"the value '{strange[0]}'. For cells of all its values write {name},…")
             out = [names[at] for at, word in enumerate(words) if word not in YES]
         for word in part.leave_out if strict else ():
             if word not in names:
-                raise unknown("value", word, names, f"Grouping '{said}', column '{name}'")
+                raise unknown("value", word, names, f"Grouping '{spec}', column '{name}'")
         kept = np.asarray([*(word not in out for word in names), False], np.bool_)  # the last one is code −1
-        made.append((name, Coded(np.where(kept[codes], codes, -1), names)))
-    return made
+        choices.append((name, Coded(np.where(kept[codes], codes, -1), names)))
+    return choices
 
 
-def _coded(column: Values | Coded, name: str, said: str) -> Coded:
+def _coded(column: Values | Coded, name: str, spec: str) -> Coded:
     if isinstance(column, Coded):
         return column
     if column.dtype.kind != "f":
         return Coded(*encode(column))
     known = np.flatnonzero(~np.isnan(column))
     if (column[known] % 1).any():
-        raise ShiftBenchError(f"Grouping '{said}': column '{name}' holds fractions such as "
+        raise ShiftBenchError(f"Grouping '{spec}': column '{name}' holds fractions such as "
                               f"{column[known][column[known] % 1 != 0][0]:g}, which make no groups. Say bins of "
                               f"it: bins:{name}:EDGE,EDGE or quantiles:{name}:4.")
     codes = np.full(len(column), -1)
@@ -263,8 +263,8 @@ def _cells(columns: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
         mine = codes[rows]
         cell, many = cell * (1 + mine.max(initial=0)) + mine, many * (1 + int(mine.max(initial=0)))
         if many > 4 * len(rows) + 1024:  # the cells of many columns must stay countable
-            found, cell = np.unique(cell, return_inverse=True)
-            many = len(found)
+            present, cell = np.unique(cell, return_inverse=True)
+            many = len(present)
     size = np.bincount(cell, minlength=many)
     order = np.argsort(cell.astype(np.uint16) if many <= 1 << 16 else cell, kind="stable")  # small codes sort fast
     there = np.flatnonzero(size)

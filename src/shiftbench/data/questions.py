@@ -190,8 +190,8 @@ def numbers(values: Values, name: str) -> Floats:
         x = column.astype(np.float64)
         return np.where(np.isfinite(x), x, np.nan)
     words, codes = _distinct(column)
-    told = pc.match_substring_regex(words, f"^(?:{NUMBER.pattern})$", ignore_case=True)
-    for word in words.filter(pc.and_(pc.invert(told), pc.not_equal(words, ""))).to_pylist()[:1]:
+    is_number = pc.match_substring_regex(words, f"^(?:{NUMBER.pattern})$", ignore_case=True)
+    for word in words.filter(pc.and_(pc.invert(is_number), pc.not_equal(words, ""))).to_pylist()[:1]:
         raise ShiftBenchError(f"Factor '{name}' holds '{word}', which is no number, so that it has no bins.")
     return np.asarray([float(word or "nan") for word in words.to_pylist()], np.float64)[codes]
 

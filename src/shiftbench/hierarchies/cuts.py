@@ -22,13 +22,13 @@ def child_groups(hierarchy: Hierarchy, node: int, allowed: Sequence[str] | None 
     """The child groups of a superclass, the largest first, ties by the id of the child; each subclass is in one."""
     while len(hierarchy.children(node)) == 1 and not hierarchy.is_leaf[node]:
         node = int(hierarchy.children(node)[0])
-    found = [hierarchy.nodes[hierarchy.leaves_below(child)].tolist() for child in hierarchy.children(node).tolist()]
+    below = [hierarchy.nodes[hierarchy.leaves_below(child)].tolist() for child in hierarchy.children(node).tolist()]
     if hierarchy.is_leaf[node]:
-        found.insert(0, [str(hierarchy.nodes[node])])
-    left = {leaf for group in found for leaf in group}
+        below.insert(0, [str(hierarchy.nodes[node])])
+    left = {leaf for group in below for leaf in group}
     left = left if allowed is None else left & set(allowed)
     groups: Groups = []
-    for group in sorted(found, key=len, reverse=True):  # in a DAG a subclass may be below two children
+    for group in sorted(below, key=len, reverse=True):  # in a DAG a subclass may be below two children
         groups.append([leaf for leaf in group if leaf in left])
         left.difference_update(group)
     return sorted((group for group in groups if group), key=len, reverse=True)
@@ -121,9 +121,9 @@ def best_cut(hierarchy: Hierarchy) -> Cut:
     """The most balanced level; the upper one of two alike. Levels with two superclasses count when all have no more."""
     known = cuts(hierarchy)
     for least in (3, 2):
-        found = [cut for cut in known if cut.superclasses >= least]
-        if found:
-            return max(found, key=lambda cut: (round(cut.balance, 9), -cut.level))
+        enough = [cut for cut in known if cut.superclasses >= least]
+        if enough:
+            return max(enough, key=lambda cut: (round(cut.balance, 9), -cut.level))
     raise ShiftBenchError(f"{hierarchy.name}: no level has two nodes with two classes each; there is nothing to cut. "
                           "A superclass needs a class to train on and another to test on.")
 

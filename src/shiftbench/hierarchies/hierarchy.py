@@ -44,17 +44,17 @@ class Hierarchy:
         missing: tuple[str, ...] = ()
         if leaves is not None:
             wanted = np.asarray(sorted(set(leaves)), np.str_)
-            place = positions(wanted, nodes)
-            missing = tuple(wanted[place < 0].tolist())
+            position = positions(wanted, nodes)
+            missing = tuple(wanted[position < 0].tolist())
             is_leaf = np.zeros(len(nodes), np.bool_)
-            is_leaf[place[place >= 0]] = True
+            is_leaf[position[position >= 0]] = True
             if not is_leaf.any():
                 raise ShiftBenchError(f"{name}: none of the {len(wanted)} classes ({_few(wanted.tolist())}) is a node. "
                                       f"Its nodes are like {_few(nodes.tolist())}.")
-        made = Hierarchy(nodes, parent, child, is_leaf, dict(names or {}), missing, name)
-        if (made.levels < 0).any():
-            raise ShiftBenchError(f"{name}: has a cycle, {' → '.join(_cycle(made))}. Remove one of these edges.")
-        return made if leaves is None else made._kept(made._has_leaf())
+        hierarchy = Hierarchy(nodes, parent, child, is_leaf, dict(names or {}), missing, name)
+        if (hierarchy.levels < 0).any():
+            raise ShiftBenchError(f"{name}: has a cycle, {' → '.join(_cycle(hierarchy))}. Remove one of these edges.")
+        return hierarchy if leaves is None else hierarchy._kept(hierarchy._has_leaf())
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -112,20 +112,20 @@ class Hierarchy:
     def at(self, level: int, root: str = "") -> Ints:
         """The nodes of a level, those under `root`, sorted; the level is counted from the hierarchy's own root."""
         allowed = self.below(self.code(root)) if root else np.arange(len(self))
-        found: Ints = allowed[self.levels[allowed] == level]
-        if not found.size:
+        codes: Ints = allowed[self.levels[allowed] == level]
+        if not codes.size:
             there = np.unique(self.levels[allowed])
             near = there[np.argmin(abs(there - level))]
             under = f" under '{root}'" if root else ""
             raise ShiftBenchError(f"{self.name}: level {level} has no nodes{under}. Levels there: {there[0]} to "
                                   f"{there[-1]}; the nearest is {near}.")
-        return found
+        return codes
 
     def code(self, node: str) -> int:
         """The number of a node by its id, or by its name where just one node has it."""
-        found = int(np.searchsorted(self.nodes, node))
-        if found < len(self) and self.nodes[found] == node:
-            return found
+        code = int(np.searchsorted(self.nodes, node))
+        if code < len(self) and self.nodes[code] == node:
+            return code
         named = [key for key, words in self.names.items() if node in (words, words.split(",")[0])]
         known = positions(np.asarray(named, np.str_), self.nodes) if named else np.zeros(0, np.int64)
         known = known[known >= 0]
@@ -198,13 +198,13 @@ class Hierarchy:
         n = len(self)
         leaf = np.flatnonzero(self.is_leaf)
         layer = leaf * n + leaf
-        found = [layer]
+        layers = [layer]
         while layer.size:
             node, own = layer // n, layer % n
             times = np.diff(self._up[0])[node]
             layer = np.unique(_take(self._up, node) * n + np.repeat(own, times))
-            found.append(layer)
-        pairs = np.unique(np.concatenate(found))
+            layers.append(layer)
+        pairs = np.unique(np.concatenate(layers))
         return _spans(pairs // n, pairs % n, n)
 
 

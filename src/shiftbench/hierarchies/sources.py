@@ -145,8 +145,8 @@ def breeds(folder: Path, classes: Iterable[str] | None = None) -> Hierarchy:
         own = read_classes(folder / CLASSES)
         names = {str(node): str(words) for _, node, words in read_json(folder / CLASSES)} | names
         classes = own if classes is None else classes
-    made = Hierarchy.of(edges, leaves=classes, names=names, name=str(folder))
-    return made.under(ENTITY) if ENTITY in made.nodes and len(made.roots) > 1 else made
+    hierarchy = Hierarchy.of(edges, leaves=classes, names=names, name=str(folder))
+    return hierarchy.under(ENTITY) if ENTITY in hierarchy.nodes and len(hierarchy.roots) > 1 else hierarchy
 
 
 def read_classes(path: Path | str) -> list[str]:

@@ -87,9 +87,9 @@ def superclasses(
     chosen = _Choice(hierarchy, own, split, adversariality, least if balanced else None, seed)
     sides, apart = chosen.published(kept, notes) if compat else chosen.ours(kept, notes)
     listed = [str(hierarchy.nodes[node]) for node in kept]
-    made = Superclasses(tuple(listed), tuple(tuple(one) for one, _ in sides), tuple(tuple(other) for _, other in sides),
-                        separation=tuple(apart), notes=tuple(notes))
-    return replace(made, titles={node: hierarchy.title(node) for node in (*listed, *made.subclasses)})
+    cut = Superclasses(tuple(listed), tuple(tuple(one) for one, _ in sides), tuple(tuple(other) for _, other in sides),
+                       separation=tuple(apart), notes=tuple(notes))
+    return replace(cut, titles={node: hierarchy.title(node) for node in (*listed, *cut.subclasses)})
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ def _check(split: str, adversariality: float | None, compat: str) -> None:
     if not 0 <= adversariality <= 1:
         raise ShiftBenchError(f"adversariality is {adversariality}, but it must lie between 0 (good) and 1 (bad).")
     if split != "rand" or compat:
-        said = f"split = '{split}'" if split != "rand" else f"compat = '{compat}'"
+        setting = f"split = '{split}'" if split != "rand" else f"compat = '{compat}'"
         raise ShiftBenchError(f"adversariality = {adversariality} goes with neither a named split nor compat, but "
-                              f"{said} is given. Leave one of the two out.")
+                              f"{setting} is given. Leave one of the two out.")
 
 
 def _apart(own: dict[int, list[str]]) -> tuple[dict[int, list[str]], list[str]]:
@@ -195,10 +195,10 @@ def _too_few(hierarchy: Hierarchy, own: dict[int, list[str]], least: int, level:
     sizes = sorted((len(leaves) for leaves in own.values()), reverse=True)
     under = f" under '{root}'" if root else ""
     near = sizes[1] if len(sizes) > 1 else sizes[0]
-    said = (f"With subclasses = {near - near % 2} there are {sum(size >= near for size in sizes)} superclasses."
+    remedy = (f"With subclasses = {near - near % 2} there are {sum(size >= near for size in sizes)} superclasses."
             if near >= 2 else "Choose a level nearer to the root.")
     return ShiftBenchError(f"{hierarchy.name}: no node of level {level}{under} has {least} subclasses; the largest has "
-                           f"{sizes[0]}. {said}")
+                           f"{sizes[0]}. {remedy}")
 
 
 def _count(n: int, word: str) -> str:

@@ -57,8 +57,8 @@ def read_answers(paths: Sequence[Path | str], key: Key) -> Answers:
     sheets: dict[tuple[str, str], Sheet] = {}
     notes: list[str] = []
     for path in paths:
-        annotator, found = _read(Path(path), key)
-        for task, sheet in found.items():
+        annotator, answers = _read(Path(path), key)
+        for task, sheet in answers.items():
             before = sheets.get((annotator, task))
             if before is not None:
                 sheet = _one_of(before, sheet, annotator, task, notes)

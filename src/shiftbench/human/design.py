@@ -90,22 +90,22 @@ def plan(benchmark: Benchmark, design: Design) -> tuple[list[Task], list[str]]:
     rng = child(design.seed, "annotation", "order")
     pairs = _pairs(able, names, design)
     dealt = []
-    for place in rng.permutation(len(pairs)):
-        labels = tuple(rng.permutation(pairs[place]).tolist())
+    for index in rng.permutation(len(pairs)):
+        labels = tuple(rng.permutation(pairs[index]).tolist())
         shown = (decks[EXAMPLES, labels[0]].deal(design.examples), decks[EXAMPLES, labels[1]].deal(design.examples))
         dealt.append((labels, shown))
     rounds = len(design.conditions)
     tasks = []
     for turn in range(rounds):
-        for place, (labels, shown) in enumerate(dealt):
-            condition = design.conditions[(place + turn) % rounds]
+        for index, (labels, shown) in enumerate(dealt):
+            condition = design.conditions[(index + turn) % rounds]
             asked = np.concatenate([decks[splits[condition], code].deal(design.questions // 2) for code in labels])
             order = rng.permutation(design.questions)
             tasks.append(Task(condition, splits[condition], labels, shown, asked[order],
                               np.repeat([0, 1], design.questions // 2)[order]))
     # The conditions take turns over pairs in random order; shuffling each round leaves no pattern to read off.
     half = len(dealt)
-    return [tasks[start + place] for start in range(0, len(tasks), half) for place in rng.permutation(half)], notes
+    return [tasks[start + index] for start in range(0, len(tasks), half) for index in rng.permutation(half)], notes
 
 
 def _split(benchmark: Benchmark, condition: str) -> str:
@@ -135,10 +135,10 @@ def _able(benchmark: Benchmark, needs: dict[str, int]) -> tuple[list[int], list[
 
 
 def _pairs(able: Sequence[int], names: Sequence[str], design: Design) -> list[tuple[int, int]]:
-    found: set[tuple[int, int]] = set()
+    pairs: set[tuple[int, int]] = set()
     for code in able:
         others = [other for other in able if other != code]
         rng = child(design.seed, "annotation", "partners", names[code])
         for other in rng.permutation(others)[:design.partners].tolist():
-            found.add((min(code, other), max(code, other)))
-    return sorted(found)
+            pairs.add((min(code, other), max(code, other)))
+    return sorted(pairs)

@@ -60,8 +60,8 @@ class Key:
     @property
     def splits(self) -> dict[str, str]:
         """The split of each condition, source first."""
-        found = {task["condition"]: task["split"] for task in self.tasks}
-        return {name: found[name] for name in CONDITIONS if name in found}
+        splits = {task["condition"]: task["split"] for task in self.tasks}
+        return {name: splits[name] for name in CONDITIONS if name in splits}
 
     def facts(self) -> dict[str, Any]:
         """What the file holds."""
@@ -79,12 +79,12 @@ class Key:
     @staticmethod
     def load(folder: Path | str) -> "Key":
         """From the folder of a study; a key that was changed no longer has its id and is refused."""
-        place = Path(folder)
-        facts = read_marker(place, MARKER, "study", FORMAT, SHAPE)
-        design = make(Design, facts["design"], str(place / MARKER))
+        path = Path(folder)
+        facts = read_marker(path, MARKER, "study", FORMAT, SHAPE)
+        design = make(Design, facts["design"], str(path / MARKER))
         key = Key(facts["benchmark"], design, facts["tasks"], tuple(facts["notes"]))
         if not {"name", "digest"} <= facts["benchmark"].keys() or key.id != facts["id"]:
-            raise ShiftBenchError(f"{place / MARKER}: does not match its own id {facts['id']}; the key was changed "
+            raise ShiftBenchError(f"{path / MARKER}: does not match its own id {facts['id']}; the key was changed "
                                   "after it was written. Use it as it was.")
         return key
 
@@ -121,10 +121,10 @@ def write_study(
     """
     tasks, notes = plan(benchmark, design)
     rows = np.unique(np.concatenate([np.concatenate([*task.examples, task.questions]) for task in tasks]))
-    number = child(design.seed, "annotation", "images").permutation(len(rows)) + 1
-    names = {int(row): f"{place:04d}" for row, place in zip(rows, number, strict=True)}
+    numbers = child(design.seed, "annotation", "images").permutation(len(rows)) + 1
+    names = {int(row): f"{number:04d}" for row, number in zip(rows, numbers, strict=True)}
     key = Key({"name": benchmark.name, "digest": benchmark.digest}, design,
-              [_entry(benchmark, task, f"t{place + 1:03d}", names) for place, task in enumerate(tasks)], tuple(notes))
+              [_entry(benchmark, task, f"t{number:03d}", names) for number, task in enumerate(tasks, 1)], tuple(notes))
     if (Path(out) / MARKER).is_file():
         there = Key.load(out)
         if there.id == key.id and (Path(out) / "page" / "index.html").is_file():
@@ -132,19 +132,19 @@ def write_study(
         raise ShiftBenchError(f"{out} has study {there.id}, and its answers need its key. Choose another folder for "
                               f"study {key.id}.")
     items = collection.index(benchmark.items[rows])
-    with writing_folder(out, MARKER) as place:
-        (place / "page" / "images").mkdir(parents=True)
-        order = np.argsort(number)  # the time a file was written says no more than its name
+    with writing_folder(out, MARKER) as staging:
+        (staging / "page" / "images").mkdir(parents=True)
+        order = np.argsort(numbers)  # the time a file was written says no more than its name
         for done, one in enumerate(order):
             picture = cropped(images(collection, items[one:one + 1])[0], design.rescale, design.size)
-            picture.save(place / "page" / "images" / f"{number[one]:04d}.jpg", quality=QUALITY, subsampling=0)
+            picture.save(staging / "page" / "images" / f"{numbers[one]:04d}.jpg", quality=QUALITY, subsampling=0)
             if progress is not None:
                 progress(done + 1, len(order))
         shown = {"study": key.id, "size": design.size, "first": len(key.pairs), "tasks": [
             {"id": entry["id"], "examples": [[names[int(row)] for row in side] for side in task.examples],
              "questions": list(entry["questions"])} for task, entry in zip(tasks, key.tasks, strict=True)]}
-        (place / "page" / "index.html").write_text(page(shown), encoding="utf-8")
-        write_json(place / MARKER, key.facts())
+        (staging / "page" / "index.html").write_text(page(shown), encoding="utf-8")
+        write_json(staging / MARKER, key.facts())
     return key
 
 

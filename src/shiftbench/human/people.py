@@ -186,16 +186,16 @@ def pairs_table(scores: Scores) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    found = {(row["group"], row["method"], row["split"]): row["value"] for row in scores
+    accuracy = {(row["group"], row["method"], row["split"]): row["value"] for row in scores
              if row["metric"] == METRIC and row["group"] != ALL}
-    columns = list(dict.fromkeys((method, split) for _, method, split in found))
-    pairs = sorted({pair for pair, _, _ in found}, key=lambda pair: (
-        min((value for (name, _, _), value in found.items() if name == pair), default=1.0), pair))
+    columns = list(dict.fromkeys((method, split) for _, method, split in accuracy))
+    pairs = sorted({pair for pair, _, _ in accuracy}, key=lambda pair: (
+        min((value for (name, _, _), value in accuracy.items() if name == pair), default=1.0), pair))
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Pairwise accuracy, per cent", title_justify="left")
     drawn.add_column("pair")
     for method, split in columns:
         drawn.add_column(Text(f"{printable(method)}\n{printable(split)}"), justify="right")
     for pair in pairs:
-        values = [percent(found[pair, *column]) if (pair, *column) in found else "–" for column in columns]
+        values = [percent(accuracy[pair, *column]) if (pair, *column) in accuracy else "–" for column in columns]
         drawn.add_row(Text(printable(pair)), *values)
     return drawn

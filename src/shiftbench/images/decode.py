@@ -119,8 +119,8 @@ def _squeeze(picture: Image.Image, size: int) -> Image.Image:
 def _check_array(collection: Collection) -> None:
     pixels = collection.pixels
     if pixels is None or pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] != 3:
-        found = "none" if pixels is None else f"{pixels.dtype} of shape {pixels.shape}"
-        raise ShiftBenchError(f"Collection '{collection.name}': pixels must be uint8, N × H × W × 3, but are {found}.")
+        actual = "none" if pixels is None else f"{pixels.dtype} of shape {pixels.shape}"
+        raise ShiftBenchError(f"Collection '{collection.name}': pixels must be uint8, N × H × W × 3, but are {actual}.")
 
 
 def _unreadable(collection: Collection, row: int, path: Path, problem: Exception) -> ShiftBenchError:
@@ -141,8 +141,8 @@ def _threaded(work: Callable[[int], T], rows: Ints) -> Iterator[T]:
 
 def _filled(pictures: Iterator[Images], n: int, shape: tuple[int, int, int]) -> Images:
     out: Images = room((n, *shape), np.dtype(np.uint8))
-    for place, picture in enumerate(pictures):
-        out[place] = picture
+    for row, picture in enumerate(pictures):
+        out[row] = picture
     return out
 
 
@@ -175,12 +175,12 @@ def channel_images(collection: Collection, rows: Ints, size: int | None = None) 
     shape = _read(collection, int(rows[0])).shape
     out: Channels = room((len(rows), shape[0], *((size, size) if size else shape[1:])), np.dtype(np.float32))
 
-    def fill(place: int) -> None:
-        image = _read(collection, int(rows[place]))
+    def fill(row: int) -> None:
+        image = _read(collection, int(rows[row]))
         if image.shape != shape:
-            raise ShiftBenchError(f"{collection.path(int(rows[place]))}: the image has shape {_by(image.shape)}, "
+            raise ShiftBenchError(f"{collection.path(int(rows[row]))}: the image has shape {_by(image.shape)}, "
                                   f"others have {_by(shape)}. All images of a collection must have one shape.")
-        out[place] = _squeezed(image, size) if size else image
+        out[row] = _squeezed(image, size) if size else image
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # unpacking releases the interpreter lock
         for _ in pool.map(fill, range(len(rows))):

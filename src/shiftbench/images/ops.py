@@ -28,7 +28,7 @@ Change: TypeAlias = "tuple[Tensor, Callable[..., Tensor]]"
 """Which images it concerns, and what becomes of them."""
 
 
-def apply(x: Tensor, op: Tensor, value: Tensor, place: Tensor, present: Collection[str] = OPS, fill: int = GREY,
+def apply(x: Tensor, op: Tensor, value: Tensor, position: Tensor, present: Collection[str] = OPS, fill: int = GREY,
           smooth: bool = False) -> Tensor:
     """One operation per image: uint8 N × 3 × H × W to the same.
 
@@ -37,14 +37,14 @@ def apply(x: Tensor, op: Tensor, value: Tensor, place: Tensor, present: Collecti
     torchvision's tensors, whose grey is cut and not rounded, miss by up to 2); what comes from beyond the edge is
     `fill`; `smooth` reads between pixels instead of the nearest one.
     """
-    found = frozenset(present)
+    names = frozenset(present)
     changes: list[Change] = []
-    if found & {*GEOMETRY}:
+    if names & {*GEOMETRY}:
         changes.append(((op >= CODE["shear-x"]) & (op <= CODE["rotate"]), partial(_move, fill=fill, smooth=smooth)))
-    if found & {*TABLES}:
-        changes.append(((op >= CODE["brightness"]) & (op <= CODE["equalize"]), partial(_look_up, present=found)))
-    changes += [(op == CODE[name], change) for name, change in OWN.items() if name in found]
-    return _replace(x, changes, x, op, value, place)
+    if names & {*TABLES}:
+        changes.append(((op >= CODE["brightness"]) & (op <= CODE["equalize"]), partial(_look_up, present=names)))
+    changes += [(op == CODE[name], change) for name, change in OWN.items() if name in names]
+    return _replace(x, changes, x, op, value, position)
 
 
 def _replace(x: Tensor, changes: list[Change], *of: Tensor) -> Tensor:
@@ -142,10 +142,10 @@ def _equalizer(x: Tensor) -> Tensor:
     """Pillow's table: (how many are darker + step / 2) / step, with 255 steps for all but the brightest level's."""
     n, channels, height, width = x.shape
     first = torch.arange(0, n * channels * 256, 256, device=x.device).view(n, channels, 1)
-    place = (first + x.flatten(2).long()).flatten()
+    bin = (first + x.flatten(2).long()).flatten()
     # Flat, because sums of this kind repeat exactly on a device only in one dimension (whole numbers: in any order).
     count = torch.zeros(n * channels * 256, dtype=torch.int32, device=x.device)
-    count = count.scatter_add_(0, place, torch.ones_like(place, dtype=torch.int32)).view(n, channels, 256)
+    count = count.scatter_add_(0, bin, torch.ones_like(bin, dtype=torch.int32)).view(n, channels, 256)
     total = count.cumsum(2, dtype=torch.int32)
     brightest = count.gather(2, x.amax(dim=(2, 3)).long()[..., None])
     step = (height * width - brightest) // 255
@@ -170,13 +170,13 @@ def _sharpen(x: Tensor, op: Tensor, factor: Tensor, _: Tensor) -> Tensor:
     return out
 
 
-def _cut_out(x: Tensor, op: Tensor, half: Tensor, place: Tensor) -> Tensor:
+def _cut_out(x: Tensor, op: Tensor, half: Tensor, position: Tensor) -> Tensor:
     """A square of side 2 · half, cut to whole pixels, around a pixel; what lies beyond the edge is lost."""
     height, width = x.shape[2:]
     column, row = _centres(height, width, x.device)
     half = half.trunc().view(-1, 1, 1)
-    middle_x = torch.floor(place[:, 0] * width).view(-1, 1, 1)
-    middle_y = torch.floor(place[:, 1] * height).view(-1, 1, 1)
+    middle_x = torch.floor(position[:, 0] * width).view(-1, 1, 1)
+    middle_y = torch.floor(position[:, 1] * height).view(-1, 1, 1)
     hidden = ((column - middle_x).abs() < half) & ((row - middle_y).abs() < half)
     return x.masked_fill(hidden[:, None], GREY)
 

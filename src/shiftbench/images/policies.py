@@ -78,10 +78,10 @@ def autoaugment(x: Tensor, u: Tensor) -> Tensor:
     side = min(x.shape[2:])
     codes, chance, base, slope = _policy("cifar" if side < 128 else "imagenet", side, x.device)
     pair = _choice(u[:, 0], len(codes))
-    for place in range(2):
-        done = u[:, 1 + 2 * place] < chance[pair, place]
-        op = torch.where(done, codes[pair, place], CODE["identity"])
-        value = base[pair, place] + _sign(u[:, 2 + 2 * place]) * slope[pair, place]
+    for index in range(2):
+        done = u[:, 1 + 2 * index] < chance[pair, index]
+        op = torch.where(done, codes[pair, index], CODE["identity"])
+        value = base[pair, index] + _sign(u[:, 2 + 2 * index]) * slope[pair, index]
         x = apply(x, op, value, u[:, :2], [name for name in OPS if name not in ("solarize-add", "cutout")])
     return x
 
@@ -100,11 +100,11 @@ def augmix(x: Tensor, u: Tensor) -> Tensor:
     draws = chains.reshape(len(x) * CHAINS, 1 + 3 * DEPTH)
     depth = 1 + _choice(draws[:, 0], DEPTH)
     chained = x.repeat_interleave(CHAINS, dim=0)
-    for place, draw in enumerate(draws[:, 1:].unflatten(1, (DEPTH, 3)).unbind(1)):
+    for index, draw in enumerate(draws[:, 1:].unflatten(1, (DEPTH, 3)).unbind(1)):
         choice = _choice(draw[:, 0], len(MIX_OPS))
         level = 0.1 + (SEVERITY - 0.1) * draw[:, 1]
         value = base[choice] + torch.where(signed[choice], _sign(draw[:, 2]), 1.0) * slope[choice] * level
-        op = torch.where(place < depth, codes[choice], CODE["identity"])
+        op = torch.where(index < depth, codes[choice], CODE["identity"])
         chained = apply(chained, op, value, draw[:, 1:], MIX_OPS, fill=0, smooth=True)
     mixed = (chained.unflatten(0, (len(x), CHAINS)) * weight.view(-1, CHAINS, 1, 1, 1)).sum(1)
     return x + mix.view(-1, 1, 1, 1) * (mixed - x)

@@ -116,19 +116,19 @@ class Npz:
             raise unknown("array", name, known, str(self.path))
         info = self.zip.getinfo(f"{name}.npy")
         with self._said(f"array '{name}'"), self.zip.open(info) as stream:
-            found = Member(info, *_header(stream), stream.tell())
-        fits = len(found.shape) == len(shape) and all(
-            there > 0 if asked is None else there == asked for there, asked in zip(found.shape, shape, strict=True))
-        if found.dtype.kind not in kinds or not fits:
+            member = Member(info, *_header(stream), stream.tell())
+        fits = len(member.shape) == len(shape) and all(
+            there > 0 if asked is None else there == asked for there, asked in zip(member.shape, shape, strict=True))
+        if member.dtype.kind not in kinds or not fits:
             asked = " × ".join("N" if length is None else str(length) for length in shape)
-            raise ShiftBenchError(f"{self.path}: array '{name}' is {found.dtype} of shape {found.shape}, but it should "
-                                  f"be {' or '.join(KINDS[kind] for kind in kinds)} of shape {asked}.")
-        size = found.start + found.shape[0] * found.row_bytes
+            raise ShiftBenchError(f"{self.path}: array '{name}' is {member.dtype} of shape {member.shape}, but it "
+                                  f"should be {' or '.join(KINDS[kind] for kind in kinds)} of shape {asked}.")
+        size = member.start + member.shape[0] * member.row_bytes
         packed = min(info.compress_size, self.path.stat().st_size)
         if size != info.file_size or size > packed * (1 if info.compress_type == zipfile.ZIP_STORED else DEFLATE):
             raise ShiftBenchError(f"{self.path}: array '{name}' says it has {size} bytes, which is not what the "
                                   "archive holds of it. Copy or download the file again.")
-        return found
+        return member
 
     def array(self, member: Member) -> Values:
         """All values of a small array."""
@@ -160,10 +160,10 @@ class Npz:
                 raise zipfile.BadZipFile("no plain member stands where the archive says")
             raw: npt.NDArray[np.uint8] = np.memmap(self.path, np.uint8, "r", shape=(member.info.file_size,),
                                                    offset=member.info.header_offset + LOCAL.size + name + extra)
-            found = 0
+            actual = 0
             for start in range(0, len(raw), BLOCK):
-                found = zlib.crc32(raw[start:start + BLOCK].data, found)
-            if found != member.info.CRC:
+                actual = zlib.crc32(raw[start:start + BLOCK].data, actual)
+            if actual != member.info.CRC:
                 raise zipfile.BadZipFile("its check sum is wrong")
             return raw[member.start:].reshape(member.shape)
 

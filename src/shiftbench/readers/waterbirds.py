@@ -37,7 +37,7 @@ def waterbirds(source: Path | str, name: str = "waterbirds", images: Path | str 
         if table[column].null_count:
             row = int(pc.index(pc.is_null(table[column]), True).as_py())
             raise ShiftBenchError(f"{path}: row {row} has nothing in column '{column}'.")
-    y, place, split = (_codes(path, table, column, words) for column, words in (
+    y, background, split = (_codes(path, table, column, words) for column, words in (
         ("y", BIRDS), ("place", PLACES), ("split", SPLITS)))
     ids, files = strings(path, table, "img_id"), strings(path, table, "img_filename")
     root = image_folder(images if images is not None else path.parent)
@@ -46,8 +46,8 @@ def waterbirds(source: Path | str, name: str = "waterbirds", images: Path | str 
     collection = Collection(
         name=name,
         items=ids,
-        factors={"bird": np.asarray(BIRDS)[y], "background": np.asarray(PLACES)[place], "y": y, "place": place,
-                 "split": np.asarray(SPLITS)[split],
+        factors={"bird": np.asarray(BIRDS)[y], "background": np.asarray(PLACES)[background], "y": y,
+                 "place": background, "split": np.asarray(SPLITS)[split],
                  "species": np.asarray([file.partition("/")[0] for file in files.tolist()], np.str_), "file": files,
                  "place_file": strings(path, table, "place_filename")},
         pixels=names,

@@ -148,17 +148,17 @@ def bert(tensors: Mapping[str, Vectors], heads: int, n_layers: int, epsilon: flo
     width = 0
 
     def take(name: str, *shape: int) -> Vectors:
-        found = tensors.get(prefix + name)
-        if found is None:
+        tensor = tensors.get(prefix + name)
+        if tensor is None:
             raise ShiftBenchError(f"{where}: has no tensor '{name}', so it is not a BERT encoder.")
-        if found.ndim != len(shape) or any(size and size != found.shape[axis] for axis, size in enumerate(shape)):
-            raise ShiftBenchError(f"{where}: tensor '{name}' has shape {found.shape}, but the others make it "
+        if tensor.ndim != len(shape) or any(size and size != tensor.shape[axis] for axis, size in enumerate(shape)):
+            raise ShiftBenchError(f"{where}: tensor '{name}' has shape {tensor.shape}, but the others make it "
                                   f"({', '.join(str(size or 'any') for size in shape)}).")
-        if found.dtype.kind != "f":
-            raise ShiftBenchError(f"{where}: tensor '{name}' holds {found.dtype}, not floating-point numbers.")
-        if not np.isfinite(found).all():
+        if tensor.dtype.kind != "f":
+            raise ShiftBenchError(f"{where}: tensor '{name}' holds {tensor.dtype}, not floating-point numbers.")
+        if not np.isfinite(tensor).all():
             raise ShiftBenchError(f"{where}: tensor '{name}' holds NaN or infinite numbers.")
-        return np.ascontiguousarray(found, np.float32)
+        return np.ascontiguousarray(tensor, np.float32)
 
     def linear(name: str, below: int, above: int) -> Linear:
         return Linear(np.ascontiguousarray(take(f"{name}.weight", above, below).T), take(f"{name}.bias", above))

@@ -73,11 +73,11 @@ class Foreign:
         except Exception as problem:  # whatever that package makes of a damaged folder
             raise ShiftBenchError(f"sentence-transformers cannot load '{name}' "
                                   f"({first_line(problem)}).") from problem
-        found = hashlib.sha256(f"{name}\0{self.model.max_seq_length}\0{self.model}".encode())
+        digest = hashlib.sha256(f"{name}\0{self.model.max_seq_length}\0{self.model}".encode())
         for key, value in sorted(self.model.state_dict().items()):
-            found.update(key.encode())
-            found.update(np.ascontiguousarray(value.float().cpu().numpy()).tobytes())
-        self.key = found.hexdigest()
+            digest.update(key.encode())
+            digest.update(np.ascontiguousarray(value.float().cpu().numpy()).tobytes())
+        self.key = digest.hexdigest()
         self.width = int(self.model.encode(["a"], show_progress_bar=False).shape[1])
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -100,8 +100,8 @@ def packaged_model() -> Path:
                               f"Install it with: {INSTALL}, or name a folder with a sentence encoder.")
     folder = Path(spec.origin).parent / "model"
     for name, published in PUBLISHED.items():
-        found = sha256(folder / name) if (folder / name).is_file() else "missing"
-        if found != published:
-            raise ShiftBenchError(f"{folder / name}: is not the published file (SHA-256 {found[:12]}, not "
+        actual = sha256(folder / name) if (folder / name).is_file() else "missing"
+        if actual != published:
+            raise ShiftBenchError(f"{folder / name}: is not the published file (SHA-256 {actual[:12]}, not "
                                   f"{published[:12]}). Install it again with: {INSTALL} --force-reinstall")
     return folder

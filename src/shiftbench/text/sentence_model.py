@@ -74,8 +74,8 @@ class SentenceModel:
                 raise ShiftBenchError(f"Text {first + number} is {ascii(text)[:40]}, which is not a string of valid "
                                       "Unicode. Correct it or leave it out.")
         words = [text.lower() for text in texts] if self.lower else list(texts)
-        found = [np.asarray(one.ids, np.int64) for one in self.tokenizer.encode_batch_fast(words)]
-        return found, np.asarray([len(one) for one in found], np.int64)
+        pieces = [np.asarray(one.ids, np.int64) for one in self.tokenizer.encode_batch_fast(words)]
+        return pieces, np.asarray([len(one) for one in pieces], np.int64)
 
     def _pooled(self, pieces: Ints, lengths: Ints) -> Vectors:
         hidden = self.net(pieces, lengths)
@@ -100,26 +100,26 @@ def load_model(folder: Path) -> SentenceModel:
 
     Without modules.json it is a plain BERT: mean pooling, no unit length, as sentence-transformers takes it too.
     """
-    place, pooling, unit = _modules(folder)
-    config = _object(place / "config.json")
+    net_folder, pooling, unit = _modules(folder)
+    config = _object(net_folder / "config.json")
     family = str(config.get("model_type"))
     if family not in FAMILY:
-        raise NotOurs(f"{place / 'config.json'}: model_type '{family}' is none of {', '.join(FAMILY)}")
+        raise NotOurs(f"{net_folder / 'config.json'}: model_type '{family}' is none of {', '.join(FAMILY)}")
     for name, allowed in (("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
         if config.get(name, allowed) != allowed:
-            raise NotOurs(f"{place / 'config.json'}: {name} is '{config[name]}', not '{allowed}'")
+            raise NotOurs(f"{net_folder / 'config.json'}: {name} is '{config[name]}', not '{allowed}'")
     first_place = FAMILY[family]
-    weights = place / "model.safetensors"
-    net = bert(_tensors(weights), _whole(config, "num_attention_heads", place),
-               _whole(config, "num_hidden_layers", place), _small(config, "layer_norm_eps", 1e-12, place), first_place,
-               str(weights))
-    sbert = _object(place / "sentence_bert_config.json", missing={})
-    limits = [sbert.get("max_seq_length"), _object(place / "tokenizer_config.json", missing={}).get("model_max_length")]
-    given = (int(limit) for limit in limits if isinstance(limit, int | float) and abs(limit) < 1e9)
-    longest = min(len(net.places), *given, 1 << 30)
-    tokenizer = _tokenizer(place / "tokenizer.json", longest, len(net.words))
+    weights = net_folder / "model.safetensors"
+    net = bert(_tensors(weights), _whole(config, "num_attention_heads", net_folder),
+               _whole(config, "num_hidden_layers", net_folder), _small(config, "layer_norm_eps", 1e-12, net_folder),
+               first_place, str(weights))
+    sbert = _object(net_folder / "sentence_bert_config.json", missing={})
+    limits = [sbert.get("max_seq_length"), _object(net_folder / "tokenizer_config.json", missing={}).get("model_max_length")]
+    bounds = (int(limit) for limit in limits if isinstance(limit, int | float) and abs(limit) < 1e9)
+    longest = min(len(net.places), *bounds, 1 << 30)
+    tokenizer = _tokenizer(net_folder / "tokenizer.json", longest, len(net.words))
     lower = bool(sbert.get("do_lower_case", False))
-    facts = {"config": config, "weights": sha256(weights), "tokenizer": sha256(place / "tokenizer.json"),
+    facts = {"config": config, "weights": sha256(weights), "tokenizer": sha256(net_folder / "tokenizer.json"),
              "pooling": pooling, "unit": unit, "lower": lower, "pieces": longest}
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return SentenceModel(net, tokenizer, pooling, unit, lower, key)
@@ -138,7 +138,7 @@ def _modules(folder: Path) -> tuple[Path, str, bool]:
     kinds = [str(one.get("type")).rpartition(".")[2] for one in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise NotOurs(f"{folder / 'modules.json'}: its modules are {', '.join(kinds)}")
-    place, pool = (inside(folder, str(one.get("path", ""))) for one in modules[:2])
+    net_folder, pool = (inside(folder, str(one.get("path", ""))) for one in modules[:2])
     config = _object(pool / "config.json")
     if "pooling_mode" in config:
         chosen = config["pooling_mode"]
@@ -147,7 +147,7 @@ def _modules(folder: Path) -> tuple[Path, str, bool]:
         chosen = POOLINGS.get(flags[0], flags[0]) if len(flags) == 1 else flags
     if chosen not in POOLINGS.values():
         raise NotOurs(f"{pool / 'config.json'}: pooling is {chosen}, not mean or cls")
-    return place, str(chosen), len(kinds) == 3
+    return net_folder, str(chosen), len(kinds) == 3
 
 
 def sha256(path: Path) -> str:
@@ -158,23 +158,23 @@ def sha256(path: Path) -> str:
 def _object(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
     if missing is not None and not path.is_file():
         return missing
-    found = read_json(path)
-    if not isinstance(found, dict):
+    content = read_json(path)
+    if not isinstance(content, dict):
         raise ShiftBenchError(f"{path}: must be a JSON object.")
-    return found
+    return content
 
 
-def _whole(config: dict[str, Any], name: str, place: Path) -> int:
+def _whole(config: dict[str, Any], name: str, path: Path) -> int:
     value = config.get(name)
     if type(value) is not int or value < 1:  # True is an int too
-        raise ShiftBenchError(f"{place / 'config.json'}: {name} is {value!r}; it must be a whole number from 1.")
+        raise ShiftBenchError(f"{path / 'config.json'}: {name} is {value!r}; it must be a whole number from 1.")
     return value
 
 
-def _small(config: dict[str, Any], name: str, default: float, place: Path) -> float:
+def _small(config: dict[str, Any], name: str, default: float, path: Path) -> float:
     value = config.get(name, default)
     if not isinstance(value, int | float):
-        raise ShiftBenchError(f"{place / 'config.json'}: {name} is {value!r}; it must be a number.")
+        raise ShiftBenchError(f"{path / 'config.json'}: {name} is {value!r}; it must be a number.")
     return float(value)
 
 
@@ -187,11 +187,11 @@ def _tensors(path: Path) -> dict[str, Vectors]:
     if not path.is_file():
         raise ShiftBenchError(f"{path}: no such file. Weights are read from safetensors alone; save the model so.")
     try:
-        found: dict[str, Vectors] = load_file(path)
+        tensors: dict[str, Vectors] = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
         raise ShiftBenchError(f"{path}: not a readable safetensors file of float32 or float16 "
                               f"({str(problem).splitlines()[0][:120]}).") from problem
-    return found
+    return tensors
 
 
 def _tokenizer(path: Path, longest: int, n_words: int) -> Any:

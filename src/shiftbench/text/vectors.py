@@ -55,30 +55,30 @@ def kept_vectors(folder: Path, encoder: Encoder, items: Strs) -> Iterator[Kept]:
     """
     facts = {"encoder": encoder.key, "items": digest({"items": items}), "width": encoder.width}
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
-    place = folder / "texts" / key
-    if not place.is_dir():
-        _make(place, facts, (len(items), encoder.width))
-    if not may_write(place / "marks.npy"):  # no need to wait: a mark never stands by a wrong vector
-        yield _open(place, (len(items), encoder.width))
+    cache = folder / "texts" / key
+    if not cache.is_dir():
+        _make(cache, facts, (len(items), encoder.width))
+    if not may_write(cache / "marks.npy"):  # no need to wait: a mark never stands by a wrong vector
+        yield _open(cache, (len(items), encoder.width))
         return
     while True:
-        with lock(place / "lock") as alone:
+        with lock(cache / "lock") as alone:
             if alone:
-                yield _open(place, (len(items), encoder.width))
+                yield _open(cache, (len(items), encoder.width))
                 return
         time.sleep(WAIT)
 
 
-def _make(place: Path, facts: dict[str, Any], shape: tuple[int, int]) -> None:
-    with making_folder(place) as hidden:
+def _make(cache: Path, facts: dict[str, Any], shape: tuple[int, int]) -> None:
+    with making_folder(cache) as hidden:
         np.lib.format.open_memmap(hidden / "vectors.npy", "w+", np.float32, shape).flush()
         np.lib.format.open_memmap(hidden / "marks.npy", "w+", np.uint64, shape[:1]).flush()
         write_json(hidden / "vectors.json", facts)
 
 
-def _open(place: Path, shape: tuple[int, int]) -> Kept:
-    return Kept(place, kept_rows(place / "vectors.npy", shape, np.float32),
-                kept_rows(place / "marks.npy", shape[:1], np.uint64))
+def _open(cache: Path, shape: tuple[int, int]) -> Kept:
+    return Kept(cache, kept_rows(cache / "vectors.npy", shape, np.float32),
+                kept_rows(cache / "marks.npy", shape[:1], np.uint64))
 
 
 Report = Callable[[int, int], None]
@@ -118,25 +118,25 @@ def embed_texts(collection: Collection, encoder: Encoder, folder: Path | str | N
 def _captions(collection: Collection) -> tuple[Ints, list[str]]:
     """Item and text of every caption that says something, in the order of the items."""
     item, text = collection.texts
-    said = np.fromiter((isinstance(one, str) and not one.isspace() and one != "" for one in text), np.bool_, len(text))
-    if not said.any():
+    nonblank = np.fromiter((isinstance(one, str) and not one.isspace() and one != "" for one in text), np.bool_, len(text))
+    if not nonblank.any():
         raise ShiftBenchError(f"Collection '{collection.name}' has no captions, so there is no text to embed. Read it "
                               "again with them (COCO: add the captions_*.json file to its sources).")
-    order = np.flatnonzero(said)
+    order = np.flatnonzero(nonblank)
     order = order[np.argsort(item[order], kind="stable")]
     return item[order], text[order].tolist()
 
 
 def _marks(text: Sequence[str], starts: Ints) -> Marks:
     """For each item a number that stands for its captions, in whatever order; never 0, which stands for none."""
-    found = []
+    marks = []
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(text)], strict=True):
         total = hashlib.blake2b(digest_size=8)
         for one in sorted(text[start:stop]):
-            said = one.encode("utf-8", "surrogatepass")
-            total.update(len(said).to_bytes(8, "little") + said)
-        found.append(int.from_bytes(total.digest(), "little") or 1)
-    return np.asarray(found, np.uint64)
+            encoded = one.encode("utf-8", "surrogatepass")
+            total.update(len(encoded).to_bytes(8, "little") + encoded)
+        marks.append(int.from_bytes(total.digest(), "little") or 1)
+    return np.asarray(marks, np.uint64)
 
 
 def _fill(encoder: Encoder, text: Sequence[str], starts: Ints, missing: Bools, progress: Report | None,
@@ -162,12 +162,12 @@ def _fill(encoder: Encoder, text: Sequence[str], starts: Ints, missing: Bools, p
     ends = np.cumsum(counts)
     for part in np.split(np.arange(len(which)), np.flatnonzero(np.diff(ends // CHUNK)) + 1):
         start, stop = int(ends[part[0]] - counts[part[0]]), int(ends[part[-1]])
-        distinct, place = np.unique(codes[start:stop], return_inverse=True)
+        distinct, position = np.unique(codes[start:stop], return_inverse=True)
         new = [code for code in distinct.tolist() if code not in held]
         fresh = encoder.encode(words.dictionary.take(pa.array(new, pa.int64())).to_pylist())
         held.update(zip(new, fresh, strict=True))
         vectors = np.stack([held[code] for code in distinct.tolist()])
-        sums = np.add.reduceat(vectors[place].astype(np.float64), ends[part] - counts[part] - start, axis=0)
+        sums = np.add.reduceat(vectors[position].astype(np.float64), ends[part] - counts[part] - start, axis=0)
         keep(which[part], (sums / counts[part][:, None]).astype(np.float32))
         for code in distinct[last_use[distinct] < stop].tolist():
             del held[code]

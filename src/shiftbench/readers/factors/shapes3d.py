@@ -44,7 +44,7 @@ def _factors(path: Path, value: Floats) -> dict[str, Values]:
     for row in np.flatnonzero(wrong)[:1]:
         raise ShiftBenchError(f"{path}: row {row} of 'labels' is {value[row].tolist()}; it should have finite numbers "
                               f"and a shape of 0 to {len(SHAPES) - 1} ({', '.join(SHAPES)}).")
-    factors: dict[str, Values] = {column: value[:, place].round(6) for place, column in enumerate(COLUMNS)}
+    factors: dict[str, Values] = {column: value[:, index].round(6) for index, column in enumerate(COLUMNS)}
     factors["shape"] = np.asarray(SHAPES, np.str_)[shape.astype(np.int64)]
     return factors
 
@@ -55,14 +55,14 @@ def _array(path: Path, file: Any, name: str) -> Any:
 
     if name not in file:
         raise unknown("array", name, file, str(path))
-    link, found = file.get(name, getlink=True), file[name]
-    if not isinstance(found, h5py.Dataset) or not isinstance(link, h5py.HardLink) or found.external or found.is_virtual:
+    link, array = file.get(name, getlink=True), file[name]
+    if not isinstance(array, h5py.Dataset) or not isinstance(link, h5py.HardLink) or array.external or array.is_virtual:
         raise ShiftBenchError(f"{path}: '{name}' is no array of its own but a folder or a link. Give the file as "
                               "published.")
-    if found.size * found.dtype.itemsize > found.id.get_storage_size() * DEFLATE:
-        raise ShiftBenchError(f"{path}: '{name}' says it has the shape {found.shape}, but the file holds too little "
+    if array.size * array.dtype.itemsize > array.id.get_storage_size() * DEFLATE:
+        raise ShiftBenchError(f"{path}: '{name}' says it has the shape {array.shape}, but the file holds too little "
                               "for that. Copy or download it again.")
-    return found
+    return array
 
 
 @contextmanager

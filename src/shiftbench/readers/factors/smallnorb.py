@@ -41,7 +41,7 @@ def smallnorb(
     if camera not in (*CAMERAS, "both"):
         raise unknown("camera", camera, (*CAMERAS, "both"), "Option camera")
     used = CAMERAS if camera == "both" else (camera,)
-    columns = [place for place, word in enumerate(CAMERAS) if word in used]
+    columns = [index for index, word in enumerate(CAMERAS) if word in used]
     files = [file for source in sources for file in _found(source)]
     names = [_source(file) for file in files]
     for word in names:
@@ -138,9 +138,9 @@ def _facts(file: Path, rows: int) -> tuple[Ints, Ints]:
 
 def _small(path: Path, shape: tuple[int, ...]) -> Ints:
     with _opened(path) as stream:
-        kind, found = _header(stream)
-        if kind != "<i4" or found != shape:
-            raise ShiftBenchError(f"{path}: holds a matrix of type {kind} and shape {found}, but it should be whole "
+        kind, actual = _header(stream)
+        if kind != "<i4" or actual != shape:
+            raise ShiftBenchError(f"{path}: holds a matrix of type {kind} and shape {actual}, but it should be whole "
                                   f"numbers of shape {shape}, one row per pair of images.")
         values: Ints = _values(stream, kind, shape).astype(np.int64)
         _ended(stream)

@@ -60,25 +60,25 @@ def wilds(
     if known not in DATASETS:
         raise unknown("data set", dataset, DATASETS, "WILDS")
     facts = DATASETS[known]
-    place = find(root, facts.folders, version)
-    collection = facts.read(place, images)
-    for note in differences(collection, known, place):
-        warnings.warn(f"{place}: {note}.", stacklevel=2)
+    folder = find(root, facts.folders, version)
+    collection = facts.read(folder, images)
+    for note in differences(collection, known, folder):
+        warnings.warn(f"{folder}: {note}.", stacklevel=2)
     return collection if name is None else replace(collection, name=name)
 
 
-def differences(collection: Collection, dataset: str, place: Path) -> list[str]:
+def differences(collection: Collection, dataset: str, folder: Path) -> list[str]:
     """What is not as published: the release file, the number of examples, the number of domains."""
     facts = DATASETS[dataset]
-    notes = [note for note in (released(place),) if note]
+    notes = [note for note in (released(folder),) if note]
     # FMoW's table counts the sequestered images, whose rows are in the file but which are no items.
-    items = _lines(place / "rgb_metadata.csv") if dataset == "fmow" else len(collection)
+    items = _lines(folder / "rgb_metadata.csv") if dataset == "fmow" else len(collection)
     if items != facts.examples:
         notes.append(f"{items:,} examples, where {facts.examples:,} are published")
     if facts.domain:
-        found = len(np.unique(collection.factors[facts.domain]))
-        if found != facts.domains:
-            notes.append(f"{found:,} values of {facts.domain}, where {facts.domains:,} are published")
+        count = len(np.unique(collection.factors[facts.domain]))
+        if count != facts.domains:
+            notes.append(f"{count:,} values of {facts.domain}, where {facts.domains:,} are published")
     return notes
 
 

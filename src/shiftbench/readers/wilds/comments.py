@@ -21,13 +21,13 @@ TOKENS = {"class": 0, "method": 1, "punctuation": 2, "keyword": 3, "builtin": 4,
           "masked": -100}
 
 
-def civilcomments(place: Path, images: bool = True) -> Collection:
+def civilcomments(folder: Path, images: bool = True) -> Collection:
     """Comments on news: `label` is toxic or civil, and eight identities (0 or 1) say of whom a comment speaks.
 
     A score of at least 0.5 is a 1. A comment may name several identities, so groups overlap. The id is the row.
     A comment that says only `NA` or nothing stays one; the package makes the number nan of it.
     """
-    (path,) = needed(place, "all_data_with_identities.csv")
+    (path,) = needed(folder, "all_data_with_identities.csv")
     marks = (*IDENTITIES, *OTHER_MARKS)
     columns = ("toxicity", "comment_text", "split", *marks)
     table = read_table(path, columns, text=("comment_text", "split"), every=False)
@@ -45,13 +45,13 @@ def civilcomments(place: Path, images: bool = True) -> Collection:
         texts=_texts(path, table, "comment_text"))
 
 
-def amazon(place: Path, images: bool = True) -> Collection:
+def amazon(folder: Path, images: bool = True) -> Collection:
     """Product reviews: `label` is 1 to 5 stars, the domain is `user`. `y` is WILDS' number, 0 to 4.
 
     splits/user.csv says of every row of reviews.csv where it belongs; rows marked -1 are not part of the data set
     and no items. The id is the row of reviews.csv.
     """
-    path, dealt = needed(place, "reviews.csv", "splits/user.csv")
+    path, dealt = needed(folder, "reviews.csv", "splits/user.csv")
     codes = whole(dealt, read_table(dealt, ("split",)), "split")
     within(dealt, "split", codes, len(AMAZON_SPLITS) - 1, -1)
     table = read_table(path, REVIEW, text=("reviewerID", "asin", "category", "reviewText"), every=False)
@@ -72,16 +72,16 @@ def amazon(place: Path, images: bool = True) -> Collection:
         texts=_texts(path, table, "reviewText"))
 
 
-def py150(place: Path, images: bool = True) -> Collection:
+def py150(root: Path, images: bool = True) -> Collection:
     """Python code as tokens: the label of a token is the next one; the domain is `repo`.
 
     Every item has two texts, numbers with spaces between: its tokens, and what kind each of them is (`TOKENS`); the
     function `tokens` gives both as arrays.
     """
     folder = "metadata/repo_file_names"
-    needed(place, f"{folder}/repo_ids.csv", *(f"{folder}/{part}.txt" for part in PY150), *(
+    needed(root, f"{folder}/repo_ids.csv", *(f"{folder}/{part}.txt" for part in PY150), *(
         f"processed/{part}_input{kind}.json" for part in PY150 for kind in ("", "_tok_type")))
-    ids = place / folder / "repo_ids.csv"
+    ids = root / folder / "repo_ids.csv"
     table = read_table(ids, ("id", "repo_name"), text=("repo_name",))
     repo_id, repo_name = whole(ids, table, "id"), strings(ids, table, "repo_name")
     items: list[str] = []
@@ -89,28 +89,28 @@ def py150(place: Path, images: bool = True) -> Collection:
     words: list[str] = []
     lines: list[str] = []
     for part, word in PY150.items():
-        listed = read_text(place / folder / f"{part}.txt").removesuffix("\n").split("\n")
+        listed = read_text(root / folder / f"{part}.txt").removesuffix("\n").split("\n")
         files = [line.strip() for line in listed]  # a name may hold what str.splitlines takes for a line's end
-        codes, kinds = (_numbers(place / f"processed/{part}_input{which}.json") for which in ("", "_tok_type"))
+        codes, kinds = (_numbers(root / f"processed/{part}_input{which}.json") for which in ("", "_tok_type"))
         if not len(codes) == len(kinds) == len(files):
-            raise ShiftBenchError(f"{place}: of {part}, {len(codes)} items have tokens, {len(kinds)} have kinds and "
+            raise ShiftBenchError(f"{root}: of {part}, {len(codes)} items have tokens, {len(kinds)} have kinds and "
                                   f"{len(files)} a file name. They must be as many.")
         for row, (code, kind) in enumerate(zip(codes, kinds, strict=True)):
             if len(code) != len(kind):
-                raise ShiftBenchError(f"{place}: {part} item {row} has {len(code)} tokens but {len(kind)} kinds.")
+                raise ShiftBenchError(f"{root}: {part} item {row} has {len(code)} tokens but {len(kind)} kinds.")
             lines += [" ".join(map(str, code)), " ".join(map(str, kind))]
         items += [f"{part}/{row}" for row in range(len(files))]
         repos += ["/".join(file.split("/")[:2]) for file in files]
         words += [word] * len(files)
     repo = np.asarray(repos, np.str_)
     repo_name, last = np.unique(repo_name[::-1], return_index=True)  # of a name that comes twice, the last
-    found = positions(repo, repo_name)
-    for row in np.flatnonzero(found < 0)[:1]:
+    position = positions(repo, repo_name)
+    for row in np.flatnonzero(position < 0)[:1]:
         raise ShiftBenchError(f"{ids}: has no repository '{repo[row]}', which item {items[row]} comes from.")
     return Collection(
         name="py150",
         items=np.asarray(items, np.str_),
-        factors={"repo": repo, "repo_id": repo_id[::-1][last][found], "split": np.asarray(words, np.str_)},
+        factors={"repo": repo, "repo_id": repo_id[::-1][last][position], "split": np.asarray(words, np.str_)},
         texts=Texts(np.repeat(np.arange(len(items)), 2), np.asarray(lines, np.object_)))
 
 

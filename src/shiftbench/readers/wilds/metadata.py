@@ -89,10 +89,10 @@ def animals(path: Path, metadata: Path, y: Ints) -> Strs:
     if len(np.unique(number)) != len(number):
         raise ShiftBenchError(f"{path}: names the same y twice. Give categories.csv as published.")
     order = np.argsort(number)
-    place = np.searchsorted(number[order], y).clip(max=max(len(number) - 1, 0))
-    for row in np.flatnonzero(number[order][place] != y if len(number) else np.ones(len(y), np.bool_))[:1]:
+    position = np.searchsorted(number[order], y).clip(max=max(len(number) - 1, 0))
+    for row in np.flatnonzero(number[order][position] != y if len(number) else np.ones(len(y), np.bool_))[:1]:
         raise ShiftBenchError(f"{path}: has no name for y = {y[row]}, which {metadata} has in row {row}.")
-    names: Strs = word[order][place]
+    names: Strs = word[order][position]
     return names
 
 
@@ -145,27 +145,27 @@ def find(root: Path | str, folders: Sequence[str], version: str | None) -> Path:
                           "it out; nothing is downloaded here.")
 
 
-def needed(place: Path, *names: str) -> list[Path]:
+def needed(folder: Path, *names: str) -> list[Path]:
     """Files that must be there; all that are not are named at once."""
-    paths = [place / name for name in names]
+    paths = [folder / name for name in names]
     missing = [name for name, path in zip(names, paths, strict=True) if not path.is_file()]
     if missing:
-        raise ShiftBenchError(f"{place}: has no {', '.join(missing)}. The data set is not complete; unpack it again.")
+        raise ShiftBenchError(f"{folder}: has no {', '.join(missing)}. The data set is not complete; unpack it again.")
     return paths
 
 
-def released(place: Path) -> str | None:
+def released(folder: Path) -> str | None:
     """What to say where the file that WILDS writes last, RELEASE_v….txt, is not there."""
-    number = place.name.partition("_v")[2]
+    number = folder.name.partition("_v")[2]
     name = f"RELEASE_v{number or '1'}.txt"
-    return None if (place / name).is_file() else f"{name} is not there: perhaps it was not unpacked to the end"
+    return None if (folder / name).is_file() else f"{name} is not there: perhaps it was not unpacked to the end"
 
 
-def pictures(place: Path, names: Sequence[str], wanted: bool) -> tuple[Strs | None, Path | None]:
+def pictures(folder: Path, names: Sequence[str], wanted: bool) -> tuple[Strs | None, Path | None]:
     """File names below the folder of a data set, and that folder; None where images are not wanted."""
     if not wanted:
         return None, None
-    return paths_below(place.resolve(), names), place.resolve()
+    return paths_below(folder.resolve(), names), folder.resolve()
 
 
 def shuffled(rows: Ints, seed: int) -> Ints:

@@ -22,7 +22,7 @@ BOND_SIZES = (5, 6, 2)  # and of a bond
 Shorts = npt.NDArray[np.int16]
 
 
-def molpcba(place: Path, images: bool = True) -> Collection:
+def molpcba(folder: Path, images: bool = True) -> Collection:
     """Labels are the factors `y000` to `y127`: 0, 1, or NaN where the assay was not run. The domain is `scaffold`.
 
     The graphs stay in their files (`GRAPHS`, below `root`), which must be there; `atoms` and `bonds` say how many rows
@@ -30,7 +30,7 @@ def molpcba(place: Path, images: bool = True) -> Collection:
     a molecule is its text. A molecule in no split file is `unused`; the package would train on it.
     """
     label_file, atom_file, bond_file, scaffold_file, *split_files = needed(
-        place, "raw/graph-label.csv.gz", "raw/num-node-list.csv.gz", "raw/num-edge-list.csv.gz",
+        folder, "raw/graph-label.csv.gz", "raw/num-node-list.csv.gz", "raw/num-edge-list.csv.gz",
         "raw/scaffold_group.npy", *(f"split/scaffold/{name}.csv.gz" for name in SPLITS), *GRAPHS)[:4 + len(SPLITS)]
     labels = _rows(label_file)
     total = labels.num_rows
@@ -60,8 +60,8 @@ def molpcba(place: Path, images: bool = True) -> Collection:
         name="molpcba",
         items=np.arange(total).astype(np.str_),
         factors={**factors, "scaffold": scaffold.astype(np.int64), "atoms": atoms, "bonds": bonds, "split": split},
-        texts=_smiles(place / "mapping" / "mol.csv.gz", total),
-        root=place.resolve())
+        texts=_smiles(folder / "mapping" / "mol.csv.gz", total),
+        root=folder.resolve())
 
 
 def graph_lines(collection: Collection, rows: Ints) -> tuple[Shorts, Ints]:

@@ -36,49 +36,49 @@ LAND = (  # FMoW numbers its 62 classes in this order
 MIXED_SLIDE = 23  # Camelyon17, mixed-to-test: this slide of the test hospital is trained on
 
 
-def iwildcam(place: Path, images: bool = True) -> Collection:
+def iwildcam(folder: Path, images: bool = True) -> Collection:
     """Photos of camera traps: `label` is the animal, `y` its number, the domain is `location`.
 
     The label has a name where categories.csv is there, else it is the number. Images lie in train/, whatever the split.
     """
-    (table,) = needed(place, "metadata.csv")
+    (table,) = needed(folder, "metadata.csv")
     read = iwildcam_table([table], "iwildcam")
     own = dict(read.factors)
-    y, when, names = own.pop("animal"), own["datetime"], place / "categories.csv"
+    y, when, names = own.pop("animal"), own["datetime"], folder / "categories.csv"
     label = animals(names, table, y) if names.is_file() else y
     clock: dict[str, Values] = {part: _digits(table, when, start) for part, start in CLOCK}
     order = ("location", "sequence", "year", "month", "day", "hour", "minute", "second", "split")
-    pixels, root = pictures(place, [f"train/{name}" for name in read.items.tolist()], images)
+    pixels, root = pictures(folder, [f"train/{name}" for name in read.items.tolist()], images)
     return replace(read, factors={"label": label, "y": y, **{name: (own | clock)[name] for name in order}},
                    pixels=pixels, root=root)
 
 
-def camelyon17(place: Path, images: bool = True) -> Collection:
+def camelyon17(folder: Path, images: bool = True) -> Collection:
     """Patches of tissue: `label` is normal or tumor, the domain is `hospital` (0 to 4), scores are also per `slide`.
 
     `split_mixed_to_test` is WILDS' in-distribution setting: slide 23 of the test hospital is in train.
     """
-    (table,) = needed(place, "metadata.csv")
+    (table,) = needed(folder, "metadata.csv")
     read = camelyon17_table(table, "camelyon17")
     own = dict(read.factors)
     label, split = own.pop("tumor"), own.pop("split")
     folders = [f"patient_{patient}_node_{node}" for patient, node in zip(
         own["patient"].tolist(), own["node"].tolist(), strict=True)]
-    files = [f"patches/{folder}/{item}.png" for folder, item in zip(folders, read.items.tolist(), strict=True)]
-    pixels, root = pictures(place, files, images)
+    files = [f"patches/{part}/{item}.png" for part, item in zip(folders, read.items.tolist(), strict=True)]
+    pixels, root = pictures(folder, files, images)
     mixed = np.where(own["slide"] == MIXED_SLIDE, "train", split)
     return replace(read, pixels=pixels, root=root, factors={
         "label": label, "y": (label == "tumor").astype(np.int64), **own, "split": split, "split_mixed_to_test": mixed})
 
 
-def rxrx1(place: Path, images: bool = True) -> Collection:
+def rxrx1(folder: Path, images: bool = True) -> Collection:
     """Images of cells: `label` is the number of the siRNA, the domain is `experiment`, scores are per `cell_type`.
 
     The column `dataset` says train, val or test; site 2 of the training experiments is id_test. `split_mixed_to_test`
     is WILDS' in-distribution setting: site 1 of the test experiments is in train, in place of as many training
     experiments of the same cell type (those numbered 01, 02, …); test is their site 2.
     """
-    (path,) = needed(place, "metadata.csv")
+    (path,) = needed(folder, "metadata.csv")
     table = read_table(path, RXRX1, text=("cell_type", "dataset", "experiment", "well"), every=False)
     filled(path, table, RXRX1, blank=True)
     kind, word, experiment, well = (strings(path, table, name)
@@ -88,7 +88,7 @@ def rxrx1(place: Path, images: bool = True) -> Collection:
     within(path, "site", site, 2, 1)
     files = [f"images/{one}/Plate{two}/{three}_s{four}.png" for one, two, three, four in zip(
         experiment.tolist(), plate.tolist(), well.tolist(), site.tolist(), strict=True)]
-    pixels, root = pictures(place, files, images)
+    pixels, root = pictures(folder, files, images)
     mixed = np.where((word == "train") & (site == 2), "unused", np.where((word == "test") & (site == 1), "train", word))
     tested = Counter(name.split("-")[0] for name in np.unique(experiment[word == "test"]).tolist())
     replaced = [f"{cells}-{number:02}" for cells, many in tested.items() for number in range(1, many + 1)]
@@ -102,7 +102,7 @@ def rxrx1(place: Path, images: bool = True) -> Collection:
         pixels=pixels, root=root)
 
 
-def fmow(place: Path, images: bool = True) -> Collection:
+def fmow(folder: Path, images: bool = True) -> Collection:
     """Satellite images: `label` is the use of the land, the domain is `year`, scores are also per `region`.
 
     Split, from the file's own (train, val, test) and the year t:  train, id_val, id_test where t < 2013;  val where
@@ -113,7 +113,7 @@ def fmow(place: Path, images: bool = True) -> Collection:
     `split_mixed_to_test` is WILDS' in-distribution setting: half of train is kept (seed 114) and filled up with as many
     images from 2013 on that are not the file's test (seed 113), except those that are val.
     """
-    path, codes = needed(place, "rgb_metadata.csv", "country_code_mapping.csv")
+    path, codes = needed(folder, "rgb_metadata.csv", "country_code_mapping.csv")
     table = read_table(path, FMOW, text=FMOW, every=False)
     filled(path, table, ("split", "category", "timestamp"), blank=True)
     word = strings(path, table, "split")
@@ -128,7 +128,7 @@ def fmow(place: Path, images: bool = True) -> Collection:
         [before & (word == "train"), before & (word == "val"), before & (word == "test"),
          between & (word == "val"), (year >= last) & (word == "test")],
         ["train", "id_val", "id_test", "val", "test"], "unused")
-    pixels, root = pictures(place, [f"images/rgb_img_{row}.png" for row in kept.tolist()], images)
+    pixels, root = pictures(folder, [f"images/rgb_img_{row}.png" for row in kept.tolist()], images)
     y = positions(label, np.asarray(LAND, np.str_))
     for row in np.flatnonzero(y < 0)[:1]:
         raise unknown("category", str(label[row]), LAND, f"{path}: row {kept[row]}")
@@ -157,9 +157,9 @@ def _regions(path: Path, country: Strs) -> Strs:
     table = read_table(path, ("alpha-3", "region"), text=("alpha-3", "region"), every=False)
     code, region = (strings(path, table, name, gap="") for name in ("alpha-3", "region"))
     code, last = np.unique(code[::-1], return_index=True)
-    found = positions(country, code)
-    names = region[::-1][last][found] if len(code) else np.zeros(len(country), "U5")
-    return np.where((found < 0) | (names == ""), "Other", names)
+    position = positions(country, code)
+    names = region[::-1][last][position] if len(code) else np.zeros(len(country), "U5")
+    return np.where((position < 0) | (names == ""), "Other", names)
 
 
 def _allowed(path: Path, column: str, words: Strs, known: tuple[str, ...]) -> None:

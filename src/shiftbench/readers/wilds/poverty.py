@@ -21,14 +21,14 @@ HELD_OUT = {  # the test countries of each fold; the next fold's are its validat
 SET_ASIDE = 2000  # rows kept for id_val and id_test
 
 
-def poverty(place: Path, images: bool = True) -> Collection:
+def poverty(folder: Path, images: bool = True) -> Collection:
     """`label` is the wealth index (a number), the domain is `country`, scores are per `urban` (urban or rural).
 
     `split_A` to `split_E` are the five folds, and `split` is fold A, as in WILDS; `split_mixed_to_test_A` and so on are
     its in-distribution settings. Images are .npz files with an array `x` of 8 × 224 × 224; they are named in
     `pixels`, and a network of three channels cannot be trained on them.
     """
-    (path,) = needed(place, "dhs_metadata.csv")
+    (path,) = needed(folder, "dhs_metadata.csv")
     table = read_table(path, COLUMNS, text=("country",))
     filled(path, table, COLUMNS, blank=True)
     wealth, country = decimal(path, table, "wealthpooled"), strings(path, table, "country")
@@ -37,7 +37,7 @@ def poverty(place: Path, images: bool = True) -> Collection:
         raise unknown("country", str(country[row]), known, f"{path}: row {row}")
     folds = {f"split_{fold}": split(country, fold) for fold in HELD_OUT}
     mixed = {f"split_mixed_to_test_{fold}": mixed_to_test(country, fold) for fold in HELD_OUT}
-    pixels, root = pictures(place, [f"images/landsat_poverty_img_{row}.npz" for row in range(len(wealth))], images)
+    pixels, root = pictures(folder, [f"images/landsat_poverty_img_{row}.npz" for row in range(len(wealth))], images)
     extra: dict[str, Values] = {
         name: decimal(path, table, name) for name in ("lat", "lon") if name in table.column_names}
     if "year" in table.column_names:

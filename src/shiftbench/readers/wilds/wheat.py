@@ -30,28 +30,28 @@ OTHERS = {  # the other settings of WILDS, read where all their files are there
 }
 
 
-def globalwheat(place: Path, images: bool = True) -> Collection:
+def globalwheat(folder: Path, images: bool = True) -> Collection:
     """Boxes are the boxes of the tag `wheat_head`; the domain is `session`; `heads` counts the boxes of an image.
 
     Factors `country`, `location` and `stage` belong to the session. `split` is the official one; `split_test_to_test`
     and `split_mixed_to_test` are WILDS' in-distribution settings, `unused` for the images they leave out;
     `split_official_with_subsampled_test` trains on the official train and tests where test-to-test does.
     """
-    paths = needed(place, *(f"{name}.csv" for name in OFFICIAL.values()), "metadata_domain.csv")
+    paths = needed(folder, *(f"{name}.csv" for name in OFFICIAL.values()), "metadata_domain.csv")
     parts = [_part(path) for path in paths[:-1]]
     items = np.concatenate([part[0] for part in parts])
     session = np.concatenate([part[1] for part in parts])
     text = np.concatenate([part[2] for part in parts])
     split = np.concatenate([np.full(len(part[0]), word, "U7") for word, part in zip(OFFICIAL, parts, strict=True)])
-    row, box = _boxes(place, items, text)
+    row, box = _boxes(folder, items, text)
     area = box[:, 2:].clip(min=0).prod(axis=1)
-    pixels, root = pictures(place, [f"images/{name}" for name in items.tolist()], images)
+    pixels, root = pictures(folder, [f"images/{name}" for name in items.tolist()], images)
     return Collection(
         name="globalwheat",
         items=items,
         factors={"heads": np.bincount(row, minlength=len(items)).astype(np.int64),
                  "session": np.asarray(SESSIONS, np.str_)[session], **_fields(paths[-1], session), "split": split,
-                 **_others(place, items)},
+                 **_others(folder, items)},
         tags=Tags.of(row, np.zeros(len(row), np.int64), (HEAD,), area=area, boxes=box),
         pixels=pixels, root=root)
 
@@ -72,7 +72,7 @@ def _part(path: Path) -> tuple[Strs, Ints, Values]:
     return strings(path, table, "image_name"), session, long_texts(path, table, "BoxesString")
 
 
-def _boxes(place: Path, items: Strs, text: Values) -> tuple[Ints, Floats]:
+def _boxes(folder: Path, items: Strs, text: Values) -> tuple[Ints, Floats]:
     """Item and box (x, y, width, height as shares) of every head; `no_box` says that there is none.
 
     The file has left, top, right and bottom in pixels; a part of a pixel is cut off, as WILDS does.
@@ -81,7 +81,7 @@ def _boxes(place: Path, items: Strs, text: Values) -> tuple[Ints, Floats]:
     row = np.repeat(np.arange(len(lists)), [len(one) for one in lists]).astype(np.int64)
     flat = [box.split() for one in lists for box in one]
     for at in (at for at, box in enumerate(flat) if len(box) != 4 or not all(map(NUMBER.fullmatch, box))):
-        raise ShiftBenchError(f"{place}: image '{items[row[at]]}' has the box '{' '.join(flat[at])}'. A box is four "
+        raise ShiftBenchError(f"{folder}: image '{items[row[at]]}' has the box '{' '.join(flat[at])}'. A box is four "
                               "numbers: left top right bottom.")
     sides = np.trunc(np.asarray(flat, np.float64).reshape(-1, 4))
     return row, np.concatenate([sides[:, :2], sides[:, 2:] - sides[:, :2]], axis=1) / SIDE
@@ -91,27 +91,27 @@ def _fields(path: Path, session: Ints) -> dict[str, Values]:
     """Country, location and stage of growth of each session."""
     columns = ("name", "country", "location", "development_stage")
     table = read_table(path, columns, text=columns, between=";")
-    names, *told = (strings(path, table, column, gap="") for column in columns)
+    names, *facts = (strings(path, table, column, gap="") for column in columns)
     used = np.unique(session)
-    found = positions(np.asarray(SESSIONS, np.str_)[used], names)
-    for at in used[found < 0].tolist()[:1]:
+    position = positions(np.asarray(SESSIONS, np.str_)[used], names)
+    for at in used[position < 0].tolist()[:1]:
         raise ShiftBenchError(f"{path}: has no session '{SESSIONS[at]}', which an image names.")
     row = np.zeros(len(SESSIONS), np.int64)
-    row[used] = found
-    return {name: values[row[session]] for name, values in zip(("country", "location", "stage"), told, strict=True)}
+    row[used] = position
+    return {name: values[row[session]] for name, values in zip(("country", "location", "stage"), facts, strict=True)}
 
 
-def _others(place: Path, items: Strs) -> dict[str, Values]:
+def _others(folder: Path, items: Strs) -> dict[str, Values]:
     splits: dict[str, Values] = {}
     for name, files in OTHERS.items():
-        if not all((place / f"{file}.csv").is_file() for file in files.values()):
+        if not all((folder / f"{file}.csv").is_file() for file in files.values()):
             continue
         words = np.full(len(items), "unused", "U7")
         for word, file in files.items():
-            listed = _part(place / f"{file}.csv")[0]
-            found = positions(listed, items)
-            for image in listed[found < 0].tolist()[:1]:
-                raise ShiftBenchError(f"{place / f'{file}.csv'}: image '{image}' is in none of the official files.")
-            words[found] = word
+            listed = _part(folder / f"{file}.csv")[0]
+            position = positions(listed, items)
+            for image in listed[position < 0].tolist()[:1]:
+                raise ShiftBenchError(f"{folder / f'{file}.csv'}: image '{image}' is in none of the official files.")
+            words[position] = word
         splits[name] = words
     return splits

@@ -72,7 +72,7 @@ def arrange(scenes: Scenes, seed: int) -> Layout:
 def rows_of(item: Ints, layer: str, sprite: Ints, x: npt.ArrayLike, y: npt.ArrayLike, wide: npt.ArrayLike,
             high: npt.ArrayLike, slot: int, cell: Ints) -> Ints:
     """One row per placed sprite, in the rasteriser's whole numbers; `cell` keys its random numbers."""
-    x, y = (np.rint(np.multiply(place, FRAME / 100)) for place in (x, y))
+    x, y = (np.rint(np.multiply(coordinate, FRAME / 100)) for coordinate in (x, y))
     wide, high = (np.rint(np.multiply(scale, 1024)) for scale in (wide, high))
     columns = np.broadcast_arrays(item, LAYERS.index(layer), sprite, x, y, wide, high, slot, cell)
     return np.column_stack(columns).astype(np.int64)
@@ -83,12 +83,12 @@ def backdrops(scenes: Scenes, seed: int) -> Ints:
     number = {(sprite.name, sprite.band): code for code, sprite in enumerate(sheet().sprites)}
     index, factors, rows = scenes.index, scenes.factors, np.arange(len(scenes.index))
     mirrored = np.where(uniform(seed, "mirrored", index) < 0.5, -1, 1)
-    place = [number[key] for key in zip(factors["place"], factors["location"], strict=True)]
+    backdrop = [number[key] for key in zip(factors["place"], factors["location"], strict=True)]
     sky = np.asarray([number.get((word, "sky"), -1) for word in factors["weather"]], np.int64)
     falls = np.where((factors["place"] == "snow") & (factors["weather"] == "overcast"), "snowy", factors["weather"])
     air = np.asarray([number.get((themes.AIR.get(word, ""), "air"), -1) for word in falls], np.int64)
     table = np.where(np.isin(factors["class"], themes.ON_A_TABLE), number["tabletop", "surface"], -1)
-    every = [("place", np.asarray(place, np.int64), PLACE, 255), ("weather", sky, SKY, 254), ("air", air, AIR, 253),
+    every = [("place", np.asarray(backdrop, np.int64), PLACE, 255), ("weather", sky, SKY, 254), ("air", air, AIR, 253),
              ("surface", table, THING, 252)]
     return np.concatenate([
         rows_of(rows, layer, sprite, 50, 0, mirrored, 1, slot, index * STRIDE + own)[sprite >= 0]

@@ -106,15 +106,15 @@ def covered(shape: str, scale: float, turn: float) -> Bools:
 def stencils(zoom: int) -> Images:
     """Shape × scale × orientation × window, 0 outside to 255 inside, for pictures of 64 * zoom pixels."""
     step, side = FINE // zoom, WINDOW * zoom
-    made = np.empty((3, 6, TURNS + 1, side, side), np.uint8)
+    shapes = np.empty((3, 6, TURNS + 1, side, side), np.uint8)
     for (i, shape), (j, scale) in product(enumerate(VALUES["shape"].tolist()), enumerate(VALUES["scale"].tolist())):
         for k in range(TURNS):
             points = covered(shape, scale, k / TURNS).view(np.uint8)
             rows = np.add.reduce([points[r::step] for r in range(step)], dtype=np.uint8)
             count = np.add.reduce([rows[:, c::step] for c in range(step)], dtype=np.int64)
-            made[i, j, k] = (count * 255 + step * step // 2) // (step * step)
-    made[:, :, TURNS] = made[:, :, 0]
-    return made
+            shapes[i, j, k] = (count * 255 + step * step // 2) // (step * step)
+    shapes[:, :, TURNS] = shapes[:, :, 0]
+    return shapes
 
 
 # The world as a collection, and single pictures of it.
