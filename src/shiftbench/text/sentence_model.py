@@ -114,7 +114,8 @@ def load_model(folder: Path) -> SentenceModel:
                _whole(config, "num_hidden_layers", net_folder), _small(config, "layer_norm_eps", 1e-12, net_folder),
                first_place, str(weights))
     sbert = _object(net_folder / "sentence_bert_config.json", missing={})
-    limits = [sbert.get("max_seq_length"), _object(net_folder / "tokenizer_config.json", missing={}).get("model_max_length")]
+    tokenizer_config = _object(net_folder / "tokenizer_config.json", missing={})
+    limits = [sbert.get("max_seq_length"), tokenizer_config.get("model_max_length")]
     bounds = (int(limit) for limit in limits if isinstance(limit, int | float) and abs(limit) < 1e9)
     longest = min(len(net.places), *bounds, 1 << 30)
     tokenizer = _tokenizer(net_folder / "tokenizer.json", longest, len(net.words))

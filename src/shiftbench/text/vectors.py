@@ -118,7 +118,7 @@ def embed_texts(collection: Collection, encoder: Encoder, folder: Path | str | N
 def _captions(collection: Collection) -> tuple[Ints, list[str]]:
     """Item and text of every caption that says something, in the order of the items."""
     item, text = collection.texts
-    nonblank = np.fromiter((isinstance(one, str) and not one.isspace() and one != "" for one in text), np.bool_, len(text))
+    nonblank = np.fromiter((isinstance(one, str) and one.strip() != "" for one in text), np.bool_, len(text))
     if not nonblank.any():
         raise ShiftBenchError(f"Collection '{collection.name}' has no captions, so there is no text to embed. Read it "
                               "again with them (COCO: add the captions_*.json file to its sources).")
