@@ -11,17 +11,17 @@ Place = Path | str
 Advance = Callable[[int, int], None]
 
 
-def places(given: Place | Sequence[Place]) -> list[Place]:
-    """Folders where several may be given: one alone is a list of one, and never its letters."""
-    return [given] if isinstance(given, str | Path) else list(given)
+def places(folders: Place | Sequence[Place]) -> list[Place]:
+    """A list of folders from one or several: a single string is a list of one, never of its letters."""
+    return [folders] if isinstance(folders, str | Path) else list(folders)
 
 
-def benchmark_of(given: Benchmark | Place) -> Benchmark:
-    return given if isinstance(given, Benchmark) else Benchmark.load(given)
+def benchmark_of(source: Benchmark | Place) -> Benchmark:
+    return source if isinstance(source, Benchmark) else Benchmark.load(source)
 
 
-def loaded(given: Collection | Place) -> Collection:
-    return given if isinstance(given, Collection) else Collection.load(given)
+def loaded(source: Collection | Place) -> Collection:
+    return source if isinstance(source, Collection) else Collection.load(source)
 
 
 def collection_folder_of(benchmark: Benchmark | Place, override: Place | None) -> Path:
@@ -36,14 +36,14 @@ def collection_folder_of(benchmark: Benchmark | Place, override: Place | None) -
 
 
 def collection_of(
-    benchmark: Benchmark | Place, given: Collection | Place | None, needed: bool = True
+    benchmark: Benchmark | Place, collection: Collection | Place | None, needed: bool = True
 ) -> Collection | None:
-    """The collection itself; None where it is not to be had and not needed."""
-    if isinstance(given, Collection):
-        return given
+    """The collection of a benchmark; None where it cannot be found and is not needed."""
+    if isinstance(collection, Collection):
+        return collection
     try:
-        return Collection.load(collection_folder_of(benchmark, given))
+        return Collection.load(collection_folder_of(benchmark, collection))
     except ShiftBenchError:
-        if needed or given is not None:
+        if needed or collection is not None:
             raise
         return None
