@@ -422,7 +422,7 @@ def test_a_board_ranks_by_a_grouping_of_the_card(tmp_path):
         stat=MEAN, split="test", metric="worst_group_accuracy", by=said)}
     assert [one["folder"] for one in made["entries"]] == sorted(expected, key=lambda name: -expected[name]["value"])
     text = (tmp_path / "out" / "index.html").read_text()
-    assert "Worst group by flag+\u200bother flag, label" in text
+    assert "Worst-group accuracy by flag+\u200bother flag, label" in text
     for one in made["entries"]:
         cell, row = one["scores"]["test"][metric], expected[one["folder"]]
         assert [cell[key] for key in ("value", "group", "n")] == [row[key] for key in ("value", "group", "n")]
