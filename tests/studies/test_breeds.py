@@ -11,6 +11,8 @@ from shiftbench.data.scores import ALL
 from shiftbench.scoring import score_runs
 from shiftbench.sweeps.study import Study
 
+pytestmark = pytest.mark.slow
+
 STUDY = """
 suites = ["breeds/world"]
 members = ["rand"]

@@ -8,6 +8,8 @@ import shiftbench as sb
 from shiftbench.methods.presets import NINETEEN
 from shiftbench.sweeps.status import status
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -7,6 +7,8 @@ import shiftbench as sb
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.scoring import score_runs
 
+pytestmark = pytest.mark.slow
+
 STUDY = """
 suites = ["nooch/world"]
 members = ["ce-bus", "gist-bus"]

@@ -32,6 +32,7 @@ def test_few_rows_keep_every_group_of_every_split():
     assert cells[0] == cells[1]
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_what_is_left_and_writes_nothing(place):
     """Done runs are found, the rest is timed by real training elsewhere; a shape that cannot be trained says why."""
     jobs = Study.load(write(place, SMALL)).jobs(place / "runs")
@@ -53,6 +54,7 @@ def test_a_dry_run_counts_what_is_left_and_writes_nothing(place):
     assert np.isnan(failing.seconds)
 
 
+@pytest.mark.slow
 def test_missing_features_are_counted_timed_and_computed_once(tmp_path):
     """A dry run times the embedding on a sample and trains on few items; embedding beforehand leaves none missing."""
     collection, benchmark = toy_rows(600)
@@ -129,6 +131,7 @@ def test_reasons_are_grouped():
 # The command
 
 
+@pytest.mark.slow
 def test_a_sweep_from_the_command_line(shell, place):
     """A dry run says what is left, the sweep does it, a second one finds it done; logs are copied."""
     pytest.importorskip("tensorboard")
@@ -150,6 +153,7 @@ def test_a_sweep_from_the_command_line(shell, place):
     assert "nothing is left to do" in said
 
 
+@pytest.mark.slow
 def test_a_sweep_with_failures_ends_with_exit_code_1(shell, place):
     """The reasons are told once each, with what to do; trying again does only what failed."""
     words = ["sweep", write(place, SMALL), "--out", place / "runs", "--device", "cpu", "--workers", "1", "--set",

@@ -100,6 +100,7 @@ def done_times(out: Path) -> dict[str, int]:
 # The engine
 
 
+@pytest.mark.slow
 def test_every_run_is_done_once_and_then_found(toy, tmp_path):
     """Ends come in the order of the jobs, a run named twice is done once, and a second start does nothing."""
     jobs = jobs_of(toy, 3)
@@ -162,6 +163,7 @@ def test_two_sweeps_of_the_same_runs_share_them(toy, tmp_path, monkeypatch):
     assert watch.done == {job.run.id: 1 for job in jobs}
 
 
+@pytest.mark.slow
 def test_a_run_that_another_process_holds_is_waited_for(toy, tmp_path):
     """While it is held it counts as running; let go unfinished, it is done here."""
     (job,) = jobs_of(toy, 1)
@@ -185,6 +187,7 @@ def test_a_run_that_another_process_holds_is_waited_for(toy, tmp_path):
     thread.join()
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_told(toy, tmp_path):
     """Workers import the script that starts them; where that would start sweeps again, the error says what to do."""
     script = tmp_path / "bare.py"
