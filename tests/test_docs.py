@@ -33,10 +33,12 @@ SMALLER = {r"--items \d{4,}": "--items 3000", r"--items 200\b": "--items 60", r"
 """What makes a block cheap without changing what it says; applied to the examples too."""
 SHORT = {
     "read world": ["--size", "32"], "train": ["--steps", "10"], "pretrain": ["--steps", "2"],
-    "conflicts": ["--steps", "26", "--repeats", "5"], "sweep": ["--workers", "1"],
+    "conflicts": ["--steps", "32", "--repeats", "5"], "sweep": ["--workers", "1"],
     "sweep examples/fine_grained": ["--set", "methods=['irm', 'mixup', 'jtt', 'bn_adapt']"],
     "sweep examples/breeds": ["--set", "members=['rand']"],
-    "sweep examples/nooch": ["--set", "members=['ce-bus', 'gist-bus']", "--set", "methods=['erm', 'group_dro']"],
+    "sweep examples/nooch": ["--set", "members=['ce-bus']", "--set", "methods=['erm', 'group_dro']"],
+    "build nooch/world": ["--only", "ce-"],
+    "sweep study.toml --out runs/study": ["--set", "lr=1e-3", "--set", "irm.penalty=1.0"],
 }
 """Words that a command gets at its end, by how it begins; where the page has them too, these count."""
 
