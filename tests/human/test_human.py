@@ -248,7 +248,7 @@ def change(path, value):
 
 
 @pytest.mark.parametrize(("edit", "said"), [
-    (change(["study"], "0" * 16), "answers to study 0000000000000000, but the key is of study"),
+    (change(["study"], "0" * 16), "answers to human study 0000000000000000, but the key is of"),
     (change(["format"], "something"), "not a file of answers"),
     (change(["version"], 7), "answers in format 7, this version reads 1"),
     (change(["annotator"], " "), "has no annotator's name"),

@@ -37,7 +37,7 @@ def read_world(
 Sources = Annotated[list[Path], typer.Argument(help="One or more files; they are merged by image id.")]
 Images = Annotated[Path | None, typer.Option(help="Folder of the image files; without it there are no pixels.")]
 Name = Annotated[str | None, typer.Option(help="Name of the collection.")]
-DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Drop items whose image file is not there.")]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Drop items whose image file is missing.")]
 
 
 @read.command("coco")
@@ -148,7 +148,7 @@ def read_metashift(
 def read_waterbirds(
     source: Annotated[Path, typer.Argument(help="Folder with metadata.csv and the images, as published.")],
     out: Out,
-    images: Annotated[Path | None, typer.Option(help="Folder of the images, where it is another.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images, if it is not the source.")] = None,
     drop_missing: DropMissing = False,
     name: Name = None,
     overwrite: Overwrite = False,
@@ -169,7 +169,7 @@ def read_wilds(
                                            "fmow, poverty, amazon or py150.")],
     root: Annotated[Path, typer.Option(help="Folder that holds iwildcam_v2.0/ and the like, as WILDS unpacks them.")],
     out: Out,
-    version: Annotated[str | None, typer.Option(help="Which version; default: the newest that is there.")] = None,
+    version: Annotated[str | None, typer.Option(help="Version to read; default: the newest in the folder.")] = None,
     images: Annotated[bool, typer.Option(help="Without images, only the tables must be there.")] = True,
     drop_missing: DropMissing = False,
     name: Name = None,
@@ -194,12 +194,12 @@ def read_table(
     domain: Annotated[str | None, typer.Option(help="Column that moves between train and test.")] = None,
     split: Annotated[str | None, typer.Option(help="Column that says train, id_val, val, id_test or test.")] = None,
     image: Annotated[str | None, typer.Option(help="Column with the names of image files.")] = None,
-    images: Annotated[Path | None, typer.Option(help="Their folder; default: that of the table.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the image files; default: that of the table.")] = None,
     drop_missing: DropMissing = False,
     text: Annotated[str | None, typer.Option(help="Column with the text of each item.")] = None,
-    features: Annotated[str, typer.Option(help="Columns of numbers to train on, with commas between.")] = "",
-    rename: Annotated[list[str] | None, typer.Option(help="What a split's word means: --rename valid=val.")] = None,
-    between: Annotated[str | None, typer.Option(help="What stands between two values; default: a comma.")] = None,
+    features: Annotated[str, typer.Option(help="Columns of numbers to train on, separated by commas.")] = "",
+    rename: Annotated[list[str] | None, typer.Option(help="What a split is called here: --rename valid=val.")] = None,
+    between: Annotated[str | None, typer.Option(help="Separator of values; default: a comma.")] = None,
     name: Name = None,
     overwrite: Overwrite = False,
     json: Json = False,

@@ -16,7 +16,7 @@ def study(
     examples: Annotated[int, typer.Option(help="Training images shown of each superclass.")] = 20,
     questions: Annotated[int, typer.Option(help="Images to sort per task, half of each superclass.")] = 12,
     condition: Annotated[list[str] | None, typer.Option(
-        help="source (images from before the shift), target, or give both. Default: both.")] = None,
+        help="source (images from before the shift) or target; repeat it for both. Default: both.")] = None,
     size: Annotated[int, typer.Option(help="Pixels per side of an image.")] = 224,
     rescale: Annotated[int, typer.Option(help="Shorter side before the centre is cut out.")] = 256,
     seed: Annotated[int, typer.Option(min=0, help="Which pairs and images are drawn.")] = 0,
@@ -24,7 +24,7 @@ def study(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make a web page for human baselines: sort images into two superclasses whose names nobody sees.
+    """Make a human study, a web page for human baselines: sort images into two superclasses whose names nobody sees.
 
     Hand out the folder `page`; it works without a server and sends nothing. People save their answers as a file, which
     `shiftbench score` reads.
@@ -44,6 +44,6 @@ def study(
     elif not quiet:
         for note in key.notes:
             say(note)
-        say(f"study {key.id}: {len(key.tasks)} tasks on {len(key.pairs)} pairs of superclasses",
+        say(f"human study {key.id}: {len(key.tasks)} tasks on {len(key.pairs)} pairs of superclasses",
             f"hand out  {out / 'page'}  (open index.html; index.html#2/6 is the second of six parts)",
             f"keep      {out / 'key.json'}")

@@ -51,7 +51,7 @@ class Sheet:
 
 
 def read_answers(paths: Sequence[Path | str], key: Key) -> Answers:
-    """All files of a study; what does not belong to it is refused, what came twice counts once and is noted."""
+    """All files of a human study; what does not belong to it is refused, what came twice counts once and is noted."""
     if not paths:
         raise ShiftBenchError("There are no answers to read. Name the files that the page saved.")
     sheets: dict[tuple[str, str], Sheet] = {}
@@ -103,7 +103,7 @@ def checksum(study: str, annotator: str, tasks: Sequence[tuple[str, Sequence[tup
 def _read(path: Path, key: Key) -> tuple[str, dict[str, Sheet]]:
     facts = read_json(path)
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise ShiftBenchError(f"{path}: not a file of answers. The page of a study saves them as answers-….json.")
+        raise ShiftBenchError(f"{path}: not a file of answers. The page of a human study saves them as answers-….json.")
     if facts.get("version") != VERSION:
         raise ShiftBenchError(f"{path}: answers in format {facts.get('version')}, this version reads {VERSION}.")
     for name, kind in HEAD.items():
@@ -111,8 +111,8 @@ def _read(path: Path, key: Key) -> tuple[str, dict[str, Sheet]]:
             raise ShiftBenchError(f"{path}: '{name}' is missing or not what it should be; the file was changed. Save "
                                   "it from the page again.")
     if facts["study"] != key.id:
-        raise ShiftBenchError(f"{path}: answers to study {facts['study']}, but the key is of study {key.id}. Give the "
-                              "study whose page they were saved from.")
+        raise ShiftBenchError(f"{path}: answers to human study {facts['study']}, but the key is of {key.id}. Give "
+                              "the human study whose page they were saved from.")
     annotator = " ".join(facts["annotator"].split())
     if not annotator:
         raise ShiftBenchError(f"{path}: has no annotator's name. Without one, two people look like one.")

@@ -18,7 +18,7 @@ EXAMPLES = "train"
 
 @dataclass(frozen=True)
 class Design:
-    """What a study asks (Santurkar et al., 2021, A.6); the defaults are the paper's.
+    """What a human study asks (Santurkar et al., 2021, A.6); the defaults are the paper's.
 
     Every superclass meets `partners` others, drawn at random; a pair drawn from both sides is one pair. Each pair is
     a task per condition, with the same examples in both, so that the images to sort are all that differs.
@@ -35,18 +35,18 @@ class Design:
     def __post_init__(self) -> None:
         for name, least in (("partners", 1), ("examples", 1), ("questions", 2), ("size", 16)):
             if getattr(self, name) < least:
-                raise ShiftBenchError(f"study: '{name}' is {getattr(self, name)}, but must be {least} at least.")
+                raise ShiftBenchError(f"human study: '{name}' is {getattr(self, name)}, but must be {least} at least.")
         if self.questions % 2:
-            raise ShiftBenchError(f"study: 'questions' is {self.questions}, but half of them are of each group. "
+            raise ShiftBenchError(f"human study: 'questions' is {self.questions}, but half of them are of each group. "
                                   "Give an even number.")
         if self.rescale < self.size:
-            raise ShiftBenchError(f"study: the centre of {self.size} pixels cannot be cut out of an image rescaled to "
-                                  f"{self.rescale}. Give a larger 'rescale'.")
+            raise ShiftBenchError(f"human study: the centre of {self.size} pixels cannot be cut out of an image "
+                                  f"rescaled to {self.rescale}. Give a larger 'rescale'.")
         for name in self.conditions:
             if name not in CONDITIONS:
                 raise unknown("condition", name, CONDITIONS)
         if not self.conditions or len(set(self.conditions)) < len(self.conditions):
-            raise ShiftBenchError("study: name each condition once: source, target or both.")
+            raise ShiftBenchError("human study: name each condition once: source, target or both.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ def _able(benchmark: Benchmark, needs: dict[str, int]) -> tuple[list[int], list[
     listed = ", ".join(list(short.values())[:6]) + (f" and {len(short) - 6} more" if len(short) > 6 else "")
     if len(able) < 2:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}': {len(able)} of {len(names)} superclasses have enough "
-                              f"items for a study, but two are needed. Too few: {listed}. Lower 'examples' or "
+                              f"items for a human study, but two are needed. Too few: {listed}. Lower 'examples' or "
                               "'questions'.")
     many = f"{len(short)} superclasses have too few and are" if len(short) > 1 else "1 superclass has too few and is"
     return able, [f"{many} left out: {listed}."] if short else []

@@ -1,4 +1,4 @@
-"""The folder of a study: a page to hand out, and the key to keep.
+"""The folder of a human study: a page to hand out, and the key to keep.
 
     DIR/page/index.html, DIR/page/images/0001.jpg …   all that annotators get
     DIR/key.json                                      what is right; not for them
@@ -26,7 +26,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.human.design import CONDITIONS, Design, Task, plan
 from shiftbench.images.decode import images
 
-# The key of a study: what was asked and what is right. It stays with whoever runs the study.
+# The key of a human study: what was asked and what is right. It stays with whoever runs it.
 
 MARKER = "key.json"
 FORMAT = 1
@@ -69,16 +69,16 @@ class Key:
                 "design": asdict(self.design), "notes": list(self.notes), "tasks": list(self.tasks)}
 
     def check(self, benchmark: Benchmark) -> None:
-        """Refuse a benchmark that the study was not made of."""
+        """Refuse a benchmark that the human study was not made of."""
         if self.benchmark["digest"] != benchmark.digest:
             raise ShiftBenchError(
                 f"Study {self.id} was made of benchmark '{self.benchmark['name']}' with digest "
                 f"{self.benchmark['digest'][:8]}…, but '{benchmark.name}' has {benchmark.digest[:8]}…. Give the "
-                "benchmark it was made of, or make a study of this one.")
+                "benchmark it was made of, or make a human study of this one.")
 
     @staticmethod
     def load(folder: Path | str) -> "Key":
-        """From the folder of a study; a key that was changed no longer has its id and is refused."""
+        """From the folder of a human study; a key that was changed no longer has its id and is refused."""
         path = Path(folder)
         facts = read_marker(path, MARKER, "study", FORMAT, SHAPE)
         design = make(Design, facts["design"], str(path / MARKER))
@@ -97,8 +97,8 @@ def find_key(study: Path | str | None, answers: Sequence[Path | str]) -> Key:
         for folder in (Path(file).absolute().parent, Path(file).absolute().parent.parent):
             if (folder / MARKER).is_file():
                 return Key.load(folder)
-    raise ShiftBenchError(f"{answers[0]}: no {MARKER} of a study lies beside these answers. Say with --study where the "
-                          "folder of the study is.")
+    raise ShiftBenchError(f"{answers[0]}: no {MARKER} of a human study lies beside these answers. Say with --study "
+                          "where its folder is.")
 
 
 def pair_of(task: Mapping[str, Any]) -> tuple[str, str]:
@@ -114,10 +114,10 @@ def write_study(
     benchmark: Benchmark, collection: Collection, out: Path | str, design: Design,
     progress: Callable[[int, int], None] | None = None,
 ) -> Key:
-    """Write the folder of a study and give its key. The same benchmark, design and seed make the same study.
+    """Write the folder of a human study and return its key. The same benchmark, design and seed make the same one.
 
-    A folder that has another study is left alone, since its answers would be worth nothing without its key; the same
-    study is found and not written again.
+    A folder that has another human study is left alone, since its answers would be worth nothing without its key; the
+    same one is recognised and not written again.
     """
     tasks, notes = plan(benchmark, design)
     rows = np.unique(np.concatenate([np.concatenate([*task.examples, task.questions]) for task in tasks]))
@@ -129,8 +129,8 @@ def write_study(
         there = Key.load(out)
         if there.id == key.id and (Path(out) / "page" / "index.html").is_file():
             return there
-        raise ShiftBenchError(f"{out} has study {there.id}, and its answers need its key. Choose another folder for "
-                              f"study {key.id}.")
+        raise ShiftBenchError(f"{out} has human study {there.id}, and its answers need its key. Choose another folder "
+                              f"for human study {key.id}.")
     items = collection.index(benchmark.items[rows])
     with writing_folder(out, MARKER) as staging:
         (staging / "page" / "images").mkdir(parents=True)

@@ -25,7 +25,7 @@ HUMAN = "human"
 """The method of what annotators did."""
 METRIC = "pairwise_accuracy"
 METRICS = (METRIC, f"{METRIC}_gap", "answered", "agreement", "fleiss_kappa")
-"""What a study adds to a table of scores."""
+"""What a human study adds to a table of scores."""
 
 Row = dict[str, Any]
 
@@ -78,7 +78,7 @@ def model_scores(
     benchmark: Benchmark, key: Key, models: Sequence[tuple[str, Predictions]], *, level: float = LEVEL,
     replicates: int = REPLICATES,
 ) -> Scores:
-    """Each model's pairwise accuracy on the pairs of the study: over all of them, and on each.
+    """Each model's pairwise accuracy on the pairs of the human study: over all of them, and on each.
 
     All items of a pair's split count, not only those that annotators saw, and both superclasses count alike, as in a
     task with equally many of each. The interval is Wilson's at the number of independent items with the same variance;
@@ -142,7 +142,7 @@ if TYPE_CHECKING:
 
 
 def tables(scores: Scores, level: float = LEVEL) -> "list[Table]":
-    """The usual table of whatever is no part of a study, then who is how good on pairs, then every pair."""
+    """The usual table of whatever is no part of a human study, then who is how good on pairs, then every pair."""
     study = np.isin(scores["metric"], METRICS)
     rest, own = scores.take(~study), scores.take(study)
     return [*score_tables(rest), *([study_table(own, level), pairs_table(own)] if len(own) else [])]
