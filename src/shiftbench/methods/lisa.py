@@ -34,8 +34,8 @@ class LISA(Method):
     once per batch. An item for which the batch has no partner under the strategy drawn stays as it is, rather than turn
     to the other strategy: p_sel = 1 never mixes labels. Batches hold as many items of each group, which is what the
     authors' loader per group amounts to, so that partners are there; SubpopBench draws from all items uniformly. Images
-    are mixed whole, never cut and pasted (`cutmix`), so that cached features are treated alike. alpha, p_sel and their
-    laws are SubpopBench's.
+    are mixed whole, never cut and pasted (`cutmix`), so that cached features are treated the same way. alpha, p_sel and
+    their laws are SubpopBench's.
     """
 
     alpha: float = 2.0

@@ -66,11 +66,11 @@ class Net(nn.Module):
         raise NotImplementedError
 
     def losses(self, x: Tensor, target: Tensor) -> Tensor:
-        """The loss of each item, of a net that has its own."""
+        """The loss of each item, for a net with its own loss."""
         raise NotImplementedError
 
     def detect(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Boxes in pixels (M × 4: left, top, right, bottom) and scores of each image, of a detector."""
+        """Boxes in pixels (M × 4: left, top, right, bottom) and scores of each image, for a detector."""
         raise NotImplementedError
 
     def norms(self) -> list[nn.modules.batchnorm._BatchNorm]:

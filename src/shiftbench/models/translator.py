@@ -24,7 +24,7 @@ class Generator(nn.Module):
     again, 7 × 7 and tanh. Nine blocks are there, and an image passes as many of them as its side asks for. H and W are
     multiples of 4. All convolutions but the first and the last have an instance norm; the first has none here, since a
     norm over the places of an image takes away exactly what constant channels add. (In StarGAN, which pads with zeros,
-    v is told from the edges.)
+    the edges still show v.)
     """
 
     def __init__(self, n_domains: int, width: int = 64) -> None:

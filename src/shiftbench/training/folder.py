@@ -36,7 +36,7 @@ def train(
     benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
     progress: Report | None = None, checkpoint_seconds: float = 30.0, say: Say | None = None,
 ) -> Path:
-    """Do a run and give its folder, `out`/ID. A finished run is found and not repeated; an unfinished one goes on.
+    """Do a run and give its folder, `out`/ID. A finished run is not repeated; an unfinished one resumes.
 
     `collection_path` is the collection's folder, below which cached features lie; without it they are computed again.
     `progress(done, total)` is called now and then, `say` with a line for each setting that has no effect. A killed
@@ -140,7 +140,7 @@ def _finish(one: Fitting) -> None:
 
 
 def sign(folder: Path, *names: str) -> None:
-    """Note the digests of files in run.json: whoever reads them later sees whether they are as the run left them."""
+    """Note the digests of files in run.json, so that a later reader sees whether they are as the run left them."""
     facts = read_json(folder / "run.json")
     write_json(folder / "run.json", {**facts, "files": {**facts.get("files", {}), **file_digests(folder, names)}})
 
@@ -207,13 +207,13 @@ def _check_same(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def sides_of(collection: Collection) -> list[int] | None:
-    """Height and width of a collection's images, where it says them: its digest does not, and they decide a run."""
+    """Height and width of a collection's images, where it has them: a run depends on them, and the digest does not."""
     pixels = collection.pixels
     return None if pixels is None or pixels.ndim != 4 else [int(side) for side in pixels.shape[1:3]]
 
 
 def _tidy(folder: Path) -> None:
-    """What only an unfinished run needs."""
+    """Remove what only an unfinished run needs."""
     plain = [folder / name for name in ("resume.safetensors", "failed.json", "lock")]
     for file in (*plain, *folder.glob("stage-*.safetensors")):
         file.unlink(missing_ok=True)

@@ -98,7 +98,7 @@ def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run
         taken = values[rows]
         known = taken[benchmark.rows("train")]
         if not len(known):
-            return np.asarray(taken, np.float32)  # whoever trains on it says what lacks
+            return np.asarray(taken, np.float32)  # training refuses a benchmark without training rows
         # The statistics are of training rows alone, as when a model is fitted. A constant column carries nothing.
         mean, spread = known.mean(axis=0), known.std(axis=0)
         return np.asarray((taken - mean) / np.where(spread > 0, spread, 1), np.float32)

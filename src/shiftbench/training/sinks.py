@@ -1,8 +1,8 @@
 """The logs of runs in TensorBoard and MLflow, copied from log.jsonl, which stays the truth.
 
 The process that started the sweep copies them while runs train: no run fails because a server is down, workers need no
-further package, and every engine works alike. The sink itself says which points it has, so that a resumed run, a second
-sweep or a killed copy never writes a point twice.
+further package, and it works with every engine. The sink itself says which points it has, so that a resumed run, a
+second sweep or a killed copy never writes a point twice.
 """
 
 import io
