@@ -37,13 +37,13 @@ def unpacked(x: Tensor) -> Graph:
         raise ShiftBenchError(f"Graphs are whole numbers, molecules × lines × {LINE}, but got an array of shape "
                               f"{tuple(x.shape)}. `graph_lines` of the reader makes them.")
     is_atom = x[..., 0] == ATOM
-    molecule, line = is_atom.nonzero(as_tuple=True)
+    molecule, atom_line = is_atom.nonzero(as_tuple=True)
     count = is_atom.sum(dim=1)
-    owner, line = (x[..., 0] == EDGE).nonzero(as_tuple=True)
-    edges = x[owner, line].long()
+    owner, edge_line = (x[..., 0] == EDGE).nonzero(as_tuple=True)
+    edges = x[owner, edge_line].long()
     first = (count.cumsum(dim=0) - count).index_select(0, owner)
     bond = (edges[:, 3] * BOND_SIZES[1] + edges[:, 4]) * BOND_SIZES[2] + edges[:, 5]
-    return Graph(x[molecule, line, 1:].long(), molecule, count, edges[:, 1] + first, edges[:, 2] + first, bond)
+    return Graph(x[molecule, atom_line, 1:].long(), molecule, count, edges[:, 1] + first, edges[:, 2] + first, bond)
 
 
 class Convolution(nn.Module):
