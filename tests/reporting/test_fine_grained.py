@@ -351,8 +351,8 @@ def test_chance_has_no_verdict(made):
     assert found[1].verdict != AGREES
 
 
-def test_what_is_not_there_cannot_be_told(made):
-    """Without the methods, shifts or tasks that a takeaway is about it cannot be told, and says why."""
+def test_what_is_not_there_is_undecided(made):
+    """Without the methods, shifts or tasks that a takeaway is about it is undecided, and says why."""
     few = ("resnet18", "resnet50", "pixel-mlp", "vit", "jtt")
     some = [one for one in made if one.name == "sprites-low-10"]
     found = verdicts(lambda one, method, seed: 0.5 + 0.1 * few.index(method) + noise(method, seed), some, few)

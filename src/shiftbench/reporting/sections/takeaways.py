@@ -2,7 +2,7 @@
 
 A takeaway has parts, each one number with its interval over seeds against one bound. A part holds or fails where the
 whole interval lies on one side of the bound, else it is open. A takeaway agrees where all of its parts hold, does not
-where one fails, and else cannot be told. Every part is tested at the level of its interval, for itself.
+where one fails, and else is undecided. Every part is tested at the level of its interval, for itself.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from shiftbench.reporting.sections.fine_grained_study import (
 )
 from shiftbench.scoring.intervals import LEVEL
 
-AGREES, DIFFERS, OPEN = VERDICTS = ("agrees", "does not agree", "cannot be told")
+AGREES, DIFFERS, OPEN = VERDICTS = ("agrees", "does not agree", "undecided")
 LIMITED = 5.0
 """Our reading of "limited improvement" and of "rarely much better": less than this many per cent over the baseline."""
 CONSISTENT = 0.5
@@ -71,13 +71,13 @@ def takeaways(study: Study, level: float = LEVEL) -> list[Takeaway]:
 def _best(study: Study, level: float) -> tuple[Part, ...]:
     rows = [row for row in study.where(condition="") if np.isfinite(study.values[row, 0]).any()]
     if not rows:
-        return (_none("No benchmark of the three shifts without a condition has the baseline"),)
+        return (_missing("No benchmark of the three shifts without a condition has the baseline"),)
     ahead = np.stack([100 * leads(study.values[row, 1:], study.values[row, 0]) for row in rows])
     each = [estimate(line[None], [""], level) for line in ahead]
     total = estimate(ahead, study.collections(rows), level)
-    told = sum(one.above() is True for one in each)
-    first = (f"On {told} of {len(rows)} benchmarks the interval of the lead of the best method (chosen on the other "
-             f"seeds) over {study.baseline} is above 0; it is {_said(total, ' points')} on average")
+    clear = sum(one.above() is True for one in each)
+    first = (f"On {clear} of {len(rows)} benchmarks the interval of the lead of the best method (chosen on the other "
+             f"seeds) over {study.baseline} is above 0; it is {_written(total, ' points')} on average")
     means = [np.where(known.any(axis=1), np.where(known, own, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1),
                       -np.inf) for own in study.values[rows] for known in [np.isfinite(own)]]
     winners = Counter(study.methods[int(mean.argmax())] for mean in means)
@@ -103,42 +103,43 @@ def _alone(study: Study, rows: Sequence[int], winner: str, text: str, level: flo
     unbeaten = [method for method in study.methods if not any(behind(method, row, shared) for row in rows)]
     if not unbeaten:
         return Part(f"{text}; every method is somewhere behind another one beyond its interval", None, True)
-    told = f"{unbeaten[0]} may" if len(unbeaten) == 1 else f"{len(unbeaten)} of {len(study.methods)} methods may"
-    return Part(text, None, None, f"{told} be best everywhere")
+    who = unbeaten[0] if len(unbeaten) == 1 else f"{len(unbeaten)} of {len(study.methods)} methods"
+    return Part(text, None, None, f"{who} may be best everywhere")
 
 
 def _across(study: Study, method: str, level: float) -> tuple[Part, ...]:
     """A method improves on the baseline under every shift there is, of which there must be two."""
     if method not in study.methods:
-        return (_none(f"No run of {method}"),)
+        return (_missing(f"No run of {method}"),)
     parts = []
     for shift, words in SHIFT_WORDS.items():
         rows = study.where(shift=shift, condition="")
-        found = estimate(study.change(method)[rows], study.collections(rows), level)
-        if found.benchmarks:
+        change = estimate(study.change(method)[rows], study.collections(rows), level)
+        if change.benchmarks:
             parts.append(_judged(f"Under {words} the change of {method} over {study.baseline} is "
-                                 f"{_said(found, ' %')}", found, found.above()))
+                                 f"{_written(change, ' %')}", change, change.above()))
     if len(parts) < 2:
-        parts.append(_none(f"{len(parts)} of {len(COUNTED)} shifts have runs of {method} and the baseline"))
+        parts.append(_missing(f"{len(parts)} of {len(COUNTED)} shifts have runs of {method} and the baseline"))
     return tuple(parts)
 
 
 def _heuristics(study: Study, level: float) -> tuple[Part, ...]:
     standard, rows = "imagenet_augment", study.where(condition="")
     if standard not in study.methods:
-        return (_none(f"No run of {standard}"),)
-    found = estimate(study.change(standard)[rows], study.collections(rows), level)
-    first = _judged(f"The change of {standard} over {study.baseline} is {_said(found, ' %')}", found, found.above())
+        return (_missing(f"No run of {standard}"),)
+    change = estimate(study.change(standard)[rows], study.collections(rows), level)
+    first = _judged(f"The change of {standard} over {study.baseline} is {_written(change, ' %')}", change,
+                    change.above())
     others = [method for method in study.of_family(family(standard)) if method != standard]
     rows = [row for row in rows if all(np.isfinite(study.change(method)[row]).any() for method in (standard, *others))]
     if not others or len(rows) < 3:
-        return first, _none("Too few other augmentations or benchmarks to compare how variable they are")
+        return first, _missing("Too few other augmentations or benchmarks to compare how variable they are")
     # Per seed, so that the noise of single runs is in both and cancels.
     own, *rest = (study.change(method)[rows].std(axis=0, ddof=1) for method in (standard, *others))
     spread = estimate((np.mean(rest, axis=0) - own)[None], [""], level)
     return first, _judged(
-        f"The standard deviation over benchmarks of this change is, for {', '.join(others)} minus that of {standard}, "
-        f"{_said(spread, ' points')}", spread, spread.above())
+        f"The standard deviation of this change over benchmarks, for {', '.join(others)} minus that for {standard}, is "
+        f"{_written(spread, ' points')}", spread, spread.above())
 
 
 def _limited(study: Study, level: float) -> tuple[Part, ...]:
@@ -146,19 +147,19 @@ def _limited(study: Study, level: float) -> tuple[Part, ...]:
     mine, theirs = study.of_family(family), study.of_family(other)
     rows = study.where(condition="")
     if not mine:
-        return (_none(f"No run of {family}"),)
+        return (_missing(f"No run of {family}"),)
     best = [np.stack([study.change(method) for method in methods]) for methods in (mine, theirs) if methods]
     ahead = [np.stack([leads(change[:, row], np.zeros(len(study.seeds))) for row in rows]) for change in best if rows]
     if not ahead:
-        return (_none("No benchmark of the three shifts without a condition"),)
-    found = estimate(ahead[0], study.collections(rows), level)
+        return (_missing("No benchmark of the three shifts without a condition"),)
+    change = estimate(ahead[0], study.collections(rows), level)
     parts = [_judged(f"The change of the best {family} method (chosen on the other seeds) over "
-                     f"{study.baseline} is {_said(found, ' %')}; below {LIMITED:g} % counts as limited", found,
-                     _below(found, LIMITED))]
+                     f"{study.baseline} is {_written(change, ' %')}; below {LIMITED:g} % counts as limited", change,
+                     _below(change, LIMITED))]
     if not theirs:
-        return (*parts, _none(f"No run of {other} to compare with"))
+        return (*parts, _missing(f"No run of {other} to compare with"))
     apart = estimate(ahead[0] - ahead[1], study.collections(rows), level)
-    return (*parts, _judged(f"Its change minus that of the best {other} is {_said(apart, ' points')}; below "
+    return (*parts, _judged(f"Its change minus that of the best {other} is {_written(apart, ' points')}; below "
                             f"{LIMITED:g} counts as not much better", apart, _below(apart, LIMITED)))
 
 
@@ -169,43 +170,43 @@ def _conditions(study: Study, level: float) -> tuple[Part, ...]:
 def _noise(study: Study, level: float) -> Part:
     pairs = _ends(study, "noise")
     if not pairs:
-        return _none("No shift was run at two levels of label noise")
+        return _missing("No shift was run at two levels of label noise")
     across, lost = agreement(study, pairs, level)
     holds = across.above(CONSISTENT)
     if holds is False and not lost.above():
         holds = None
-    return _judged(f"The rank correlation of methods between the least and the most label noise is {_said(across)}; "
+    return _judged(f"The rank correlation of methods between the least and the most label noise is {_written(across)}; "
                    f"above {CONSISTENT:g} counts as consistent", across, holds)
 
 
 def _size(study: Study, level: float) -> list[Part]:
     pairs = _ends(study, "size")
     if not pairs:
-        return [_none("No shift was run at two data-set sizes")]
+        return [_missing("No shift was run at two data-set sizes")]
     parts, (few, many) = [], (list(side) for side in zip(*pairs, strict=True))
     heuristics = study.of_family("heuristic augmentation")
     if heuristics:
-        change = np.mean([study.change(method) for method in heuristics], axis=0)
-        found = estimate(change[few] - change[many], study.collections(few), level)
+        changes = np.mean([study.change(method) for method in heuristics], axis=0)
+        change = estimate(changes[few] - changes[many], study.collections(few), level)
         parts.append(_judged(f"From the largest data set to the smallest the change of heuristic augmentation moves by "
-                             f"{_said(found, ' points')}", found, _below(found, 0)))
+                             f"{_written(change, ' points')}", change, _below(change, 0)))
     for method in ("pretrained", "stargan"):
         if method in study.methods:
-            found = estimate(study.change(method)[few], study.collections(few), level)
+            change = estimate(study.change(method)[few], study.collections(few), level)
             parts.append(_judged(f"With the fewest items the change of {method} over {study.baseline} is "
-                                 f"{_said(found, ' %')}", found, found.above()))
-    return parts or [_none("No run of heuristic augmentation, pretrained or stargan at two data-set sizes")]
+                                 f"{_written(change, ' %')}", change, change.above()))
+    return parts or [_missing("No run of heuristic augmentation, pretrained or stargan at two data-set sizes")]
 
 
 def _ends(study: Study, condition: str) -> list[tuple[int, int]]:
     """Of every shift under a condition, the benchmarks where it is least and most."""
-    found: dict[tuple[str, ...], list[tuple[float, int]]] = {}
+    by_shift: dict[tuple[str, ...], list[tuple[float, int]]] = {}
     for x, rows in rows_by(study, condition).items():
         for row in rows:
             one = study.places[row]
             key = (one.base,) if condition == "noise" else (one.collection, one.shift, one.label, one.factor)
-            found.setdefault(key, []).append((x, row))
-    return [(min(listed)[1], max(listed)[1]) for listed in found.values() if len({x for x, _ in listed}) > 1]
+            by_shift.setdefault(key, []).append((x, row))
+    return [(min(listed)[1], max(listed)[1]) for listed in by_shift.values() if len({x for x, _ in listed}) > 1]
 
 
 def _attributes(study: Study, level: float) -> tuple[Part, ...]:
@@ -214,38 +215,38 @@ def _attributes(study: Study, level: float) -> tuple[Part, ...]:
     pairs = [(a, b) for a in rows for b in rows if a < b and key[a] == key[b]
              and study.places[a][2:4] != study.places[b][2:4]]
     if not pairs:
-        return (_none("No collection was run with two pairs of label and factor under one shift"),)
+        return (_missing("No collection was run with two pairs of label and factor under one shift"),)
     across, lost = agreement(study, pairs, level)
     holds = _below(across, CONSISTENT)
     if holds and not lost.above():
         holds = None  # it is no higher between seeds of one benchmark: noise, not factors
     return (_judged(f"The rank correlation of methods between other labels and factors of a collection is "
-                    f"{_said(across)}, {_said(lost)} lower than between seeds of one benchmark; below "
+                    f"{_written(across)}, {_written(lost)} lower than between seeds of one benchmark; below "
                     f"{CONSISTENT:g} counts as another order", across, holds),)
 
 
-def _below(found: Estimate, than: float) -> bool | None:
-    above = found.above(than)
+def _below(point: Estimate, than: float) -> bool | None:
+    above = point.above(than)
     return None if above is None else not above
 
 
-def _judged(text: str, found: Estimate, holds: bool | None) -> Part:
-    why = "fewer than two seeds" if found.seeds < 2 else "the interval holds both answers"
-    return Part(text, found, holds, "" if holds is not None else why)
+def _judged(text: str, point: Estimate, holds: bool | None) -> Part:
+    why = "fewer than two seeds" if point.seeds < 2 else "the interval holds both answers"
+    return Part(text, point, holds, "" if holds is not None else why)
 
 
-def _none(why: str) -> Part:
+def _missing(why: str) -> Part:
     return Part("", None, None, why)
 
 
-def _said(found: Estimate, unit: str = "") -> str:
+def _written(point: Estimate, unit: str = "") -> str:
     """A number with its interval, or with what it lacks.
 
-    >>> _said(Estimate(1.24, -0.5, 3.0, 3, 1, 1), " %"), _said(Estimate(2.0, float("nan"), float("nan"), 1, 1, 1))
+    >>> _written(Estimate(1.24, -0.5, 3.0, 3, 1, 1), " %"), _written(Estimate(2.0, float("nan"), float("nan"), 1, 1, 1))
     ('+1.2 % [−0.5, +3.0]', '+2.00 [one seed]')
     """
-    if not found.benchmarks:
+    if not point.benchmarks:
         return "an unknown amount"
     digits = 1 if unit else 2
-    value, low, high = (f"{round(x, digits) + 0.0:+.{digits}f}".replace("-", "−") for x in found[:3])
-    return f"{value}{unit} [{low}, {high}]" if found.seeds > 1 else f"{value}{unit} [one seed]"
+    value, low, high = (f"{round(x, digits) + 0.0:+.{digits}f}".replace("-", "−") for x in point[:3])
+    return f"{value}{unit} [{low}, {high}]" if point.seeds > 1 else f"{value}{unit} [one seed]"
