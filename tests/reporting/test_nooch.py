@@ -14,14 +14,16 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import Scores
-from shiftbench.reporting import beaten, compared, report
+from shiftbench.reporting import report
 from shiftbench.reporting.drawing import to_svg
 from shiftbench.reporting.page import results_of
 from shiftbench.reporting.plots import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Look
 from shiftbench.reporting.sections.nooch import (
     Point,
     applies,
+    beaten,
     cells,
+    compared,
     content,
     harder,
     nooch_in,
@@ -30,7 +32,7 @@ from shiftbench.reporting.sections.nooch import (
     table,
     tasks,
 )
-from shiftbench.scoring import means, score, score_runs
+from shiftbench.scoring import RunIndex, means, score, score_runs
 from shiftbench.scoring.metrics import losses
 from tests.reporting.test_report import Page
 from tests.scoring.test_kinds import bench, model, only
@@ -252,31 +254,32 @@ def folder(tmp_path_factory):
 def test_runs_are_compared_by_their_predictions(folder):
     """Losses are means over seeds; without a pair it is the baseline and the best on hard items."""
     place, made, _ = folder
-    scores = score_runs(place / "runs")
-    (found,) = compared(place / "runs", scores, [made])
+    index = RunIndex(place / "runs")
+    scores = score_runs(index)
+    (found,) = compared(index, scores, [made])
     assert (found.methods, found.seeds) == (("erm", "group_dro"), (2, 2))
     strip = found.strips[0]
     expected = [np.mean([losses(made.label[[row]], model(made, seed, cue).scores[[row]])[0] for seed in range(2)])
                 for row in strip.rows[:1] for cue in ((1.5, 0.0) if strip.better == "erm" else (0.0, 1.5))]
     assert strip.loss[0].tolist() == pytest.approx(expected, abs=1e-6)
-    (named,) = compared(place / "runs", scores, [made], ["irm", "erm"])
+    (named,) = compared(index, scores, [made], ["irm", "erm"])
     assert named.methods == ("irm", "erm")
     with pytest.raises(ShiftBenchError, match="No method named 'dro'"):
-        compared(place / "runs", scores, [made], ["erm", "dro"])
+        compared(index, scores, [made], ["erm", "dro"])
 
 
 def test_the_page_shows_pictures_with_both_losses(folder, tmp_path):
     """At most eight pictures a strip, each with the loss of the better and of the worse; ids where there are none."""
     place, made, drawn = folder
-    scores = score_runs(place / "runs")
-    pairs = compared(place / "runs", scores, [made])
-    found = content(results_of(scores, [made], [drawn], compared=pairs))["compared"][0]
+    index = RunIndex(place / "runs")
+    scores = score_runs(index)
+    found = content(results_of(scores, [made], [drawn], index=index))["compared"][0]
     for strip in found["strips"]:
         assert 0 < len(strip["entries"]) <= 8
         assert all(one["source"].startswith("data:image/webp") for one in strip["entries"])
         assert all(float(one["better"]) <= float(one["worse"]) for one in strip["entries"])
-    bare = content(results_of(scores, [made], compared=pairs))["compared"][0]
-    text = report(scores, [made], tmp_path / "r.html", compared=pairs).read_text()
+    bare = content(results_of(scores, [made], index=index))["compared"][0]
+    text = report(scores, [made], tmp_path / "r.html", index=index).read_text()
     assert bare["strips"][0]["entries"][0]["item"] in text
     Page(text)
 
@@ -299,7 +302,8 @@ def test_the_command_compares_two_methods(folder, tmp_path, shell):
 def test_predictions_of_another_benchmark_are_left_out(folder):
     """A run that was made on other rows says nothing of these items."""
     place, made, _ = folder
-    scores = score_runs(place / "runs")
+    index = RunIndex(place / "runs")
+    scores = score_runs(index)
     other = Benchmark(made.items, made.split, made.label, made.domain, made.group, made.names, made.card,
                       {"kind": made.extra["kind"], "more": np.arange(len(made))})
-    assert compared(place / "runs", scores, [other]) == []
+    assert compared(index, scores, [other]) == []

@@ -1,9 +1,11 @@
 """A report of runs: which benchmark a score is about, which runs are missing, and rules that need target labels."""
 
 import json
+import os
 import re
 import shlex
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import shiftbench as sb
 from bench.many_runs import make
 from shiftbench.core.files import write_table
 from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Scores
 from shiftbench.scoring import named
 from shiftbench.training.run import Run
@@ -188,3 +191,20 @@ def test_every_figure_is_written_as_files(shell, scored):
     assert code == 1
     assert "not ours to replace" in said
     assert [path.name for path in (scored / "mine").iterdir()] == ["notes.txt"]
+
+
+def test_each_file_of_a_run_is_read_once(shell, project, monkeypatch):
+    """A report of runs with several settings opens every run.json and every predictions file once."""
+    runs = make(project / "many", 120)
+    opened = Counter()
+    read = os.open
+    monkeypatch.setattr(os, "open", lambda path, *rest, **more: opened.update([str(path)]) or read(path, *rest, **more))
+    loaded = Predictions.load
+    monkeypatch.setattr(Predictions, "load", staticmethod(lambda path, *rest, **more: opened.update(
+        [f"{path} parsed"]) or loaded(path, *rest, **more)))
+    code, _, said = shell("report", runs, "--out", "r.html")
+    assert code == 0, said
+    files = [path for path in opened if path.startswith(str(runs))]
+    assert sum(path.endswith("run.json") for path in files) == sum(path.endswith("predictions.parquet") for path in
+                                                                   files) == 120
+    assert {path: n for path, n in opened.items() if path in files and n > 1} == {}

@@ -16,9 +16,8 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, COLUMNS, MEAN, RUN, Scores
 from shiftbench.scoring import read_run, runs, runs_in, score, score_runs
-from shiftbench.scoring.batches import predictions_of
 from shiftbench.scoring.listing import contents, names_in
-from shiftbench.scoring.reading import KNOWN, Reader
+from shiftbench.scoring.reading import KNOWN, Reader, predictions_of
 from shiftbench.training.folder import sign
 from shiftbench.training.run import Run
 from tests.scoring.test_score import guesses, made, write_run

@@ -13,7 +13,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, RUN, Scores
-from shiftbench.scoring import GAP, benchmarks_of, means, runs_in, score, score_runs, to_json
+from shiftbench.scoring import GAP, RunIndex, means, runs_in, score, score_runs, to_json
 from shiftbench.scoring.estimates import CORRECTED
 from shiftbench.scoring.runs import labels
 from tests.strategies import benchmarks, seeds, toy
@@ -271,7 +271,7 @@ def test_a_runs_folder(tmp_path):
     write_run(tmp_path / "runs", "unfinished", benchmark, guesses(benchmark, 5), done=False)
     finished, unfinished = runs_in(tmp_path / "runs")
     assert (len(finished), unfinished) == (5, 1)
-    assert benchmarks_of(tmp_path / "runs") == [tmp_path / "toy"]
+    assert _folders(tmp_path / "runs") == [tmp_path / "toy"]
     scores = score_runs(tmp_path / "runs", replicates=30)
     accuracy = scores.where(split="test", group=ALL, metric="accuracy")
     numbers = accuracy.take(accuracy["stat"] != DIFFERENCE)
@@ -302,7 +302,7 @@ def test_a_benchmark_in_memory_is_given_by_hand(tmp_path):
     facts = json.loads((tmp_path / "runs" / "a" / "run.json").read_text())
     facts["benchmark"]["path"] = None
     (tmp_path / "runs" / "a" / "run.json").write_text(json.dumps(facts))
-    assert benchmarks_of(tmp_path / "runs") == []
+    assert _folders(tmp_path / "runs") == []
     assert len(score_runs(tmp_path / "runs", benchmarks=[benchmark], replicates=5))
     with pytest.raises(ShiftBenchError, match="was in no folder"):
         score_runs(tmp_path / "runs")
@@ -346,3 +346,9 @@ def test_json_holds_every_score_once():
     (bare,) = to_json(score(benchmark, guesses(benchmark), replicates=0))["runs"]
     assert bare["splits"]["test"]["accuracy"]["low"] is None
     assert not math.isnan(bare["splits"]["test"]["accuracy"]["value"])
+
+
+def _folders(runs):
+    """Where the benchmarks of a runs folder are."""
+    index = RunIndex(runs)
+    return index.benchmark_folders(set(index.by_name))

@@ -43,19 +43,20 @@ def table(
     from shiftbench.reporting import shown_scores
     from shiftbench.reporting.comparison import lines, writer
     from shiftbench.reporting.results import REMEDY
+    from shiftbench.scoring import RunIndex
     from shiftbench.scoring.select import chosen_means
 
     write = writer(format, out)
     folder = None if isinstance(source, Scores) or not Path(source).is_dir() else Path(source)
     if study is not None and folder is None:
         raise ShiftBenchError("A study says which runs belong to it, and scores do not: name a folder of runs.")
-    only = None if folder is None else runs_of(folder, study)[0]
-    scores, folders = scores_of(source, benchmarks, only)
+    index = None if folder is None else RunIndex(folder, runs_of(folder, study)[0])
+    scores, folders = scores_of(source if index is None else index, benchmarks)
     known = [one for one, _ in folders]
-    if folder is not None:
-        scores = Scores.join([scores, chosen_means(folder, scores, known, rule, remedy=REMEDY)])
+    if index is not None:
+        scores = Scores.join([scores, chosen_means(index, scores, known, rule, remedy=REMEDY)])
     found = lines(shown_scores(scores, known, rule), known, listed(metrics, ","), split=split, against=against,
-                  folder=folder)
+                  folder=index)
     if out is not None:
         with writing(out) as hidden:
             hidden.write_text(write(found), encoding="utf-8")

@@ -17,6 +17,7 @@ from shiftbench.data.scores import RUN, Scores
 if TYPE_CHECKING:
     from shiftbench.human import Key
     from shiftbench.leaderboard import Board
+    from shiftbench.scoring import RunIndex
     from shiftbench.scoring.select import Selection
     from shiftbench.shifts.context.challenge_sets import Ranked
     from shiftbench.sweeps.status import Status
@@ -172,24 +173,25 @@ def select(
 
 
 def scores_of(
-    source: Scores | Place, benchmarks: Place | Sequence[Place] = (), only: Sequence[str] | None = None,
+    source: "Scores | Place | RunIndex", benchmarks: Place | Sequence[Place] = (),
     unreadable: dict[str, str] | None = None,
 ) -> tuple[Scores, list[tuple[Benchmark, Path]]]:
     """The scores of a table or of a folder of runs, and the benchmarks they are about with their folders.
 
-    Benchmarks are those given and, of runs, those that they were trained on; scores find theirs by its digest. `only`
-    names the runs to take. A run that cannot be read is an error, or is noted in `unreadable` with the reason.
+    Benchmarks are those given and, of runs, those that they were trained on; scores find theirs by its digest. A run
+    that cannot be read is an error, or is noted in `unreadable` with the reason.
     """
-    from shiftbench.scoring import benchmarks_of, named, score_runs
+    from shiftbench.scoring import RunIndex, named, score_runs
 
     folders = {Path(folder): Benchmark.load(folder) for folder in places(benchmarks)}
     if isinstance(source, Scores):
         scores = source
-    elif Path(source).is_dir():
+    elif isinstance(source, RunIndex) or Path(source).is_dir():
+        index = RunIndex.of(source)
+        scores = score_runs(index, benchmarks=list(folders.values()), left_out=unreadable)
         known = {one.digest for one in folders.values()}
-        scores = score_runs(source, benchmarks=list(folders.values()), only=only, left_out=unreadable)
-        folders |= {folder: Benchmark.load(folder) for folder in benchmarks_of(source, set(scores["run"].tolist()),
-                                                                               known)}
+        folders |= {folder: index.benchmark(folder)
+                    for folder in index.benchmark_folders(set(scores["run"].tolist()), known)}
     else:
         scores = Scores.load(source)
     return scores, [(one, folder) for folder, made in folders.items() for one in named([made], scores)]
@@ -238,9 +240,9 @@ def report(
 
     `figures` is a folder: each figure is written there as SVG and PNG, and the table behind it as CSV and LaTeX.
     """
-    from shiftbench.reporting import compared
     from shiftbench.reporting import report as write_report
     from shiftbench.reporting.results import REMEDY
+    from shiftbench.scoring import RunIndex
     from shiftbench.scoring.select import chosen_means
     from shiftbench.sweeps.status import UNREADABLE, describe
 
@@ -255,19 +257,19 @@ def report(
             raise ShiftBenchError("A study says which runs belong to it, and scores do not: report on a folder of "
                                   "runs.")
         scores, folders = scores_of(source, benchmarks)
-        made, items = [one for one, _ in folders], []
+        made, index = [one for one, _ in folders], None
     else:
         only, absent = runs_of(source, study)
         unreadable: dict[str, str] = {}
-        scores, folders = scores_of(source, benchmarks, only, unreadable)
+        index = RunIndex(source, only, unreadable)
+        scores, folders = scores_of(index, benchmarks, unreadable)
         absent += [describe(Path(source) / run, UNREADABLE)._replace(reason=why) for run, why in unreadable.items()]
         made = [one for one, _ in folders]
-        scores = Scores.join([scores, chosen_means(source, scores, made, rule, remedy=REMEDY)])
-        items = compared(source, scores, made, compare, rule=rule)
+        scores = Scores.join([scores, chosen_means(index, scores, made, rule, remedy=REMEDY)])
     found = [collection_of(folder, None, needed=False) for _, folder in folders]
     images = [None if one is None or one.foreign else one for one in found]  # a page can do without pictures
-    page = write_report(scores, made, out, collections=images, title=title, rule=rule, compared=items, absent=absent,
-                        figures=figures)
+    page = write_report(scores, made, out, collections=images, title=title, rule=rule, index=index, compare=compare,
+                        absent=absent, figures=figures)
     if absent:
         warnings.warn(f"{source}: {_sentence(absent)}", UserWarning, stacklevel=2)
     if left_out is not None:

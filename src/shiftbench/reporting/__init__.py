@@ -1,15 +1,14 @@
 """Scores -> tables, figures, one HTML page that needs no network."""
 
 from shiftbench.reporting.page import report
-from shiftbench.reporting.results import Compared, shown_scores
+from shiftbench.reporting.results import shown_scores
 from shiftbench.reporting.sections.families import distance_tables, families, family_table, share_tables
 from shiftbench.reporting.sections.fine_grained_study import study
-from shiftbench.reporting.sections.nooch_items import beaten, compared
 from shiftbench.reporting.sections.takeaways import takeaways
 from shiftbench.reporting.tables import pivot
 from shiftbench.reporting.terminal import as_table, scores_table, selection_table
 
 __all__ = [
-    "Compared", "as_table", "beaten", "compared", "distance_tables", "families", "family_table", "pivot", "report",
+    "as_table", "distance_tables", "families", "family_table", "pivot", "report",
     "scores_table", "selection_table", "share_tables", "shown_scores", "study", "takeaways",
 ]

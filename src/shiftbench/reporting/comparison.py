@@ -15,6 +15,7 @@ from shiftbench.reporting.tables import column_of, latex, markdown
 from shiftbench.scoring import means
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.metrics import in_words, metric_of
+from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import read_chosen
 
 SUFFIXES = {".csv": "csv", ".md": "md", ".markdown": "md", ".tex": "latex"}
@@ -65,7 +66,7 @@ NONE = Difference(math.nan, math.nan, math.nan, math.nan, "")
 
 def lines(
     scores: Scores, benchmarks: Sequence[Benchmark], metrics: Sequence[str] = (), *, split: str = "test",
-    against: str = "", folder: Path | str | None = None, level: float = LEVEL,
+    against: str = "", folder: Path | str | RunIndex | None = None, level: float = LEVEL,
 ) -> list[Line]:
     """The lines of every benchmark and metric, methods in the order of a report.
 
@@ -149,7 +150,7 @@ def _apart(cell: Mapping[str, Any], other: Mapping[str, Any], pairs: int, level:
 
 
 def _against(
-    folder: Path | str, scores: Scores, draws: Sequence[Benchmark], measures: Sequence[Measure], split: str,
+    folder: Path | str | RunIndex, scores: Scores, draws: Sequence[Benchmark], measures: Sequence[Measure], split: str,
     against: str, level: float,
 ) -> dict[tuple[str, Measure], Difference]:
     """Every other method against one, each pair judged on the same items and over its seeds."""
@@ -157,7 +158,8 @@ def _against(
     runs: dict[str, dict[str, None]] = {}
     for method, run in zip(single.names.tolist(), single["run"].tolist(), strict=True):
         runs.setdefault(method, {})[run] = None
-    read = {method: read_chosen(folder, list(listed), draws) for method, listed in runs.items()}
+    index = RunIndex.of(folder)
+    read = {method: read_chosen(index, list(listed), draws) for method, listed in runs.items()}
     others = [method for method in read if method != against]
     found = {}
     for method in others if against in read else ():

@@ -13,7 +13,7 @@ from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import MEAN, RUN, Measure, Scores
 from shiftbench.reporting.drawing import Figure, css, drawn, to_svg, write_png
-from shiftbench.reporting.results import Compared, Results, of_runs, shown_scores
+from shiftbench.reporting.results import Results, of_runs, shown_scores
 from shiftbench.reporting.sections import SECTIONS
 from shiftbench.reporting.sections.families import best_in_words, families, family_table, findings
 from shiftbench.reporting.tables import (
@@ -31,6 +31,7 @@ from shiftbench.reporting.tables import (
 )
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.metrics import in_words, is_worst, metric_of
+from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.select import DEFAULT
 from shiftbench.sweeps.status import Status
 from shiftbench.sweeps.status import summary as summary_of
@@ -52,7 +53,8 @@ def report(
     title: str = "shiftbench report",
     level: float = LEVEL,
     rule: str = DEFAULT,
-    compared: Sequence[Compared] = (),
+    index: RunIndex | None = None,
+    compare: Sequence[str] = (),
     absent: Sequence[Status] = (),
     figures: Path | str | None = None,
 ) -> Path:
@@ -60,10 +62,11 @@ def report(
 
     Where methods have several settings the tables show the runs that `rule` chooses, which may use no target label, and
     a section sets all rules side by side. Pictures come from the collection whose digest the card names. `level` is
-    that of the scores' intervals. `compared` are items on which two methods differ most, `absent` the runs that the
-    scores lack. `figures` is a folder for every figure as SVG and PNG, and for its table as CSV and LaTeX.
+    that of the scores' intervals. `index` has the runs behind the scores: with it, benchmarks with hard items show
+    those on which the two methods of `compare` differ most. `absent` are the runs that the scores lack. `figures` is a
+    folder for every figure as SVG and PNG, and for its table as CSV and LaTeX.
     """
-    results = results_of(scores, benchmarks, collections or (), level, rule, compared)
+    results = results_of(scores, benchmarks, collections or (), level, rule, index, compare)
     sections = []
     for section in SECTIONS:
         content = section.content(results) if any(map(section.applies, results.benchmarks)) else None
@@ -99,7 +102,7 @@ def environment(*folders: Path) -> Any:
 
 def results_of(
     scores: Scores, benchmarks: Sequence[Benchmark], collections: Sequence[Collection | None] = (),
-    level: float = LEVEL, rule: str = DEFAULT, compared: Sequence[Compared] = (),
+    level: float = LEVEL, rule: str = DEFAULT, index: RunIndex | None = None, compare: Sequence[str] = (),
 ) -> Results:
     """What the sections of a page are given: chosen scores, benchmarks and methods in the order of the page."""
     runs = of_runs(scores)
@@ -111,7 +114,7 @@ def results_of(
                          for split in SPLITS for row in pivot(shown, metric, split, by=by))
     others = [name for name in methods_in(runs.names.tolist()) if name not in methods]
     return Results(scores, runs, shown, order, benchmarks, methods, [*methods, *others], level, rule,
-                   {one.digest: one for one in collections if one is not None}, compared)
+                   {one.digest: one for one in collections if one is not None}, index, compare)
 
 
 def _unknown(name: str) -> Benchmark:

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import RUN, Scores
+from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.select import DEFAULT, Runs, chosen, setting_of
 
 HUMAN, PAIRWISE = "human", "pairwise_accuracy"
@@ -21,25 +21,6 @@ REMEDY = ("write its runs down, shiftbench select RUNS --rule NAME --allow-targe
 
 Content = dict[str, Any]
 """What a section's template is given. `figures` lists its figures, `links` its anchors and heads if it has several."""
-
-
-class Strip(NamedTuple):
-    """Test items of one kind on which `better` has the smaller loss, the largest difference first."""
-
-    kind: str
-    better: str
-    worse: str
-    rows: Ints  # of the benchmark
-    loss: Floats  # items × (better, worse)
-
-
-class Compared(NamedTuple):
-    """The items on which two methods differ most, each way and kind by kind (`sections.nooch_items`)."""
-
-    benchmark: Benchmark
-    methods: tuple[str, str]
-    seeds: tuple[int, int]
-    strips: tuple[Strip, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +37,8 @@ class Results:
     level: float
     rule: str
     images: Mapping[str, Collection]  # by digest
-    compared: Sequence[Compared] = ()
+    index: RunIndex | None = None  # the runs behind the scores, where they are at hand
+    compare: Sequence[str] = ()  # two methods whose items to set side by side; none: the usual ones
 
 
 class Section(NamedTuple):

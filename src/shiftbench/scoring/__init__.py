@@ -4,11 +4,12 @@ Scores are recomputed from predictions, never trusted: a new metric needs no tra
 """
 
 from shiftbench.scoring.judge import GAP, means, score, versus
-from shiftbench.scoring.listing import Finished, Names, benchmarks_of, names_in, read_run, runs_in
+from shiftbench.scoring.listing import Finished, Names, names_in, read_run, runs_in
+from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import score_runs
 from shiftbench.scoring.views import Comparison, comparisons, named, to_json
 
 __all__ = [
-    "GAP", "Comparison", "Finished", "Names", "benchmarks_of", "comparisons", "means", "named",
+    "GAP", "Comparison", "Finished", "Names", "RunIndex", "comparisons", "means", "named",
     "names_in", "read_run", "runs_in", "score", "score_runs", "to_json", "versus",
 ]

@@ -14,12 +14,11 @@ import numpy as np
 from shiftbench.core.arrays import Ints, Strs, Values
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import groupings_of
-from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import COLUMNS, DEFAULTS, Scores
 from shiftbench.scoring.estimates import Measured
 from shiftbench.scoring.judge import measure, score
 from shiftbench.scoring.listing import Finished, LeftOut
-from shiftbench.scoring.reading import Order, Reader, Table
+from shiftbench.scoring.reading import Order, Reader, Table, predictions_of
 from shiftbench.scoring.scorer import scorer
 
 
@@ -134,13 +133,6 @@ def score_each(
                 yield pending.popleft().result()
         for future in pending:
             yield future.result()
-
-
-def predictions_of(benchmark: Benchmark, scores: Table, order: Order) -> Predictions:
-    """What a reader read, in the order of the benchmark's rows."""
-    rows = np.flatnonzero(order.place >= 0)
-    return Predictions(benchmark.items[rows], benchmark.split[rows], scores[:, order.place[rows]].T,
-                       benchmark.names["label"])
 
 
 def _packs(reader: Reader, runs: Sequence[Finished], size: int, left_out: LeftOut | None) -> Iterator[Pack]:

@@ -152,20 +152,6 @@ def read_run(folder: Path) -> Finished:
     return _run(folder, read_bytes(f"{folder}/run.json"))
 
 
-def benchmarks_of(
-    folder: Path | str, only: Collection[str] | None = None, known: Collection[str] = ()
-) -> list[Path]:
-    """Where the benchmarks of a folder's finished runs are, each once; those in no folder are left out.
-
-    `only` names the runs to ask, `known` the digests of benchmarks that are at hand and need no folder.
-    """
-    first: dict[str, Finished] = {}
-    for run in runs_in(folder, only)[0]:
-        if run.benchmark["digest"] not in known:
-            first.setdefault(str(run.benchmark["path"] or ""), run)
-    return list(dict.fromkeys(run.benchmark_folder for path, run in first.items() if path))
-
-
 def written(value: Any) -> str:
     """A setting in one spelling, whatever the order of its keys."""
     return _AS_JSON.encode(value)

@@ -1,4 +1,6 @@
-"""Predictions of very many runs on one benchmark: a file that differs from a known one in scores alone is not parsed.
+"""Runs of a folder, each file of which is read once; and predictions of very many runs on one benchmark.
+
+A file of predictions that differs from a known one in scores alone is not parsed.
 
 Parsing a parquet file takes a third of a millisecond however small it is, and matching its items to the benchmark's
 rows as long again: most of the time of scoring a hundred thousand small runs. But the runs of a study predict the same
@@ -7,9 +9,9 @@ items in the same order, and `Predictions.save` stores scores as they are: their
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +20,14 @@ import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Ints, Strs, positions
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.predictions import PREDICTIONS, Predictions
-from shiftbench.scoring.listing import Finished, LeftOut, contents, damaged, leaving_out, read_bytes
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import PREDICTIONS, TARGET_RT, Predictions
+from shiftbench.scoring.listing import Finished, LeftOut, contents, damaged, leaving_out, read_bytes, read_run, runs_in
 
 Table = npt.NDArray[np.float32]
 NUMBER = np.dtype("<f4")
+KEPT = 512 << 20
+"""Bytes of predictions that an index keeps; what is beyond is read again by whoever asks for it."""
 KNOWN = 8
 """Layouts kept at a time: a folder in which every file has its own order of items must not be compared all with all."""
 
@@ -68,11 +73,28 @@ class Layout(NamedTuple):
         return b"".join((self.before, np.hstack([heads, numbers]).tobytes(), self.after))
 
 
+class Kept:
+    """What was read of files, each with the benchmark that it was matched to, up to a number of bytes."""
+
+    def __init__(self, room: int = KEPT) -> None:
+        self.room = room
+        self.files: dict[tuple[str, str], Any] = {}
+
+    def add(self, benchmark: Benchmark, path: Path | str, value: Any, size: int) -> None:
+        if size <= self.room:
+            self.room -= size
+            self.files[benchmark.digest, str(path)] = value
+
+    def get(self, benchmark: Benchmark, path: Path | str) -> Any:
+        return self.files.get((benchmark.digest, str(path)))
+
+
 class Reader:
     """Reads the predictions of runs on one benchmark; what it learns of one file serves for all that are like it."""
 
-    def __init__(self, benchmark: Benchmark) -> None:
+    def __init__(self, benchmark: Benchmark, kept: Kept | None = None) -> None:
         self.benchmark = benchmark
+        self.kept = Kept(0) if kept is None else kept
         self.layouts: deque[Layout] = deque(maxlen=KNOWN)
 
     def read_each(
@@ -87,13 +109,19 @@ class Reader:
             if read is not None:
                 yield run, *read
 
-    def read(self, path: Path | str) -> tuple[Table, Order]:
+    def read(self, path: Path | str, digest: str = "") -> tuple[Table, Order]:
         """What `Predictions.load` reads, with its complaints: scores, classes × items, and which items those are."""
-        return self._read(path, read_bytes(str(path)) or b"")
+        known: tuple[Table, Order] | None = self.kept.get(self.benchmark, path)
+        return self._read(path, read_bytes(str(path)) or b"", digest) if known is None else known
 
     def _read(self, path: Path | str, content: bytes, digest: str = "") -> tuple[Table, Order]:
         if content and digest and hashlib.sha256(content).hexdigest() != digest:
             raise damaged(path)
+        found = self._parsed(path, content)
+        self.kept.add(self.benchmark, path, found, len(content))
+        return found
+
+    def _parsed(self, path: Path | str, content: bytes) -> tuple[Table, Order]:
         for layout in self.layouts:
             scores = layout.scores(content)
             if scores is not None and _logits(scores):
@@ -104,6 +132,76 @@ class Reader:
         if learned is not None:
             self.layouts.appendleft(learned)
         return np.ascontiguousarray(loaded.scores.T), order
+
+
+class RunIndex:
+    """The finished runs of a folder, for all who need them: run.json, predictions and benchmarks are read once."""
+
+    def __init__(
+        self, folder: Path | str, only: Collection[str] | None = None, left_out: LeftOut | None = None
+    ) -> None:
+        self.folder = Path(folder)
+        self.runs, self.unfinished = runs_in(folder, only, left_out)
+        self.by_name = {run.folder.name: run for run in self.runs}
+        self._kept = Kept()
+        self._readers: dict[str, Reader] = {}
+        self._benchmarks: dict[Path, Benchmark] = {}
+
+    @staticmethod
+    def of(folder: "Path | str | RunIndex") -> "RunIndex":
+        return folder if isinstance(folder, RunIndex) else RunIndex(folder)
+
+    def run(self, name: str) -> Finished:
+        """One run of the folder, finished or not."""
+        return self.by_name.get(name) or read_run(self.folder / name)
+
+    def benchmark(self, folder: Path) -> Benchmark:
+        """The benchmark in a folder."""
+        if folder not in self._benchmarks:
+            self._benchmarks[folder] = Benchmark.load(folder)
+        return self._benchmarks[folder]
+
+    def benchmark_folders(self, only: Collection[str], known: Collection[str] = ()) -> list[Path]:
+        """Where the benchmarks of some runs are, each once; `known` are digests of those that need no folder."""
+        first: dict[str, Finished] = {}
+        for run in self.runs:
+            if run.folder.name in only and run.benchmark["digest"] not in known:
+                first.setdefault(str(run.benchmark["path"] or ""), run)
+        return list(dict.fromkeys(run.benchmark_folder for path, run in first.items() if path))
+
+    def reader(self, benchmark: Benchmark) -> Reader:
+        if benchmark.digest not in self._readers:
+            self._readers[benchmark.digest] = Reader(benchmark, self._kept)
+        return self._readers[benchmark.digest]
+
+    def predictions(self, run: Finished, benchmark: Benchmark) -> Predictions | Answers:
+        """What a run predicts, as it left it."""
+        path = run.folder / PREDICTIONS
+        if benchmark.target.has_classes:
+            return predictions_of(benchmark, *self.reader(benchmark).read(path, run.files.get(PREDICTIONS, "")))
+        known: Predictions | Answers | None = self._kept.get(benchmark, path)
+        if known is None:
+            known = run.predictions(benchmark)
+            self._kept.add(benchmark, path, known, path.stat().st_size)
+        return known
+
+    def retrained(self, run: Finished, benchmark: Benchmark) -> Predictions | None:
+        """What a run predicts with the last layer that `retrain` gave it, where it did."""
+        path = run.folder / TARGET_RT
+        if not path.is_file():
+            return None
+        known: Predictions | None = self._kept.get(benchmark, path)
+        if known is None:
+            known = Predictions.load(run.checked(TARGET_RT), benchmark)
+            self._kept.add(benchmark, path, known, path.stat().st_size)
+        return known
+
+
+def predictions_of(benchmark: Benchmark, scores: Table, order: Order) -> Predictions:
+    """What a reader read, in the order of the benchmark's rows."""
+    rows = np.flatnonzero(order.place >= 0)
+    return Predictions(benchmark.items[rows], benchmark.split[rows], scores[:, order.place[rows]].T,
+                       benchmark.names["label"])
 
 
 def _logits(scores: Table) -> bool:

@@ -11,13 +11,13 @@ from shiftbench.core.arrays import Bools, encode
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.data.prediction_lists import Answers
-from shiftbench.data.predictions import PREDICTIONS, TARGET_RT, Predictions
+from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import DIFFERENCE, Scores, label_of
-from shiftbench.scoring.batches import Piece, predictions_of, score_each, together
+from shiftbench.scoring.batches import Piece, score_each, together
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
 from shiftbench.scoring.judge import means, score
-from shiftbench.scoring.listing import Finished, LeftOut, leaving_out, read_run, runs_in, written
-from shiftbench.scoring.reading import Reader
+from shiftbench.scoring.listing import Finished, LeftOut, leaving_out, written
+from shiftbench.scoring.reading import RunIndex
 from shiftbench.shifts.replicates import replicate_of, same_rows, shared_splits
 
 SETTINGS = 100
@@ -25,7 +25,7 @@ SETTINGS = 100
 
 
 def score_runs(
-    folder: Path | str,
+    folder: Path | str | RunIndex,
     *,
     replicates: int = REPLICATES,
     level: float = LEVEL,
@@ -49,10 +49,11 @@ def score_runs(
 
 
 def _pieces(
-    folder: Path | str, replicates: int, level: float, benchmarks: Sequence[Benchmark], only: Sequence[str] | None,
-    left_out: LeftOut | None = None,
+    source: Path | str | RunIndex, replicates: int, level: float, benchmarks: Sequence[Benchmark],
+    only: Sequence[str] | None, left_out: LeftOut | None = None,
 ) -> Iterator[Piece]:
-    finished, unfinished = runs_in(folder, only, left_out)
+    index = source if isinstance(source, RunIndex) else RunIndex(source, only, left_out)
+    folder, finished, unfinished = index.folder, index.runs, index.unfinished
     if not finished and not left_out:
         raise ShiftBenchError(f"{folder}: has no finished run" + (
             f" ({unfinished} failed or unfinished; shiftbench show {folder} says which). Start the same training again "
@@ -63,18 +64,17 @@ def _pieces(
         digest = str(run.benchmark["digest"])
         with leaving_out(run.folder.name, left_out):
             if digest not in known:
-                known[digest] = benchmark_of_run(run, benchmarks)
+                known[digest] = benchmark_of_run(run, benchmarks, index)
             listed.setdefault(str(run.benchmark["name"]), {}).setdefault(digest, []).append(run)
     for name, draws in listed.items():
         check_draws([known[digest] for digest in draws], name, str(folder))
-    readers = {digest: Reader(known[digest]) for draws in listed.values() for digest in draws}
     for name, draws in listed.items():
         for digest, runs in draws.items():
             if not known[digest].target.has_classes:
-                yield from _of_targets(known[digest], runs, name, replicates, level, left_out)
+                yield from _of_targets(index, known[digest], runs, name, replicates, level, left_out)
                 continue
-            yield from score_each(readers[digest], runs, name, replicates, level, left_out)
-            again = score_retrained(known[digest], runs, replicates, level, left_out)
+            yield from score_each(index.reader(known[digest]), runs, name, replicates, level, left_out)
+            again = score_retrained(index, known[digest], runs, replicates, level, left_out)
             if len(again):
                 yield Piece.of(again, name)
     if left_out and all(run.folder.name in left_out for run in finished):
@@ -91,14 +91,13 @@ def _pieces(
                 heads.setdefault(label, run.head)
                 digest = str(run.benchmark["digest"])
                 if not known[digest].target.has_classes:
-                    methods.setdefault(label, []).append(run.predictions(known[digest]))
+                    methods.setdefault(label, []).append(index.predictions(run, known[digest]))
                     continue
                 owners.setdefault(label, []).append((known[digest], run))
-                read = readers[digest].read(run.folder / PREDICTIONS)
-                methods.setdefault(label, []).append(on_splits(predictions_of(known[digest], *read), splits))
+                methods.setdefault(label, []).append(on_splits(index.predictions(run, known[digest]), splits))
             first = known[next(iter(draws))]
             yield Piece.of(under_methods(means(first, methods, replicates=replicates, level=level), heads), name)
-            again = mean_retrained(first, owners, replicates, level)
+            again = mean_retrained(index, first, owners, replicates, level)
             if len(again):
                 yield Piece.of(under_methods(again, heads), name)
 
@@ -113,20 +112,24 @@ def under_methods(scores: Scores, heads: Mapping[str, Mapping[str, Any]]) -> Sco
 
 
 def _of_targets(
-    benchmark: Benchmark, runs: Sequence[Finished], name: str, replicates: int, level: float, left_out: LeftOut | None
+    index: RunIndex, benchmark: Benchmark, runs: Sequence[Finished], name: str, replicates: int, level: float,
+    left_out: LeftOut | None,
 ) -> Iterator[Piece]:
     """Scores of runs whose target is no class."""
     for run in runs:
         with leaving_out(run.folder.name, left_out):
-            yield Piece.of(score(benchmark, run.predictions(benchmark), **run.head, replicates=replicates,
+            yield Piece.of(score(benchmark, index.predictions(run, benchmark), **run.head, replicates=replicates,
                                  level=level), name)
 
 
-def benchmark_of_run(run: Finished, benchmarks: Sequence[Benchmark] = ()) -> Benchmark:
+def benchmark_of_run(
+    run: Finished, benchmarks: Sequence[Benchmark] = (), index: RunIndex | None = None
+) -> Benchmark:
     """The benchmark of a run: one of `benchmarks` with its name that is no replicate, else from where the run found it.
     """
     named = [one for one in benchmarks if one.name == run.benchmark["name"] and replicate_of(one.card) is None]
-    benchmark = named[0] if named else Benchmark.load(run.benchmark_folder)
+    load = Benchmark.load if index is None else index.benchmark
+    benchmark = named[0] if named else load(run.benchmark_folder)
     if benchmark.digest != run.benchmark["digest"]:
         raise ShiftBenchError(f"{run.folder}: benchmark digest is {str(run.benchmark['digest'])[:8]}…, but "
                               f"{run.benchmark['path']} now has {benchmark.digest[:8]}…. The benchmark was rebuilt; "
@@ -194,23 +197,23 @@ def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
                                   "with --replicates, and train again.")
 
 
-def on_splits(predictions: Predictions, splits: Collection[str]) -> Predictions:
-    """The predictions on some splits alone."""
+def on_splits(predictions: Predictions | Answers, splits: Collection[str]) -> Predictions | Answers:
+    """The predictions on some splits alone; a list per item stays whole."""
+    if not isinstance(predictions, Predictions):
+        return predictions
     kept = np.isin(predictions.split, list(splits))
     return predictions if kept.all() else Predictions(
         predictions.item[kept], predictions.split[kept], predictions.scores[kept], predictions.classes)
 
 
-def read_chosen(folder: Path | str, runs: Sequence[str], draws: Sequence[Benchmark]) -> list[Predictions | Answers]:
+def read_chosen(
+    folder: Path | str | RunIndex, runs: Sequence[str], draws: Sequence[Benchmark]
+) -> list[Predictions | Answers]:
     """The predictions of runs of a folder on one benchmark or its draws, on the splits that all draws share."""
-    splits, known = shared_splits(list(draws)), {one.digest: one for one in draws}
-    found: list[Predictions | Answers] = []
-    for run in runs:
-        place = Path(folder) / run
-        finished = read_run(place)
-        read = finished.predictions(known.get(str(finished.benchmark["digest"]), draws[0]))
-        found.append(on_splits(read, splits) if isinstance(read, Predictions) else read)
-    return found
+    splits, known, index = shared_splits(list(draws)), {one.digest: one for one in draws}, RunIndex.of(folder)
+    listed = [index.run(name) for name in runs]
+    return [on_splits(index.predictions(run, known.get(str(run.benchmark["digest"]), draws[0])), splits)
+            for run in listed]
 
 
 # Scores of last layers that were trained anew on the target (BREEDS' target-RT), beside those of their runs.
@@ -219,26 +222,28 @@ RETRAINED = "target_rt_accuracy"
 
 
 def score_retrained(
-    benchmark: Benchmark, runs: Sequence[Finished], replicates: int, level: float, left_out: LeftOut | None = None
+    index: RunIndex, benchmark: Benchmark, runs: Sequence[Finished], replicates: int, level: float,
+    left_out: LeftOut | None = None,
 ) -> Scores:
     """`target_rt_accuracy` on test, of all items and of every group, for the runs that `retrain` has been at."""
     parts = []
     for run in runs if TARGET_TRAIN in benchmark.splits else ():
-        if (run.folder / TARGET_RT).is_file():
-            with leaving_out(run.folder.name, left_out):
-                predictions = Predictions.load(run.checked(TARGET_RT), benchmark)
+        with leaving_out(run.folder.name, left_out):
+            predictions = index.retrained(run, benchmark)
+            if predictions is not None:
                 parts.append(_renamed(score(benchmark, predictions, **run.head, replicates=replicates, level=level)))
     return Scores.join(parts)
 
 
 def mean_retrained(
-    benchmark: Benchmark, methods: Mapping[str, Sequence[tuple[Benchmark, Finished]]], replicates: int, level: float
+    index: RunIndex, benchmark: Benchmark, methods: Mapping[str, Sequence[tuple[Benchmark, Finished]]],
+    replicates: int, level: float,
 ) -> Scores:
     """Means over the runs of each method, those that `retrain` has been at, each read as its own benchmark says."""
-    there = {label: [(own, run.folder / TARGET_RT) for own, run in runs if (run.folder / TARGET_RT).is_file()]
-             for label, runs in methods.items()} if TARGET_TRAIN in benchmark.splits else {}
-    read = {label: [Predictions.load(file, own) for own, file in files] for label, files in there.items() if files}
-    return _renamed(means(benchmark, read, replicates=replicates, level=level)) if read else Scores.join([])
+    read = {label: [predictions for own, run in runs if (predictions := index.retrained(run, own)) is not None]
+            for label, runs in methods.items()} if TARGET_TRAIN in benchmark.splits else {}
+    there = {label: listed for label, listed in read.items() if listed}
+    return _renamed(means(benchmark, there, replicates=replicates, level=level)) if there else Scores.join([])
 
 
 def _renamed(scores: Scores) -> Scores:

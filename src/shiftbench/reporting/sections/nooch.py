@@ -6,21 +6,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.errors import unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.scores import Scores
+from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import RUN, Scores
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.pictures import pictures_of
 from shiftbench.reporting.plots import Cell, Guide, Look, Scale, Spot, around, legends, looks_of, plain, scale, scatter
-from shiftbench.reporting.results import Compared, Content, Results, Section, Strip
+from shiftbench.reporting.results import Content, Results, Section
 from shiftbench.reporting.tables import Row, column_of, methods_in, seeds_in_words, with_interval
 from shiftbench.scoring.hard_items import EASY, HARD, SIDES, kinds_of
-from shiftbench.scoring.metrics import is_worst
+from shiftbench.scoring.metrics import is_worst, losses
+from shiftbench.scoring.reading import RunIndex
 
 POSITIVE, NEGATIVE = SIDES
 SPLITS = ("test", "id_test")
 """Where a set of items is looked for; the easy ones are in id_test where test is of hard ones alone."""
 BASELINE = "erm"
+TOP = 8
+"""Items that a strip shows."""
 SHOWN = 4
 """Tables of single benchmarks that stand open on the page."""
 SIDE = {POSITIVE: "positives", NEGATIVE: "negatives"}
@@ -191,6 +197,105 @@ def _error(cell: Mapping[str, Any]) -> Row:
     return {**cell, "value": 1 - cell["value"], "low": 1 - cell["high"], "high": 1 - cell["low"]}
 
 
+# Items on which one method beats another most, with both losses (Figures 7 and 8)
+
+class Strip(NamedTuple):
+    """Test items of one kind on which `better` has the smaller loss, the largest difference first."""
+
+    kind: str
+    better: str
+    worse: str
+    rows: Ints  # of the benchmark
+    loss: Floats  # items × (better, worse)
+
+
+class Compared(NamedTuple):
+    """The items on which two methods differ most, each way and kind by kind."""
+
+    benchmark: Benchmark
+    methods: tuple[str, str]
+    seeds: tuple[int, int]
+    strips: tuple[Strip, ...]
+
+
+def beaten(benchmark: Benchmark, loss: Mapping[str, Floats], top: int = TOP) -> tuple[Strip, ...]:
+    """The test items where one of two methods beats the other most; `loss[method]` is of every test item in order.
+
+    Only items on which it is better at all; of equal differences the first item.
+    """
+    rows = benchmark.rows("test")
+    kind = kinds_of(benchmark, rows)
+    if kind is None:
+        return ()
+    first, second = loss
+    strips = []
+    for better, worse in ((first, second), (second, first)):
+        gain = loss[worse] - loss[better]
+        for name in (*SIDES, HARD):
+            mine = np.flatnonzero((kind == name) & (gain > 0))
+            order = mine[np.argsort(-gain[mine], kind="stable")][:top]
+            if len(order):
+                strips.append(Strip(name, better, worse, rows[order],
+                                    np.stack([loss[better][order], loss[worse][order]], axis=1)))
+    return tuple(strips)
+
+
+def compared(
+    index: RunIndex, shown: Scores, benchmarks: Sequence[Benchmark], pair: Sequence[str] = (), top: int = TOP
+) -> list[Compared]:
+    """Two methods on every benchmark with hard items, on the runs that the page shows; losses are means over seeds.
+
+    Without a pair, the baseline `erm` (else the first method) and whichever other has the largest AUC on hard items.
+    """
+    pairs = []
+    for one in benchmarks:
+        runs = _runs(shown, one)
+        for name in pair:
+            if name not in runs:
+                raise unknown("method", name, methods_in(runs), f"Runs on '{one.name}'")
+        loss = {name: _losses(index, one, runs[name]) for name in tuple(pair) or _usual(shown, one, runs)}
+        if len(loss) == 2 and all(loss.values()):
+            first, second = loss
+            strips = beaten(one, {name: np.mean(listed, axis=0) for name, listed in loss.items()}, top)
+            pairs.append(Compared(one, (first, second), (len(loss[first]), len(loss[second])), strips))
+    return pairs
+
+
+def _runs(shown: Scores, benchmark: Benchmark) -> dict[str, list[str]]:
+    """Method -> the runs that the report shows of it."""
+    found: dict[str, list[str]] = {}
+    single = shown.where(stat=RUN, benchmark=benchmark.name)
+    for method, run in sorted(set(zip(single.names.tolist(), single["run"].tolist(), strict=True))):
+        found.setdefault(method, []).append(run)
+    return found
+
+
+def _usual(shown: Scores, benchmark: Benchmark, runs: Mapping[str, object]) -> tuple[str, ...]:
+    hard = {name: cell["value"] for name, cell in cells(shown, benchmark, "auc", HARD).items()
+            if name in runs and not np.isnan(cell["value"])}
+    first = BASELINE if BASELINE in runs else next(iter(methods_in(runs)), "")
+    others = [name for name in methods_in(hard) if name != first]
+    return (first, max(others, key=lambda name: hard[name])) if others else ()
+
+
+def _losses(index: RunIndex, benchmark: Benchmark, runs: Sequence[str]) -> list[Floats]:
+    """The loss of every test item in every run that was made on just this benchmark and predicted its test."""
+    found, rows = [], benchmark.rows("test")
+    for run in runs:
+        own = index.by_name.get(run)
+        if own is None or str(own.benchmark["digest"]) != benchmark.digest:
+            continue
+        read = index.predictions(own, benchmark)
+        if not isinstance(read, Predictions):
+            continue
+        order = np.argsort(read.item)
+        there = np.isin(benchmark.items[rows], read.item)
+        if there.all() and len(rows):
+            at = order[np.searchsorted(read.item, benchmark.items[rows], sorter=order)]
+            found.append(losses(benchmark.label[rows], read.scores[at]))
+    return found
+
+
 # The section
 
 def content(results: Results) -> Content | None:
@@ -207,10 +312,11 @@ def content(results: Results) -> Content | None:
         if one.name in scored:
             suites.setdefault(criterion(one), []).append(one)
     listed = list(suites.values())
+    pairs = compared(results.index, results.shown, mine, results.compare) if results.index else []
     return {"tables": tables, "shown": SHOWN,
             "tasks": [tasks(shown, members) for members in listed if len(members) > 1],
             "figures": [*_harder(shown, listed, results.level), *_figures(shown, listed, results.level)],
-            "compared": [_compared(one, results.images) for one in results.compared if one.strips]}
+            "compared": [_compared(one, results.images) for one in pairs if one.strips]}
 
 
 def _figures(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) -> list[Figure]:

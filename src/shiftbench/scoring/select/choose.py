@@ -15,6 +15,7 @@ from shiftbench.data.scores import Measure, Scores
 from shiftbench.scoring import means
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, seeds_half_width
 from shiftbench.scoring.metrics import METRICS, in_words, is_worst, metric_of
+from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import read_chosen
 from shiftbench.scoring.select.rules import (
     ACCURACY,
@@ -308,7 +309,7 @@ def over_benchmarks(means: Iterable[Mean]) -> list[Mean]:
 # Means over chosen runs, scored from their predictions: what a table of single runs cannot give.
 
 def chosen_means(
-    folder: Path | str, scores: Scores, benchmarks: Iterable[Benchmark], rule: str = DEFAULT, *,
+    folder: Path | str | RunIndex, scores: Scores, benchmarks: Iterable[Benchmark], rule: str = DEFAULT, *,
     replicates: int = REPLICATES, level: float = LEVEL, remedy: str = ALLOW,
 ) -> Scores:
     """Each method's mean over the runs that a rule chooses in a runs folder, methods paired by item.
@@ -323,13 +324,13 @@ def chosen_means(
     wanted = Runs(scores).several & known.keys()
     choices = select(scores, [rule], targets=TARGETS[:1], benchmarks=known.values()).choices
     refuse_target((one for one in choices if one.benchmark in wanted), remedy=remedy)
-    parts = []
+    parts, index = [], RunIndex.of(folder)
     for name in sorted(wanted):
         runs: dict[str, list[str]] = {}
         for one in choices:
             if one.benchmark == name:
                 runs.setdefault(one.method, []).append(one.run)
         if runs:
-            read = {method: read_chosen(folder, listed, list(draws[name].values())) for method, listed in runs.items()}
+            read = {method: read_chosen(index, listed, list(draws[name].values())) for method, listed in runs.items()}
             parts.append(means(known[name], read, replicates=replicates, level=level).assign(setting=setting_of(rule)))
     return Scores.join(parts)
