@@ -87,11 +87,6 @@ def test_a_run_is_scored_alone_as_among_others(folder, scores):
         assert_same(score_runs(folder, only=[name]).where(run=name), scores.where(run=name))
 
 
-def test_the_pieces_make_the_table(folder, scores):
-    """What comes piece by piece, for tables larger than memory, is the table."""
-    assert Scores.join(list(runs.scored(folder))) == scores
-
-
 def test_the_folders_are_those_that_training_writes(folder, tmp_path):
     """The benchmark's shortcut writes run.json and predictions.parquet byte for byte as our own writers do."""
     for name in sorted(os.listdir(folder))[:5]:
