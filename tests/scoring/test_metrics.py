@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
+from shiftbench.data.target import KINDS
 from shiftbench.scoring.metrics import (
+    LAWS,
     METRICS,
+    OVER,
     accuracy,
     auc,
     error,
@@ -160,3 +163,26 @@ def test_a_choice_alone_has_no_probabilities():
     assert has_probabilities(np.log([[0.5, 0.5, 1e-3], [1, 1e-9, 1e-9]]))
     choice[0, 1] = -3
     assert has_probabilities(choice)
+
+
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_every_metric_says_what_is_known_of_it(name):
+    """Direction, unit, law of the interval, what it is over and for which targets: each is one of the known words."""
+    metric = METRICS[name]
+    assert metric.name == name
+    assert metric.words
+    assert metric.better in ("higher", "lower")
+    assert metric.unit in ("share", "number")
+    assert metric.interval in LAWS
+    assert metric.over in OVER
+    assert set(metric.targets) <= set(KINDS)
+    assert (metric.over != "all items") == bool(metric.of)
+    assert not metric.of or METRICS[metric.of].better == metric.better
+
+
+@pytest.mark.parametrize("target", KINDS.values(), ids=list(KINDS))
+def test_every_target_ranks_by_its_own_metrics(target):
+    """What ranks, and what a table shows, are metrics of that target, and higher is better."""
+    for name in (target.metric, target.headline, *target.ranking, f"worst_group_{target.metric}"):
+        assert target.kind in METRICS[name].targets
+        assert not METRICS[name].lower
