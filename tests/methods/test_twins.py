@@ -219,7 +219,7 @@ def test_swa_measures_batch_norms_anew():
                   lr=0.05, augment="none")
     one = fitted(run, benchmark, x)
     net, data = one.learned.net, one.data
-    first = net.features[0](data.some(benchmark.rows("train"), net))
+    first = net.features[0](data.sample(benchmark.rows("train"), net))
     norm = net.norms()[0]
     torch.testing.assert_close(norm.running_mean, first.mean(dim=(0, 2, 3)), rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(norm.running_var, first.transpose(0, 1).flatten(1).var(dim=1), rtol=1e-3, atol=1e-4)
