@@ -69,7 +69,8 @@ def read_point(path: Path, run_id: str) -> Point | None:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt") as file:
+        # Not "pt": torch opens the file a second time, by its name, when another process may have replaced it.
+        with safe_open(path, framework="np") as file:
             facts: dict[str, Any] = file.metadata() or {}
             point = Point(**json.loads(facts["point"]))
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
