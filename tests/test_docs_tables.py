@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs.write_tables import inserted, quoted
-from shiftbench.reporting.tables import as_markdown
+from shiftbench.reporting.score_tables import as_markdown
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,12 @@ def test_no_message_forgets_its_f(path):
 def test_no_room_takes_the_name_of_a_verb():
     """`sb.score` is the function: a package of that name would take its place as soon as it is imported."""
     assert not set(HOME) & {part(path) for path in FILES}
+
+
+def test_no_two_modules_have_one_name():
+    """A name leads to one file; only the command line has a file per verb, named after it."""
+    names = Counter(path.stem for path in FILES if path.stem != "__init__" and path.parent.name != "cli")
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 def test_no_file_says_nothing_by_its_name():

@@ -152,7 +152,7 @@ def demo(
 def tables_text(scores: Scores, benchmarks: Sequence[Benchmark]) -> str:
     """The demo's tables as Markdown, under a line that says which command made them on what."""
     from shiftbench.reporting import distance_tables, share_tables, shown_scores
-    from shiftbench.reporting.tables import as_markdown
+    from shiftbench.reporting.score_tables import as_markdown
 
     chosen = shown_scores(scores, benchmarks)
     tables = [*distance_tables(chosen, benchmarks), *share_tables(chosen, benchmarks)]

@@ -26,12 +26,12 @@ from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.reporting import report
 from shiftbench.reporting.terminal import GROUPS, choices_table, scores_table
 from shiftbench.scoring import means, score
-from shiftbench.scoring.batches import Piece, together
 from shiftbench.scoring.classes import Split, measure_classes
 from shiftbench.scoring.intervals import wilson
 from shiftbench.scoring.judge import measure
 from shiftbench.scoring.listing import Finished
 from shiftbench.scoring.metrics import in_words
+from shiftbench.scoring.pieces import Piece, together
 from shiftbench.scoring.scorer import scorer
 from shiftbench.scoring.select import select
 from tests.leaderboard.test_boards import submit

@@ -9,7 +9,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Scores
 from shiftbench.reporting import report
-from shiftbench.reporting.tables import breakable
+from shiftbench.reporting.score_tables import breakable
 from shiftbench.scoring import means, score
 from tests.strategies import toy
 

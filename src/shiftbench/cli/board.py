@@ -40,7 +40,7 @@ def board(
         return
     if quiet:
         return
-    from shiftbench.reporting.tables import probability
+    from shiftbench.reporting.score_tables import probability
     from shiftbench.scoring.metrics import is_worst
 
     worst = is_worst(made.measure.metric)

@@ -15,7 +15,7 @@ from shiftbench.data.scores import ALL, Scores
 from shiftbench.human.agreement import Agreement, agreement, clustered, two_way
 from shiftbench.human.answers import Answers, pair_name, read_answers
 from shiftbench.human.pages import Key, find_key
-from shiftbench.reporting.tables import percent
+from shiftbench.reporting.score_tables import percent
 from shiftbench.reporting.terminal import score_tables
 from shiftbench.scoring import GAP
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, effective, student, wilson

@@ -17,7 +17,7 @@ from shiftbench.data.scores import ALL, Measure, Scores
 from shiftbench.leaderboard.entries import MARKER, read_entry
 from shiftbench.leaderboard.submitted import fold_of
 from shiftbench.leaderboard.verify import Rule, Verified, refuse_copies, required_seeds, seeds_of, verify
-from shiftbench.reporting.tables import pivot
+from shiftbench.reporting.score_tables import pivot
 from shiftbench.scoring import Comparison, comparisons, means, score
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, seeds
 from shiftbench.scoring.metrics import has_probabilities, is_worst, metric_of, metrics_of

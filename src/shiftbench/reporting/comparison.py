@@ -10,8 +10,8 @@ from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, DIFFERENCE, RUN, Measure, Scores
 from shiftbench.data.target import Target
-from shiftbench.reporting import tables
-from shiftbench.reporting.tables import column_of, latex, markdown
+from shiftbench.reporting import score_tables
+from shiftbench.reporting.score_tables import column_of, latex, markdown
 from shiftbench.scoring import means
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.metrics import in_words, metric_of
@@ -181,7 +181,7 @@ def _against(
 
 def to_csv(lines: Sequence[Line], level: float = LEVEL) -> str:
     """One line per benchmark, metric and method, with all there is to know; shares are not per cent."""
-    return tables.to_csv(Line._fields, lines)
+    return score_tables.to_csv(Line._fields, lines)
 
 
 def to_markdown(lines: Sequence[Line], level: float = LEVEL) -> str:

@@ -14,9 +14,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.scores import MEAN, RUN, Measure, Scores
 from shiftbench.reporting.drawing import Figure, css, drawn, to_svg, write_png
 from shiftbench.reporting.results import Results, of_runs, shown_scores
-from shiftbench.reporting.sections import SECTIONS
-from shiftbench.reporting.sections.families import best_in_words, families, family_table, findings
-from shiftbench.reporting.tables import (
+from shiftbench.reporting.score_tables import (
     Row,
     breakable,
     column_of,
@@ -29,6 +27,8 @@ from shiftbench.reporting.tables import (
     to_csv,
     to_latex,
 )
+from shiftbench.reporting.sections import SECTIONS
+from shiftbench.reporting.sections.families import best_in_words, families, family_table, findings
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.metrics import in_words, is_worst, metric_of
 from shiftbench.scoring.reading import RunIndex

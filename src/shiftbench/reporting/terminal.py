@@ -9,7 +9,7 @@ from shiftbench.core.errors import printable
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import spaced
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Measure, Scores
-from shiftbench.reporting.tables import in_unit, methods_in, percent, probability
+from shiftbench.reporting.score_tables import in_unit, methods_in, percent, probability
 from shiftbench.scoring import GAP, comparisons
 from shiftbench.scoring.metrics import in_words, metric_of
 from shiftbench.scoring.select import INSTEAD, LABELS, RULES, TARGETS, Choice, Mean, over_benchmarks, over_seeds, select

@@ -13,10 +13,10 @@ from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import DIFFERENCE, Scores, label_of
-from shiftbench.scoring.batches import Piece, score_each, together
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
 from shiftbench.scoring.judge import means, score
 from shiftbench.scoring.listing import Finished, LeftOut, leaving_out, written
+from shiftbench.scoring.pieces import Piece, score_each, together
 from shiftbench.scoring.reading import RunIndex
 from shiftbench.shifts.replicates import replicate_of, same_rows, shared_splits
 

@@ -26,6 +26,7 @@ from shiftbench.reporting.plots import (
 )
 from shiftbench.reporting.plots import Row as Line
 from shiftbench.reporting.results import HUMAN, PAIRWISE, Content, Results, Section
+from shiftbench.reporting.score_tables import Row, column_of, methods_in, percent, seeds_in_words, with_interval
 from shiftbench.reporting.sections.breeds_points import (
     SOURCE,
     TARGET,
@@ -40,7 +41,6 @@ from shiftbench.reporting.sections.breeds_points import (
     separation,
     split_of,
 )
-from shiftbench.reporting.tables import Row, column_of, methods_in, percent, seeds_in_words, with_interval
 
 Tasks = list[tuple[Benchmark, list[Point]]]
 QUANTITIES = {"source": "Source accuracy", "target": "Target accuracy", "rt": "Target-RT accuracy"}

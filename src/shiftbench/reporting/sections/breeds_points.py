@@ -15,7 +15,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.reporting.plots import Cell
 from shiftbench.reporting.results import of_runs, shown_scores
-from shiftbench.reporting.tables import Row, column_of, methods_in
+from shiftbench.reporting.score_tables import Row, column_of, methods_in
 from shiftbench.scoring import GAP
 from shiftbench.scoring.intervals import LEVEL, student, wilson
 from shiftbench.scoring.select import DEFAULT

@@ -16,8 +16,7 @@ from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.plots import Bar, Dot, Look, hundredths, legends, looks_of, rows, scale
 from shiftbench.reporting.plots import Row as Line
 from shiftbench.reporting.results import Content, Results, Section
-from shiftbench.reporting.sections.families import classes
-from shiftbench.reporting.tables import (
+from shiftbench.reporting.score_tables import (
     Row,
     column_of,
     enumeration,
@@ -27,6 +26,7 @@ from shiftbench.reporting.tables import (
     seeds_in_words,
     with_interval,
 )
+from shiftbench.reporting.sections.families import classes
 from shiftbench.scoring import GAP, Comparison, comparisons
 from shiftbench.scoring.metrics import in_words, is_worst, metric_of, own_metrics
 

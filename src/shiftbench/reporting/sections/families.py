@@ -16,7 +16,7 @@ from shiftbench.reporting.drawing import Figure
 from shiftbench.reporting.plots import Dot, Look, Scale, Series, hundredths, legends, lines, looks_of, rows, scale
 from shiftbench.reporting.plots import Row as Line
 from shiftbench.reporting.results import Content, Results, Section
-from shiftbench.reporting.tables import (
+from shiftbench.reporting.score_tables import (
     Row,
     column_of,
     enumeration,

@@ -16,7 +16,7 @@ from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.pictures import pictures_of
 from shiftbench.reporting.plots import Cell, Guide, Look, Scale, Spot, around, legends, looks_of, plain, scale, scatter
 from shiftbench.reporting.results import Content, Results, Section
-from shiftbench.reporting.tables import Row, column_of, methods_in, seeds_in_words, with_interval
+from shiftbench.reporting.score_tables import Row, column_of, methods_in, seeds_in_words, with_interval
 from shiftbench.scoring.hard_items import EASY, HARD, SIDES, kinds_of
 from shiftbench.scoring.metrics import is_worst, losses
 from shiftbench.scoring.reading import RunIndex

@@ -10,7 +10,7 @@ from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import Dot, Look, hundredths, legends, looks_of, rows, scale
 from shiftbench.reporting.plots import Row as Line
 from shiftbench.reporting.results import Content, Results, Section
-from shiftbench.reporting.tables import Row, enumeration, methods_in, percent
+from shiftbench.reporting.score_tables import Row, enumeration, methods_in, percent
 from shiftbench.scoring.select import LABELS, RULES, TARGETS, Mean, Runs, Selection, over_benchmarks, over_seeds, select
 
 HEADS = {"accuracy": "Average accuracy", "worst_group_accuracy": "Worst-group accuracy"}
