@@ -116,7 +116,7 @@ def predicted_splits(benchmark: Benchmark, predictions: Predictions | Answers) -
                               f"benchmark '{benchmark.name}': its classes, in their order, are "
                               f"{', '.join(benchmark.names['label'])}.")
     place = positions(benchmark.items, predictions.item)
-    strange = int(len(predictions) - len(np.unique(place[place >= 0])))
+    strange = int((np.bincount(place[place >= 0], minlength=len(predictions)) == 0).sum())
     if strange:
         raise ShiftBenchError(f"{strange} predictions are of items that are not in benchmark '{benchmark.name}'. "
                               "Predict the items that rows.parquet lists, each once.")
