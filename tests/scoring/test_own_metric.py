@@ -8,6 +8,7 @@ import pytest
 from shiftbench.core import plugins
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.predictions import Predictions
+from shiftbench.data.scores import ALL, DIFFERENCE, MEAN
 from shiftbench.data.target import Target
 from shiftbench.scoring import means, score
 from shiftbench.scoring.metrics import METRICS, metric_of, own_metrics, register_metric
@@ -141,6 +142,38 @@ def test_a_bootstrap_of_means_counts_items_once_and_seeds_too(registry):
         assert (ours["low"], ours["high"]) == pytest.approx((closed["low"], closed["high"]), abs=0.03)
     alone = next(iter(score(benchmark, guesses(noises[0])).where(split="test", metric="hits")))
     assert alone["value"] == ends([guesses(noises[0])])[0]["value"]
+
+
+def test_the_worst_group_and_the_bounds_follow_the_metric(registry):
+    """Of a gain the worst group is the lowest and it may be negative; of a share of misses it is the highest."""
+    benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(sprites(300, seed=0, size=32))
+    classes, rng = len(benchmark.names["label"]), np.random.default_rng(1)
+    right = np.eye(classes)[benchmark.label]
+    models = {name: [Predictions(benchmark.items, benchmark.split, (
+        right * gain + rng.normal(size=right.shape)).astype(np.float32), benchmark.names["label"])]
+        for name, gain in (("good", 2.0), ("poor", 0.2))}
+
+    def misses(label, scores):
+        return (scores.argmax(axis=1) != label).astype(np.float64)
+
+    def profits(label, scores):
+        return 1000 - 3000 * misses(label, scores)
+
+    register_metric("profit", unit="number", items=profits)(lambda *words: float(profits(*words[:2]).mean()))
+    register_metric("missed", better="lower", items=misses)(lambda *words: float(misses(*words[:2]).mean()))
+    scores = means(benchmark, models).where(split="test", by="")
+    for name in models:
+        worst = {metric: next(iter(scores.where(method=name, stat=MEAN, metric=f"worst_group_{metric}")))
+                 for metric in ("accuracy", "missed", "profit")}
+        assert worst["missed"]["value"] == pytest.approx(1 - worst["accuracy"]["value"])
+        assert worst["profit"]["value"] == pytest.approx(1000 - 3000 * worst["missed"]["value"])
+        assert {row["group"] for row in worst.values()} == {worst["accuracy"]["group"]}
+        assert all(row["low"] <= row["value"] <= row["high"] for row in worst.values())
+    poor = next(iter(scores.where(method="poor", stat=MEAN, metric="profit", group=ALL)))
+    assert poor["low"] < poor["value"] < min(0, poor["high"])
+    behind = next(iter(scores.where(method="poor", stat=DIFFERENCE, metric="profit", group=ALL)))
+    assert 1 < behind["low"] < behind["value"] < behind["high"]
+    assert behind["p"] < 0.05
 
 
 def test_a_metric_is_registered_with_what_is_known(registry):

@@ -126,6 +126,13 @@ def corrected(lowest: Measured) -> Measured:
                            worst=replace(lowest.worst, estimate=centred))
 
 
+def within(measured: Measured, least: float, most: float) -> Measured:
+    """The same with other bounds of what the metric can be."""
+    estimate = measured.estimate._replace(least=least, most=most)
+    worst = measured.worst and replace(measured.worst, estimate=estimate)
+    return measured._replace(estimate=estimate, worst=worst)
+
+
 def values_of(measured: Iterable[Measured]) -> dict[str, float]:
     """The numbers of a single run, over all items or of the worst group, as `Measure` writes them; NaN if undefined."""
     return {str(Measure(one.metric, one.by)): float(one.estimate.value[0, 0]) for one in measured if one.is_whole}
@@ -241,11 +248,27 @@ LAWS: Mapping[str, Law] = {"wilson": share, "wilson of contributions": shares, "
 
 # The worst of several groups.
 
-def worst_by(law: str, values: Floats, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
-    """The worst group of contributions, runs × items, that lie group by group, under the law of the metric."""
+def worst_by(
+    law: str, values: Floats, start: Ints, owner: Sequence[int], level: float | None, *, lower: bool
+) -> Worst:
+    """The worst group of contributions, runs × items, that lie group by group, under the law of the metric.
+
+    It is the highest where `lower` is better, else the lowest; each law knows one of the two, and mirrors the other.
+    """
     if law == "student":
-        return worst_loss(values, start, owner, level)
+        return worst_loss(values, start, owner, level) if lower else mirrored(
+            worst_loss(-values, start, owner, level), about=0.0)
+    if lower:
+        return mirrored(worst_of(1 - values, start, owner, level, LAWS[law]), about=1.0)
     return worst_of(values, start, owner, level, LAWS[law], fisher=law == "fisher z")
+
+
+def mirrored(worst: Worst, about: float) -> Worst:
+    """The worst group of `about` minus the contributions that `worst` was made of."""
+    old, items = worst.estimate, worst.contributions
+    estimate = Estimate(about - old.runs, about - old.value, about - old.centre, old.above, old.below, old.noise,
+                        about - old.most, about - old.least)
+    return replace(worst, estimate=estimate, contributions=items and (lambda: about - items()))
 
 
 def worst_share(

@@ -6,7 +6,6 @@ one label it has no AUC, which is NaN.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from shiftbench.scoring.estimates import (
     Measured,
     bare,
     loss,
+    mirrored,
     on_the_logit_scale,
     share,
     worst_loss,
@@ -121,11 +121,8 @@ def _larger(
         return []
     rows, start = np.concatenate(sides), np.asarray([0, len(sides[0])])
     size = np.asarray([len(side) for side in sides])
-    right = worst_share(hits[:, rows], start, owner, level)
-    share_right = right.estimate
-    error = share_right._replace(runs=1 - share_right.runs, value=1 - share_right.value, centre=1 - share_right.centre,
-                                 below=share_right.above, above=share_right.below)
-    measured = [Measured("worst_hard_error", SIDES, size, error, worst=replace(right, estimate=error))]
+    error = mirrored(worst_share(hits[:, rows], start, owner, level), about=1.0)
+    measured = [Measured("worst_hard_error", SIDES, size, error.estimate, worst=error)]
     if losses is not None:
         most = worst_loss(losses[:, rows], start, owner, level)
         measured.append(Measured("worst_hard_nll", SIDES, size, most.estimate, worst=most))

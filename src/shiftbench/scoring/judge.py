@@ -48,19 +48,20 @@ class Rows:
     def compared(self, split: str, measured: Measured) -> list[Row]:
         """How far each method is behind the best, where that can be told of a metric."""
         items, worst, value = measured.items, measured.worst, measured.estimate.value
+        widest = measured.estimate.most - measured.estimate.least
         if items is None or not np.isfinite(value).all():
             return []
         if measured.start is not None:
             ends = np.append(measured.start[1:], items.shape[1])
             return [row for place, (begin, end) in enumerate(zip(measured.start, ends, strict=True))
                     for row in self.behind(split, measured.groups[place], int(measured.n[place]), measured.metric,
-                                           items[:, begin:end], value[:, place], looks=len(ends))]
+                                           items[:, begin:end], value[:, place], widest, looks=len(ends))]
         n = measured.of or int(measured.n.sum())
         if worst is None:
-            return self.behind(split, measured.groups[0], n, measured.metric, items, value[:, 0])
+            return self.behind(split, measured.groups[0], n, measured.metric, items, value[:, 0], widest)
         if self.level is not None and not items.size:  # a group without an interval
             return []
-        return self.behind(split, ALL, n, measured.metric, items, value[:, 0],
+        return self.behind(split, ALL, n, measured.metric, items, value[:, 0], widest,
                            centre=measured.estimate.centre[:, 0], size=worst.fewest, unsure=worst.unsure)
 
     def estimated(
@@ -81,16 +82,19 @@ class Rows:
 
     def behind(
         self, split: str, group: str, n: int, metric: str, items: Bools | Floats, value: Floats,
-        looks: int = 1, **corrected: Floats,
+        widest: float, looks: int = 1, **corrected: Floats,
     ) -> list[Row]:
-        """How far each method is behind the best, with the p-value of that; `looks` groups are compared like this."""
+        """How far each method is behind the best, with the p-value of that; `looks` groups are compared like this.
+
+        `widest` is the largest difference that the metric allows.
+        """
         best = int(value.argmax())
         low, high, p = np.zeros(len(value)), np.zeros(len(value)), np.ones(len(value))
         if self.level is None:
             low, high, p = (np.full(len(value), np.nan) for _ in range(3))
         else:
             found = compare(items, self.owner, against=best, level=self.level, looks=looks, **corrected)
-            low[found.second], high[found.second] = found.low.clip(-1, 1), found.high.clip(-1, 1)
+            low[found.second], high[found.second] = found.low.clip(-widest, widest), found.high.clip(-widest, widest)
             p[found.second] = found.adjusted
         behind = self.rows(split, group, n, metric, value[best] - value, low, high)
         return [{**row, "stat": DIFFERENCE, "p": chance} for row, chance in zip(behind, p.tolist(), strict=True)]

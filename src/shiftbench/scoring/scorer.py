@@ -21,7 +21,7 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL
 from shiftbench.data.target import BOXES, TOKEN_KINDS, TOKENS, Boxes
 from shiftbench.scoring.classes import Split, measure_classes
-from shiftbench.scoring.estimates import LAWS, Estimate, Measured, worst_by
+from shiftbench.scoring.estimates import LAWS, Estimate, Measured, within, worst_by
 from shiftbench.scoring.intervals import REPLICATES, bootstrap, interval, over_runs
 from shiftbench.scoring.metrics import METRICS, WORST, Metric, own_metrics
 from shiftbench.scoring.metrics.correlation import r_items
@@ -145,7 +145,7 @@ def grouped(
     codes, start = np.unique(part.group[kept], return_index=True)
     names, n = [part.names[code] for code in codes], np.add.reduceat(count[kept], start)
     law = law or METRICS[metric].interval
-    worst = worst_by(law, values[:, kept], start, owner, level)
+    worst = worst_by(law, values[:, kept], start, owner, level, lower=METRICS[metric].lower)
     worst = replace(worst, n=n[worst.code])
     return [*measured, Measured(metric, names, n, LAWS[law](values[:, kept], owner, level, start)),
             Measured(WORST + metric, names, n, worst.estimate, worst=worst, compared=not METRICS[metric].lower)]
@@ -244,7 +244,9 @@ def measure_further(
         if values.shape[1:] != (len(truth),):
             raise ShiftBenchError(f"Metric '{metric.name}': `items` gives an array of shape {values.shape[1:]}, but "
                                   f"{len(truth)} items have one contribution each.")
-        return grouped(part, metric.name, values, values, owner, level)
+        measured = grouped(part, metric.name, values, values, owner, level)
+        least = 0.0 if not (values < 0).any() else -np.inf
+        return measured if metric.unit == "share" else [within(one, least, np.inf) for one in measured]
     estimate = bootstrapped(metric, truth, outputs, owner, level, further, split)
     return [Measured(metric.name, [ALL], np.asarray([len(truth)]), estimate)]
 
