@@ -21,7 +21,7 @@ from shiftbench.reporting.drawing import to_svg
 from shiftbench.reporting.page import results_of
 from shiftbench.reporting.plots import BOTTOM, LEFT, TOP
 from shiftbench.reporting.sections.fine_grained import change_lines, content
-from shiftbench.reporting.sections.fine_grained_study import (
+from shiftbench.reporting.sections.fine_grained_scores import (
     BASELINES,
     FAMILIES,
     ablation,

@@ -52,12 +52,12 @@ def table(
         raise ShiftBenchError("A study says which runs belong to it, and scores do not: name a folder of runs.")
     index = None if folder is None else RunIndex(folder, runs_of(folder, study)[0])
     scores, folders = scores_of(source if index is None else index, benchmarks)
-    known = [one for one, _ in folders]
+    known = [benchmark for benchmark, _ in folders]
     if index is not None:
         scores = Scores.join([scores, chosen_means(index, scores, known, rule, remedy=REMEDY)])
-    found = lines(shown_scores(scores, known, rule), known, listed(metrics, ","), split=split, against=against,
-                  folder=index)
+    rows = lines(shown_scores(scores, known, rule), known, listed(metrics, ","), split=split, against=against,
+                 folder=index)
     if out is not None:
         with writing(out) as hidden:
-            hidden.write_text(write(found), encoding="utf-8")
-    return found
+            hidden.write_text(write(rows), encoding="utf-8")
+    return rows

@@ -1,4 +1,4 @@
-"""Folders become objects: how a verb takes either."""
+"""Load objects from folders, so that a verb takes either."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From predictions to what they are worth: scores, choices, pages, and people's answers."""
+"""From predictions to scores, choices among settings, pages, and human baselines."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -58,26 +58,26 @@ def score(
     if nooch is not None:
         return _score_on_lists(benchmark, predictions, nooch, task, ignore_splits,
                                {**options, **({"by": by} if by else {})})
-    made = benchmark_of(benchmark)
+    loaded = benchmark_of(benchmark)
     if not predictions:
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
     if by:
-        options |= {"by": by, "collection": collection_for(benchmark, made, by, collection)}
+        options |= {"by": by, "collection": collection_for(benchmark, loaded, by, collection)}
     answers = [file for file in predictions if is_answers(file)]
-    models = {name: read_predictions(file, made, ignore_splits=ignore_splits, columns=columns,
+    models = {name: read_predictions(file, loaded, ignore_splits=ignore_splits, columns=columns,
                                      ignore_extra=ignore_extra)
               for name, file in zip(_names(predictions), predictions, strict=True) if not is_answers(file)}
-    parts = [score_one(made, model, run=name, method=name, **options) for name, model in models.items()]
+    parts = [score_one(loaded, model, run=name, method=name, **options) for name, model in models.items()]
     if len(models) > 1:
-        parts.append(versus(made, models, **{name: value for name, value in options.items() if name != "metrics"}))
+        parts.append(versus(loaded, models, **{name: value for name, value in options.items() if name != "metrics"}))
     if answers or study is not None:
-        parts += _score_people(made, answers, models, study, {
+        parts += _score_people(loaded, answers, models, study, {
             name: options[name] for name in ("level", "replicates") if name in options})
     return Scores.join(parts)
 
 
 def is_answers(file: Any) -> bool:
-    """Whether what `score` is given is a file of annotators' answers: its name ends in .json."""
+    """Whether an argument of `score` is a file of annotators' answers: its name ends in .json."""
     return isinstance(file, str | Path) and Path(file).suffix.lower() == ".json"
 
 
@@ -85,7 +85,7 @@ def _score_people(
     benchmark: Benchmark, answers: Sequence[Any], models: Mapping[str, Predictions | Answers], study: Place | None,
     options: Mapping[str, Any],
 ) -> list[Scores]:
-    """What annotators are worth, and models on the same pairs of superclasses."""
+    """Scores of annotators, and of models on the same pairs of superclasses."""
     from shiftbench.human import find_key, human_scores, model_scores, read_answers
 
     key = find_key(study, answers)
@@ -96,36 +96,37 @@ def _score_people(
 
 
 def _names(predictions: Sequence[Predictions | Answers | Place]) -> list[str]:
-    """A name for each: that of its file, with its folder where two files are called alike, as those of runs are.
+    """A name for each: the name of its file, with its folder where two files have the same name, as in runs.
 
     >>> _names(["mine.csv", "runs/a/predictions.parquet", "runs/b/predictions.parquet"])
     ['mine', 'a/predictions', 'b/predictions']
     """
-    paths = [Path("predictions") if isinstance(given, Predictions | Answers) else Path(given) for given in predictions]
+    paths = [Path("predictions") if isinstance(source, Predictions | Answers) else Path(source)
+             for source in predictions]
     names = [path.stem for path in paths]
     names = [f"{path.parent.name}/{name}" if names.count(name) > 1 and path.parent.name else name
              for path, name in zip(paths, names, strict=True)]
-    return [f"{name} {place + 1}" if names.count(name) > 1 else name for place, name in enumerate(names)]
+    return [f"{name} {number + 1}" if names.count(name) > 1 else name for number, name in enumerate(names)]
 
 
 def collection_for(
-    benchmark: Benchmark | Place, made: Benchmark, by: Sequence[str], given: Collection | Place | None
+    benchmark: Benchmark | Place, loaded: Benchmark, by: Sequence[str], collection: Collection | Place | None
 ) -> Collection | None:
-    """The collection, where it is given or a grouping has a column that the benchmark's rows do not have."""
+    """The collection, if it is given or a grouping has a column that the benchmark's rows lack."""
     from shiftbench.data.groupings import columns_in
     from shiftbench.data.questions import base_of
 
-    own = {*CODED, *made.extra}
-    if given is None and all(base_of(name, own) in own for said in by for name in columns_in(said, own)):
+    own = {*CODED, *loaded.extra}
+    if collection is None and all(base_of(name, own) in own for grouping in by for name in columns_in(grouping, own)):
         return None
-    return collection_of(benchmark, given, needed=False)
+    return collection_of(benchmark, collection, needed=False)
 
 
 def _score_on_lists(
     benchmark: Benchmark | Place, predictions: Sequence[Predictions | Answers | Place], folder: Place, task: str,
     ignore_splits: bool, options: Mapping[str, Any],
 ) -> Scores:
-    """`score` on published lists; what comes first is a benchmark, or a file of predictions like the others."""
+    """`score` on published lists; the first argument is a benchmark, or a file of predictions like the others."""
     from shiftbench.scoring import score as score_one
     from shiftbench.scoring.official import challenges, no_at_ties, on_lists
 
@@ -134,24 +135,24 @@ def _score_on_lists(
         raise ShiftBenchError(f"{benchmark}: there is no such file. With nooch (--nooch) the first name is a file of "
                               "predictions, or the folder of a benchmark.")
     if not isinstance(benchmark, Benchmark) and Path(benchmark).is_file():
-        for name, given in zip(_names((benchmark, *predictions)), (benchmark, *predictions), strict=True):
-            if isinstance(given, Predictions | Answers):
+        for name, source in zip(_names((benchmark, *predictions)), (benchmark, *predictions), strict=True):
+            if isinstance(source, Predictions | Answers):
                 raise ShiftBenchError("Without a benchmark, name files of predictions to score on published lists.")
-            parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
-                      for made, loaded in challenges(given, folder, task, ignore_splits=ignore_splits)]
+            parts += [score_one(challenge, loaded, run=f"{name}, {challenge.name}", method=name, **options)
+                      for challenge, loaded in challenges(source, folder, task, ignore_splits=ignore_splits)]
         return Scores.join(parts)
     own = benchmark_of(benchmark)
     if not predictions:
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
-    for name, given in zip(_names(predictions), predictions, strict=True):
-        if isinstance(given, Answers):
+    for name, source in zip(_names(predictions), predictions, strict=True):
+        if isinstance(source, Answers):
             raise ShiftBenchError("Published lists are of classes; these predictions are boxes or tokens.")
-        loaded = read_predictions(given, own, ignore_splits=ignore_splits)
+        loaded = read_predictions(source, own, ignore_splits=ignore_splits)
         positive = task.replace("_", " ") or str(own.card.get("positive") or "")
         if isinstance(loaded, Predictions) and len(loaded.classes) == 2 and positive in loaded.classes:
             loaded = no_at_ties(loaded, positive)
-        parts += [score_one(made, loaded, run=f"{name}, {made.name}", method=name, **options)
-                  for made in on_lists(own, folder, task)]
+        parts += [score_one(challenge, loaded, run=f"{name}, {challenge.name}", method=name, **options)
+                  for challenge in on_lists(own, folder, task)]
     return Scores.join(parts)
 
 
@@ -167,9 +168,10 @@ def select(
     from shiftbench.scoring.select import select as apply
 
     scores, folders = scores_of(source, benchmarks)
-    found = apply(scores, [rule] if rule else tuple(RULES), targets=[target], benchmarks=[one for one, _ in folders])
-    refuse_target(found.choices if rule else (), allow_target=allow_target)
-    return found
+    selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target],
+                      benchmarks=[benchmark for benchmark, _ in folders])
+    refuse_target(selection.choices if rule else (), allow_target=allow_target)
+    return selection
 
 
 def scores_of(
@@ -189,16 +191,16 @@ def scores_of(
     elif isinstance(source, RunIndex) or Path(source).is_dir():
         index = RunIndex.of(source)
         scores = score_runs(index, benchmarks=list(folders.values()), left_out=unreadable)
-        known = {one.digest for one in folders.values()}
+        known = {benchmark.digest for benchmark in folders.values()}
         folders |= {folder: index.benchmark(folder)
                     for folder in index.benchmark_folders(set(scores["run"].tolist()), known)}
     else:
         scores = Scores.load(source)
-    return scores, [(one, folder) for folder, made in folders.items() for one in named([made], scores)]
+    return scores, [(benchmark, folder) for folder, loaded in folders.items() for benchmark in named([loaded], scores)]
 
 
 def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: str = "test") -> "list[Ranked]":
-    """The n tasks (benchmarks) whose hard items cost a method most more than all items do, as NOOCh chose its suite."""
+    """Rank tasks (benchmarks) by how much more hard items cost than the average item; the first n."""
     from shiftbench.shifts.context.challenge_sets import hardest_tasks
 
     scores = scores_of(source)[0].where(stat=RUN, method=method, split=split, metric="nll", by="")
@@ -209,7 +211,7 @@ def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: 
     if not losses["hard"]:
         raise ShiftBenchError(f"No run of method '{method}' has a loss on hard items of {split}. Train it on "
                               "benchmarks of shift 'context' first, or name another method.")
-    hard, every = ({task: sum(values) / len(values) for task, values in part.items()} for part in losses.values())
+    hard, every = ({task: sum(values) / len(values) for task, values in by_task.items()} for by_task in losses.values())
     return hardest_tasks(hard, every, min(n, len(hard)))
 
 
@@ -219,8 +221,8 @@ def power(
     """Per group of a split: its items, the smallest difference they show, and what a difference (a share) needs."""
     from shiftbench.scoring.intervals import group_power
 
-    made = benchmark_of(benchmark)
-    return group_power({"all": len(made.rows(split)), **made.counts()[split]}, difference, **known)
+    loaded = benchmark_of(benchmark)
+    return group_power({"all": len(loaded.rows(split)), **loaded.counts()[split]}, difference, **known)
 
 
 def report(
@@ -257,18 +259,19 @@ def report(
             raise ShiftBenchError("A study says which runs belong to it, and scores do not: report on a folder of "
                                   "runs.")
         scores, folders = scores_of(source, benchmarks)
-        made, index = [one for one, _ in folders], None
+        loaded, index = [benchmark for benchmark, _ in folders], None
     else:
         only, absent = runs_of(source, study)
         unreadable: dict[str, str] = {}
         index = RunIndex(source, only, unreadable)
         scores, folders = scores_of(index, benchmarks, unreadable)
         absent += [describe(Path(source) / run, UNREADABLE)._replace(reason=why) for run, why in unreadable.items()]
-        made = [one for one, _ in folders]
-        scores = Scores.join([scores, chosen_means(index, scores, made, rule, remedy=REMEDY)])
-    found = [collection_of(folder, None, needed=False) for _, folder in folders]
-    images = [None if one is None or one.foreign else one for one in found]  # a page can do without pictures
-    page = write_report(scores, made, out, collections=images, title=title, rule=rule, index=index, compare=compare,
+        loaded = [benchmark for benchmark, _ in folders]
+        scores = Scores.join([scores, chosen_means(index, scores, loaded, rule, remedy=REMEDY)])
+    collections = [collection_of(folder, None, needed=False) for _, folder in folders]
+    # A page can do without pictures.
+    images = [None if collection is None or collection.foreign else collection for collection in collections]
+    page = write_report(scores, loaded, out, collections=images, title=title, rule=rule, index=index, compare=compare,
                         absent=absent, figures=figures)
     if absent:
         warnings.warn(f"{source}: {_sentence(absent)}", UserWarning, stacklevel=2)
@@ -289,7 +292,7 @@ def runs_of(source: Place, study: "Study | Place | None" = None) -> "tuple[list[
         return None, left_out(source)
     jobs = (study if isinstance(study, Study) else Study.load(study)).jobs(source, collections=False)
     absent = left_out(source, jobs)
-    lacking = {one.run for one in absent if one.state != LEFT_OVER}
+    lacking = {status.run for status in absent if status.state != LEFT_OVER}
     done = [run for run in dict.fromkeys(job.run.id for job in jobs) if run not in lacking]
     if not done:
         raise ShiftBenchError(f"{source}: none of the {len(jobs):,} runs that the study asks for is done. Is it the "
@@ -302,12 +305,12 @@ def _sentence(absent: "Sequence[Status]", most: int = 5) -> str:
     from shiftbench.sweeps.status import summary
 
     words = []
-    for one in absent[:most]:
-        known = (one.method, one.benchmark and f"on {one.benchmark}", f"seed {one.seed}" if one.seed >= 0 else "",
-                 one.reason.rstrip("."))
-        words.append(f"{one.run} ({one.state}: {', '.join(part for part in known if part)})")
+    for status in absent[:most]:
+        known = (status.method, status.benchmark and f"on {status.benchmark}",
+                 f"seed {status.seed}" if status.seed >= 0 else "", status.reason.rstrip("."))
+        words.append(f"{status.run} ({status.state}: {', '.join(fact for fact in known if fact)})")
     more = f" and {len(absent) - most:,} more" if len(absent) > most else ""
-    return f"not in the report are {summary(one.state for one in absent)}: {'; '.join(words)}{more}."
+    return f"not in the report are {summary(status.state for status in absent)}: {'; '.join(words)}{more}."
 
 
 def study(
@@ -340,9 +343,9 @@ def board(
     from shiftbench.leaderboard import make_board, make_folds, write_board
 
     if isinstance(benchmark, Sequence) and not isinstance(benchmark, str):
-        made = make_folds(folder, [benchmark_of(one) for one in benchmark], metric=metric)
+        ranking = make_folds(folder, [benchmark_of(fold) for fold in benchmark], metric=metric)
     else:
-        made = make_board(folder, benchmark_of(benchmark), metric=metric, seeds=seeds)
+        ranking = make_board(folder, benchmark_of(benchmark), metric=metric, seeds=seeds)
     if out is not None:
-        write_board(made, out, title=title)
-    return made
+        write_board(ranking, out, title=title)
+    return ranking

@@ -1,4 +1,4 @@
-"""From annotations to a benchmark: collections, what is in them, and the shifts built on them."""
+"""From annotations to a benchmark: collections, their contents, and the shifts built on them."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def hierarchy(
 ) -> "Hierarchy":
     """A class hierarchy from BREEDS' files, WordNet 3.0, a collection, or a file of parents and children.
 
-    `edits` is a script that is applied to it, `classes` a file with the ids of the leaves to keep.
+    `edits` is a script to apply to it, and `classes` is a file with the ids of the leaves to keep.
     """
     from shiftbench.hierarchies.edits import edited
     from shiftbench.hierarchies.sources import open_hierarchy, read_classes
@@ -138,8 +138,8 @@ def suite(
 
     Or those of a recipe that stands for several, as `leave_one_domain_out` without `test` does for one per domain; its
     collection and seed are the recipe's unless given.
-    `changes` replace settings of every benchmark, as in `build`. With `replicates`, each that has low-data items is
-    built so many times, with other such items, `low-10.0`, `low-10.1`, …
+    `changes` replace settings of every benchmark, as in `build`. With `replicates`, each benchmark with low-data
+    items is built that many times, with other such items each time: `low-10.0`, `low-10.1`, …
     ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
     """
     return list(build_suite(name, collection, out, seed, only, replicates, changes, progress))
@@ -243,7 +243,7 @@ def check(
         return find_faults(loaded_benchmark)
     rows = images.index(loaded_benchmark.items)
     missing = np.isin(rows, missing_files(images.pixels, images.root))
-    hashes = np.char.add("no file of ", loaded_benchmark.items).astype(np.object_)  # each differs from all others
+    hashes = np.char.add("no file of ", loaded_benchmark.items).astype(np.object_)  # all differ
     hashes[~missing] = content_hashes(images, rows[~missing])
     return find_faults(loaded_benchmark, hashes, missing)
 

@@ -1,4 +1,4 @@
-"""From a benchmark to runs. torch is loaded inside these verbs alone, after what they were asked for is checked."""
+"""From a benchmark to runs. Only these verbs load torch, after they have checked their arguments."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +29,10 @@ def embed(
     from shiftbench.models.names import backbone
 
     backbone(model)
-    made = benchmark_of(benchmark)
+    loaded = benchmark_of(benchmark)
     folder = collection_folder_of(benchmark, collection)
     images = Collection.load(folder)
-    rows = images.index(made.items)
+    rows = images.index(loaded.items)
     load_torch()
     from shiftbench.training.features import embed as embed_items
 
@@ -45,7 +45,7 @@ def train(
     collection: Place | None = None, device: str = "auto", params: Mapping[str, Any] | None = None,
     progress: Advance | None = None, say: Callable[[str], None] | None = None, **settings: Any,
 ) -> Path:
-    """Train one method on one benchmark with one seed; gives the folder of the run. A finished run is not repeated.
+    """Train one method on one benchmark with one seed, and return the run's folder. A finished run is not repeated.
 
     `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, … `preset`
     names settings of both (`shiftbench methods --presets`); those that you give win over a protocol's, and a variant
@@ -56,17 +56,17 @@ def train(
 
     check_device(device)
     run = run_of(method, params or {}, settings, preset)
-    made = Benchmark.load(benchmark)
+    loaded = Benchmark.load(benchmark)
     folder = collection_folder_of(benchmark, collection)
     images = Collection.load(folder)
     load_torch()
     from shiftbench.training.folder import is_done
     from shiftbench.training.folder import train as train_run
 
-    run = replace(run, benchmark=made.digest)
+    run = replace(run, benchmark=loaded.digest)
     if run.features and not is_done(Path(out) / run.id):
-        _embed_first(run, images, images.index(made.items), folder, progress, say)
-    return train_run(made, images, run, Path(out), device=device,
+        _embed_first(run, images, images.index(loaded.items), folder, progress, say)
+    return train_run(loaded, images, run, Path(out), device=device,
                      benchmark_path=Path(benchmark), collection_path=folder, progress=progress, say=say)
 
 
@@ -110,7 +110,7 @@ def pretrain(
     collection: Place, label: str, out: Place, *, model: str = "resnet18", seed: int = 0, device: str = "auto",
     progress: Advance | None = None, **settings: Any,
 ) -> Path:
-    """Train a model to tell a factor of a collection; gives the weight file, for `weights=` of runs on other data.
+    """Train a model to predict a factor of a collection, and return the weight file (`weights=` of other runs).
 
     pretrain("collections/scenes", "breed", "pretrained/scenes", steps=5000); started again it goes on.
     """
@@ -150,14 +150,15 @@ def retrain(
     from shiftbench.training.retrain import retrain as retrain_run
 
     chosen = (rates,) if isinstance(rates, int | float) else rates
-    found: dict[str, Retrained] = {}
+    outcomes: dict[str, Retrained] = {}
     for number, run in enumerate(listed):
         folder = collection_folder_of(run.benchmark_folder, collection)
-        found[run.folder.name] = retrain_run(run.folder, Benchmark.load(run.benchmark_folder), Collection.load(folder),
-                                             steps=steps, rates=chosen or RATES, device=device, cache=folder)
+        outcomes[run.folder.name] = retrain_run(
+            run.folder, Benchmark.load(run.benchmark_folder), Collection.load(folder), steps=steps,
+            rates=chosen or RATES, device=device, cache=folder)
         if progress:
             progress(number + 1, len(listed))
-    return found
+    return outcomes
 
 
 def sweep(
@@ -190,8 +191,8 @@ def sweep(
 
 
 def fetch(url: str, out: Place) -> list[str]:
-    """Bring the finished runs of a store to a folder on this machine; gives their names. What is there is not fetched
-    again."""
+    """Copy the finished runs of a store to a folder on this machine, and return their names. Existing runs are not
+    fetched again."""
     from shiftbench.sweeps.storage import fetch as bring
     from shiftbench.sweeps.storage import is_url
 
@@ -215,12 +216,12 @@ def conflicts(
     check_device(device)
     wanted = make(Settings, settings, "conflicts")
     wanted.run("", 0)  # which checks the rest
-    made, folder = benchmark_of(benchmark), collection_folder_of(benchmark, collection)
+    loaded, folder = benchmark_of(benchmark), collection_folder_of(benchmark, collection)
     images = Collection.load(folder)
     load_torch()
     from shiftbench.conflict.measure import conflicts as measure
 
-    found = measure(made, images, wanted, device=device, cache=folder, progress=progress)
+    outcome = measure(loaded, images, wanted, device=device, cache=folder, progress=progress)
     if out is not None:
-        found.save(out)
-    return found
+        outcome.save(out)
+    return outcome

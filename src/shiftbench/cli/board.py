@@ -10,7 +10,7 @@ from shiftbench import api as verbs
 from shiftbench.cli.output import Json, Plugins, Quiet, print_json, print_table, say
 
 NOTHING: dict[str, Any] = {"value": math.nan, "std": math.nan, "tied": False, "group": "", "n": 0, "behind": None}
-"""Of a submission that has no such number."""
+"""The cell of a submission that has no such number."""
 
 
 def board(
@@ -32,29 +32,29 @@ def board(
     shiftbench board submissions --benchmark benchmarks/cat-dog --out board
     """
     chosen = benchmark if len(benchmark) > 1 else benchmark[0]
-    made = verbs.board(folder, chosen, out, metric=metric, seeds=seeds, title=title)
+    ranking = verbs.board(folder, chosen, out, metric=metric, seeds=seeds, title=title)
     if json:
         from shiftbench.leaderboard.writing import plain
 
-        print_json(plain(made))
+        print_json(plain(ranking))
         return
     if quiet:
         return
     from shiftbench.reporting.score_tables import probability
     from shiftbench.scoring.metrics import is_worst
 
-    worst = is_worst(made.measure.metric)
+    worst = is_worst(ranking.measure.metric)
     rows: list[list[object]] = []
-    for one in made.listed:
-        cell = one.cell("test", made.measure) or NOTHING
-        entry, pair = one.verified.entry, cell["behind"]
-        rows.append([one.rank or "–", "algorithms" if entry.algorithm else "beyond", entry.method,
+    for listed in ranking.listed:
+        cell = listed.cell("test", ranking.measure) or NOTHING
+        entry, pair = listed.verified.entry, cell["behind"]
+        rows.append([listed.rank or "–", "algorithms" if entry.algorithm else "beyond", entry.method,
                      cell["value"], cell["std"], pair.difference if pair else math.nan,
-                     probability(pair.p) if pair else "–", "≈" if cell["tied"] and one.rank else "",
+                     probability(pair.p) if pair else "–", "≈" if cell["tied"] and listed.rank else "",
                      *([cell["group"], cell["n"]] if worst else []),
-                     len(one.verified.predictions), " ".join(one.verified.reasons)])
-    named = made.benchmark.name + (f" to {made.folds[-1].name}, mean over folds" if made.folds else "")
-    print_table(f"{named}: {made.measure} on test",
+                     len(listed.verified.predictions), " ".join(listed.verified.reasons)])
+    named = ranking.benchmark.name + (f" to {ranking.folds[-1].name}, mean over folds" if ranking.folds else "")
+    print_table(f"{named}: {ranking.measure} on test",
                 ["rank", "table", "method", "mean", "std", "behind best", "p", "", *(["group", "n"] if worst else []),
-                 "folds" if made.folds else "seeds", "why it does not count"], rows)
+                 "folds" if ranking.folds else "seeds", "why it does not count"], rows)
     say(f"wrote {out / 'index.html'}")

@@ -110,9 +110,9 @@ def _suite(name: str, changes: dict[str, Any], out: Path, only: str, replicates:
         print_json([_facts(folder, benchmark) for folder, benchmark in benchmarks.items()])
     elif not quiet:
         print_table("", ["benchmark", "train", "test", "distance"], [
-            [folder.name, len(one.rows("train")), len(one.rows("test")),
-             float("nan") if one.card["distance"] is None else float(one.card["distance"])]
-            for folder, one in benchmarks.items()])
+            [folder.name, len(built.rows("train")), len(built.rows("test")),
+             float("nan") if built.card["distance"] is None else float(built.card["distance"])]
+            for folder, built in benchmarks.items()])
 
 
 def show_benchmark(benchmark: "Benchmark") -> None:
@@ -121,23 +121,24 @@ def show_benchmark(benchmark: "Benchmark") -> None:
     say_titled(benchmark.name, f"{card.get('shift')}({params})")
     say(f"seed {card.get('seed')}, {len(benchmark):,} rows, digest {benchmark.digest[:16]}")
     if card.get("distance") is not None:
-        each = ", ".join(f"{name} {value:.3f}" for name, value in (card.get("subsets") or {}).items())
-        say(f"distance {card['distance']:.3f}" + (f" ({each})" if each else ""))
+        distances = ", ".join(f"{name} {value:.3f}" for name, value in (card.get("subsets") or {}).items())
+        say(f"distance {card['distance']:.3f}" + (f" ({distances})" if distances else ""))
     counts, splits = benchmark.counts(), benchmark.splits
-    groups = [name for name in benchmark.names["group"] if any(name in part for part in counts.values())]
+    groups = [name for name in benchmark.names["group"] if any(name in sizes for sizes in counts.values())]
     print_table("", ["group", *splits],
                 [[name, *(counts[split].get(name, 0) for split in splits)] for name in groups[:40]])
     if len(groups) > 40:
         say(f"… and {len(groups) - 40} more groups")
     if card.get("explanation"):
         print_table("\nwhat differs most", ["tag", "kind", "train", "test", "lift"],
-                    [[part[key] for key in ("tag", "kind", "train", "test", "lift")] for part in card["explanation"]])
+                    [[tag[key] for key in ("tag", "kind", "train", "test", "lift")] for tag in card["explanation"]])
     if card.get("cues"):
         print_table("\ncontext cues", ["tag", "kind", "A(C, Y)"],
                     [[cue["tag"], cue["kind"], float(cue["strength"])] for cue in card["cues"]])
     if card.get("superclasses"):
         print_table("\nsuperclasses", ["superclass", "source", "target"], [
-            [row["name"], *(", ".join(one["name"] for one in row[side]) or "the same" for side in ("source", "target"))]
+            [row["name"], *(", ".join(subclass["name"] for subclass in row[side]) or "the same"
+                            for side in ("source", "target"))]
             for row in card["superclasses"]])
     for note in card.get("notes", []):
         say(note)

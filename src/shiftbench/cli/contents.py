@@ -1,4 +1,4 @@
-"""What is in a collection or a folder of runs, as facts and as tables on a terminal."""
+"""The contents of a collection or a folder of runs, as facts and as tables on a terminal."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +30,7 @@ def collection_facts(collection: Collection) -> dict[str, Any]:
 
 
 def _values(values: Any) -> dict[str, Any]:
-    """How often each value occurs; numbers with many values are given by their range, and how many lack."""
+    """How often each value occurs; for numbers with many values, their range and how many are missing."""
     if values.dtype.kind == "f" or (values.dtype.kind in "iu" and len(np.unique(values)) > 50):
         known = values[~np.isnan(values)]
         lacking = {"missing": len(values) - len(known)} if len(known) < len(values) else {}

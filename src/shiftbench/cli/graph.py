@@ -86,8 +86,8 @@ def _one(metagraph: Any, collection: "Collection", origin: str | None, out: Path
     print_table(f"{metagraph.cls}: {len(facts['subsets'])} subsets, {metagraph.edges} edges of overlap ≥ "
                 f"{metagraph.threshold}, {facts['communities']} communities",
                 ["subset", "items", "community", *(["distance"] if far else [])],
-                [[part["name"], part["size"], part["community"], *([far[part["name"]]] if far else [])]
-                 for part in facts["subsets"]])
+                [[subset["name"], subset["size"], subset["community"], *([far[subset["name"]]] if far else [])]
+                 for subset in facts["subsets"]])
 
 
 def _overview(

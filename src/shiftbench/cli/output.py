@@ -1,7 +1,7 @@
 """What a command prints: tables on a terminal, JSON when asked, progress bars where a person is watching.
 
-The one way to the terminal. Names come from data, and data may hold anything: nothing of it is read as markup or emoji,
-and what a terminal would take for an order is spelled out.
+Everything on the terminal goes through this module. Names come from data, and data may contain anything: nothing is
+read as markup or emoji, and control characters are escaped.
 """
 
 import json
@@ -63,16 +63,16 @@ class Ended(Protocol):
 
 
 class _Plain(Console):
-    """A console that takes text as it stands."""
+    """A console that prints text literally."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=False, **settings)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        for part in super().render(renderable, options):
-            text = part.text
-            clean = text if part.control or text.isprintable() else "\n".join(map(printable, text.split("\n")))
-            yield part if clean == text else Segment(clean, part.style, part.control)
+        for segment in super().render(renderable, options):
+            text = segment.text
+            clean = text if segment.control or text.isprintable() else "\n".join(map(printable, text.split("\n")))
+            yield segment if clean == text else Segment(clean, segment.style, segment.control)
 
 
 def console() -> Console:
@@ -92,19 +92,19 @@ def say_titled(name: object, rest: object) -> None:
 
 
 def note(message: object) -> None:
-    """A line on standard error about what to know."""
+    """Print a note on standard error."""
     sys.stderr.write(f"note: {printable(message)}\n")
 
 
 @contextmanager
 def noted() -> Iterator[list[str]]:
-    """Warnings of what is done inside become notes on standard error; the list has them when it is done."""
+    """Turn warnings inside the block into notes on standard error; the list has them at the end."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         silence_pillow()
         yield notes
-    notes += dict.fromkeys(str(one.message) for one in caught)
+    notes += dict.fromkeys(str(warning.message) for warning in caught)
     for message in notes:
         note(message)
 
@@ -115,7 +115,7 @@ def silence_pillow() -> None:
 
 
 def pairs(words: Sequence[str], option: str, example: str) -> dict[str, str]:
-    """What an option that may be repeated says of names: {"valid": "val"} of --rename valid=val."""
+    """The names in an option that may be repeated: {"valid": "val"} of --rename valid=val."""
     for word in words:
         if not all(word.partition("=")):
             raise ShiftBenchError(f"{option} '{word}' is not of the form NAME=NAME. Write {option} {example}.")
@@ -123,13 +123,13 @@ def pairs(words: Sequence[str], option: str, example: str) -> dict[str, str]:
 
 
 def print_json(value: Any) -> None:
-    """JSON that every parser takes: NaN and infinity become null. What a terminal may obey is written as an escape."""
+    """Print JSON that every parser takes: NaN and infinity become null, and control characters are escaped."""
     text = json.dumps(_finite(value), indent=1, ensure_ascii=False)
     sys.stdout.write(_RISKY.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
 _RISKY = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What JSON may hold as it is and a terminal or a UTF-8 encoder stumbles over."""
+"""Characters that JSON allows unescaped but that a terminal or a UTF-8 encoder may not take."""
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -169,7 +169,7 @@ def progress(what: str, quiet: bool = False) -> Iterator[Advance]:
 
 
 def _lines(what: str, every: float, clock: Callable[[], float] = time.monotonic) -> Advance:
-    """Say how far it is, at most every so many seconds."""
+    """Print the progress, at most once in so many seconds."""
     last = clock()
 
     def advance(done: int, total: int) -> None:
@@ -240,7 +240,7 @@ def _tell(tally: Tally, over: Event) -> None:
 
 
 def how_long(seconds: float) -> str:
-    """A time as a person says it.
+    """A duration in words.
 
     >>> [how_long(seconds) for seconds in (0.4, 75, 5000, 400_000)]
     ['1 s', '75 s', '1 h 23 min', '4.6 days']
@@ -269,7 +269,7 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _finite(part) for key, part in value.items()}
+        return {str(key): _finite(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [_finite(element) for element in value]
     return value.item() if hasattr(value, "item") else value

@@ -211,7 +211,7 @@ def read_table(
     """
     options = {"id": id, "label": label, "domain": domain, "split": split, "image": image, "images": images,
                "drop_missing": drop_missing, "text": text, "between": between, "name": name,
-               "features": [part.strip() for part in features.split(",") if part.strip()],
+               "features": [feature.strip() for feature in features.split(",") if feature.strip()],
                "rename": pairs(rename or [], "--rename", "valid=val")}
     _read("table", [source], out, options, overwrite, json, quiet)
 
@@ -222,7 +222,7 @@ def _read(
 ) -> None:
     """Read and save, say on standard error what was left out or is missing, and show what was read.
 
-    `bar` is the title of a progress bar, for readers that tell how far they are.
+    `bar` is the title of a progress bar, for readers that report progress.
     """
     from shiftbench.api.making import keep
     from shiftbench.api.making import read as read_collection

@@ -43,5 +43,5 @@ def report(
                      figures=figures, left_out=absent)
     if not quiet:
         say(f"wrote {out}", *([f"wrote {figures}"] if figures else []))
-    if any(one.state in ("failed", "unreadable") for one in absent):
+    if any(run.state in ("failed", "unreadable") for run in absent):
         raise typer.Exit(1)

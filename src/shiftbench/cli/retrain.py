@@ -32,16 +32,16 @@ def retrain(
         outcomes = verbs.retrain(runs, steps=steps, rates=chosen, collection=collection, device=device,
                                  progress=advance)
     if json:
-        print_json([{"run": run, **one._asdict()} for run, one in outcomes.items()])
+        print_json([{"run": run, **outcome._asdict()} for run, outcome in outcomes.items()])
     elif not quiet:
         print_table("", ["run", "learning rate", "accuracy on val"],
-                    [[run, f"{one.lr:g}", one.accuracy] for run, one in outcomes.items()])
+                    [[run, f"{outcome.lr:g}", outcome.accuracy] for run, outcome in outcomes.items()])
         say(f"{len(outcomes)} last layers retrained; `shiftbench report {runs}` shows them.")
 
 
 def _rates(text: str) -> list[float]:
     try:
-        rates = [float(part) for part in text.split(",")]
+        rates = [float(word) for word in text.split(",")]
     except ValueError:
         rates = []
     if not rates or not all(0 < rate < float("inf") for rate in rates):

@@ -47,23 +47,24 @@ def select(
     from shiftbench.scoring.select import RULES, chosen, over_seeds, refuse_target
     from shiftbench.scoring.select import select as apply
 
-    scores, made = _read(source, benchmark or [])
+    scores, benchmarks = _read(source, benchmark or [])
     if out is not None and not rule:
         raise ShiftBenchError(f"--out writes the runs that one rule chooses. Name it with --rule: {', '.join(RULES)}.")
-    found = apply(scores, [rule] if rule else tuple(RULES), targets=[target], benchmarks=made)
+    selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target], benchmarks=benchmarks)
     if rule:
-        refuse_target(found.choices, allow_target=allow_target)
+        refuse_target(selection.choices, allow_target=allow_target)
     if out is not None:
-        chosen(scores, rule, target=target, benchmarks=made, allow_target=allow_target).save(out)
+        chosen(scores, rule, target=target, benchmarks=benchmarks, allow_target=allow_target).save(out)
     if json:
-        print_json({"choices": [one._asdict() | {"regret": one.regret} for one in found.choices],
-                    "means": [one._asdict() for one in over_seeds(found.choices)],
-                    "refused": [one._asdict() for one in found.refused]})
+        print_json({"choices": [choice._asdict() | {"regret": choice.regret} for choice in selection.choices],
+                    "means": [choice._asdict() for choice in over_seeds(selection.choices)],
+                    "refused": [refusal._asdict() for refusal in selection.refused]})
     elif not quiet:
-        console().print(choices_table(found.choices) if rule else selection_table(scores, made, target=target))
-        for one in dict.fromkeys((one.rule, one.why, one.method) for one in found.refused):
-            places = [other.benchmark for other in found.refused if (other.rule, other.why, other.method) == one]
-            say(f"{one[0]} chose nothing on {', '.join(places)}{': ' + one[2] if one[2] else ''}: {one[1]}")
+        console().print(choices_table(selection.choices) if rule else
+                        selection_table(scores, benchmarks, target=target))
+        for reason in dict.fromkeys((refusal.rule, refusal.why, refusal.method) for refusal in selection.refused):
+            places = [other.benchmark for other in selection.refused if (other.rule, other.why, other.method) == reason]
+            say(f"{reason[0]} chose nothing on {', '.join(places)}{': ' + reason[2] if reason[2] else ''}: {reason[1]}")
 
 
 def _read(source: Path, folders: list[Path]) -> "tuple[Scores, list[Benchmark]]":
@@ -71,7 +72,7 @@ def _read(source: Path, folders: list[Path]) -> "tuple[Scores, list[Benchmark]]"
     from shiftbench.api.judging import scores_of
 
     scores, benchmarks = scores_of(source, folders)
-    return scores, [one for one, _ in benchmarks]
+    return scores, [loaded for loaded, _ in benchmarks]
 
 
 def _hardest(source: Path, n: int, method: str, split: str, json: bool) -> None:
@@ -80,7 +81,7 @@ def _hardest(source: Path, n: int, method: str, split: str, json: bool) -> None:
 
     tasks = hardest(source, n, method=method, split=split)
     if json:
-        print_json([one._asdict() for one in tasks])
+        print_json([ranked._asdict() for ranked in tasks])
     else:
         print_table("", ["task", "loss on hard", "on all", "difference"],
-                    [[one.task, one.hard, one.all, one.gap] for one in tasks])
+                    [[ranked.task, ranked.hard, ranked.all, ranked.gap] for ranked in tasks])

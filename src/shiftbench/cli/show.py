@@ -39,7 +39,7 @@ def show(
         tree = open_hierarchy(folder)
         print_json(hierarchy_facts(tree)) if json else show_hierarchy(tree)
     elif folder.is_dir() and (runs := states(folder)):
-        print_json([one._asdict() for one in status(folder)]) if json else show_runs(folder, runs)
+        print_json([run._asdict() for run in status(folder)]) if json else show_runs(folder, runs)
     else:
         there = "is not there" if not folder.exists() else f"has no {COLLECTION}, no {BENCHMARK} and no runs"
         raise ShiftBenchError(f"{folder} {there}. Name the folder of a collection, a benchmark or runs.")

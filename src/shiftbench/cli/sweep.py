@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from shiftbench.training.run import Outcome
 
 MOST = 40
-"""Lines of a table before the rest is only counted."""
+"""Most lines of a table; the rest is only counted."""
 
 
 def sweep(
@@ -90,7 +90,7 @@ def sweep(
         with sweep_progress(quiet or json) as advance:
             ends = verbs.sweep(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
                                logs=logs or [], checkpoint_seconds=checkpoint_seconds, progress=advance)
-    except KeyboardInterrupt as stop:  # typer would end without a word
+    except KeyboardInterrupt as stop:  # typer would exit silently
         sys.stderr.write(f"shiftbench: {printable(stop) or 'Stopped. Start the same again to go on.'}\n")
         raise typer.Exit(130) from None
     outcome = summary(ends)
@@ -98,11 +98,11 @@ def sweep(
         print_json({"out": str(out), **outcome})
     elif not quiet:
         say(f"{out}: {outcome['done']:,} of {outcome['runs']:,} runs done, {outcome['failed']:,} failed")
-        for one in outcome["notes"]:
-            say(f"in {one['runs']:,} runs: {one['note']}")
+        for note in outcome["notes"]:
+            say(f"in {note['runs']:,} runs: {note['note']}")
         if outcome["reasons"]:
             print_table("", ["failed", "why", "for example"],
-                        [[one["runs"], one["reason"], one["example"]] for one in outcome["reasons"]])
+                        [[reason["runs"], reason["reason"], reason["example"]] for reason in outcome["reasons"]])
             say("try them again with --retry-failed")
         else:
             say(f"next: shiftbench report {out} --out report.html")
@@ -111,7 +111,7 @@ def sweep(
 
 
 def summary(ends: "Sequence[Outcome]") -> dict[str, Any]:
-    """How many runs ended in which way, and the reasons of failures: alike but for their numbers, they count as one."""
+    """How many runs ended in which state, and why runs failed; reasons that differ only in numbers count as one."""
     reasons: dict[str, list[Outcome]] = {}
     for end in ends:
         if end.state == "failed":
@@ -176,7 +176,7 @@ def count_all(estimated: "Estimate") -> Counter[str]:
 
 
 def _print_counts(estimated: "Estimate") -> None:
-    """Runs per benchmark and method, `2 of 3` where 2 are still to be done."""
+    """Runs per benchmark and method, `2 of 3` where 2 of 3 remain."""
     methods = list(dict.fromkeys(method for _, method in estimated.counts))
     rows = {benchmark: [_left(estimated.counts.get((benchmark, method), Counter())) for method in methods]
             for benchmark, _ in estimated.counts}

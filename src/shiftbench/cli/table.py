@@ -39,11 +39,11 @@ def table(
     from shiftbench.reporting.comparison import writer
 
     write = writer(format, out)
-    found = verbs.table(source, out, format=format, metrics=metric or (), split=split, against=against,
+    lines = verbs.table(source, out, format=format, metrics=metric or (), split=split, against=against,
                         benchmarks=benchmark or (), rule=rule, study=study)
     if json:
-        print_json([line._asdict() for line in found])
+        print_json([line._asdict() for line in lines])
     elif out is None:
-        say(*write(found).splitlines())
+        say(*write(lines).splitlines())
     elif not quiet:
         say(f"wrote {out}")

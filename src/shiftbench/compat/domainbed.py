@@ -84,7 +84,7 @@ def dataset_class(folder: Path | str | Benchmark, **options: Any) -> type[Multip
 
     `TEST_ENVS` are the numbers of the environments after the shift. With `data_augmentation` among the hparams, images
     of the environments that are not tested on are cropped, flipped, jittered and greyed at random, as DomainBed does.
-    The root is not looked at: the class knows its folder. Options go to `compat.wilds.get_dataset`.
+    The root is ignored: the class knows its folder. Options go to `compat.wilds.get_dataset`.
     """
     data = get_dataset(folder, root_dir=".", **options)
     if not data.benchmark.target.has_classes:

@@ -73,7 +73,8 @@ class CombinatorialGrouper:
         if self.groupby_fields is not None and len(self._index) != len(self.groupby_fields):
             raise ShiftBenchError(f"groupby_fields names a column twice: {', '.join(self.groupby_fields)}.")
         self._fields = [known[at] for at in self._index]
-        values = np.concatenate([as_array(one.metadata_array)[:, self._index] for one in whole]).astype(np.int64)
+        columns = [as_array(dataset.metadata_array)[:, self._index] for dataset in whole]
+        values = np.concatenate(columns).astype(np.int64)
         for field, low in zip(self._fields, values.min(axis=0, initial=0).tolist(), strict=True):
             if low < 0:
                 raise ShiftBenchError(f"Column '{field}' has the value {low}; groups are made of numbers from 0 on.")
@@ -154,8 +155,8 @@ def _like(model: Any, values: Ints) -> Any:
 
 def _largest_maps(whole: Sequence[Described]) -> dict[str, Sequence[Any]]:
     largest: dict[str, Sequence[Any]] = {}
-    for one in whole:
-        for field, names in (one.metadata_map or {}).items():
+    for dataset in whole:
+        for field, names in (dataset.metadata_map or {}).items():
             before = largest.get(field, names)
             shared = min(len(before), len(names))
             if list(before[:shared]) != list(names[:shared]):

@@ -1,4 +1,4 @@
-"""What a row of a benchmark is to a script: its input x and its target y, by kind; and how a batch is put together."""
+"""The rows of a benchmark as a script sees them: input x and target y, by kind; and how batches are collated."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -58,7 +58,7 @@ class Inputs:
         return open_image(self.collection, row, None)
 
     def ready(self) -> None:
-        """Read what lies in one file for all items, which every worker of a loader would else read for itself."""
+        """Read files shared by all items once, so that the workers of a loader do not each read them."""
         if self.graphs and self._tokens is None:
             _ = self._lines
 
@@ -128,21 +128,21 @@ def targets(benchmark: Benchmark, collection: Collection) -> Any:
 
 def collate_boxes(batch: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, list[Any], Any]:
     """x stacked where all are tensors of one shape, else a list; y a list; metadata stacked."""
-    x, y, metadata = (list(part) for part in zip(*batch, strict=True))
-    alike = all(isinstance(one, torch.Tensor) and one.shape == x[0].shape for one in x)
+    x, y, metadata = (list(column) for column in zip(*batch, strict=True))
+    alike = all(isinstance(image, torch.Tensor) and image.shape == x[0].shape for image in x)
     return torch.stack(x) if alike else x, y, torch.stack(metadata)
 
 
 def collate_graphs(batch: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
-    """x as N × most lines × 10, PADDING behind a molecule's end; what a transform made otherwise, as a list."""
-    x, y, metadata = (list(part) for part in zip(*batch, strict=True))
-    if all(isinstance(one, torch.Tensor) for one in x):
+    """x as N × most lines × 10, PADDING behind a molecule's end; a list where a transform returns no tensors."""
+    x, y, metadata = (list(column) for column in zip(*batch, strict=True))
+    if all(isinstance(molecule, torch.Tensor) for molecule in x):
         x = torch.nn.utils.rnn.pad_sequence(x, batch_first=True, padding_value=PADDING)
     return x, default_collate(y), torch.stack(metadata)
 
 
 def _size(collection: Collection, row: int) -> tuple[int, int]:
-    """Width and height of an image; of a file only its head is read."""
+    """Width and height of an image; only the header of a file is read."""
     pixels = collection.pixels
     if pixels is None:
         raise ShiftBenchError(f"Collection '{collection.name}' has no images, so its boxes, which are shares of them, "

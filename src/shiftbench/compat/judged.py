@@ -1,4 +1,4 @@
-"""What `eval` of a WILDS data set says: keys and values of classes by group, and any results as a text."""
+"""The results of `eval` of a WILDS data set: keys and values of classes by group, and any results as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from shiftbench.data.groupings import Coded, Grouping, group_by
 from shiftbench.scoring.metrics.groups import Grouped, group_means
 
 MOST = 60
-"""Groups that a text lists; of more it tells only what is over all."""
+"""Most groups that a text lists; with more groups it has only the overall values."""
 METRICS = ("detection_acc_", "acc_", "mse_", "r_")
 
 
@@ -22,43 +22,43 @@ class Groupings(NamedTuple):
     names: Mapping[str, Sequence[str]]  # of the numbers in a column
     known: Mapping[str, Sequence[str]] = {}
 
-    def of(self, metadata: Ints, said: str, strict: bool = False) -> Grouping:
+    def of(self, metadata: Ints, grouping: str, strict: bool = False) -> Grouping:
         """A grouping of rows of metadata; `label` is another word for y."""
         columns = {field: Coded(metadata[:, at], self.names[field])
                    for at, field in enumerate(self.fields) if field in self.names}
-        return group_by({"label": columns["y"], **columns}, said, strict=strict)
+        return group_by({"label": columns["y"], **columns}, grouping, strict=strict)
 
 
 def classes(case: Case, fields: Sequence[str], groupings: Groupings, first: bool) -> tuple[Results, str]:
     """Accuracy of all items, of every group and of the worst; with `first` the worst is that of the first grouping."""
-    found = case.standard("acc", case.hits(), *fields)
+    results = case.standard("acc", case.hits(), *fields)
     grouper = case.grouper(*fields)
     names = [grouper.group_str(group) for group in range(grouper.n_groups)]
     tables = [(names, group_means(case.hits(), case.groups(grouper), grouper.n_groups))]
-    for said, known in groupings.known.items():
-        part = groupings.of(case.metadata.astype(np.int64), said)
-        names = list(dict.fromkeys((*known, *part.names)))
-        place = np.asarray([names.index(name) for name in part.names], np.int64)
-        tables.append((names, group_means(case.hits()[part.rows], place[part.group], len(names))))
-        found |= _keys(case, *tables[-1]) | {f"acc_wg[{said}]": case.worst(tables[-1][1])}
+    for grouping, known in groupings.known.items():
+        groups = groupings.of(case.metadata.astype(np.int64), grouping)
+        names = list(dict.fromkeys((*known, *groups.names)))
+        codes = np.asarray([names.index(name) for name in groups.names], np.int64)
+        tables.append((names, group_means(case.hits()[groups.rows], codes[groups.group], len(names))))
+        results |= _keys(case, *tables[-1]) | {f"acc_wg[{grouping}]": case.worst(tables[-1][1])}
     names, judged = tables[1 if first else 0]
-    found["acc_wg"] = case.worst(judged)
-    return found, _told(found, tables, names, None if case.quirks else judged)
+    results["acc_wg"] = case.worst(judged)
+    return results, _told(results, tables, names, None if case.quirks else judged)
 
 
-def told(found: Results) -> str:
-    """Every value on a line, with its count where it is a group's; a group without items is passed over.
+def told(results: Results) -> str:
+    """Every value on a line, with its count where it is a group's; a group without items is skipped.
 
     >>> print(told({"ap": 0.25, "r_all": 0.5, "r_urban:0": 0.75, "count_urban:0": 4}), end="")
     ap: 0.250
     r_all: 0.500
     r_urban:0: 0.750  [n =      4]
     """
-    lines, groups = [], sum(key.startswith("count_") for key in found)
-    for key, value in found.items():
+    lines, groups = [], sum(key.startswith("count_") for key in results)
+    for key, value in results.items():
         if key.startswith("count_"):
             continue
-        count = next((found[other] for other in _counts(key) if other in found), None)
+        count = next((results[other] for other in _counts(key) if other in results), None)
         if count is None:
             lines.append(f"{key}: {value:.3f}")
         elif count and groups <= MOST:
@@ -73,22 +73,22 @@ def _counts(key: str) -> list[str]:
 
 def _keys(case: Case, names: Sequence[str], grouped: Grouped) -> Results:
     """`acc_male:1_y:toxic` and `count_male:1_y:toxic` of every group."""
-    found: Results = {}
+    results: Results = {}
     for name, value, count in zip(names, grouped.value.tolist(), grouped.size.tolist(), strict=True):
         key = name.replace(" = ", ":").replace(", ", "_")
-        found |= {f"acc_{key}": case.shown(value, count), f"count_{key}": count}
-    return found
+        results |= {f"acc_{key}": case.shown(value, count), f"count_{key}": count}
+    return results
 
 
 def _told(
-    found: Results, tables: Sequence[tuple[Sequence[str], Grouped]], judged: Sequence[str], worst: Grouped | None
+    results: Results, tables: Sequence[tuple[Sequence[str], Grouped]], judged: Sequence[str], worst: Grouped | None
 ) -> str:
-    """Every group that has items, with its count, and last which is the worst, where that is asked for."""
-    lines = [f"Average acc: {found['acc_avg']:.3f}"]
+    """Every group that has items, with its count, and last the worst group, if asked for."""
+    lines = [f"Average acc: {results['acc_avg']:.3f}"]
     for names, grouped in tables:
         lines += [f"  {names[group]}  [n = {grouped.size[group]:6.0f}]:\tacc = {grouped.value[group]:5.3f}"
                   for group in np.flatnonzero(grouped.size).tolist()]
     if worst is not None and worst.size.any():
         lowest = int(np.nanargmin(worst.value))
         lines.append(f"Worst group: {judged[lowest]}  [n = {worst.size[lowest]:6.0f}]")
-    return "\n".join([*lines, f"Worst-group acc: {found['acc_wg']:.3f}", ""])
+    return "\n".join([*lines, f"Worst-group acc: {results['acc_wg']:.3f}", ""])

@@ -29,8 +29,8 @@ def get_train_loader(
     """Batches (x, y, metadata) to train on; further options go to torch's DataLoader.
 
     `standard`: every item once an epoch, in random order; with `uniform_over_groups` as many draws with replacement, in
-    which every group is as likely. `group`: see `GroupSampler`, uniform over groups unless told otherwise. What is
-    random comes from torch's and numpy's global generators, as in the package: a script seeds both.
+    which every group is as likely. `group`: see `GroupSampler`, uniform over groups by default. Random
+    numbers come from torch's and numpy's global generators, as in the package: a script seeds both.
     """
     if loader not in LOADERS:
         raise unknown("loader", loader, LOADERS)

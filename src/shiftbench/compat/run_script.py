@@ -48,7 +48,7 @@ def wilds_modules(use: Use) -> Modules:
 
 @contextmanager
 def answering(modules: Modules) -> Iterator[None]:
-    """Imports of these modules find ours, and nothing below them but ours; in the end all is as it was."""
+    """Make imports of these modules find ours, and only ours below them; restore the imports at the end."""
     def covered() -> list[str]:
         return [name for name in sys.modules if any(f"{name}.".startswith(f"{own}.") for own in modules)]
 
@@ -76,7 +76,7 @@ def install(modules: Modules) -> None:
 
 
 def run_script(script: Path | str, arguments: Sequence[str], modules: Modules) -> dict[str, object]:
-    """The script as `python SCRIPT ARGUMENTS…` runs it, among these modules; gives its names."""
+    """Run a script as `python SCRIPT ARGUMENTS…` does, with these modules, and return its globals."""
     if not Path(script).is_file():
         raise ShiftBenchError(f"{script}: there is no such script.")
     argv, path = sys.argv, list(sys.path)
@@ -90,7 +90,7 @@ def run_script(script: Path | str, arguments: Sequence[str], modules: Modules) -
 
 
 def main(modules_for: Callable[[Use], Modules]) -> None:
-    """`[--use NAME=FOLDER]… SCRIPT ARGS…`; what stands behind SCRIPT is the script's own."""
+    """`[--use NAME=FOLDER]… SCRIPT ARGS…`; everything after SCRIPT belongs to the script."""
     words, use = sys.argv[1:], dict[str, Path]()
     while words and words[0].startswith("-"):
         name, _, folder = (words[1] if len(words) > 1 else "").partition("=")

@@ -44,7 +44,7 @@ def get_dataset(
 ) -> WILDSDataset:
     """A benchmark as a WILDS data set: its folder, or the folder's name below `root_dir`.
 
-    `version` is not looked at. As in the package, `download` changes nothing where the data is there; where it is not,
+    `version` is ignored. As in the package, `download` changes nothing where the data is there; where it is not,
     nothing is fetched. A name of WILDS' ten takes the package's own options, on the benchmark that `build wilds` made:
     `fold`, `no_nl` and `use_ood_val` of poverty, `seed` and `use_ood_val` of fmow, and each `split_scheme` whose factor
     its collection has (`mixed-to-test`, …); any other benchmark has one scheme, the official one.
@@ -69,7 +69,7 @@ def get_dataset(
 
 
 def folder_of(name: str | Path, root: str | Path, also: Sequence[str] = ()) -> Path:
-    """Where the benchmark is that a script calls `name`: as `--use` says, below the root, or the name is its folder.
+    """The folder of the benchmark that a script calls `name`: from `--use`, below the root, or the name itself.
 
     `also` are names under which `build wilds` may have put it.
     """

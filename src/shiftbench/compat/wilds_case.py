@@ -53,7 +53,7 @@ class Case(NamedTuple):
         return CombinatorialGrouper(self.whole, fields, compat=self.compat, sizes=self.sizes)
 
     def groups(self, grouper: CombinatorialGrouper) -> Ints:
-        """The group of every item; asking for counts makes sure that there is such a group."""
+        """The group of every item; asking for counts checks that the group exists."""
         return np.asarray(grouper.metadata_to_group(self.metadata, return_counts=True)[0])
 
     def grouped(self, values: Floats, *fields: str) -> tuple[CombinatorialGrouper, Grouped]:
@@ -91,7 +91,7 @@ class Case(NamedTuple):
                 f"{name}_wg": self.worst(grouped, lower_is_better=lower_is_better)}
 
 
-# How WILDS judges what is no class: numbers, tasks, boxes and tokens; groups are those of any columns.
+# How WILDS scores targets other than classes: numbers, tasks, boxes and tokens, by groups of any columns.
 
 def numbers(case: Case, *fields: str) -> Results:
     """Squared error and Pearson's r of all, of every group and of the worst; r of several outputs is their mean."""
@@ -105,8 +105,8 @@ def numbers(case: Case, *fields: str) -> Results:
         raise ShiftBenchError("A group of one item has no correlation. Give more items, or compat=None.")
 
     def r(groups: Ints, n: int) -> Floats:
-        each = [pearson_by_group(label[:, at], predicted[:, at], groups, n) for at in range(label.shape[1])]
-        return np.asarray(np.mean(each, axis=0))
+        correlations = [pearson_by_group(label[:, at], predicted[:, at], groups, n) for at in range(label.shape[1])]
+        return np.asarray(np.mean(correlations, axis=0))
 
     grouped = r(group, grouper.n_groups)
     judged = count if case.quirks or np.isnan(predicted).any() else np.where(np.isnan(grouped), 0, count)
@@ -126,13 +126,13 @@ def tasks(case: Case) -> Results:
 
 def boxes(case: Case, *fields: str) -> Results:
     """Detection accuracy of all images, of every group and of the worst, and the mean over groups that have images."""
-    values = detection_accuracy([as_array(one["boxes"]) for one in case.label],
-                                [as_array(one["boxes"]) for one in case.predicted],
-                                [as_array(one["scores"]) for one in case.predicted])
+    values = detection_accuracy([as_array(image["boxes"]) for image in case.label],
+                                [as_array(image["boxes"]) for image in case.predicted],
+                                [as_array(image["scores"]) for image in case.predicted])
     _, grouped = case.grouped(values, *fields)
-    each = [case.shown(value) for value in grouped.value[grouped.size > 0].tolist()]
+    per_domain = [case.shown(value) for value in grouped.value[grouped.size > 0].tolist()]
     return {**case.standard("detection_acc", values, *fields),
-            "detection_acc_avg_dom": float(np.mean(each)) if each else math.nan}
+            "detection_acc_avg_dom": float(np.mean(per_domain)) if per_domain else math.nan}
 
 
 def tokens(case: Case, kind: Ints) -> Results:
@@ -145,8 +145,8 @@ def tokens(case: Case, kind: Ints) -> Results:
     hits = np.nan_to_num(hits)
 
     def share(taken: Bools) -> float:
-        mine = hits[taken if case.quirks else taken & labelled]
-        return case.mean(mine) if len(mine) or not case.quirks else 0
+        judged = hits[taken if case.quirks else taken & labelled]
+        return case.mean(judged) if len(judged) or not case.quirks else 0
 
     main = share((kind == 0) | (kind == 1))
     return {"acc": main, "Acc (Class-Method)": main, "Acc (Overall)": share(labelled),

@@ -84,30 +84,30 @@ def _iwildcam(case: Case) -> Results:
 def _civilcomments(case: Case) -> Results:
     """Sixteen overlapping groups: who is mentioned × the label; who is not mentioned makes no group."""
     hits = case.hits()
-    found: Results = {"acc_avg": case.mean(hits)}
+    results: Results = {"acc_avg": case.mean(hits)}
     values, counts = [np.zeros(0)], [np.zeros(0, np.int64)]
     for identity in IDENTITIES:
         grouper, grouped = case.grouped(hits, identity, "y")
         kept = [group for group in range(grouper.n_groups) if grouper.values(group)[identity] == 1]
         every = case.keys("acc", grouper, grouped)
         for key in (f"{kind}_{grouper.group_field_str(group)}" for group in kept for kind in ("acc", "count")):
-            found[key] = every[key]
+            results[key] = every[key]
         values.append(grouped.value[kept])
         counts.append(grouped.size[kept])
     sixteen = Grouped(np.concatenate(values), np.concatenate(counts))
     if case.quirks:  # here alone the package takes an empty group for one that is always wrong
         sixteen = Grouped(np.nan_to_num(sixteen.value), np.ones_like(sixteen.size))
-    return found | {"acc_wg": case.worst(sixteen)}
+    return results | {"acc_wg": case.worst(sixteen)}
 
 
 def _fmow(case: Case) -> Results:
-    found = case.standard("acc", case.hits(), "year")
-    found["acc_worst_year"] = found.pop("acc_wg")
+    results = case.standard("acc", case.hits(), "year")
+    results["acc_worst_year"] = results.pop("acc_wg")
     grouper, grouped = case.grouped(case.hits(), "region")
     regions = [str(grouper.values(group)["region"]) for group in range(grouper.n_groups)]
     judged = np.asarray(["Other" not in region if case.quirks else region != "Other" for region in regions], np.bool_)
     worst = case.worst(Grouped(grouped.value[judged], grouped.size[judged]))
-    return found | case.keys("acc", grouper, grouped) | {"acc_worst_region": worst}
+    return results | case.keys("acc", grouper, grouped) | {"acc_worst_region": worst}
 
 
 def _amazon(case: Case) -> Results:
@@ -115,13 +115,13 @@ def _amazon(case: Case) -> Results:
         by_year = case.split_scheme in ("time", "time_baseline")
         by_category = case.split_scheme == "category_subpopulation" or case.split_scheme.endswith("_generalization")
         return case.standard("acc", case.hits(), "year" if by_year else "category" if by_category else "user")
-    found = case.standard("acc", case.hits(), "user")
+    results = case.standard("acc", case.hits(), "user")
     _, users = case.grouped(case.hits(), "user")
     if case.quirks and not users.size.any():
         raise ShiftBenchError("amazon: no reviews, so no user has an accuracy. Give some, or compat=None.")
-    found["10th_percentile_acc"] = percentile_over_groups(
+    results["10th_percentile_acc"] = percentile_over_groups(
         np.asarray([case.shown(value) for value in users.value[users.size > 0].tolist()], np.float64))
-    return {"acc_avg": found.pop("acc_avg"), "acc_wg": found.pop("acc_wg"), **found}
+    return {"acc_avg": results.pop("acc_avg"), "acc_wg": results.pop("acc_wg"), **results}
 
 
 def _py150(case: Case) -> Results:

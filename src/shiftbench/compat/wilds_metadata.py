@@ -177,7 +177,7 @@ def named(benchmark: Benchmark, collection: Collection) -> Named | None:
         words[numbers[item]] = label
         y = Column(numbers[item], tuple(words.tolist()))
     return Named(name, fields, numbering, None if name == "py150" else np.stack(whole, axis=1),
-                 {field: one.names for field, one in numbering.items() if one.names is not None}, y)
+                 {field: column.names for field, column in numbering.items() if column.names is not None}, y)
 
 
 def _numbering(collection: Collection, name: str, field: str, factor: str) -> Numbering:

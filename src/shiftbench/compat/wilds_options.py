@@ -1,4 +1,4 @@
-"""What the package's `get_dataset` takes for one data set alone: folds, schemes, seeds, channels, names of splits."""
+"""Options of the package's `get_dataset` for single data sets: folds, schemes, seeds, channels, names of splits."""
 
 from collections.abc import Mapping
 from dataclasses import replace

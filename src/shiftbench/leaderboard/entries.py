@@ -1,4 +1,4 @@
-"""What a submission says of itself: `submission.toml`, read as a stranger's file. Nothing that it says is a number."""
+"""The description of a submission, `submission.toml`, read as an untrusted file. No score is taken from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,9 +15,9 @@ ELSEWHERE = "elsewhere"
 CHOSEN = ("id_val", "val", "test", ELSEWHERE)
 """What may have chosen the model; test is against the rules, but an entry that says so is listed."""
 MOST_SAID = 64 * 1024
-"""Bytes of `submission.toml`."""
+"""Largest `submission.toml`, in bytes."""
 LONGEST = 400
-"""Letters of a text in it."""
+"""Longest text in it, in letters."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Entry:
 
 
 def read_entry(root: Path, folder: str) -> Entry:
-    """The submission in a folder of `root`. What is wrong with it is in the entry, so that one never hides others."""
+    """The submission in a folder of `root`. Problems are kept in the entry, so that one never hides others."""
     if not folder.isprintable():
         name = ascii(folder)
         return Entry(name, method=name, problems=("Its folder has a name that cannot be printed.",))
     try:
-        place = inside(root, folder)
-        facts = _facts(inside(place, MARKER), folder)
-    except ValueError as problem:  # also a number of so many digits that Python does not read it
+        path = inside(root, folder)
+        facts = _facts(inside(path, MARKER), folder)
+    except ValueError as problem:  # also a number with more digits than Python reads
         return Entry(folder, method=folder, problems=(told(problem, root),))
     reader = _Reader(facts)
     known = {field.name for field in fields(Entry)} - {"folder", "problems", "notes"}
@@ -67,10 +67,10 @@ def read_entry(root: Path, folder: str) -> Entry:
 
 
 def told(problem: Exception, root: Path) -> str:
-    """A message without the place where the board is made: the page is for others."""
+    """A message without the path of the board's folder, since others read the page."""
     text = " ".join(str(problem).encode("utf-8", "replace").decode().split())
-    for place in sorted({str(root), str(root.resolve())}, key=len, reverse=True):
-        text = text.replace(f"{place}/", "").replace(place, root.name)
+    for prefix in sorted({str(root), str(root.resolve())}, key=len, reverse=True):
+        text = text.replace(f"{prefix}/", "").replace(prefix, root.name)
     return text[:600]
 
 
@@ -90,7 +90,7 @@ def _shown(word: str) -> str:
 
 
 class _Reader:
-    """One field after the other; what is wrong is gathered and the field left empty."""
+    """Reads field after field; it collects problems and leaves bad fields empty."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self.facts = facts
@@ -110,8 +110,9 @@ class _Reader:
     def names(self, key: str) -> tuple[str, ...]:
         value = self.facts.get(key)
         listed = [value] if isinstance(value, str) else value
-        if isinstance(listed, list) and 0 < len(listed) <= 100 and all(_plain(one) and one.strip() for one in listed):
-            return tuple(one.strip() for one in listed)
+        if isinstance(listed, list) and 0 < len(listed) <= 100 and all(
+                _plain(name) and name.strip() for name in listed):
+            return tuple(name.strip() for name in listed)
         self.wrong(key, 'a list of names, ["A. Author", "B. Author"]')
         return ()
 

@@ -62,11 +62,11 @@ class Board:
     folds: tuple[Benchmark, ...] = ()  # where numbers are means over folds; `benchmark` is then the first
 
     def table(self, algorithms: bool) -> list[Listed]:
-        return [one for one in self.listed if one.rank and one.verified.entry.algorithm == algorithms]
+        return [entry for entry in self.listed if entry.rank and entry.verified.entry.algorithm == algorithms]
 
     @property
     def refused(self) -> list[Listed]:
-        return [one for one in self.listed if one.rank is None]
+        return [entry for entry in self.listed if entry.rank is None]
 
 
 def make_board(
@@ -74,14 +74,15 @@ def make_board(
 ) -> Board:
     """Verify and rank every submission in a folder by a metric on test; `seeds` are required of each.
 
-    Without a metric it is the one that goes with what is predicted: accuracy, for numbers the worst group's r, and so
-    on (`Target.headline`).
+    The default metric depends on the target: accuracy for classes, the worst group's r for numbers, and so on
+    (`Target.headline`).
     """
     measure = Measure.parse(metric) if metric else benchmark.headline
     root = Path(folder)
     if not root.is_dir():
         raise ShiftBenchError(f"{root}: no such folder. A board is made of a folder of submissions.")
-    known = {*(Measure(one.name) for one in metrics_of(benchmark.target)), benchmark.headline, *further(benchmark)}
+    known = {*(Measure(known_metric.name) for known_metric in metrics_of(benchmark.target)), benchmark.headline,
+             *further(benchmark)}
     if measure not in known:
         raise unknown("metric", measure, known)
     if "test" not in benchmark.splits:
@@ -93,85 +94,87 @@ def make_board(
     names = [name for name in names if (root / name / MARKER).exists() or not (root / name / "board.json").exists()]
     if not names:
         raise ShiftBenchError(f"{root} holds no submissions. One is a folder with {MARKER} and files of predictions.")
-    found = refuse_copies([verify(root, read_entry(root, name), benchmark, required) for name in names])
+    submissions = refuse_copies([verify(root, read_entry(root, name), benchmark, required) for name in names])
     listed: list[Listed] = []
     for algorithms in (True, False):
-        part = [one for one in found if one.valid and one.entry.algorithm == algorithms]
-        listed += ranked(part, numbers(benchmark, part, measure), measure)
-    # Those that do not count are scored one by one: they are nobody's rival.
-    listed += [Listed(one, numbers(benchmark, [one], measure)[one.entry.folder]) for one in found if not one.valid]
-    listed.sort(key=lambda one: one.rank is None)
+        valid = [submission for submission in submissions
+                 if submission.valid and submission.entry.algorithm == algorithms]
+        listed += ranked(valid, numbers(benchmark, valid, measure), measure)
+    # Submissions that do not count are scored one by one: no other is compared with them.
+    listed += [Listed(submission, numbers(benchmark, [submission], measure)[submission.entry.folder])
+               for submission in submissions if not submission.valid]
+    listed.sort(key=lambda entry: entry.rank is None)
     return Board(benchmark, measure, required, tuple(listed))
 
 
 def further(benchmark: Benchmark) -> list[Measure]:
     """The metrics over the groupings that the benchmark's card asks for, grouping by grouping."""
-    return [Measure(metric, str(said)) for said in benchmark.card.get(OWN) or () for metric in OVER]
+    return [Measure(metric, str(grouping)) for grouping in benchmark.card.get(OWN) or () for metric in OVER]
 
 
 def numbers(
     benchmark: Benchmark, entries: Sequence[Verified], measure: Measure
 ) -> dict[str, Cells]:
-    """By folder, split and measure: mean and standard deviation over seeds, interval, and who is told from the best."""
-    made: dict[str, Cells] = {one.entry.folder: {} for one in entries}
+    """By folder, split and measure: mean and standard deviation over seeds, interval, and difference to the best."""
+    table: dict[str, Cells] = {submission.entry.folder: {} for submission in entries}
     for split in SPLITS:
-        runs = {one.entry.folder: seeds_of(one, split) for one in entries if one.has(split)}
+        runs = {submission.entry.folder: seeds_of(submission, split) for submission in entries if submission.has(split)}
         if split not in benchmark.splits or not runs:
             continue
-        told, each = (_of_classes if benchmark.target.has_classes else _of_others)(benchmark, runs, measure)
-        for name, scores in told.items():
+        by_measure, per_seed = (_of_classes if benchmark.target.has_classes else _of_others)(benchmark, runs, measure)
+        for name, scores in by_measure.items():
             behind = _behind(scores, split, name)
             rows = pivot(scores, name.metric, split, by=name.by)
             cells = {row["method"]: row["cells"][benchmark.name] for row in rows}
             for folder, cell in cells.items():
-                made[folder].setdefault(split, {})[name] = {
-                    **cell, **_spread(each, folder, split, name), "behind": behind.get(folder)}
-    return made
+                table[folder].setdefault(split, {})[name] = {
+                    **cell, **_spread(per_seed, folder, split, name), "behind": behind.get(folder)}
+    return table
 
 
 def _behind(scores: Scores, split: str, measure: Measure) -> dict[str, Comparison]:
     """Each submission against the best on the same items; empty for a metric that `scoring.means` does not pair."""
     rows = scores.where(split=split, **measure._asdict())
-    return {one.other: one for one in comparisons(rows) if one.group == ALL}
+    return {comparison.other: comparison for comparison in comparisons(rows) if comparison.group == ALL}
 
 
 def _of_classes(
-    benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], measure: Measure
+    benchmark: Benchmark, submitted: Mapping[str, Mapping[int, Predictions | Answers]], measure: Measure
 ) -> tuple[dict[Measure, Scores], Scores]:
-    """By measure the scores that have it with intervals, and those of every seed."""
-    runs = {folder: {seed: one for seed, one in parts.items() if isinstance(one, Predictions)}
-            for folder, parts in given.items()}
+    """Measure -> the scores with its intervals; and the scores of every seed."""
+    runs = {folder: {seed: predictions for seed, predictions in parts.items() if isinstance(predictions, Predictions)}
+            for folder, parts in submitted.items()}
     joint = means(benchmark, {folder: list(parts.values()) for folder, parts in runs.items()})
     over = further(benchmark)
     extra = () if measure.by or metric_of(measure.metric).always else (measure.metric,)
-    each = Scores.join([
-        score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, metrics=extra,
+    per_seed = Scores.join([
+        score(benchmark, predictions, run=f"{folder}/{seed}", method=folder, seed=seed, metrics=extra,
               replicates=REPLICATES if extra else 0)
-        for folder, parts in runs.items() for seed, one in parts.items()])
+        for folder, parts in runs.items() for seed, predictions in parts.items()])
     sure = {folder: list(parts.values()) for folder, parts in runs.items()
-            if all(has_probabilities(one.scores) for one in parts.values())}
-    told = {}
+            if all(has_probabilities(predictions.scores) for predictions in parts.values())}
+    by_measure = {}
     for name in dict.fromkeys((measure, *map(Measure, BESIDE), *over)):
-        # A bare choice has no loss; that of one submission does not take the others' away.
+        # Predictions without probabilities have no loss; the other submissions keep theirs.
         losses = means(benchmark, sure) if sure and name.metric in LOSSES else Scores.of([])
-        told[name] = each if name.metric in extra else losses if name.metric in LOSSES else joint
-    return told, each
+        by_measure[name] = per_seed if name.metric in extra else losses if name.metric in LOSSES else joint
+    return by_measure, per_seed
 
 
 def _of_others(
-    benchmark: Benchmark, given: Mapping[str, Mapping[int, Predictions | Answers]], measure: Measure
+    benchmark: Benchmark, submitted: Mapping[str, Mapping[int, Predictions | Answers]], measure: Measure
 ) -> tuple[dict[Measure, Scores], Scores]:
-    """The same for targets that are no classes."""
-    joint = means(benchmark, {folder: list(parts.values()) for folder, parts in given.items()})
-    each = Scores.join([
-        score(benchmark, one, run=f"{folder}/{seed}", method=folder, seed=seed, replicates=0)
-        for folder, parts in given.items() for seed, one in parts.items()])
-    return dict.fromkeys((measure, *map(Measure, benchmark.target.ranking)), joint), each
+    """The same for targets without classes."""
+    joint = means(benchmark, {folder: list(parts.values()) for folder, parts in submitted.items()})
+    per_seed = Scores.join([
+        score(benchmark, predictions, run=f"{folder}/{seed}", method=folder, seed=seed, replicates=0)
+        for folder, parts in submitted.items() for seed, predictions in parts.items()])
+    return dict.fromkeys((measure, *map(Measure, benchmark.target.ranking)), joint), per_seed
 
 
-def _spread(each: Scores, folder: str, split: str, measure: Measure) -> Cell:
-    """Each seed's value and their standard deviation, which one seed does not have."""
-    rows = [row for row in each.where(method=folder, split=split, **measure._asdict())
+def _spread(per_seed: Scores, folder: str, split: str, measure: Measure) -> Cell:
+    """Each seed's value and their standard deviation, which is NaN for one seed."""
+    rows = [row for row in per_seed.where(method=folder, split=split, **measure._asdict())
             if is_worst(measure.metric) or row["group"] == ALL]
     values = [row["value"] for row in rows]
     return {"std": float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
@@ -181,89 +184,94 @@ def _spread(each: Scores, folder: str, split: str, measure: Measure) -> Cell:
 def ranked(
     entries: Sequence[Verified], cells: Mapping[str, Mapping[str, Mapping[Measure, Cell]]], measure: Measure
 ) -> list[Listed]:
-    """In the order of their means; one whose predictions have no such number says so and is not ranked."""
+    """Entries sorted by their means; one without such a number is listed with the reason and not ranked."""
     none = {"value": math.nan}
     value = {folder: splits.get("test", {}).get(measure, none)["value"] for folder, splits in cells.items()}
     sign = -metric_of(measure.metric).sign
-    known = [one for one in entries if math.isfinite(value[one.entry.folder])]
-    known.sort(key=lambda one: (sign * value[one.entry.folder], one.entry.folder))
+    known = [submission for submission in entries if math.isfinite(value[submission.entry.folder])]
+    known.sort(key=lambda submission: (sign * value[submission.entry.folder], submission.entry.folder))
     why = f"Its predictions have no {measure} on test: bare choices have no loss, and some metrics need two classes."
-    return [*(Listed(one, cells[one.entry.folder], rank) for rank, one in enumerate(known, start=1)),
-            *(Listed(replace(one, reasons=(why,)), cells[one.entry.folder]) for one in entries if one not in known)]
+    return [*(Listed(submission, cells[submission.entry.folder], rank)
+              for rank, submission in enumerate(known, start=1)),
+            *(Listed(replace(submission, reasons=(why,)), cells[submission.entry.folder])
+              for submission in entries if submission not in known)]
 
 
 # A board of several folds: one number per submission, the mean over folds, as WILDS has it for PovertyMap.
 #
-# Folds have other items each, so each is a benchmark of its own, and a submission names the digests of all of them,
-# with spaces between. Files say which fold they are of: `poverty_split:test_fold:A_pred.csv`, `fold-A-
+# Folds have different items, so each is a benchmark of its own, and a submission names the digests of all of them,
+# separated by spaces. File names say the fold: `poverty_split:test_fold:A_pred.csv`, `fold-A-
 # seed-0.parquet`.
 
 
 def make_folds(folder: Path | str, benchmarks: Sequence[Benchmark], *, metric: str = "") -> Board:
-    """Verify every submission on every fold, one seed of each at least, and rank by the mean over folds on test."""
-    names = [fold_of(one) or one.name for one in benchmarks]
+    """Verify every submission on every fold, at least one seed each, and rank by the mean over folds on test."""
+    names = [fold_of(benchmark) or benchmark.name for benchmark in benchmarks]
     if len(set(names)) < len(names):
         raise ShiftBenchError(f"Of folds each must be another; got {', '.join(names)}. Build one benchmark per fold, "
                               "from the splits split_A to split_E.")
-    boards = [make_board(folder, one, metric=metric, seeds=1) for one in benchmarks]
-    listed = [{one.verified.entry.folder: one for one in board.listed} for board in boards]
-    found = {name: [part[name] for part in listed] for name in listed[0]}
-    verified = {name: _verified_in_folds(ones, names) for name, ones in found.items()}
-    cells = {name: _cells_of_folds(ones, names) for name, ones in found.items()}
-    made: list[Listed] = []
+    boards = [make_board(folder, benchmark, metric=metric, seeds=1) for benchmark in benchmarks]
+    listed = [{entry.verified.entry.folder: entry for entry in board.listed} for board in boards]
+    in_folds = {name: [fold[name] for fold in listed] for name in listed[0]}
+    verified = {name: _verified_in_folds(in_fold, names) for name, in_fold in in_folds.items()}
+    cells = {name: _cells_of_folds(in_fold, names) for name, in_fold in in_folds.items()}
+    ranking: list[Listed] = []
     for algorithms in (True, False):
-        part = [one for one in verified.values() if one.valid and one.entry.algorithm == algorithms]
-        _mark_folds({one.entry.folder: cells[one.entry.folder] for one in part})
-        made += ranked(part, {one.entry.folder: cells[one.entry.folder] for one in part}, boards[0].measure)
-    made += [Listed(one, cells[name]) for name, one in verified.items() if not one.valid]
-    made.sort(key=lambda one: one.rank is None)
-    return Board(benchmarks[0], boards[0].measure, len(names), tuple(made), tuple(benchmarks))
+        valid = [submission for submission in verified.values()
+                 if submission.valid and submission.entry.algorithm == algorithms]
+        valid_cells = {submission.entry.folder: cells[submission.entry.folder] for submission in valid}
+        _mark_folds(valid_cells)
+        ranking += ranked(valid, valid_cells, boards[0].measure)
+    ranking += [Listed(submission, cells[name]) for name, submission in verified.items() if not submission.valid]
+    ranking.sort(key=lambda entry: entry.rank is None)
+    return Board(benchmarks[0], boards[0].measure, len(names), tuple(ranking), tuple(benchmarks))
 
 
-def _verified_in_folds(ones: Sequence[Listed], names: Sequence[str]) -> Verified:
-    """The entry counts where it counts in every fold; of each fold it keeps the first seed."""
-    first = ones[0].verified
-    # What is wrong in every fold is said once.
-    said = [dict.fromkeys(one.verified.reasons) for one in ones]
-    shared = [reason for reason in said[0] if all(reason in other for other in said)]
-    own = [f"Fold {name}: {reason}" for name, reasons in zip(names, said, strict=True) for reason in reasons
+def _verified_in_folds(folds: Sequence[Listed], names: Sequence[str]) -> Verified:
+    """The entry counts if it counts in every fold; it keeps the first seed of each fold."""
+    first = folds[0].verified
+    # A reason that applies to every fold is listed once.
+    reasons_of = [dict.fromkeys(fold.verified.reasons) for fold in folds]
+    shared = [reason for reason in reasons_of[0] if all(reason in other for other in reasons_of)]
+    own = [f"Fold {name}: {reason}" for name, reasons in zip(names, reasons_of, strict=True) for reason in reasons
            if reason not in shared]
-    predictions = {place: next(iter(one.verified.predictions.values())) for place, one in enumerate(ones)
-                   if one.verified.predictions}
-    rules = tuple(Rule(rule.name, len(predictions) == len(ones), f"{len(predictions)} of the {len(ones)} folds")
+    predictions = {number: next(iter(fold.verified.predictions.values())) for number, fold in enumerate(folds)
+                   if fold.verified.predictions}
+    rules = tuple(Rule(rule.name, len(predictions) == len(folds), f"{len(predictions)} of the {len(folds)} folds")
                   if rule.name == "Replicates" else rule for rule in first.rules)
     return replace(first, predictions=predictions, rules=rules, reasons=(*shared, *own))
 
 
-def _cells_of_folds(ones: Sequence[Listed], names: Sequence[str]) -> Cells:
+def _cells_of_folds(folds: Sequence[Listed], names: Sequence[str]) -> Cells:
     """Means over folds, where every fold has the number, and their standard deviation (ddof 1) over folds.
 
-    A half-width is √(Σ half-width²) / k: folds are trained and tested apart, and taken as they are.
+    A half-width is √(Σ half-width²) / k: folds are trained and tested independently, and are not a sample.
     """
-    made: Cells = {}
+    table: Cells = {}
     for split in SPLITS:
-        for measure in ones[0].cells.get(split, {}):
-            each = [cell for one in ones if (cell := one.cell(split, measure)) is not None]
-            if len(each) < len(ones):
+        for measure in folds[0].cells.get(split, {}):
+            per_fold = [cell for fold in folds if (cell := fold.cell(split, measure)) is not None]
+            if len(per_fold) < len(folds):
                 continue
-            value, low, high = (np.asarray([cell[key] for cell in each]) for key in ("value", "low", "high"))
-            mean, many = float(value.mean()), len(each)
-            made.setdefault(split, {})[measure] = {
+            value, low, high = (np.asarray([cell[key] for cell in per_fold]) for key in ("value", "low", "high"))
+            mean, many = float(value.mean()), len(per_fold)
+            table.setdefault(split, {})[measure] = {
                 "value": mean, "std": float(np.std(value, ddof=1)) if many > 1 else math.nan,
                 "low": mean - math.sqrt(((value - low) ** 2).sum()) / many,
                 "high": mean + math.sqrt(((high - value) ** 2).sum()) / many,
-                "n": sum(cell["n"] for cell in each), "group": " or ".join(dict.fromkeys(
-                    cell["group"] for cell in each)), "runs": many, "scored": False, "best": False, "tied": False,
+                "n": sum(cell["n"] for cell in per_fold), "group": " or ".join(dict.fromkeys(
+                    cell["group"] for cell in per_fold)), "runs": many, "scored": False, "best": False, "tied": False,
                 "behind": None,
                 "seeds": dict(zip(names, value.tolist(), strict=True))}
-    return made
+    return table
 
 
 def _mark_folds(entries: Mapping[str, Cells]) -> None:
     """Mark the best of each column, how far the others are behind, and those that do not differ significantly."""
-    columns = dict.fromkeys((part, name) for one in entries.values() for part, cells in one.items() for name in cells)
+    columns = dict.fromkeys(
+        (split, name) for table in entries.values() for split, cells in table.items() for name in cells)
     for split, measure in columns:
-        column = {folder: one[split][measure] for folder, one in entries.items() if measure in one.get(split, {})}
+        column = {folder: table[split][measure] for folder, table in entries.items() if measure in table.get(split, {})}
         known = {folder: cell for folder, cell in column.items() if math.isfinite(cell["value"])}
         lower = metric_of(measure.metric).lower
         if len(known) < 2:

@@ -1,8 +1,8 @@
-"""A submission's files of predictions: which seed each is of, and what is in it. No pickle is ever opened.
+"""A submission's files of predictions: the seed and the content of each. Pickles are never opened.
 
 Ours are tables with item ids, as `Predictions.load` and `Answers.load` read them, with `seed-0` in the name. WILDS' are
 `camelyon17_split:test_seed:0_epoch:best_pred.csv`: one item per line, in the order of the split, a class or the numbers
-that its benchmark asks for, with commas between.
+that its benchmark asks for, separated by commas.
 """
 
 import re
@@ -22,7 +22,7 @@ from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions, read_predictions
 
 Y = "y"
-"""The column of WILDS' own numbers of the classes."""
+"""The column with WILDS' own class numbers."""
 WILDS = re.compile(r".+?_split[:=-](?P<split>(?:id_)?(?:train|val|test))_(?:seed[:=-](?P<seed>\d{1,9})|"
                    r"fold[:=-](?P<fold>[A-E]))(?!\d).*\.csv", re.DOTALL)
 SEED = re.compile(r"(?:^|[^a-zA-Z])seed[:=_-]?(\d{1,9})(?!\d)")
@@ -30,7 +30,7 @@ FOLD = re.compile(r"(?:^|[^a-zA-Z])fold[:=_-]?([A-Z])(?![a-zA-Z])")
 PICKLES = (".pth", ".pt", ".pkl", ".pickle", ".npy", ".npz")
 MOST_FILES = 500
 MOST_BYTES = 1 << 30
-"""Of one file; of a parquet file also when it is unpacked."""
+"""Largest file, in bytes; a parquet file also when unpacked."""
 
 
 class Part(NamedTuple):
@@ -42,16 +42,16 @@ class Part(NamedTuple):
 
 
 def fold_of(benchmark: Benchmark) -> str:
-    """The letter of the fold that a benchmark is: that of its split, split_A; "" where it has none."""
+    """The letter of a benchmark's fold, from its split (split_A); "" where it is no fold."""
     params = benchmark.card.get("params")
-    said = re.fullmatch(r".*_([A-Z])", str(params.get("split", ""))) if isinstance(params, Mapping) else None
-    return said[1] if said else ""
+    match = re.fullmatch(r".*_([A-Z])", str(params.get("split", ""))) if isinstance(params, Mapping) else None
+    return match[1] if match else ""
 
 
-def find_parts(place: Path, fold: str = "") -> dict[int, list[Part]]:
-    """The files of every seed, in the order of the seeds. Other files (a README) are let be, and other folds'."""
-    found: dict[int, list[Part]] = {}
-    names = sorted(path.name for path in place.iterdir() if not path.name.startswith("."))
+def find_parts(folder: Path, fold: str = "") -> dict[int, list[Part]]:
+    """The files of every seed, in the order of the seeds. Other files (a README) and other folds are skipped."""
+    files: dict[int, list[Part]] = {}
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     if len(names) > MOST_FILES:
         raise ShiftBenchError(f"{len(names):,} files, where at most {MOST_FILES} are read.")
     for name in names:
@@ -61,19 +61,19 @@ def find_parts(place: Path, fold: str = "") -> dict[int, list[Part]]:
                                   "parquet.")
         if suffix not in (".csv", ".parquet"):
             continue
-        path = inside(place, name)
+        path = inside(folder, name)
         if not path.is_file():
             raise ShiftBenchError(f"{name} is not a file.")
         if path.stat().st_size > MOST_BYTES:
             raise ShiftBenchError(f"{name}: {path.stat().st_size:,} bytes, where at most {MOST_BYTES:,} are read.")
-        said = FOLD.search(name)
-        if said and not fold:
+        letter = FOLD.search(name)
+        if letter and not fold:
             raise ShiftBenchError(f"{name}: folds have other items each, and this benchmark is none of them. A fold is "
                                   "built from a split whose name ends in its letter: split_A.")
-        if not said or said[1] == fold:
-            part = _part(path, name)
-            found.setdefault(part.seed, []).append(part)
-    return dict(sorted(found.items()))
+        if not letter or letter[1] == fold:
+            file = _part(path, name)
+            files.setdefault(file.seed, []).append(file)
+    return dict(sorted(files.items()))
 
 
 def _part(path: Path, name: str) -> Part:
@@ -87,20 +87,21 @@ def _part(path: Path, name: str) -> Part:
 
 
 def load(parts: Sequence[Part], benchmark: Benchmark) -> Predictions | Answers:
-    """The predictions of one seed, from all its files; every split once, and whole."""
-    made = [_lines(part, benchmark) if part.split else _table(part.path, benchmark) for part in parts]
-    splits = [split for one in made for split in np.unique(one.split).tolist()]
+    """The predictions of one seed, from all its files; every split once and complete."""
+    loaded = [_lines(file, benchmark) if file.split else _table(file.path, benchmark) for file in parts]
+    splits = [split for predictions in loaded for split in np.unique(predictions.split).tolist()]
     double = next((split for split in splits if splits.count(split) > 1), None)
     if double is not None:
         raise ShiftBenchError(f"Seed {parts[0].seed} has split '{double}' in more than one file. Give it once.")
-    if len(made) == 1:
-        return made[0]
-    item, split = np.concatenate([one.item for one in made]), np.concatenate([one.split for one in made])
-    lists = [one for one in made if isinstance(one, Answers)]
+    if len(loaded) == 1:
+        return loaded[0]
+    item = np.concatenate([predictions.item for predictions in loaded])
+    split = np.concatenate([predictions.split for predictions in loaded])
+    lists = [predictions for predictions in loaded if isinstance(predictions, Answers)]
     if lists:
-        return Answers.of(item, split, {name: [part for one in lists for part in one.lists(name)]
+        return Answers.of(item, split, {name: [values for predictions in lists for values in predictions.lists(name)]
                                         for name in lists[0].values})
-    tables = [one.scores for one in made if isinstance(one, Predictions)]
+    tables = [predictions.scores for predictions in loaded if isinstance(predictions, Predictions)]
     return Predictions(item, split, np.concatenate(tables), benchmark.names["label"])
 
 
@@ -120,57 +121,57 @@ def numbered(benchmark: Benchmark) -> bool:
 
 
 def _table(path: Path, benchmark: Benchmark) -> Predictions | Answers:
-    """A table of ours; a parquet file that unpacks to more than a prediction per item is not unpacked."""
+    """A table with item ids; a parquet file that unpacks to more than a prediction per item is refused."""
     if path.suffix.lower() == ".parquet":
         try:
             facts = pq.read_metadata(path)
         except (pa.ArrowException, OSError) as problem:
             raise ShiftBenchError(f"{path}: not a readable parquet table.") from problem
-        size = sum(facts.row_group(place).total_byte_size for place in range(facts.num_row_groups))
+        size = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
         if facts.num_rows > len(benchmark) or size > MOST_BYTES:
             raise ShiftBenchError(f"{path}: {facts.num_rows:,} rows and {size:,} bytes unpacked, where the benchmark "
                                   f"has {len(benchmark):,} rows and at most {MOST_BYTES:,} bytes are read.")
     return read_predictions(path, benchmark)
 
 
-def _lines(part: Part, benchmark: Benchmark) -> Predictions:
+def _lines(file: Part, benchmark: Benchmark) -> Predictions:
     """One class per line, by name or by code; or the numbers of an item."""
     if benchmark.target.lists:
-        raise ShiftBenchError(f"{part.path}: {benchmark.target.kind} are read from tables with item ids. Name them "
+        raise ShiftBenchError(f"{file.path}: {benchmark.target.kind} are read from tables with item ids. Name them "
                               "seed-0.parquet, or seed-0.csv.")
-    if part.split not in benchmark.splits:
-        raise ShiftBenchError(f"{part.path}: the benchmark has no split '{part.split}'. Its splits: "
+    if file.split not in benchmark.splits:
+        raise ShiftBenchError(f"{file.path}: the benchmark has no split '{file.split}'. Its splits: "
                               f"{', '.join(benchmark.splits)}.")
-    check_regular(part.path)
+    check_regular(file.path)
     try:
-        text = part.path.read_text(encoding="utf-8-sig")
+        text = file.path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise ShiftBenchError(f"{part.path}: not a text file.") from problem
+        raise ShiftBenchError(f"{file.path}: not a text file.") from problem
     words = np.asarray([line.strip() for line in text.splitlines()], np.str_)
-    rows = benchmark.rows(part.split)
+    rows = benchmark.rows(file.split)
     if len(words) != len(rows):
-        raise ShiftBenchError(f"{part.path}: {len(words):,} lines, but split '{part.split}' has {len(rows):,} items. "
+        raise ShiftBenchError(f"{file.path}: {len(words):,} lines, but split '{file.split}' has {len(rows):,} items. "
                               "Give one prediction per line, in the order of the split, without a head.")
     if benchmark.target.has_classes:
-        codes = _codes(words, benchmark.names["label"], part.path, _by_y(benchmark))
+        codes = _codes(words, benchmark.names["label"], file.path, _by_y(benchmark))
         scores = np.full((len(rows), len(benchmark.names["label"])), -np.inf, np.float32)
         scores[np.arange(len(rows)), codes] = 0.0
     else:
-        scores = _numbers(words, len(benchmark.names["label"]), part.path).astype(np.float32)
+        scores = _numbers(words, len(benchmark.names["label"]), file.path).astype(np.float32)
     return Predictions(benchmark.items[rows], benchmark.split[rows], scores, benchmark.names["label"])
 
 
 def _numbers(words: Strs, many: int, path: Path) -> Floats:
     lists = [word.split(",") for word in words.tolist()]
-    for line in (line for line, one in enumerate(lists) if len(one) != many):
+    for line in (line for line, numbers in enumerate(lists) if len(numbers) != many):
         raise ShiftBenchError(f"{path}: line {line + 1} has {len(lists[line])} numbers, but an item has {many}.")
     try:
-        found = np.asarray(lists, np.float64).reshape(len(lists), many)
+        values = np.asarray(lists, np.float64).reshape(len(lists), many)
     except ValueError as problem:
         raise ShiftBenchError(f"{path}: a line must hold {many} numbers, with commas between ({problem}).") from problem
-    for line in np.flatnonzero(~np.isfinite(found).all(axis=1))[:1]:
+    for line in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
         raise ShiftBenchError(f"{path}: line {line + 1} is '{str(words[line])[:40]}', which is no number.")
-    return found
+    return values
 
 
 def _by_y(benchmark: Benchmark) -> Strs | None:

@@ -1,4 +1,4 @@
-"""Whether a submission counts: its predictions are of this benchmark, whole and enough, and it keeps the rules."""
+"""Whether a submission counts: complete predictions for this benchmark, from enough seeds, by the rules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ from shiftbench.leaderboard.entries import ELSEWHERE, Entry, told
 from shiftbench.leaderboard.submitted import find_parts, fold_of, load, numbered, only
 
 REQUIRED: Mapping[str, int] = {"camelyon17": 10, "civilcomments": 5, "poverty": 5}
-"""Seeds that WILDS asks for; of other data 3, or 1 where nothing is trained on the benchmark."""
+"""Seeds that WILDS requires; other data require 3, or 1 where nothing is trained on the benchmark."""
 OTHERS = 3
 SILENT = "not declared"
 
 
 class Rule(NamedTuple):
-    """A guideline of the paper's §9 and what a submission makes of it; `met` is None where it is advice not taken."""
+    """A guideline of the paper's §9 and whether a submission follows it; `met` is None for advice not taken."""
 
     name: str
     met: bool | None
@@ -47,7 +47,7 @@ class Verified:
 
     def has(self, split: str) -> bool:
         """Whether every seed predicts the split."""
-        return bool(self.predictions) and all(split in one.split for one in self.predictions.values())
+        return bool(self.predictions) and all(split in predictions.split for predictions in self.predictions.values())
 
 
 def required_seeds(benchmark: Benchmark) -> int:
@@ -58,37 +58,37 @@ def required_seeds(benchmark: Benchmark) -> int:
 
 
 def verify(root: Path, entry: Entry, benchmark: Benchmark, required: int) -> Verified:
-    """Read a submission's predictions and hold it to the rules. Whatever is wrong is a reason, never an error."""
+    """Read a submission's predictions and check the rules. Every problem becomes a reason, never an error."""
     reasons, notes = list(entry.problems), list(entry.notes)
-    if benchmark.digest not in entry.benchmark.split():  # of folds it names several
+    if benchmark.digest not in entry.benchmark.split():  # a submission to folds names several
         if entry.benchmark:
             reasons.append(f"Its predictions are of another benchmark: digest {entry.benchmark[:16]}…, where "
                            f"'{benchmark.name}' has {benchmark.digest[:16]}…")
         return Verified(entry, {}, (), tuple(reasons), tuple(notes))
     predictions: dict[int, Predictions | Answers] = {}
     try:
-        found = find_parts(inside(root, entry.folder), fold_of(benchmark))
-        if any(part.split for parts in found.values() for part in parts) and numbered(benchmark):
+        files = find_parts(inside(root, entry.folder), fold_of(benchmark))
+        if any(file.split for parts in files.values() for file in parts) and numbered(benchmark):
             notes.append("Numbers in its files are read as the benchmark's classes from 0: "
                          f"{', '.join(benchmark.names['label'][:10])}"
                          f"{' …' if len(benchmark.names['label']) > 10 else ''}.")
-        for seed, parts in found.items():
+        for seed, parts in files.items():
             predictions[seed] = load(parts, benchmark)
-    # What Arrow and the file system say of a stranger's file is about that file, and no reason to list nobody.
+    # An error of Arrow or the file system concerns this file alone; the other submissions are still listed.
     except (ShiftBenchError, OSError, ValueError, pa.ArrowException) as problem:
         return Verified(entry, {}, (), (*reasons, told(problem, root)), tuple(notes))
-    made = Verified(entry, predictions)
-    lacking = [seed for seed, one in predictions.items() if "test" not in one.split]
+    verified = Verified(entry, predictions)
+    lacking = [seed for seed, loaded in predictions.items() if "test" not in loaded.split]
     if lacking:
         reasons.append(f"Seed {', '.join(map(str, lacking))} has no predictions of test.")
-    rules = _rules(made, benchmark, required)
+    rules = _rules(verified, benchmark, required)
     reasons += [f"{rule.name}: {rule.says}." for rule in rules if rule.met is False and rule.says != SILENT]
-    return replace(made, rules=rules, reasons=tuple(reasons), notes=tuple([*notes, *_same_seeds(predictions)]))
+    return replace(verified, rules=rules, reasons=tuple(reasons), notes=tuple([*notes, *_same_seeds(predictions)]))
 
 
-def _rules(made: Verified, benchmark: Benchmark, required: int) -> tuple[Rule, ...]:
-    """§9 as far as files can tell. Advice that is not taken is shown; only a breach is a reason."""
-    entry, seeds = made.entry, len(made.predictions)
+def _rules(verified: Verified, benchmark: Benchmark, required: int) -> tuple[Rule, ...]:
+    """The rules of §9 that files can show. Advice not taken is shown; only a violation is a reason."""
+    entry, seeds = verified.entry, len(verified.predictions)
     chosen = entry.selected_on
     alone = "train" not in benchmark.splits  # evaluation only: models come from elsewhere
     allowed = {*benchmark.splits, *((ELSEWHERE,) if alone else ())} - {"test"}
@@ -100,7 +100,7 @@ def _rules(made: Verified, benchmark: Benchmark, required: int) -> tuple[Rule, .
     elif chosen and chosen not in (*benchmark.splits, ELSEWHERE):
         says += ", a split that the benchmark does not have" + (f"; say '{ELSEWHERE}'" if alone else "")
     both = [split for split in ("id_test", "test") if split in benchmark.splits]
-    absent = [split for split in both if not made.has(split)]
+    absent = [split for split in both if not verified.has(split)]
     data = entry.external_data
     return (
         Rule("Replicates", seeds >= required, f"{seeds} of the {required} seeds"),
@@ -114,43 +114,44 @@ def _rules(made: Verified, benchmark: Benchmark, required: int) -> tuple[Rule, .
 
 
 def _same_seeds(predictions: Mapping[int, Predictions | Answers]) -> list[str]:
-    """Seeds whose predictions of test are the same: right for a method without chance, else a copied file."""
+    """Seeds whose predictions of test are the same: correct for a deterministic method, else a copied file."""
     seen: dict[str, int] = {}
     notes = []
-    for seed, one in predictions.items():
-        first = seen.setdefault(_print(one), seed)
+    for seed, loaded in predictions.items():
+        first = seen.setdefault(_print(loaded), seed)
         if first != seed:
             notes.append(f"Seeds {first} and {seed} predict test alike to the last digit.")
     return notes
 
 
 def _print(predictions: Predictions | Answers) -> str:
-    some = only(predictions, "test")
-    if isinstance(some, Predictions):
-        return digest({"item": some.item, "scores": some.scores})
-    return digest({"item": some.item, **{f"{name}{part}": column for name, lists in some.values.items()
-                                         for part, column in enumerate(lists)}})
+    tested = only(predictions, "test")
+    if isinstance(tested, Predictions):
+        return digest({"item": tested.item, "scores": tested.scores})
+    return digest({"item": tested.item, **{f"{name}{number}": column for name, lists in tested.values.items()
+                                           for number, column in enumerate(lists)}})
 
 
 def refuse_copies(listed: Sequence[Verified]) -> list[Verified]:
-    """Of submissions with the same predictions, or the same method by the same authors, the first counts."""
+    """Only the first of submissions with the same predictions, or with the same method and authors, counts."""
     by_print: dict[tuple[str, ...], str] = {}
     by_name: dict[tuple[str, tuple[str, ...]], str] = {}
-    made = []
-    for one in listed:
-        reasons, entry = list(one.reasons), one.entry
-        if one.valid:  # an entry that does not count keeps no other from counting
-            prints = tuple(sorted(_print(part) for part in one.predictions.values()))
+    checked = []
+    for verified in listed:
+        reasons, entry = list(verified.reasons), verified.entry
+        if verified.valid:  # an entry that does not count cannot make another a copy
+            prints = tuple(sorted(_print(predictions) for predictions in verified.predictions.values()))
             same = by_print.setdefault(prints, entry.folder)
             named = by_name.setdefault((entry.method.lower(), entry.authors), entry.folder)
             if same != entry.folder:
                 reasons.append(f"A duplicate: its predictions are those of '{same}'.")
             elif named != entry.folder:
                 reasons.append(f"A duplicate: '{named}' is the same method by the same authors. Keep one.")
-        made.append(replace(one, reasons=tuple(reasons)))
-    return made
+        checked.append(replace(verified, reasons=tuple(reasons)))
+    return checked
 
 
-def seeds_of(one: Verified, split: str) -> dict[int, Predictions | Answers]:
+def seeds_of(verified: Verified, split: str) -> dict[int, Predictions | Answers]:
     """A split's predictions by seed."""
-    return {seed: only(part, split) for seed, part in one.predictions.items() if bool(np.any(part.split == split))}
+    return {seed: only(values, split) for seed, values in verified.predictions.items()
+            if bool(np.any(values.split == split))}

@@ -1,4 +1,4 @@
-"""What a board is written as: board.json with all of it, board.csv with a line per submission, and a page."""
+"""The files of a board: board.json with everything, board.csv with a line per submission, and a page."""
 
 import math
 from pathlib import Path
@@ -24,38 +24,38 @@ UNDER = {"test": "test, after the shift", "val": "val, after the shift", "id_tes
 
 
 def write_board(board: Board, out: Path | str, *, title: str = "") -> Path:
-    """Write the three files into a folder; gives the page's path."""
-    place = Path(out)
-    write_json(place / JSON, plain(board))
-    write_table(place / CSV, _table(board))
+    """Write the three files into a folder, and return the path of the page."""
+    folder = Path(out)
+    write_json(folder / JSON, plain(board))
+    write_table(folder / CSV, _table(board))
     named = board.benchmark.name + (f" to {board.folds[-1].name}" if board.folds else "")
     text = _page(board, title or f"Leaderboard: {named}")
-    with writing(place / PAGE) as hidden:
+    with writing(folder / PAGE) as hidden:
         hidden.write_text(text, encoding="utf-8")
-    return place / PAGE
+    return folder / PAGE
 
 
 def plain(board: Board) -> dict[str, Any]:
-    """The board as nested plain data; what is not a number is null."""
-    made = board.benchmark
+    """The board as nested plain data; NaN and infinity become null."""
+    benchmark = board.benchmark
     return {
-        "format": "shiftbench board", "version": 1, "benchmark": {"name": made.name, "digest": made.digest},
-        **({"folds": [{"name": one.name, "digest": one.digest} for one in board.folds]} if board.folds else {}),
+        "format": "shiftbench board", "version": 1, "benchmark": {"name": benchmark.name, "digest": benchmark.digest},
+        **({"folds": [{"name": fold.name, "digest": fold.digest} for fold in board.folds]} if board.folds else {}),
         "metric": str(board.measure), "split": "test", "level": LEVEL, "required_seeds": board.required,
-        "entries": [_entry(one) for one in board.listed],
+        "entries": [_entry(entry) for entry in board.listed],
     }
 
 
-def _entry(one: Listed) -> dict[str, Any]:
-    entry = one.verified.entry
-    said = {name: getattr(entry, name) for name in FIELDS}
+def _entry(listed: Listed) -> dict[str, Any]:
+    entry = listed.verified.entry
+    facts = {name: getattr(entry, name) for name in FIELDS}
     return {
-        "folder": entry.folder, "rank": one.rank, "valid": one.verified.valid,
-        "table": "algorithms" if entry.algorithm else "beyond", "reasons": list(one.verified.reasons),
-        "notes": list(one.verified.notes), **said, "authors": list(entry.authors),
-        "rules": [rule._asdict() for rule in one.verified.rules], "seeds": sorted(one.verified.predictions),
+        "folder": entry.folder, "rank": listed.rank, "valid": listed.verified.valid,
+        "table": "algorithms" if entry.algorithm else "beyond", "reasons": list(listed.verified.reasons),
+        "notes": list(listed.verified.notes), **facts, "authors": list(entry.authors),
+        "rules": [rule._asdict() for rule in listed.verified.rules], "seeds": sorted(listed.verified.predictions),
         "scores": {split: {str(measure): _numbers(cell) for measure, cell in cells.items()}
-                   for split, cells in one.cells.items()},
+                   for split, cells in listed.cells.items()},
     }
 
 
@@ -67,9 +67,9 @@ def _numbers(cell: Cell) -> dict[str, Any]:
 
 def _paired(cell: Cell | None) -> dict[str, Any] | None:
     """How far a submission is behind the best of its table on the same items; None for the best itself."""
-    one: Comparison | None = cell["behind"] if cell else None
-    return one and {"best": one.best, "difference": one.difference, "low": _finite(one.low), "high": _finite(one.high),
-                    "p": _finite(one.p)}
+    pair: Comparison | None = cell["behind"] if cell else None
+    return pair and {"best": pair.best, "difference": pair.difference, "low": _finite(pair.low),
+                     "high": _finite(pair.high), "p": _finite(pair.p)}
 
 
 def _finite(value: float) -> float | None:
@@ -78,31 +78,32 @@ def _finite(value: float) -> float | None:
 
 def _table(board: Board) -> pa.Table:
     rows = [{
-        "rank": one.rank, "table": "algorithms" if one.verified.entry.algorithm else "beyond",
-        "folder": _safe(one.verified.entry.folder),
-        **{name: _safe(getattr(one.verified.entry, name)) for name in FIELDS if name not in ("authors", "parameters")},
-        "authors": _safe(", ".join(one.verified.entry.authors)), "parameters": one.verified.entry.parameters,
-        "seeds": len(one.verified.predictions), "valid": one.verified.valid,
-        "reason": _safe(" ".join(one.verified.reasons)),
+        "rank": listed.rank, "table": "algorithms" if listed.verified.entry.algorithm else "beyond",
+        "folder": _safe(listed.verified.entry.folder),
+        **{name: _safe(getattr(listed.verified.entry, name)) for name in FIELDS
+           if name not in ("authors", "parameters")},
+        "authors": _safe(", ".join(listed.verified.entry.authors)), "parameters": listed.verified.entry.parameters,
+        "seeds": len(listed.verified.predictions), "valid": listed.verified.valid,
+        "reason": _safe(" ".join(listed.verified.reasons)),
         **{f"{split}:{board.measure}:{name}": _finite(cell[name]) if cell else None for split in SPLITS
-           for cell in [one.cell(split, board.measure)] for name in ("value", "std", "low", "high")},
+           for cell in [listed.cell(split, board.measure)] for name in ("value", "std", "low", "high")},
         **{f"test:{board.measure}:behind_{name}": pair[name] if pair else None
-           for pair in [_paired(one.cell("test", board.measure))] for name in ("difference", "low", "high", "p")},
-    } for one in board.listed]
+           for pair in [_paired(listed.cell("test", board.measure))] for name in ("difference", "low", "high", "p")},
+    } for listed in board.listed]
     types = {"rank": pa.int64(), "parameters": pa.int64(), "seeds": pa.int64(), "valid": pa.bool_()}
     return pa.table({name: pa.array([row[name] for row in rows], types.get(
         name, pa.float64() if ":" in name else pa.string())) for name in rows[0]})
 
 
 def _safe(word: str | None) -> str | None:
-    """A stranger's text that no spreadsheet takes for a formula."""
+    """An untrusted text, escaped so that no spreadsheet reads it as a formula."""
     return f"'{word}" if word and word[0] in "=+-@\t" else word
 
 
 def _page(board: Board, title: str) -> str:
     templates = environment(Path(__file__).parent)
     templates.filters["shown"] = _shown
-    # Of a benchmark that says how it is scored (CivilComments' sixteen groups) that is the worst group that counts.
+    # Where a benchmark says how it is scored (CivilComments' sixteen groups), its worst group counts.
     worst = next(iter(further(board.benchmark)), Measure("worst_group_accuracy"))
     accuracy = Measure("accuracy")
     beside: Measure | None = worst if board.measure == accuracy else accuracy
@@ -127,11 +128,11 @@ def _page(board: Board, title: str) -> str:
     return str(templates.get_template("board.html").render(
         title=title, version=__version__, level=f"{100 * LEVEL:g}", board=board, columns=columns, tables=tables,
         metric=in_words(*board.measure), counted=sum(len(table["rows"]) for table in tables),
-        n=sum(len(one.rows("test")) for one in board.folds or (board.benchmark,)), unit=unit))
+        n=sum(len(benchmark.rows("test")) for benchmark in board.folds or (board.benchmark,)), unit=unit))
 
 
 def _has_pairs(board: Board, algorithms: bool) -> bool:
-    return any(_paired(one.cell("test", board.measure)) for one in board.table(algorithms))
+    return any(_paired(listed.cell("test", board.measure)) for listed in board.table(algorithms))
 
 
 def _head(measure: Measure) -> str:

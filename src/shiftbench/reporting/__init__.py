@@ -4,7 +4,7 @@ from shiftbench.reporting.page import report
 from shiftbench.reporting.results import shown_scores
 from shiftbench.reporting.score_tables import pivot
 from shiftbench.reporting.sections.families import distance_tables, families, family_table, share_tables
-from shiftbench.reporting.sections.fine_grained_study import study
+from shiftbench.reporting.sections.fine_grained_scores import study
 from shiftbench.reporting.sections.takeaways import takeaways
 from shiftbench.reporting.terminal import as_table, scores_table, selection_table
 

@@ -19,9 +19,9 @@ from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import read_chosen
 
 SUFFIXES = {".csv": "csv", ".md": "md", ".markdown": "md", ".tex": "latex"}
-"""Endings of files by which a format is known."""
+"""File suffix -> format."""
 PAIRED, APART = "same items", "intervals"
-"""How a p-value was found: from the predictions on the same items, or from two intervals alone."""
+"""How a p-value was computed: from the predictions on the same items, or from two intervals alone."""
 
 
 class Line(NamedTuple):
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Of a method to another: this minus that."""
+    """The difference of a method to the reference: the method minus the reference."""
 
     value: float
     low: float
@@ -70,35 +70,35 @@ def lines(
 ) -> list[Line]:
     """The lines of every benchmark and metric, methods in the order of a report.
 
-    `scores` are those to show, one setting per method (`shown_scores`). Without `metrics`, average and worst group, or
-    what ranks a target that is no class. Methods are compared with the best, or with the method `against`: that is
-    done on the same items where `folder` has the runs and their predictions.
+    `scores` are those to show, one setting per method (`shown_scores`). `metrics` default to average and worst group,
+    or to the metrics that rank a target without classes. Every method is compared with the best one, or with the method
+    `against`; the comparison is paired by item where `folder` has the runs and their predictions.
     """
     known: dict[str, list[Benchmark]] = {}
     for benchmark in benchmarks:
         known.setdefault(benchmark.name, []).append(benchmark)
-    found: list[Line] = []
+    listed: list[Line] = []
     names = [name for name in known if name in scores["benchmark"]]
     for name in dict.fromkeys([*names, *sorted(set(scores["benchmark"].tolist()))]):
-        mine, draws = scores.where(benchmark=name), known.get(name, [])
+        rows, draws = scores.where(benchmark=name), known.get(name, [])
         wanted = [Measure.parse(metric) for metric in metrics] or _usual(draws[0] if draws else None)
-        cells = {measure: column_of(mine, name, measure.metric, split, by=measure.by, level=level)
+        cells = {measure: column_of(rows, name, measure.metric, split, by=measure.by, level=level)
                  for measure in wanted}
         methods = dict.fromkeys(method for column in cells.values() for method in column)
         if against and methods and against not in methods:
             raise unknown("method", against, methods, f"Table of '{name}'")
         paired = {}
         if against and folder is not None and draws:
-            paired = _against(folder, mine, draws, wanted, split, against, level)
+            paired = _against(folder, rows, draws, wanted, split, against, level)
         for measure in wanted:
-            found += _lines(mine, name, split, measure, cells[measure], against, paired, level)
-    if not found:
+            listed += _lines(rows, name, split, measure, cells[measure], against, paired, level)
+    if not listed:
         on = scores.where(split=split)
         there = sorted({str(Measure(*pair)) for pair in zip(on["metric"].tolist(), on["by"].tolist(), strict=True)})
         raise ShiftBenchError(f"The scores have no {', '.join(metrics) or 'accuracy'} on {split}. " + (
             f"On this split they have: {', '.join(there)}." if there else
             f"Their splits: {', '.join(sorted(set(scores['split'].tolist())))}."))
-    return found
+    return listed
 
 
 def _usual(benchmark: Benchmark | None) -> list[Measure]:
@@ -116,27 +116,30 @@ def _lines(
     reference = against or best
     behind = {} if against or lower else _behind(scores, split, measure)
     pairs = len(values) - 1 if against else len(values) * (len(values) - 1) // 2
-    found = []
+    listed = []
     for method, cell in cells.items():
         difference = NONE
         if method != reference and reference in values and method in values:
             difference = paired.get((method, measure)) or behind.get(method) or _apart(
                 cell, cells[reference], pairs, level)
-        found.append(Line(benchmark, split, measure.metric, measure.by, method, cell["runs"], cell["n"], cell["value"],
-                          cell["low"], cell["high"], method == best, "" if method == reference else reference,
-                          *difference))
-    return found
+        listed.append(Line(benchmark, split, measure.metric, measure.by, method, cell["runs"], cell["n"], cell["value"],
+                           cell["low"], cell["high"], method == best, "" if method == reference else reference,
+                           *difference))
+    return listed
 
 
 def _behind(scores: Scores, split: str, measure: Measure) -> dict[str, Difference]:
-    """What was scored of each method against the best, from the same items."""
+    """Each method's scored difference to the best, on the same items."""
     rows = scores.where(stat=DIFFERENCE, split=split, group=ALL, **measure._asdict())
     return {name: Difference(-row["value"], -row["high"], -row["low"], row["p"], PAIRED)
             for name, row in zip(rows.names.tolist(), rows, strict=True)}
 
 
 def _apart(cell: Mapping[str, Any], other: Mapping[str, Any], pairs: int, level: float) -> Difference:
-    """From two intervals: z = δ / √(w₁² + w₂²), with w a half-width over the normal quantile of the level."""
+    """The difference of two means, tested by their intervals.
+
+    z = δ / √(w₁² + w₂²), where w is a half-width divided by the normal quantile of the level.
+    """
     from scipy.special import ndtr, ndtri
 
     quantile = float(ndtri((1 + level) / 2))
@@ -153,7 +156,7 @@ def _against(
     folder: Path | str | RunIndex, scores: Scores, draws: Sequence[Benchmark], measures: Sequence[Measure], split: str,
     against: str, level: float,
 ) -> dict[tuple[str, Measure], Difference]:
-    """Every other method against one, each pair judged on the same items and over its seeds."""
+    """Compare every other method with `against`, pair by pair, on the same items and over seeds."""
     single = scores.where(stat=RUN)
     runs: dict[str, dict[str, None]] = {}
     for method, run in zip(single.names.tolist(), single["run"].tolist(), strict=True):
@@ -161,7 +164,7 @@ def _against(
     index = RunIndex.of(folder)
     read = {method: read_chosen(index, list(listed), draws) for method, listed in runs.items()}
     others = [method for method in read if method != against]
-    found = {}
+    differences = {}
     for method in others if against in read else ():
         both = means(draws[0], {against: read[against], method: read[method]}, level=1 - (1 - level) / len(others))
         for measure in measures:
@@ -172,20 +175,20 @@ def _against(
             weaker = method if rows[method]["value"] > 0 or not rows[against]["value"] > 0 else against
             sign, row = (-1, rows[method]) if weaker == method else (1, rows[against])
             low, high = sorted((sign * row["low"], sign * row["high"]))
-            found[method, measure] = Difference(sign * row["value"], low, high, min(1.0, row["p"] * len(others)),
-                                                PAIRED)
-    return found
+            differences[method, measure] = Difference(sign * row["value"], low, high, min(1.0, row["p"] * len(others)),
+                                                      PAIRED)
+    return differences
 
 
 # As text
 
 def to_csv(lines: Sequence[Line], level: float = LEVEL) -> str:
-    """One line per benchmark, metric and method, with all there is to know; shares are not per cent."""
+    """One line per benchmark, metric and method, with every field; shares run from 0 to 1."""
     return score_tables.to_csv(Line._fields, lines)
 
 
 def to_markdown(lines: Sequence[Line], level: float = LEVEL) -> str:
-    """A table per benchmark: of each metric mean and interval, the difference to the reference, and p."""
+    """A table per benchmark: each metric's mean and interval, the difference to the reference, and p."""
     blocks = []
     for benchmark, block in _blocks(lines).items():
         heads = ["Method", "Runs"]
@@ -212,7 +215,7 @@ def to_latex(lines: Sequence[Line], level: float = LEVEL) -> str:
     metrics = list(dict.fromkeys(Measure(line.metric, line.grouping) for line in lines))
     text = [f"% {_note(lines, level)}", "% Needs \\usepackage{booktabs}.",
             f"\\begin{{tabular}}{{lr{'rrr' * len(metrics)}}}", "\\toprule",
-            " & ".join(["Method", "Runs", *(part for metric in metrics for part in (
+            " & ".join(["Method", "Runs", *(heading for metric in metrics for heading in (
                 latex(_head(*metric)), "$\\Delta$", "$p$"))]) + r" \\"]
     for benchmark, block in blocks.items():
         text += ["\\midrule", f"\\multicolumn{{{2 + 3 * len(metrics)}}}{{l}}{{\\emph{{{latex(benchmark)}}}}} \\\\"]
@@ -231,7 +234,7 @@ FORMATS: Mapping[str, Callable[[Sequence[Line]], str]] = {"csv": to_csv, "md": t
 
 
 def writer(name: str = "", out: Path | str | None = None) -> Callable[[Sequence[Line]], str]:
-    """The function that writes a format: the one named, else that of the file's ending, else Markdown."""
+    """The function that writes a format: the named one, else the one of the file's suffix, else Markdown."""
     if name or out is None:
         return find(FORMATS, "format", name or "md")
     ending = Path(out).suffix.lower()
@@ -243,19 +246,19 @@ def writer(name: str = "", out: Path | str | None = None) -> Callable[[Sequence[
 
 def _blocks(lines: Sequence[Line]) -> dict[str, dict[Measure, list[Line]]]:
     """Benchmark -> measure -> its lines."""
-    found: dict[str, dict[Measure, list[Line]]] = {}
+    blocks: dict[str, dict[Measure, list[Line]]] = {}
     for line in lines:
-        found.setdefault(line.benchmark, {}).setdefault(Measure(line.metric, line.grouping), []).append(line)
-    return found
+        blocks.setdefault(line.benchmark, {}).setdefault(Measure(line.metric, line.grouping), []).append(line)
+    return blocks
 
 
 def _methods(block: Mapping[Measure, Sequence[Line]]) -> dict[str, dict[Measure, Line]]:
     """Method -> measure -> its line, methods in their order."""
-    found: dict[str, dict[Measure, Line]] = {}
+    methods: dict[str, dict[Measure, Line]] = {}
     for metric, listed in block.items():
         for line in listed:
-            found.setdefault(line.method, {})[metric] = line
-    return found
+            methods.setdefault(line.method, {})[metric] = line
+    return methods
 
 
 def _reference(lines: Sequence[Line]) -> str:

@@ -1,6 +1,6 @@
 """Panels of marks, painted twice: as SVG for a page and as PNG for a slide. Lengths are pixels, y goes down.
 
-A mark names a style; what the style looks like stands once, in STYLES, and both painters read it. SVG takes its colours
+A mark names a style; STYLES defines how it looks, and both painters read it. SVG takes its colours
 from the page's variables, so that one drawing serves light and dark; PNG is light. matplotlib paints PNG alone: its own
 SVG has fixed colours, no titles and ids that clash on a page, and is four to six times as large (`docs/reports.md`).
 """
@@ -26,7 +26,7 @@ DARK = {
 }
 PRINT = LIGHT | {"paper": "#fff", "sheet": "#fff", "ink": "#000", "soft": "#444", "faint": "#666", "line": "#ccc",
                  "tint": "#f2f2f2"}
-"""The page's colours by name; m0 to m7 are those of methods, and `c` in a style is the one of the mark's group."""
+"""The page's colours by name; m0 to m7 are for methods, and `c` in a style means the colour of the mark's group."""
 COLOURS = 8
 PNG_SCALE = 2
 ALIGNED: Mapping[str, Literal["left", "center", "right"]] = {"start": "left", "middle": "center", "end": "right"}
@@ -35,7 +35,7 @@ GAP, MARGIN = 24, 16
 
 
 class Style(NamedTuple):
-    """How a mark looks: names of colours, and widths in pixels. A style with a size is that of a text."""
+    """How a mark looks: names of colours, and widths in pixels. A style with a size is for text."""
 
     fill: str = ""
     stroke: str = ""
@@ -69,7 +69,7 @@ MARKERS = {
 }
 """Name -> its outline around a point as an SVG path, and matplotlib's name of it; a circle is an element of its own."""
 LARGER = {"triangle": 1.2, "diamond": 0.9, "wedge": 1.2, "plus": 1.25}
-"""What makes matplotlib's markers as large as ours."""
+"""Factors that make matplotlib's markers as large as ours."""
 
 
 class Mark(NamedTuple):
@@ -80,12 +80,12 @@ class Mark(NamedTuple):
     style: str
     text: str = ""
     anchor: str = "start"  # of a text: start, middle or end
-    upright: bool = False  # a text that is read from below
+    upright: bool = False  # rotated by 90 degrees, read from below
     radius: float = 4.6  # of a circle
 
 
 class Group(NamedTuple):
-    """Marks of one colour that belong together; `title` is what a reader sees who points at them."""
+    """Marks of one colour that belong together; `title` is the tooltip of the group."""
 
     marks: tuple[Mark, ...]
     title: str = ""
@@ -108,7 +108,7 @@ class Figure(NamedTuple):
     panels: tuple[Panel, ...]
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    narrow: tuple[Panel, ...] = ()  # the same for a telephone, where one panel is as wide as a page
+    narrow: tuple[Panel, ...] = ()  # the same for a phone, where one panel is as wide as the page
     legends: tuple[Panel, ...] = ()  # the same legend from wide to narrow
 
 
@@ -125,14 +125,14 @@ def text(x: float, y: float, words: str, style: str = "text", anchor: str = "sta
 
 
 def marker(number: int, x: float, y: float, style: str = "dot", radius: float = 4.6) -> Mark:
-    """The marker with this number; they begin again after the last."""
+    """The marker with this number; numbers wrap around after the last marker."""
     return Mark(list(MARKERS)[number % len(MARKERS)], ((x, y),), style, radius=radius)
 
 
 # SVG
 
 def drawn(panel: Panel) -> str:
-    """What stands inside the <svg> of a panel."""
+    """The content of a panel's <svg> element."""
     return "\n".join(map(_svg_group, panel.groups))
 
 
@@ -156,11 +156,11 @@ def _svg_mark(mark: Mark) -> str:
         return f'<circle {style} cx="{_short(x)}" cy="{_short(y)}" r="{mark.radius:g}"/>'
     if mark.shape != "text":
         return f'<path {style} d="M{_short(x)} {_short(y)}{MARKERS[mark.shape][0]}"/>'
-    place = f'transform="translate({_short(x)} {_short(y)}) rotate(-90)"' if mark.upright else \
+    position = f'transform="translate({_short(x)} {_short(y)}) rotate(-90)"' if mark.upright else \
         f'x="{_short(x)}" y="{_short(y)}"'
     style = "" if mark.style == "text" else f" {style}"
     anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
-    return f"<text {place}{style}{anchor}>{escape(mark.text)}</text>"
+    return f"<text {position}{style}{anchor}>{escape(mark.text)}</text>"
 
 
 def _short(value: float) -> str:
@@ -175,7 +175,7 @@ def css() -> str:
     for name, style in STYLES.items():
         parts = [f"fill: {_variable(style.fill)}"]
         parts += [f"stroke: {_variable(style.stroke)}; stroke-width: {style.width:g}"] if style.stroke else []
-        parts += [f"stroke-dasharray: {' '.join(f'{part:g}' for part in style.dash)}"] if style.dash else []
+        parts += [f"stroke-dasharray: {' '.join(f'{length:g}' for length in style.dash)}"] if style.dash else []
         parts += [f"opacity: {style.opacity:g}"] if style.opacity < 1 else []
         parts += [f"font-size: {style.size:g}px"] if style.size else []
         parts += ["font-weight: 600"] if style.bold else []
@@ -192,7 +192,7 @@ def _variable(colour: str) -> str:
 
 
 def to_svg(figure: Figure) -> str:
-    """A figure as a file of its own, which carries its colours, light and dark."""
+    """A figure as a standalone SVG file, with its light and dark colours."""
     placed, width, height = _laid_out(figure)
     inside = "\n".join(f'<g transform="translate({_short(x)} {_short(y)})">\n{drawn(panel)}\n</g>'
                        for x, y, panel in placed)
@@ -205,7 +205,7 @@ def to_svg(figure: Figure) -> str:
 
 
 def _laid_out(figure: Figure, most: int = 3) -> tuple[list[tuple[float, float, Panel]], float, float]:
-    """Where each panel stands: the legend, then rows of three; and the size of it all."""
+    """The position of each panel (the legend, then rows of three), and the size of the figure."""
     rows = [figure.panels[start:start + most] for start in range(0, len(figure.panels), most)]
     wide = max((sum(panel.width + GAP for panel in row) - GAP for row in rows), default=0.0)
     fitting = [key for key in figure.legends if key.width <= wide + GAP] or list(figure.legends[-1:])
@@ -267,7 +267,7 @@ def _artists(group: Group, left: float, top: float) -> Iterator[Any]:
             drawn_line = Line2D(xs, ys, color=colour(style.stroke), linewidth=0.72 * style.width, alpha=style.opacity,
                                 solid_joinstyle="round", solid_capstyle="butt")
             if style.dash:
-                drawn_line.set_linestyle((0, [part / style.width for part in style.dash]))
+                drawn_line.set_linestyle((0, [length / style.width for length in style.dash]))
             yield drawn_line
         else:
             yield Line2D(xs, ys, marker=MARKERS[mark.shape][1], 

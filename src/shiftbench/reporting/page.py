@@ -39,9 +39,9 @@ from shiftbench.sweeps.status import summary as summary_of
 ACCURACY = Measure("accuracy")
 FOLDER = Path(__file__).parent
 LISTED = 200
-"""Runs that are named of those which the page lacks."""
+"""How many of the absent runs the page names."""
 INDEX = "figures.json"
-"""In a folder of figures: which there are, and what they show."""
+"""The file in a folder of figures that lists them and says what they show."""
 
 
 def report(
@@ -76,7 +76,8 @@ def report(
     by_name = {section.name: content for section, content in sections}
     text = environment().get_template("page.html").render(
         title=title, version=__version__, level=f"{100 * level:g}", methods=results.methods,
-        overview=_overview(results), findings=_findings(results.shown, order), kinds={one.target.kind for one in order},
+        overview=_overview(results), findings=_findings(results.shown, order),
+        kinds={benchmark.target.kind for benchmark in order},
         links=[link for section, content in sections
                for link in content.get("links", [(section.anchor, section.head)])],
         sections=[section.name for section, _ in sections], selection=by_name.get("selection"), content=by_name,
@@ -89,7 +90,7 @@ def report(
 
 
 def environment(*folders: Path) -> Any:
-    """The templates of a page, those of `folders` before ours; names are escaped."""
+    """The templates of a page, from `folders` first, then ours; names are escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(loader=FileSystemLoader([*folders, FOLDER, FOLDER / "sections"]), autoescape=True,
@@ -104,17 +105,20 @@ def results_of(
     scores: Scores, benchmarks: Sequence[Benchmark], collections: Sequence[Collection | None] = (),
     level: float = LEVEL, rule: str = DEFAULT, index: RunIndex | None = None, compare: Sequence[str] = (),
 ) -> Results:
-    """What the sections of a page are given: chosen scores, benchmarks and methods in the order of the page."""
+    """The input of the sections of a page: chosen scores, benchmarks and methods in the order of the page."""
     runs = of_runs(scores)
     shown = shown_scores(runs, benchmarks, rule)
     known = {name: _unknown(name) for name in sorted(set(shown["benchmark"].tolist()))}
-    known |= {one.name: one for one in benchmarks if one.name in known or "left_out" not in one.card}
+    known |= {benchmark.name: benchmark for benchmark in benchmarks
+              if benchmark.name in known or "left_out" not in benchmark.card}
     order = [benchmark for family in families(list(known.values())) for benchmark in family.members]
-    methods = methods_in(row["method"] for metric, by in sorted({ACCURACY, *(one.headline for one in order)})
+    measures = sorted({ACCURACY, *(benchmark.headline for benchmark in order)})
+    methods = methods_in(row["method"] for metric, by in measures
                          for split in SPLITS for row in pivot(shown, metric, split, by=by))
     others = [name for name in methods_in(runs.names.tolist()) if name not in methods]
     return Results(scores, runs, shown, order, benchmarks, methods, [*methods, *others], level, rule,
-                   {one.digest: one for one in collections if one is not None}, index, compare)
+                   {collection.digest: collection for collection in collections if collection is not None}, index,
+                   compare)
 
 
 def _unknown(name: str) -> Benchmark:
@@ -128,13 +132,13 @@ def _absent(runs: Sequence[Status]) -> Row | None:
     """The runs that failed, have not ended or are left over, and how many of each."""
     if not runs:
         return None
-    return {"summary": summary_of(one.state for one in runs), "runs": runs[:LISTED], "more": max(0, len(runs) - LISTED)}
+    return {"summary": summary_of(run.state for run in runs), "runs": runs[:LISTED], "more": max(0, len(runs) - LISTED)}
 
 
 # Sentences at the top
 
 def _overview(results: Results) -> str:
-    """How much was measured on what."""
+    """Counts of what was measured."""
     scores, benchmarks = results.runs, results.benchmarks
     names = {benchmark.name for benchmark in benchmarks}
     single, means = scores.where(stat=RUN), scores.where(stat=MEAN)
@@ -154,10 +158,10 @@ def _many(n: int, word: str) -> str:
 
 
 def _findings(shown: Scores, benchmarks: Sequence[Benchmark]) -> list[tuple[str, str]]:
-    """Title and sentence of every family, then of the benchmarks that another number than average accuracy ranks."""
-    by_accuracy = {one.name for one in benchmarks if one.target.has_classes and one.headline == ACCURACY}
+    """Title and sentence of every family, then of the benchmarks that are not ranked by average accuracy."""
+    by_accuracy = {member.name for member in benchmarks if member.target.has_classes and member.headline == ACCURACY}
     lines = [line for family in families(benchmarks) for line in findings(family_table(shown, family._replace(
-        members=tuple(one for one in family.members if one.name in by_accuracy))))]
+        members=tuple(member for member in family.members if member.name in by_accuracy))))]
     for benchmark in benchmarks:
         if benchmark.name in by_accuracy:
             continue
@@ -183,7 +187,8 @@ def write_figures(figures: Sequence[Figure], folder: Path | str) -> Path:
     with writing_folder(folder, INDEX) as hidden:
         for figure in figures:
             name = re.sub(r"[^\w.-]+", "-", figure.name).strip("-.")[:100] or "figure"
-            name = next(one for one in (name, *(f"{name}-{number}" for number in range(2, 10**6))) if one not in names)
+            candidates = (name, *(f"{name}-{number}" for number in range(2, 10**6)))
+            name = next(candidate for candidate in candidates if candidate not in names)
             names.add(name)
             (hidden / f"{name}.svg").write_text(to_svg(figure), encoding="utf-8")
             write_png(figure, hidden / f"{name}.png")

@@ -16,19 +16,20 @@ PER_CELL, CLASSES, SIZE = 5, 4, 128
 
 
 def samples(benchmark: Benchmark, collection: Collection) -> list[dict[str, Any]]:
-    """Per class the pictures of a few training and test items: {"label", "train": [picture…], "test": […]}.
+    """For each class, the pictures of a few training and test items: {"label", "train": [picture…], "test": […]}.
 
     The choice depends on the benchmark alone, so the page is the same each time. Classes that are in both splits come
-    first; of many classes only the first are shown.
+    first; only the first CLASSES are shown.
     """
     names = benchmark.names["label"]
     rows = {split: benchmark.rows(split) for split in ("train", "test")}
-    times = np.stack([np.bincount(benchmark.label[part], minlength=len(names)) for part in rows.values()])
+    times = np.stack([np.bincount(benchmark.label[listed], minlength=len(names)) for listed in rows.values()])
     order = sorted(np.flatnonzero(times.sum(axis=0)), key=lambda code: (times[:, code].min() == 0, code))[:CLASSES]
-    made = [{"label": names[code], **{
-        split: pictures_of(benchmark, collection, _few(part[benchmark.label[part] == code], f"{split} {names[code]}"))
-        for split, part in rows.items()}} for code in sorted(order)]
-    return [one for one in made if one["train"] or one["test"]]
+    classes = [{"label": names[code], **{
+        split: pictures_of(benchmark, collection,
+                           _few(listed[benchmark.label[listed] == code], f"{split} {names[code]}"))
+        for split, listed in rows.items()}} for code in sorted(order)]
+    return [pair for pair in classes if pair["train"] or pair["test"]]
 
 
 def _few(rows: Ints, purpose: str) -> Ints:
@@ -37,7 +38,7 @@ def _few(rows: Ints, purpose: str) -> Ints:
 
 
 def pictures_of(benchmark: Benchmark, collection: Collection, rows: Ints) -> list[dict[str, str]]:
-    """The pictures of some rows; none where the collection has no pixels, or arrays of many channels (.npz)."""
+    """The pictures of these rows; none where the collection has no pixels, or has arrays of many channels (.npz)."""
     from shiftbench.images.decode import images
 
     if not len(rows) or collection.pixels is None:
@@ -46,10 +47,10 @@ def pictures_of(benchmark: Benchmark, collection: Collection, rows: Ints) -> lis
     if not drawn and str(collection.pixels[0]).endswith(".npz"):
         return []
     small = drawn and max(collection.pixels.shape[1:3]) <= SIZE
-    found = images(collection, collection.index(benchmark.items[rows]), None if small else SIZE)
+    pictures = images(collection, collection.index(benchmark.items[rows]), None if small else SIZE)
     group = [benchmark.names["group"][code] for code in benchmark.group[rows]]
     return [{"item": str(item), "group": name, "source": _inline(picture)}
-            for item, name, picture in zip(benchmark.items[rows], group, found, strict=True)]
+            for item, name, picture in zip(benchmark.items[rows], group, pictures, strict=True)]
 
 
 def _inline(picture: Any) -> str:

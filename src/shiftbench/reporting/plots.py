@@ -1,7 +1,7 @@
 """The charts of a page: scatter, lines, and rows of bars or dots, on one kind of axis and under one kind of legend.
 
-Numbers in, panels of marks out (`drawing`). A cell is a mapping with value, low and high, as `tables.pivot` gives it;
-low and high may be NaN, and then there is no error bar.
+Numbers in, panels of marks out (`drawing`). A cell is a mapping with value, low and high, as `score_tables.pivot` gives
+it; low and high may be NaN, and then there is no error bar.
 """
 
 import math
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from shiftbench.reporting.drawing import Group, Mark, Panel, Point, box, line, marker, text
 
 WIDTH, HEIGHT = 360.0, 330.0
-"""A panel that stands beside others."""
+"""Size of a panel that is beside others."""
 LEGENDS = (1120.0, 760.0, 360.0)
-"""Widths of a legend: over three panels, over one wide panel, and on a telephone."""
+"""Widths of a legend: over three panels, over one wide panel, and on a phone."""
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 12.0, 34.0, 46.0
 """Room around the frame of a panel: tick labels, nothing, the title, tick labels and the name of the axis."""
 SPACING = 15.0
@@ -24,7 +24,7 @@ Cell = Mapping[str, Any]
 
 
 class Look(NamedTuple):
-    """The colour and the marker by which a method is known in all figures of a section."""
+    """The colour and the marker that a method has in all figures of a section."""
 
     colour: int = 0
     marker: int = 0
@@ -37,7 +37,7 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
 # Axes
 
 class Scale(NamedTuple):
-    """The numbers of an axis, from low to high, and those that are written beside it."""
+    """The range of an axis, from low to high, and its ticks."""
 
     low: float
     high: float
@@ -45,7 +45,7 @@ class Scale(NamedTuple):
     log: bool = False
 
     def between(self, start: float, end: float) -> Callable[[float], float]:
-        """From a number to its position; a number beyond the axis is put at its end."""
+        """A function from a number to its position; a number beyond the axis is put at its end."""
         low, high = self._bent(self.low), self._bent(self.high)
 
         def at(value: float) -> float:
@@ -62,7 +62,7 @@ def scale(values: Iterable[float], *, write: Callable[[float, int], str], least:
           most: float = math.inf, ticks: int = 6) -> Scale:
     """An axis around all values that ends at round numbers, but not beyond `least` and `most`.
 
-    `write` is given a number and how many decimals the step between two ticks has.
+    `write` takes a number and the number of decimals of the step between two ticks.
 
     >>> scale([0.13, 0.48], write=plain).ticks
     ((0.1, '0.1'), (0.2, '0.2'), (0.3, '0.3'), (0.4, '0.4'), (0.5, '0.5'))
@@ -78,7 +78,7 @@ def scale(values: Iterable[float], *, write: Callable[[float, int], str], least:
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     places = [round(step * number, 12) for number in range(first, last + 1)]
     low, high = max(least, places[0]), min(most, places[-1])
-    return Scale(low, high, tuple((place, write(place, digits)) for place in places if low <= place <= high))
+    return Scale(low, high, tuple((tick, write(tick, digits)) for tick in places if low <= tick <= high))
 
 
 def plain(value: float, digits: int) -> str:
@@ -96,13 +96,13 @@ def signed(value: float, digits: int) -> str:
 
 def steps(names: Sequence[str]) -> Scale:
     """An axis of words, evenly spaced."""
-    return Scale(-0.5, len(names) - 0.5, tuple((float(place), name) for place, name in enumerate(names)))
+    return Scale(-0.5, len(names) - 0.5, tuple((float(step), name) for step, name in enumerate(names)))
 
 
 def around(cells: Iterable[Cell], *, far: float = 1.0) -> list[float]:
-    """The numbers that an axis has to hold: all values, and their intervals up to `far` times the values' span away.
+    """The numbers that an axis must cover: all values, and their intervals up to `far` times the values' span away.
 
-    An interval of few items or seeds may be wide; the drawing is not stretched for it, it is cut at the frame.
+    An interval of few items or seeds may be wide; it is cut at the frame instead of stretching the axis.
     """
     known = [cell for cell in cells if math.isfinite(cell["value"])]
     values = [cell["value"] for cell in known]
@@ -116,7 +116,7 @@ def around(cells: Iterable[Cell], *, far: float = 1.0) -> list[float]:
 # Scatter and lines
 
 class Spot(NamedTuple):
-    """A point with its error bars, and what a reader sees who points at it."""
+    """A point with its error bars and its tooltip."""
 
     x: Cell
     y: Cell
@@ -169,10 +169,10 @@ def lines(
     title: str, series: Sequence[Series], x: Scale, y: Scale, names: tuple[str, str], *, width: float = WIDTH,
     height: float = HEIGHT, room: float = 0.0, unders: Sequence[str] = (), level: tuple[float, str, str] | None = None,
 ) -> Panel:
-    """Lines against an axis; `room` is for their names at the right, `unders` stand below the ticks of x.
+    """Lines against an axis; `room` is for their names at the right, `unders` are texts below the ticks of x.
 
     Full lines stand side by side at each x, so that their error bars do not hide each other. A value beyond the frame
-    is a triangle at its edge. `level` is a horizontal line: where, its style and its name.
+    is a triangle at its edge. `level` is a horizontal line: its value, its style and its name.
     """
     right = room or RIGHT
     at_x, at_y = x.between(LEFT, width - right), y.between(height - BOTTOM, TOP)
@@ -180,49 +180,51 @@ def lines(
     if level and y.low <= level[0] <= y.high:
         name = [text(LEFT + 6, at_y(level[0]) - 5, level[2])] if level[2] else []
         drawn.append(Group((line([(LEFT, at_y(level[0])), (width - right, at_y(level[0]))], level[1]), *name)))
-    full = [one for one in series if one.style == "line"]
+    full = [curve for curve in series if curve.style == "line"]
     apart = min(5.0, 0.1 * (width - LEFT - right) / max(1, len(full)))
-    ends = [(one, at_y(one.points[-1][1]["value"])) for one in series if one.style != "pale-line" and one.points]
-    places = dict(zip((one.name for one, _ in ends), set_apart([end for _, end in ends], TOP, height - BOTTOM),
-                      strict=True))
-    for one in sorted(series, key=lambda one: one.style != "pale-line"):
-        aside = (full.index(one) - (len(full) - 1) / 2) * apart if one in full else 0.0
-        drawn += _series(one, [(at_x(place) + aside, cell, words) for place, cell, words in one.points], y, at_y)
-        if room and one.name in places and one.style != "pale-line":
-            style = "text" if one.style == "before" else "name"
-            drawn.append(Group((text(width - room + 9, places[one.name] + 4, one.name, style),), "", one.look.colour))
+    ends = [(curve, at_y(curve.points[-1][1]["value"])) for curve in series
+            if curve.style != "pale-line" and curve.points]
+    heights = dict(zip((curve.name for curve, _ in ends), set_apart([end for _, end in ends], TOP, height - BOTTOM),
+                       strict=True))
+    for curve in sorted(series, key=lambda curve: curve.style != "pale-line"):
+        aside = (full.index(curve) - (len(full) - 1) / 2) * apart if curve in full else 0.0
+        drawn += _series(curve, [(at_x(across) + aside, cell, words) for across, cell, words in curve.points], y, at_y)
+        if room and curve.name in heights and curve.style != "pale-line":
+            style = "text" if curve.style == "before" else "name"
+            name_mark = text(width - room + 9, heights[curve.name] + 4, curve.name, style)
+            drawn.append(Group((name_mark,), "", curve.look.colour))
     return Panel(width, height, tuple(drawn), title)
 
 
-def _series(one: Series, points: Sequence[tuple[float, Cell, str]], y: Scale, at_y: Callable[[float], float]
+def _series(curve: Series, points: Sequence[tuple[float, Cell, str]], y: Scale, at_y: Callable[[float], float]
             ) -> list[Group]:
-    whole = [(place, at_y(cell["value"])) for place, cell, _ in points]
-    drawn = [Group((line(whole, one.style),), one.title, one.look.colour)] if len(whole) > 1 else []
-    if one.style == "before":
+    whole = [(across, at_y(cell["value"])) for across, cell, _ in points]
+    drawn = [Group((line(whole, curve.style),), curve.title, curve.look.colour)] if len(whole) > 1 else []
+    if curve.style == "before":
         return drawn
-    for place, cell, words in points:
-        value, colour = cell["value"], one.look.colour
-        if one.style == "line":
+    for across, cell, words in points:
+        value, colour = cell["value"], curve.look.colour
+        if curve.style == "line":
             ends = _ends(cell)
-            bar = [line([(place, at_y(end)) for end in ends], "whisker")] if ends else []
-            drawn.append(Group((*bar, marker(one.look.marker, place, at_y(value))), words, colour))
+            bar = [line([(across, at_y(end)) for end in ends], "whisker")] if ends else []
+            drawn.append(Group((*bar, marker(curve.look.marker, across, at_y(value))), words, colour))
         elif y.low <= value <= y.high:
-            drawn.append(Group((marker(0, place, at_y(value), "pale-dot", 3),), words, colour))
+            drawn.append(Group((marker(0, across, at_y(value), "pale-dot", 3),), words, colour))
         else:
-            drawn.append(Group((marker(2 if value > y.high else 4, place, at_y(value), "pale-dot"),), words, colour))
+            drawn.append(Group((marker(2 if value > y.high else 4, across, at_y(value), "pale-dot"),), words, colour))
     return drawn
 
 
 def set_apart(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
     """Label positions near the wanted ones, at least SPACING apart: pushed down in order, then up from the bottom."""
-    order = sorted(range(len(wanted)), key=lambda place: wanted[place])
+    order = sorted(range(len(wanted)), key=lambda label: wanted[label])
     placed = list(wanted)
     for before, after in pairwise(order):
         placed[after] = max(placed[after], placed[before] + SPACING)
     limit = bottom
-    for place in reversed(order):
-        placed[place] = min(placed[place], limit)
-        limit = placed[place] - SPACING
+    for label in reversed(order):
+        placed[label] = min(placed[label], limit)
+        limit = placed[label] - SPACING
     return [max(top, y) for y in placed] if len(wanted) * SPACING < bottom - top else placed
 
 
@@ -240,7 +242,7 @@ class Bar(NamedTuple):
 class Dot(NamedTuple):
     value: float
     title: str = ""
-    look: Look | None = None  # that of its row
+    look: Look | None = None  # default: the look of its row
     style: str = "dot"
 
 
@@ -274,8 +276,8 @@ def rows(title: str, listed: Sequence[Row], x: Scale, *, width: float = WIDTH, l
     drawn = [Group((*heads, *grid, line([(left, bottom), (width - right, bottom)], "axis"), *labels, *names))]
     if x.low < 0 < x.high:
         drawn.append(Group((line([(at(0), top), (at(0), bottom)], "axis"),)))
-    for place, row in enumerate(listed):
-        drawn += _row(row, at, top + height * place, left, width, width - right, height, coloured, spread)
+    for number, row in enumerate(listed):
+        drawn += _row(row, at, top + height * number, left, width, width - right, height, coloured, spread)
     if level is not None:
         drawn.append(Group((line([(at(level[0]), top), (at(level[0]), bottom)], "before"),), level[1]))
     return Panel(width, bottom + (44 if x_name else 24), tuple(drawn), title)
@@ -295,8 +297,8 @@ def _row(row: Row, at: Callable[[float], float], y: float, left: float, width: f
     if row.bridge:
         marks.append(line([(at(end), middle) for end in row.bridge], "bridge"))
     thick = min(11.0, (height - 5) / max(1, len(row.bars)))
-    for place, bar in enumerate(row.bars):
-        over = middle + (place - len(row.bars) / 2) * (thick + 1)
+    for number, bar in enumerate(row.bars):
+        over = middle + (number - len(row.bars) / 2) * (thick + 1)
         marks.append(box(at(bar.start), over, at(bar.cell["value"]), over + thick, bar.style))
         if bar.band:
             marks.append(box(at(bar.band[0]), over + 0.25 * thick, at(bar.band[1]), over + 0.75 * thick, "band"))
@@ -304,9 +306,9 @@ def _row(row: Row, at: Callable[[float], float], y: float, left: float, width: f
     if row.number:
         marks.append(text(width, middle + 4.2, row.number, anchor="end"))
     drawn = [Group(tuple(marks), row.title, colour)]
-    for place, dot in enumerate(row.dots):
+    for number, dot in enumerate(row.dots):
         look = dot.look or row.look
-        aside = (place - (len(row.dots) - 1) / 2) * min(spread, (height - 6) / len(row.dots))
+        aside = (number - (len(row.dots) - 1) / 2) * min(spread, (height - 6) / len(row.dots))
         drawn.append(Group((marker(0, at(dot.value), middle + aside, dot.style, 4 if spread else 4.6),), dot.title,
                            look.colour))
     if row.median is not None:
@@ -320,8 +322,8 @@ def legend(entries: Sequence[tuple[str, Look | str]], width: float) -> Panel:
     """Names with their marker, or with the style of their line, in as many columns as there is room for."""
     columns = max(1, int(width // (34 + 7.2 * max((len(name) for name, _ in entries), default=1))))
     drawn = []
-    for place, (name, look) in enumerate(entries):
-        x, y = 10 + (place % columns) * width / columns, 9 + 20.0 * (place // columns)
+    for number, (name, look) in enumerate(entries):
+        x, y = 10 + (number % columns) * width / columns, 9 + 20.0 * (number // columns)
         words = text(x + 15, y + 4.2, name)
         if isinstance(look, Look):
             drawn.append(Group((marker(look.marker, x, y), words), "", look.colour))
@@ -351,25 +353,25 @@ def _frame(title: str, x: Scale, y: Scale, names: tuple[str, str], width: float,
                   text(LEFT - 8, at_y(tick) + 4.2, words, anchor="end")]
     marks.append(line([(LEFT, bottom), (end, bottom)], "axis"))
     last = -math.inf
-    for place, (tick, words) in enumerate(x.ticks):
+    for number, (tick, words) in enumerate(x.ticks):
         half = 3.5 * len(words) + 4
         marks.append(line([(at_x(tick), bottom), (at_x(tick), bottom + 5)], "axis"))
-        if at_x(tick) - half > last:  # a label that would run into the one before is left out
+        if at_x(tick) - half > last:  # leave out a label that would overlap the one before
             marks.append(text(at_x(tick), bottom + 18, words, anchor="middle"))
             last = at_x(tick) + half
         if unders:
-            marks.append(text(at_x(tick), bottom + 34, unders[place], anchor="middle"))
+            marks.append(text(at_x(tick), bottom + 34, unders[number], anchor="middle"))
     marks += [text((LEFT + end) / 2, height - 6, names[0], anchor="middle")] if names[0] else []
     marks += [text(12, (TOP + bottom) / 2, names[1], anchor="middle", upright=True)] if names[1] else []
     return [Group(tuple(marks))]
 
 
 def _ends(cell: Cell) -> list[float]:
-    """The ends of an interval, none where there is none."""
+    """The ends of an interval; an empty list where there is none."""
     return [cell["low"], cell["high"]] if math.isfinite(cell["low"]) and math.isfinite(cell["high"]) else []
 
 
 def cut(name: str, room: float, size: float = 12.5) -> str:
-    """A name as long as there is room for."""
+    """A name, shortened to the room there is."""
     most = max(2, int(room / (0.53 * size)))
     return name if len(name) <= most else name[:most - 1] + "…"

@@ -14,35 +14,35 @@ from shiftbench.scoring.select import DEFAULT, Runs, chosen, setting_of
 
 HUMAN, PAIRWISE = "human", "pairwise_accuracy"
 ANNOTATED = (PAIRWISE, f"{PAIRWISE}_gap", "answered", "agreement", "fleiss_kappa")
-"""What a human study adds to a table of scores: of people and of models, but of no run that could be chosen."""
+"""Metrics that a human study adds to a table of scores; they belong to people and models, not to runs."""
 REMEDY = ("write its runs down, shiftbench select RUNS --rule NAME --allow-target --out chosen.parquet, and report "
           "those: shiftbench report chosen.parquet")
-"""A report shows no choice by target labels, beside that of the oracle in the section about rules."""
+"""A report never shows runs chosen by target labels, except by the oracle in the section about rules."""
 
 Content = dict[str, Any]
-"""What a section's template is given. `figures` lists its figures, `links` its anchors and heads if it has several."""
+"""The variables of a section's template. `figures` are its figures, `links` its anchors and heads if it has several."""
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
     """The scores of a page in three forms, and what belongs to them."""
 
-    scores: Scores  # as they came
+    scores: Scores  # as given
     runs: Scores  # those of runs alone
     shown: Scores  # those of the runs that the rule chose
     benchmarks: Sequence[Benchmark]  # in the order of the page
-    known: Sequence[Benchmark]  # all that were given, also the parts that leave a domain out
+    known: Sequence[Benchmark]  # all given benchmarks, including the parts that leave a domain out
     shown_methods: Sequence[str]  # those of the tables
     methods: Sequence[str]  # these and all others, in the order of their colours
     level: float
     rule: str
     images: Mapping[str, Collection]  # by digest
-    index: RunIndex | None = None  # the runs behind the scores, where they are at hand
-    compare: Sequence[str] = ()  # two methods whose items to set side by side; none: the usual ones
+    index: RunIndex | None = None  # the runs behind the scores, where they are available
+    compare: Sequence[str] = ()  # two methods whose items are compared; default: see nooch.compared
 
 
 class Section(NamedTuple):
-    """A part of a page: the benchmarks that it is about, and what it says of them.
+    """A section of a page: which benchmarks it is about, and its content.
 
     Its template is `sections/NAME.html`; `anchor` and `head` are its entry in the contents.
     """

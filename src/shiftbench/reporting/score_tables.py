@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 SHORT = 14
-"""Letters of a word that fits on a line of every column."""
+"""Longest word, in letters, that fits on a line of any column."""
 
 
 def pivot(
@@ -92,8 +92,8 @@ def _mean(rows: Sequence[Row], level: float) -> Row:
 def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bool) -> None:
     """Mark the best cell of a column and those that do not differ significantly from it; where none differs, all tie.
 
-    The judge is the paired interval of the difference where it was scored, which is corrected for all pairs of methods
-    of the column (see `scoring.means`); else whether the two intervals overlap, which is the more cautious.
+    The test is the paired interval of the difference where it was scored, corrected for all pairs of methods of the
+    column (see `scoring.means`); else whether the two intervals overlap, which is more cautious.
     """
     known = {method: cell for method, cell in column.items() if not math.isnan(cell["value"])}
     best = (min if lower else max)(known, key=lambda method: known[method]["value"]) if len(known) > 1 else None
@@ -103,7 +103,7 @@ def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bo
             continue
         difference, top = behind[method], known[best]
         if difference is not None:
-            cell["tied"] = not difference["low"] > 0  # an unknown interval tells nothing apart
+            cell["tied"] = not difference["low"] > 0  # an unknown interval separates nothing
         else:
             cell["tied"] = not (cell["low"] > top["high"] if lower else top["low"] > cell["high"])
     if best is not None and all(cell["tied"] for method, cell in known.items() if method != best):
@@ -113,7 +113,7 @@ def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bo
 # Numbers and names
 
 def percent(value: float, digits: int = 1) -> str:
-    """How a share is written.
+    """A share in per cent, as text.
 
     >>> percent(0.8234), percent(0.12, 0), percent(-0.072), percent(math.nan)
     ('82.3', '12', '−7.2', '–')
@@ -152,9 +152,9 @@ def seeds_in_words(counts: Mapping[str, Collection[int]]) -> str:
     >>> seeds_in_words({"erm": {2}, "irm": {2}}), seeds_in_words({"erm": {2}, "irm": {1}}), seeds_in_words({"erm": {1}})
     (', mean over 2 seeds', ', mean over seeds (erm 2, irm 1)', '')
     """
-    each = {n for runs in counts.values() for n in runs}
-    if len(each) == 1:
-        (n,) = each
+    sizes = {n for runs in counts.values() for n in runs}
+    if len(sizes) == 1:
+        (n,) = sizes
         return f", mean over {n} seeds" if n > 1 else ""
     listed = [f"{method} {min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
               for method, runs in counts.items() if runs]
@@ -185,7 +185,7 @@ def breakable(name: object) -> "Markup":
 # Tables as text
 
 def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table for programs: six digits, an empty cell for what is not known, no text that a spreadsheet works out."""
+    """A table for programs: six digits, empty cells for unknown values, no text that a spreadsheet would evaluate."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(columns)
@@ -202,7 +202,7 @@ def _csv_cell(value: Any) -> Any:
 def to_latex(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> str:
     """A tabular with one line per row; needs the package booktabs."""
     listed = list(rows)
-    numeric = [all(not isinstance(row[place], str) for row in listed) for place in range(len(columns))]
+    numeric = [all(not isinstance(row[column], str) for row in listed) for column in range(len(columns))]
     lines = [" & ".join(latex(_plain(value)) for value in row) + r" \\" for row in listed]
     return "\n".join([
         *([f"% {printable(note)}"] if note else []), "% Needs \\usepackage{booktabs}.",
@@ -218,14 +218,14 @@ def _plain(value: Any) -> str:
 
 
 def latex(text: str) -> str:
-    """A text in which LaTeX finds no command."""
+    """A text escaped for LaTeX."""
     named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
              "<": "$<$", ">": "$>$", "−": "$-$", "’": "'"}
     return "".join(named.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in printable(text))
 
 
 def markdown(text: str) -> str:
-    """A text in which Markdown finds no mark."""
+    """A text escaped for Markdown."""
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", printable(text))
 
 

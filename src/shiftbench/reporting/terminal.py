@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 GROUPS = 20
-"""Groups that are printed of a metric; of more, those that it finds worst."""
+"""How many groups are printed for a metric: the worst ones."""
 FEWEST = 10
-"""Groups from which on their tenth percentile is printed."""
+"""The tenth percentile is printed from this many groups on."""
 SIGNS = {"none": "", "shifted": " ?", "unknown": " ?", "target": " !"}
-"""Behind the name of a rule: which labels from after the shift it used."""
+"""Marks after the name of a rule: which labels from after the shift it used."""
 
 
 def _empty(left: Sequence[str], right: Sequence[str] = (), title: str = "", caption: str = "") -> "Table":
@@ -80,7 +80,7 @@ def score_tables(scores: Scores) -> "list[Table]":
 def scores_table(scores: Scores) -> "Table":
     """Every split of every run: average, groups and worst group with intervals, then macro F1 and the gap.
 
-    Of many groups the worst are shown; the table as a file has all.
+    Only the worst of many groups are shown; the table as a file has all.
     """
     from rich.text import Text
 
@@ -92,8 +92,8 @@ def scores_table(scores: Scores) -> "Table":
     before: tuple[str, ...] = ("", "")
     for row in _shown(kept, hidden):
         head = (row["name"] if row["stat"] == MEAN else row["run"] or row["name"], row["split"])
-        words = [word if word != old or (place and head[0] != before[0]) else ""
-                 for place, (word, old) in enumerate(zip(head, before, strict=True))]
+        words = [word if word != old or (number and head[0] != before[0]) else ""
+                 for number, (word, old) in enumerate(zip(head, before, strict=True))]
         strong = row["metric"] == "worst_group_accuracy" or (row["metric"] == "accuracy" and row["group"] == ALL)
         drawn.add_row(*map(_name, words), _name(in_words(row["metric"], row["by"])),
                       _name("" if row["group"] == ALL else row["group"]), f"{row['n']:,}",
@@ -104,7 +104,7 @@ def scores_table(scores: Scores) -> "Table":
 
 
 def _hidden(rows: list[dict[str, Any]]) -> set[int]:
-    """Rows of groups that are not printed: of each metric all but the worst ones."""
+    """The rows of groups that are not printed: for each metric, all but the worst ones."""
     parts: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         if row["group"] != ALL:
@@ -113,13 +113,13 @@ def _hidden(rows: list[dict[str, Any]]) -> set[int]:
 
 
 def _goodness(row: dict[str, Any]) -> float:
-    """Higher is better, also of a loss; a group without a value is never among the worst."""
+    """A sort key in which higher is better, for losses too; a group without a value is never among the worst."""
     value = metric_of(row["metric"]).sign * row["value"]
     return math.inf if math.isnan(value) else float(value)
 
 
 def _shown(rows: list[dict[str, Any]], hidden: set[int]) -> Iterator[dict[str, Any]]:
-    """The rows that are printed: of each metric the worst group first; how many groups a further grouping has."""
+    """The printed rows, the worst group of each metric first, and how many groups a further grouping has."""
     parts = Counter(_of(row) for row in rows if row["metric"] == "accuracy" and row["by"])
     first_at: dict[tuple[Any, ...], int] = {}
     order = [first_at.setdefault((*_of(row), row["metric"], row["group"] == ALL), at) for at, row in enumerate(rows)]
@@ -134,14 +134,14 @@ def _shown(rows: list[dict[str, Any]], hidden: set[int]) -> Iterator[dict[str, A
 
 
 def _of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Whose row it is, and of which grouping."""
+    """The method and the grouping of a row."""
     return tuple(row[name] for name in ("benchmark", "run", "name", "seed", "split", "by"))
 
 
 def _interval(cell: dict[str, Any]) -> "Text":
     from rich.text import Text
 
-    between = " to " if cell["low"] < 0 else "–"  # a dash beside a minus cannot be read
+    between = " to " if cell["low"] < 0 else "–"  # a dash next to a minus is unreadable
     return Text("" if math.isnan(cell["low"]) else f"{_number(cell, 'low')}{between}{_number(cell, 'high')}", "dim")
 
 
@@ -162,11 +162,11 @@ def versus_table(scores: Scores) -> "Table | None":
     drawn = _empty(("split", "metric", "group"), ("n", "ahead", "%", "behind", "%", "difference", "interval", "p"),
                    "Side by side, on the same items",
                    f"p is corrected for all pairs of models and for the groups of a grouping.{more}")
-    for one in listed[:GROUPS]:
-        metric = in_words(one.metric) + (f" by {spaced(one.by)}" if one.by else "")
-        drawn.add_row(one.split, _name(metric), _name("" if one.group == ALL else one.group), f"{one.n:,}",
-                      _name(one.best), percent(one.best_value), _name(one.other), percent(one.other_value),
-                      percent(one.difference), _interval(one._asdict()), probability(one.p))
+    for pair in listed[:GROUPS]:
+        metric = in_words(pair.metric) + (f" by {spaced(pair.by)}" if pair.by else "")
+        drawn.add_row(pair.split, _name(metric), _name("" if pair.group == ALL else pair.group), f"{pair.n:,}",
+                      _name(pair.best), percent(pair.best_value), _name(pair.other), percent(pair.other_value),
+                      percent(pair.difference), _interval(pair._asdict()), probability(pair.p))
     return drawn
 
 
@@ -183,8 +183,8 @@ def selection_table(
     there = set(scores["metric"].tolist())
     instead = [] if target in there or target != "accuracy" else [name for name in INSTEAD if name in there]
     measures = [Measure(name) for name in instead] or [Measure.parse(target)]
-    head, share = " or ".join(in_words(*one) for one in measures), all(
-        metric_of(one.metric).unit == "share" for one in measures)
+    head, share = " or ".join(in_words(*measure) for measure in measures), all(
+        metric_of(measure.metric).unit == "share" for measure in measures)
     unit = {"unit": "share" if share else "number"}
     heads = [name.replace("_", " ") + SIGNS[labels[name]] for name in used]
     drawn = _empty(("benchmark", "method"), ("settings", *heads),
@@ -195,10 +195,10 @@ def selection_table(
     blocks = [(name, [mean for mean in means if mean.benchmark == name]) for name in names]
     if len(names) > 1:
         blocks.append((f"mean of {len(names)}", over_benchmarks(means)))
-    for name, part in blocks:
-        methods = methods_in(mean.method for mean in part)
+    for name, rows in blocks:
+        methods = methods_in(mean.method for mean in rows)
         for method in methods:
-            own = {mean.rule: mean for mean in part if mean.method == method}
+            own = {mean.rule: mean for mean in rows if mean.method == method}
             drawn.add_row(_name(name if method == methods[0] else ""), _name(method),
                           str(max(mean.among for mean in own.values())),
                           *(_short(own.get(rule), len(names), unit) for rule in used),
@@ -219,17 +219,17 @@ def _short(mean: Mean | None, benchmarks: int, cell: dict[str, Any]) -> "Text":
 
 
 def choices_table(choices: Iterable[Choice]) -> "Table":
-    """The chosen runs, one a row."""
+    """The chosen runs, one per row."""
     from rich.text import Text
 
     listed = list(choices)
-    worst = ["worst group", "n"] if any(one.group for one in listed) else []
+    worst = ["worst group", "n"] if any(choice.group for choice in listed) else []
     drawn = _empty(())
     for name in ("benchmark", "method", "seed", "run", "of", "criterion", "test %", *worst, "regret"):
         left = name in ("benchmark", "method", "run", "worst group")
         drawn.add_column(name, justify="left" if left else "right")
-    for one in listed:
-        benchmark, method, run, group = map(_name, (one.benchmark, one.method, one.run, one.group))
-        drawn.add_row(benchmark, method, str(one.seed), run, str(one.among), f"{one.criterion:.4f}", percent(one.test),
-                      *((group, Text(f"{one.n:,}")) if worst else ()), percent(one.regret))
+    for choice in listed:
+        benchmark, method, run, group = map(_name, (choice.benchmark, choice.method, choice.run, choice.group))
+        drawn.add_row(benchmark, method, str(choice.seed), run, str(choice.among), f"{choice.criterion:.4f}",
+                      percent(choice.test), *((group, Text(f"{choice.n:,}")) if worst else ()), percent(choice.regret))
     return drawn

@@ -53,20 +53,21 @@ def applies(benchmark: Benchmark) -> bool:
 
 def content(results: Results) -> Content | None:
     """A table per benchmark and the paper's figures; None where no benchmark has a source and a target accuracy."""
-    own = list({one.name: one for one in results.benchmarks if applies(one)}.values())
+    own = list({benchmark.name: benchmark for benchmark in results.benchmarks if applies(benchmark)}.values())
     shown = by_model(results.scores, own, results.rule)
-    tasks = [(one, listed) for one in own if (listed := points(shown, one, results.level))]
+    tasks = [(benchmark, listed) for benchmark in own if (listed := points(shown, benchmark, results.level))]
     if not tasks:
         return None
-    humans = any(PAIRWISE in results.scores.where(benchmark=one.name, method=HUMAN)["metric"] for one, _ in tasks)
+    humans = any(PAIRWISE in results.scores.where(benchmark=benchmark.name, method=HUMAN)["metric"]
+                 for benchmark, _ in tasks)
     retrained = any(point.rt for _, listed in tasks for point in listed)
-    return {"tables": [_table(one, listed) for one, listed in tasks], "retrained": retrained, "humans": humans,
-            "figures": _figures(shown, results, tasks, retrained)}
+    return {"tables": [_table(benchmark, listed) for benchmark, listed in tasks], "retrained": retrained,
+            "humans": humans, "figures": _figures(shown, results, tasks, retrained)}
 
 
 def _table(benchmark: Benchmark, listed: Sequence[Point]) -> Row:
     superclasses = benchmark.card.get("superclasses") or []
-    sides = [sorted({len(one.get(side) or []) for one in superclasses}) for side in ("source", "target")]
+    sides = [sorted({len(superclass.get(side) or []) for superclass in superclasses}) for side in ("source", "target")]
     counted = " and ".join(f"{_few(side)} {word}" for side, word in zip(sides, ("source", "target"), strict=True)
                            if side)
     apart = separation(benchmark)
@@ -74,10 +75,11 @@ def _table(benchmark: Benchmark, listed: Sequence[Point]) -> Row:
     about += [f"each {counted} subclasses"] if counted else []
     about += [f"split {split_of(benchmark)}"] if split_of(benchmark) else []
     about += [f"separation {apart:.2f}"] if apart is not None else []
-    cells = [{"name": one.name, "source": one.source, "target": one.target, "rt": one.rt, "drop": one.drop,
-              "relative": one.relative and {**one.relative._asdict(), "best": False, "tied": False}} for one in listed]
+    cells = [{"name": point.name, "source": point.source, "target": point.target, "rt": point.rt, "drop": point.drop,
+              "relative": point.relative and {**point.relative._asdict(), "best": False, "tied": False}}
+             for point in listed]
     return {"name": benchmark.name, "about": ", ".join(about), "rows": cells,
-            "seeds": seeds_in_words({one.name: {one.target["runs"]} for one in listed}),
+            "seeds": seeds_in_words({point.name: {point.target["runs"]} for point in listed}),
             "n": f"{listed[0].source['n']:,} source and {listed[0].target['n']:,} target items"}
 
 
@@ -95,25 +97,26 @@ def _figures(shown: Scores, results: Results, tasks: Tasks, retrained: bool) -> 
         "breeds-source-target", "Figure 5. Source against target accuracy",
         f"A point is a model, its lines the {sure} % intervals. Dashed: no drop. Grey: every model loses the share "
         f"that the one weakest on the source loses; above it a model is more robust and not only more accurate.{rt}",
-        tuple(source_against_target(listed, one.name, looks) for one, listed in tasks), COLUMNS,
-        tuple(_listed(one, point, name, getattr(point, name)) for one, listed in tasks for point in listed
+        tuple(source_against_target(listed, benchmark.name, looks) for benchmark, listed in tasks), COLUMNS,
+        tuple(_listed(benchmark, point, name, getattr(point, name)) for benchmark, listed in tasks for point in listed
               for name in ("source", "target", "rt") if getattr(point, name)),
         legends=legends([*key, ("identity", "same"), ("constant drop", "drop"),
                          *([("target-RT", "hollow-dot")] if retrained else [])]))]
-    some = [(one, [point for point in listed if point.relative]) for one, listed in tasks]
-    some = [(one, listed) for one, listed in some if listed]
-    if some:
+    robust = [(benchmark, [point for point in listed if point.relative]) for benchmark, listed in tasks]
+    robust = [(benchmark, listed) for benchmark, listed in robust if listed]
+    if robust:
         drawn.append(Figure(
             "breeds-relative", "Figure 6. Relative accuracy against source accuracy",
             f"Relative accuracy is target over source accuracy. Dashed: the Pareto frontier, models that no other "
             f"beats in both. Lines: {sure} % intervals, of relative accuracy by a bootstrap.",
-            tuple(_pareto(listed, one.name, looks) for one, listed in some), COLUMNS,
-            tuple(_listed(one, point, name, cell) for one, listed in some for point in listed for name, cell in (
-                ("source", point.source), ("relative", point.relative._asdict() if point.relative else {}))),
+            tuple(_pareto(listed, benchmark.name, looks) for benchmark, listed in robust), COLUMNS,
+            tuple(_listed(benchmark, point, name, cell) for benchmark, listed in robust for point in listed
+                  for name, cell in (("source", point.source),
+                                     ("relative", point.relative._asdict() if point.relative else {}))),
             legends=legends([*key, ("Pareto frontier", "same")])))
     drawn += _classes(shown, tasks, looks, results.level)
-    for place, members in enumerate(families([one for one, _ in tasks])):
-        drawn.append(_splits(members, tasks, looks, "" if not place else f"-{place + 1}"))
+    for number, members in enumerate(families([benchmark for benchmark, _ in tasks])):
+        drawn.append(_splits(members, tasks, looks, "" if not number else f"-{number + 1}"))
     return drawn + _humans(results.scores, tasks, sure)
 
 
@@ -123,11 +126,12 @@ def _listed(benchmark: Benchmark, point: Point, name: str, cell: Cell) -> tuple[
 
 def source_against_target(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
     """Target accuracy against source accuracy, before and after the last layer was trained on the target (Figure 5)."""
-    weakest, kept = constant_drop([one.source["value"] for one in listed], [one.target["value"] for one in listed])
-    spots = [Spot(one.source, cell, looks[one.name],
-                  f"{one.name}: source {with_interval(one.source)}, {word} {with_interval(cell)}", hollow)
-             for name, word, hollow in (("rt", "target-RT", True), ("target", "target", False)) for one in listed
-             if (cell := getattr(one, name))]
+    weakest, kept = constant_drop([point.source["value"] for point in listed],
+                                  [point.target["value"] for point in listed])
+    spots = [Spot(point.source, cell, looks[point.name],
+                  f"{point.name}: source {with_interval(point.source)}, {word} {with_interval(cell)}", hollow)
+             for name, word, hollow in (("rt", "target-RT", True), ("target", "target", False)) for point in listed
+             if (cell := getattr(point, name))]
     x, y = _accuracy(spot.x for spot in spots), _accuracy([*(spot.y for spot in spots), *(spot.x for spot in spots)])
     drop = f"constant drop: what {listed[weakest].name} keeps, {percent(kept)} % of its source accuracy"
     return scatter(title, spots, x, y, ("source accuracy, %", "target accuracy, %"), [
@@ -136,14 +140,15 @@ def source_against_target(listed: Sequence[Point], title: str, looks: Mapping[st
 
 def _pareto(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
     """Relative accuracy against source accuracy, with the Pareto frontier dashed (Figure 6)."""
-    cells = [one.relative._asdict() for one in listed if one.relative]
-    best = frontier([one.source["value"] for one in listed], [cell["value"] for cell in cells])
-    x, y = _accuracy(one.source for one in listed), scale(around(cells), write=hundredths, least=0.0)
-    edge = [(listed[place].source["value"], cells[place]["value"]) for place in best]
+    cells = [point.relative._asdict() for point in listed if point.relative]
+    best = frontier([point.source["value"] for point in listed], [cell["value"] for cell in cells])
+    x, y = _accuracy(point.source for point in listed), scale(around(cells), write=hundredths, least=0.0)
+    edge = [(listed[number].source["value"], cells[number]["value"]) for number in best]
     edge = [(x.low, edge[0][1]), *edge, (edge[-1][0], y.low)]  # what lies inside is beaten
-    spots = [Spot(one.source, cell, looks[one.name], f"{one.name}: source {with_interval(one.source)}, relative "
-                  f"{with_interval(cell)}{', on the frontier' if place in best else ''}")
-             for place, (one, cell) in enumerate(zip(listed, cells, strict=True))]
+    spots = [Spot(point.source, cell, looks[point.name],
+                  f"{point.name}: source {with_interval(point.source)}, relative "
+                  f"{with_interval(cell)}{', on the frontier' if number in best else ''}")
+             for number, (point, cell) in enumerate(zip(listed, cells, strict=True))]
     return scatter(title, spots, x, y, ("source accuracy, %", "relative accuracy, %"),
                    [Guide("same", "Pareto frontier", points=tuple(edge))])
 
@@ -155,7 +160,7 @@ def _accuracy(cells: Iterable[Cell]) -> Scale:
 def _classes(shown: Scores, tasks: Tasks, looks: Mapping[str, Look], level: float) -> list[Figure]:
     panels, listed = [], []
     for benchmark, points_ in tasks:
-        best = max(points_, key=lambda one: one.source["value"])
+        best = max(points_, key=lambda point: point.source["value"])
         classes = by_superclass(shown, benchmark, best.name, level)
         if classes:
             panels.append(_pairs(classes, f"{benchmark.name}: {best.name}", looks[best.name]))
@@ -182,26 +187,27 @@ def _sides(benchmark: str, model: str, listed: Sequence[Classed]) -> list[tuple[
 
 def _splits(members: Sequence[Benchmark], tasks: Tasks, looks: Mapping[str, Look], more: str) -> Figure:
     """Figure 20: a panel per measure, all on one axis."""
-    listed = {one.name: {point.name: point for point in points_} for one, points_ in tasks}
-    words = [split_of(one) for one in members]
-    cells = {quantity: {name: [getattr(listed[one.name].get(name), quantity, None) for one in members]
+    listed = {benchmark.name: {point.name: point for point in points_} for benchmark, points_ in tasks}
+    words = [split_of(benchmark) for benchmark in members]
+    cells = {quantity: {name: [getattr(listed[benchmark.name].get(name), quantity, None) for benchmark in members]
                         for name in looks} for quantity in QUANTITIES}
-    y = _accuracy(cell for part in cells.values() for row in part.values() for cell in row if cell)
-    unders = ["" if separation(one) is None else f"{separation(one):.2f}" for one in members]
+    y = _accuracy(cell for curves in cells.values() for row in curves.values() for cell in row if cell)
+    unders = ["" if separation(benchmark) is None else f"{separation(benchmark):.2f}" for benchmark in members]
     panels = [lines(QUANTITIES[quantity], [Series(name, looks[name], [
-        (float(place), cell, f"{name}, {words[place]}: {with_interval(cell)}")
-        for place, cell in enumerate(row) if cell], title=name) for name, row in part.items() if any(row)],
+        (float(step), cell, f"{name}, {words[step]}: {with_interval(cell)}")
+        for step, cell in enumerate(row) if cell], title=name) for name, row in curves.items() if any(row)],
         steps(words), y, ("", ""), unders=unders)
-        for quantity, part in cells.items() if any(any(row) for row in part.values())]
+        for quantity, curves in cells.items() if any(any(row) for row in curves.values())]
     return Figure(
         f"breeds-splits{more}", "Figure 20. Easier and harder splits of the same superclasses",
-        f"{', '.join(one.name for one in members)}: source and target subclasses of the same superclasses, split in "
-        "other ways, evenly spaced in the order of their separation (the number below: how far the two sides share "
-        "no relatives, 0 to 1).", tuple(panels),
+        f"{', '.join(benchmark.name for benchmark in members)}: source and target subclasses of the same superclasses, "
+        "split in other ways, evenly spaced in the order of their separation (the number below: how far the two sides "
+        "share no relatives, 0 to 1).", tuple(panels),
         ("benchmark", "split", "separation", "model", "quantity", "value", "low", "high"),
-        tuple((one.name, split_of(one), separation(one), name, quantity, cell["value"], cell["low"], cell["high"])
-              for quantity, part in cells.items() for name, row in part.items()
-              for one, cell in zip(members, row, strict=True) if cell), legends=legends(list(looks.items())))
+        tuple((benchmark.name, split_of(benchmark), separation(benchmark), name, quantity, cell["value"],
+               cell["low"], cell["high"])
+              for quantity, curves in cells.items() for name, row in curves.items()
+              for benchmark, cell in zip(members, row, strict=True) if cell), legends=legends(list(looks.items())))
 
 
 def _humans(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
@@ -211,7 +217,8 @@ def _humans(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
         sides = [column_of(scores, benchmark.name, PAIRWISE, split) for split in (SOURCE, TARGET)]
         both = [name for name in sides[0] if name in sides[1]]
         if HUMAN in both:
-            order = [HUMAN, *sorted((name for name in both if name != HUMAN), key=lambda one: -sides[0][one]["value"])]
+            order = [HUMAN, *sorted((name for name in both if name != HUMAN),
+                                    key=lambda model: -sides[0][model]["value"])]
             pairs = [Classed(name, sides[0][name], sides[1][name]) for name in order]
             panels.append(_pairs(pairs, benchmark.name, Look(1)))
             listed += [(row[0], *row[2:]) for row in _sides(benchmark.name, "", pairs)]

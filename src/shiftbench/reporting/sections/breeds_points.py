@@ -23,7 +23,7 @@ from shiftbench.scoring.select import DEFAULT
 SOURCE, TARGET = "id_test", "test"
 RT = "target_rt_accuracy"
 HEAD = ("run", "method", "model", "setting", "label", "seed")
-"""What a table of scores says of a run."""
+"""The columns of a table of scores that identify a run."""
 SPLITS = ("none", "good", "rand", "bad")
 REPLICATES = 10_000
 """Draws behind an interval; each is two numbers, so they cost nothing."""
@@ -44,7 +44,7 @@ class Point(NamedTuple):
     source: Row
     target: Row
     rt: Row | None  # None where its last layer was not trained on the target
-    relative: Relative | None  # None where it is never right on the source
+    relative: Relative | None  # None where source accuracy is 0
     drop: Row | None
 
 
@@ -60,15 +60,15 @@ class Classed(NamedTuple):
         return float(self.source["value"] - self.target["value"])
 
 
-# Which scores are a point's
+# The scores of a point
 
 def by_model(scores: Scores, benchmarks: Sequence[Benchmark], rule: str = DEFAULT) -> Scores:
-    """The scores to show, where a method with several models on a benchmark has a label per model: a point each.
+    """The scores to show, with one label (one point) per model where a method has several models on a benchmark.
 
-    The mean over the seeds of a setting is the mean of a point that has no other setting; of several the rule chooses.
+    A point with one setting has the mean over its seeds; where it has several settings, the rule chooses one.
     """
-    mine = of_runs(scores.take(np.isin(scores["benchmark"], [one.name for one in benchmarks])))
-    keys = list(zip(*(mine[name].tolist() for name in ("benchmark", "method", "model", "setting", "stat", "label")),
+    rows = of_runs(scores.take(np.isin(scores["benchmark"], [benchmark.name for benchmark in benchmarks])))
+    keys = list(zip(*(rows[name].tolist() for name in ("benchmark", "method", "model", "setting", "stat", "label")),
                     strict=True))
     models: dict[tuple[str, str], set[str]] = {}
     settings: dict[tuple[str, str, str], set[str]] = {}
@@ -84,13 +84,13 @@ def by_model(scores: Scores, benchmarks: Sequence[Benchmark], rule: str = DEFAUL
         labels[key] = label if method not in several else f"{method}, {model}" if of_point else None
     keep = np.asarray([labels[key] is not None for key in keys], np.bool_)
     words = np.asarray([labels[key] or "" for key in keys], np.str_)
-    return shown_scores(mine.assign(label=words).take(keep), benchmarks, rule)
+    return shown_scores(rows.assign(label=words).take(keep), benchmarks, rule)
 
 
 def points(shown: Scores, benchmark: Benchmark, level: float = LEVEL) -> list[Point]:
     """Every model of a benchmark that has a source and a target accuracy, in the order of the page."""
-    mine = shown.where(benchmark=benchmark.name)
-    source, target, rt, drop = (column_of(mine, benchmark.name, metric, split, level=level) for metric, split in (
+    rows = shown.where(benchmark=benchmark.name)
+    source, target, rt, drop = (column_of(rows, benchmark.name, metric, split, level=level) for metric, split in (
         ("accuracy", SOURCE), ("accuracy", TARGET), (RT, TARGET), ("accuracy_gap", GAP)))
     return [Point(name, source[name], target[name], rt.get(name),
                   relative(source[name], target[name], level, purpose=f"{benchmark.name} {name}"), drop.get(name))
@@ -142,9 +142,9 @@ def frontier(xs: Sequence[float], ys: Sequence[float]) -> list[int]:
     [1, 0, 3]
     """
     kept: list[int] = []
-    for place in sorted(range(len(xs)), key=lambda one: (-xs[one], -ys[one])):
-        if not kept or ys[place] > ys[kept[-1]]:
-            kept.append(place)
+    for point in sorted(range(len(xs)), key=lambda point: (-xs[point], -ys[point])):
+        if not kept or ys[point] > ys[kept[-1]]:
+            kept.append(point)
     return kept[::-1]
 
 
@@ -154,40 +154,40 @@ def constant_drop(sources: Sequence[float], targets: Sequence[float]) -> tuple[i
     A model that loses the same share has target = share × source: the grey line of the paper's Figure 5, which takes
     AlexNet. Better models above it are more robust, and not only more accurate.
     """
-    weakest = min(range(len(sources)), key=lambda one: sources[one])
+    weakest = min(range(len(sources)), key=lambda point: sources[point])
     return weakest, targets[weakest] / sources[weakest] if sources[weakest] > 0 else math.nan
 
 
 def by_class(scores: Scores, benchmark: Benchmark, level: float = LEVEL) -> Scores:
-    """Accuracies of groups put together to accuracies of classes: the group of such a score is the class.
+    """Combine accuracies of groups into accuracies of classes; the group of such a score is the class.
 
         a_y = Σ_g n_g a_g / Σ_g n_g   over the groups g of class y
 
-    Of single runs, from which `pivot` makes means; intervals are Wilson's. A class is left out where a group of it has
-    items of another class, or where a group of it has no score.
+    The scores are of single runs, from which `pivot` makes means; intervals are Wilson's. A class is left out where one
+    of its groups has items of another class or has no score.
     """
-    made: list[dict[str, Any]] = []
-    some = scores.where(stat=RUN, benchmark=benchmark.name, metric="accuracy", by="")
-    some = some.take(some["group"] != ALL)
-    for split in sorted(set(some["split"].tolist())):
+    means: list[dict[str, Any]] = []
+    scored = scores.where(stat=RUN, benchmark=benchmark.name, metric="accuracy", by="")
+    scored = scored.take(scored["group"] != ALL)
+    for split in sorted(set(scored["split"].tolist())):
         rows = benchmark.rows(split)
         wanted = {str(name): set(np.unique(benchmark.group[rows[benchmark.label[rows] == code]]).tolist())
                   for code, name in enumerate(benchmark.names["label"])}
         owner = {benchmark.names["group"][code]: name for name, codes in wanted.items() for code in codes
                  if sum(code in other for other in wanted.values()) == 1}
         sums: dict[tuple[Any, ...], list[Any]] = {}
-        for row in some.where(split=split):
+        for row in scored.where(split=split):
             if row["group"] in owner:
                 key = (*(row[column] for column in HEAD), owner[row["group"]])
-                part = sums.setdefault(key, [0, 0, 0.0])
-                part[0], part[1], part[2] = part[0] + 1, part[1] + row["n"], part[2] + row["n"] * row["value"]
+                total = sums.setdefault(key, [0, 0, 0.0])
+                total[0], total[1], total[2] = total[0] + 1, total[1] + row["n"], total[2] + row["n"] * row["value"]
         for (*head, name), (groups, n, right) in sums.items():
             if groups == len(wanted[name]) and n:
                 low, high = wilson(right / n, n, level)
-                made.append({**dict(zip(HEAD, head, strict=True)), "benchmark": benchmark.name,
-                             "digest": benchmark.short_digest, "split": split, "group": name, "n": n,
-                             "metric": "accuracy", "value": right / n, "low": float(low), "high": float(high)})
-    return Scores.of(made)
+                means.append({**dict(zip(HEAD, head, strict=True)), "benchmark": benchmark.name,
+                              "digest": benchmark.short_digest, "split": split, "group": name, "n": n,
+                              "metric": "accuracy", "value": right / n, "low": float(low), "high": float(high)})
+    return Scores.of(means)
 
 
 def by_superclass(shown: Scores, benchmark: Benchmark, method: str, level: float = LEVEL) -> list[Classed]:
@@ -205,16 +205,16 @@ def by_superclass(shown: Scores, benchmark: Benchmark, method: str, level: float
 def families(benchmarks: Sequence[Benchmark]) -> list[list[Benchmark]]:
     """Benchmarks that differ in how source and target were split and in nothing else, from near to far."""
     alike: dict[str, list[Benchmark]] = {}
-    for one in benchmarks:
-        params = {key: value for key, value in (one.card.get("params") or {}).items()
+    for benchmark in benchmarks:
+        params = {key: value for key, value in (benchmark.card.get("params") or {}).items()
                   if key not in ("split", "adversariality")}
-        alike.setdefault(repr((one.names["label"], sorted(params.items(), key=str), one.card.get("collection"))),
-                         []).append(one)
+        key = repr((benchmark.names["label"], sorted(params.items(), key=str), benchmark.card.get("collection")))
+        alike.setdefault(key, []).append(benchmark)
     return [sorted(members, key=_order) for members in alike.values() if len(members) > 1]
 
 
 def split_of(benchmark: Benchmark) -> str:
-    """How its subclasses were split, in a word or as a number."""
+    """How the subclasses of a benchmark were split, as a word or a number."""
     params: Mapping[str, Any] = benchmark.card.get("params") or {}
     graded = params.get("adversariality")
     return str(params.get("split", "")) if graded is None else f"{graded:g}"

@@ -1,4 +1,4 @@
-"""A card per benchmark: what differs between training and test, pictures, and what every method makes of it."""
+"""A card per benchmark: what differs between training and test, pictures, and the scores of every method."""
 
 import json
 import math
@@ -31,11 +31,11 @@ from shiftbench.scoring import GAP, Comparison, comparisons
 from shiftbench.scoring.metrics import in_words, is_worst, metric_of, own_metrics
 
 GROUPS = 8
-"""Groups whose bars are drawn; of more, those with the lowest accuracy."""
+"""How many groups have bars: those with the lowest accuracy."""
 FEWEST = 10
-"""Groups from which on their tenth percentile is shown."""
+"""The tenth percentile is shown from this many groups on."""
 OVER = (("worst_group_accuracy", "Worst group", 1), ("tenth_percentile_accuracy", "Tenth percentile", FEWEST))
-"""Columns for each grouping of the card: metric, head and from how many groups on."""
+"""Columns for each grouping of the card: metric, head and the fewest groups for it."""
 WORST = "worst_group_accuracy"
 VERSUS = 40
 """Comparisons of two methods that a card lists."""
@@ -43,7 +43,7 @@ ZERO = "\u200b"
 """A place where a line may break."""
 
 Column = tuple[Measure, str, str, str]
-"""Of a card's table: metric, split, head and what stands under it."""
+"""A column of a card's table: measure, split, head and the text under the head."""
 
 
 def applies(benchmark: Benchmark) -> bool:
@@ -59,7 +59,7 @@ def content(results: Results) -> Content | None:
 
 
 def _card(results: Results, benchmark: Benchmark, looks: Mapping[str, Look]) -> Row:
-    """All that is known of one shift."""
+    """The facts of one benchmark's card."""
     card, scores = benchmark.card, results.shown.where(benchmark=benchmark.name)
     source = card.get("collection") or {}
     collection = results.images.get(str(source.get("digest")))
@@ -93,16 +93,16 @@ def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
 def _counts(benchmark: Benchmark) -> list[Row]:
     counts, splits = benchmark.counts(), benchmark.splits
     return [{"group": name, "cells": [counts[split].get(name, 0) for split in splits]}
-            for name in benchmark.names["group"] if any(name in part for part in counts.values())]
+            for name in benchmark.names["group"] if any(name in sizes for sizes in counts.values())]
 
 
 def trains(benchmark: Benchmark) -> bool:
-    """Whether a benchmark has training items; of one that was not given nobody knows, and it counts as one that has."""
+    """Whether a benchmark has training items; a benchmark that was not given counts as having some."""
     return not len(benchmark) or "train" in benchmark.splits
 
 
 def task(benchmark: Benchmark) -> str:
-    """The task in words, where it is not to tell classes apart."""
+    """The task in words, where it is not classification."""
     kind, many = benchmark.target.kind, len(benchmark.names["label"])
     words = {"number": "number", "tasks": "yes/no task"}
     if kind in words:
@@ -215,28 +215,28 @@ def _head(metric: str) -> str:
 
 
 def _over_all(benchmark: Benchmark, split: str) -> str:
-    """The head of the number over all items; where nothing is trained on there is no shift to speak of."""
+    """The head of the number over all items; without training items there is no shift to name."""
     heads = {"id_test": "Before the shift", "test": "After the shift"}
     return heads[split] if trains(benchmark) else "Average"
 
 
 def _versus(scores: Scores) -> Row:
     """Methods side by side on test: over all items, then the groups in which a difference is supported."""
-    listed = [one for one in comparisons(scores) if one.split == "test"]
-    whole = [one for one in listed if one.group == ALL and not one.by and one.metric in ("accuracy", WORST)]
-    groups = [one for one in listed if one.group != ALL]
-    return {"rows": [_beside(one) for one in [*whole, *(one for one in groups if one.low > 0)][:VERSUS]],
-            "groups": len(groups), "supported": sum(one.low > 0 for one in groups)}
+    listed = [pair for pair in comparisons(scores) if pair.split == "test"]
+    whole = [pair for pair in listed if pair.group == ALL and not pair.by and pair.metric in ("accuracy", WORST)]
+    groups = [pair for pair in listed if pair.group != ALL]
+    return {"rows": [_beside(pair) for pair in [*whole, *(pair for pair in groups if pair.low > 0)][:VERSUS]],
+            "groups": len(groups), "supported": sum(pair.low > 0 for pair in groups)}
 
 
-def _beside(one: Comparison) -> Row:
-    items = "All items" if one.metric == "accuracy" else "Worst group"
-    return one._asdict() | {"difference": one.difference, "p": probability(one.p),
-                            "where": items if one.group == ALL else one.group}
+def _beside(pair: Comparison) -> Row:
+    items = "All items" if pair.metric == "accuracy" else "Worst group"
+    return pair._asdict() | {"difference": pair.difference, "p": probability(pair.p),
+                             "where": items if pair.group == ALL else pair.group}
 
 
 def _groupings(scores: Scores, benchmark: Benchmark) -> list[str]:
-    """What the card asks to group by, then what the scores were grouped by besides (`score --by`)."""
+    """The groupings of the card, then the further groupings of the scores (`score --by`)."""
     scored = scores.where(split="test", metric=WORST)["by"].tolist()
     return list(dict.fromkeys([*map(str, benchmark.card.get(OWN) or ()), *filter(None, scored)]))
 
@@ -250,7 +250,7 @@ def _bars(scores: Scores, benchmark: Benchmark) -> list[Row]:
 
 
 def _bars_of(scores: Scores, benchmark: Benchmark, metric: str, by: str) -> Row:
-    """The groups of one grouping; how many training items each has is known of the benchmark's own alone."""
+    """The groups of one grouping; training counts are known only for the benchmark's own groups."""
     trained = benchmark.counts().get("train", {}) if not by else {}
     groups: list[Row] = []
     for group, own in _by_group(scores.where(split="test", metric=metric, by=by)).items():
@@ -259,7 +259,7 @@ def _bars_of(scores: Scores, benchmark: Benchmark, metric: str, by: str) -> Row:
         if cells and group != ALL:
             groups.append({"group": group, "n": cells[0]["n"], "trained": trained.get(group, 0) if trained else None,
                            "rows": cells})
-    groups.sort(key=lambda one: (float(np.mean([row["value"] for row in one["rows"]])), one["group"]))
+    groups.sort(key=lambda panel: (float(np.mean([row["value"] for row in panel["rows"]])), panel["group"]))
     return {"by": spaced(by), "groups": groups[:GROUPS], "all": len(groups)}
 
 
@@ -268,24 +268,24 @@ def _by_group(scores: Scores) -> dict[str, Scores]:
     codes, names = encode(scores["group"])
     order = np.argsort(codes, kind="stable")
     parts = np.split(order, np.searchsorted(codes[order], np.arange(1, len(names))))
-    return {name: scores.take(part) for name, part in zip(names, parts, strict=False)}
+    return {name: scores.take(rows) for name, rows in zip(names, parts, strict=False)}
 
 
 def _bars_figures(name: str, listed: Sequence[Row], looks: Mapping[str, Look], level: float) -> list[Figure]:
     """Accuracy group by group as a figure of its own, a panel per group."""
     figures = []
     for bars in listed:
-        panels = [rows(f"{one['group']} (n = {one['n']:,})", [
+        panels = [rows(f"{panel['group']} (n = {panel['n']:,})", [
             Line(row["method"], looks.get(row["method"], Look()), (Bar(row),), number=percent(row["value"]),
-                 title=f"{row['method']}: {with_interval(row)}") for row in one["rows"]],
-            scale([0.0, 1.0], write=hundredths, ticks=6), left=110, right=44, height=18) for one in bars["groups"]]
+                 title=f"{row['method']}: {with_interval(row)}") for row in panel["rows"]],
+            scale([0.0, 1.0], write=hundredths, ticks=6), left=110, right=44, height=18) for panel in bars["groups"]]
         figures.append(Figure(
             f"groups-{name}{'-' if bars['by'] else ''}{bars['by']}", f"{name}: accuracy by {bars['by'] or 'group'}",
             f"Test accuracy in per cent with its {100 * level:g} % interval, the hardest group first"
             + (f": {len(panels)} of {bars['all']} groups." if bars["all"] > len(panels) else "."), tuple(panels),
             ("group", "method", "value", "low", "high", "n"),
-            tuple((one["group"], row["method"], row["value"], row["low"], row["high"], row["n"])
-                  for one in bars["groups"] for row in one["rows"])))
+            tuple((panel["group"], row["method"], row["value"], row["low"], row["high"], row["n"])
+                  for panel in bars["groups"] for row in panel["rows"])))
     return figures
 
 

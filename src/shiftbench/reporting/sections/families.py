@@ -1,4 +1,4 @@
-"""Families of shifts: the same shift at growing distance or falling share, and what is neither, side by side.
+"""Families of shifts: the same shift at growing distance or falling share; all other benchmarks are side by side.
 
 After MetaShift (Liang and Zou, 2022): its Table 1 and Figure 4 are a ladder of distances, its Table 2 shares of the
 minority in training.
@@ -135,7 +135,7 @@ def _head(benchmark: Benchmark, kind: str) -> str:
     return f"d = {distance:.2f}" if kind == "distance" and distance is not None else benchmark.name
 
 
-# What the page says of them
+# Content of the page
 
 def applies(benchmark: Benchmark) -> bool:
     return benchmark.target.has_classes  # families are compared by accuracy, which other targets do not have
@@ -143,13 +143,15 @@ def applies(benchmark: Benchmark) -> bool:
 
 def content(results: Results) -> Content | None:
     """A table per family of two benchmarks or more, and a figure of those that are ladders or shares."""
-    mine = [family._replace(members=tuple(filter(applies, family.members))) for family in families(results.benchmarks)]
-    mine = [family for family in mine if len(family.members) > 1]
-    listed = [_family(results, family, [other.kind for other in mine[:at]].count(family.kind))
-              for at, family in enumerate(mine)]
+    own_families = [family._replace(members=tuple(filter(applies, family.members)))
+                    for family in families(results.benchmarks)]
+    own_families = [family for family in own_families if len(family.members) > 1]
+    listed = [_family(results, family, [other.kind for other in own_families[:at]].count(family.kind))
+              for at, family in enumerate(own_families)]
     words = {"distance": "Accuracy against distance: ", "share": "Subpopulation shift: ", "other": ""}
-    return {"families": listed, "figures": [figure for one in listed for figure in one["figures"]],
-            "links": [(f"f{number}", words[family.kind] + family.title) for number, family in enumerate(mine, 1)],
+    return {"families": listed, "figures": [figure for block in listed for figure in block["figures"]],
+            "links": [(f"f{number}", words[family.kind] + family.title)
+                      for number, family in enumerate(own_families, 1)],
             } if listed else None
 
 
@@ -171,7 +173,7 @@ def _family(results: Results, family: Family, before: int) -> Row:
 
 
 def _sizes(table: Row) -> str:
-    """How many test items stand behind the numbers."""
+    """How many test items the numbers are based on."""
     cells = [(column["metric"], cell) for row in table["rows"]
              for column, cell in zip(table["columns"], row["cells"], strict=True) if cell]
     sizes = {metric: sorted({cell["n"] for name, cell in cells if name == metric}) for metric, _ in cells}
@@ -181,31 +183,33 @@ def _sizes(table: Row) -> str:
 
 
 def _ladder(shown: Scores, table: Row, members: Sequence[Benchmark], looks: dict[str, Look], more: str) -> Figure:
-    """Accuracy against distance: a line per method, that of the first before the shift, and chance."""
+    """Accuracy against distance: a line per method, the first method before the shift, and chance."""
     xs, first = [column["x"] for column in table["columns"]], table["rows"][0]["method"]
-    start = [column_of(shown, one.name, "accuracy", "id_test").get(first) for one in members]
+    start = [column_of(shown, benchmark.name, "accuracy", "id_test").get(first) for benchmark in members]
     chance = 1 / len(members[0].names["label"])
     ends = [end for row in table["rows"] for cell in row["cells"] if cell
             for end in (cell["value"], cell["low"]) if math.isfinite(end)]
     ends += [cell["value"] for cell in start if cell]
     y = scale([max(0.0, min(ends) - 0.02), 1.0], write=hundredths, least=0.0, most=1.0, ticks=7)
     pad = (max(xs) - min(xs)) * 0.06 or 0.1
-    x = Scale(min(xs) - pad, max(xs) + pad, tuple((place, f"{place:.2f}") for place in sorted(set(xs))))
+    x = Scale(min(xs) - pad, max(xs) + pad, tuple((distance, f"{distance:.2f}") for distance in sorted(set(xs))))
     series = [Series(row["method"], looks.get(row["method"], Look()), [
-        (place, cell, f"{row['method']}, distance {place:.2f}: {with_interval(cell)}")
-        for place, cell in zip(xs, row["cells"], strict=True) if cell and math.isfinite(cell["value"])])
+        (distance, cell, f"{row['method']}, distance {distance:.2f}: {with_interval(cell)}")
+        for distance, cell in zip(xs, row["cells"], strict=True) if cell and math.isfinite(cell["value"])])
         for row in table["rows"]]
     panels = []
     for width, room, after in ((760, 150, BEFORE), (380, 92, ", before")):
         before = Series(f"{first}{after}", Look(), [
-            (place, cell, "") for place, cell in zip(xs, start, strict=True) if cell], "before")
+            (distance, cell, "") for distance, cell in zip(xs, start, strict=True) if cell], "before")
         panels.append(lines("", [*series, before], x, y, ("distance between training and test", "accuracy, %"),
                             width=width, height=380, room=room, level=(chance, "chance", "chance")))
-    listed = [(row["method"], column["benchmark"], place, "test", cell["value"], cell["low"], cell["high"], cell["n"])
-              for row in table["rows"] for column, place, cell in zip(table["columns"], xs, row["cells"], strict=True)
+    listed = [(row["method"], column["benchmark"], distance, "test", cell["value"], cell["low"], cell["high"],
+               cell["n"])
+              for row in table["rows"]
+              for column, distance, cell in zip(table["columns"], xs, row["cells"], strict=True)
               if cell]
-    listed += [(first, one.name, place, "id_test", cell["value"], cell["low"], cell["high"], cell["n"])
-               for one, place, cell in zip(members, xs, start, strict=True) if cell]
+    listed += [(first, benchmark.name, distance, "id_test", cell["value"], cell["low"], cell["high"], cell["n"])
+               for benchmark, distance, cell in zip(members, xs, start, strict=True) if cell]
     return Figure(
         f"accuracy-by-distance{more}", f"{table['title']}: {table['columns'][0]['block'].lower()} against distance",
         "Test accuracy in per cent against the distance between training and test, one line per method with intervals.",
@@ -220,10 +224,10 @@ def _shares(table: Row, looks: dict[str, Look], more: str) -> Figure:
             for end in (cell["low"], cell["value"]) if math.isfinite(end)]
     x = scale([max(0.0, min(ends, default=0.0) - 0.02), 1.0], write=hundredths, least=0.0, most=1.0)
     panels, listed = [], []
-    for place, column in enumerate(table["columns"][:half]):
+    for number, column in enumerate(table["columns"][:half]):
         drawn = []
         for row in table["rows"]:
-            average, worst = row["cells"][place], row["cells"][place + half]
+            average, worst = row["cells"][number], row["cells"][number + half]
             if average and worst:
                 words = f"{row['method']}: average {with_interval(average)}, worst group {with_interval(worst)} " \
                         f"({worst['group']}, n = {worst['n']:,})"
@@ -252,7 +256,7 @@ def findings(table: Row) -> list[tuple[str, str]]:
     first = listed[0]
     if table["kind"] == "other":
         half = len(columns) // 2
-        return [line for place in range(min(half, MOST)) for line in _plain(listed, columns, place, place + half)]
+        return [line for number in range(min(half, MOST)) for line in _plain(listed, columns, number, number + half)]
     if table["kind"] == "distance":
         near, far = first["cells"][0], first["cells"][-1]
         if not near or not far:
@@ -269,20 +273,20 @@ def findings(table: Row) -> list[tuple[str, str]]:
             for _, text in _plain(listed, columns, last // 2, last)]
 
 
-def _plain(listed: Sequence[Row], columns: Sequence[Row], place: int, other: int) -> list[tuple[str, str]]:
+def _plain(listed: Sequence[Row], columns: Sequence[Row], number: int, other: int) -> list[tuple[str, str]]:
     """One benchmark: average and worst group of the first method, and the method with the best worst group."""
-    average, worst = listed[0]["cells"][place], listed[0]["cells"][other]
+    average, worst = listed[0]["cells"][number], listed[0]["cells"][other]
     if not average or not worst:
         return []
-    return [(f"{columns[place]['benchmark']}.",
+    return [(f"{columns[number]['benchmark']}.",
              f"{listed[0]['method']} has {percent(average['value'])}\u00a0% on average and "
              f"{percent(worst['value'])}\u00a0% in its worst group “{worst['group']}” (n\u00a0=\u00a0{worst['n']:,})."
              + best_in_words(listed, other, "for the worst group"))]
 
 
-def best_in_words(listed: Sequence[Row], place: int, where: str, per: str = "\u00a0%") -> str:
-    """Which method is ahead of which others in a column, and nothing where one method is alone."""
-    known = [(row["method"], row["cells"][place]) for row in listed if row["cells"][place]]
+def best_in_words(listed: Sequence[Row], column: int, where: str, per: str = "\u00a0%") -> str:
+    """Which method is ahead of which others in a column; empty where there is nothing to compare."""
+    known = [(row["method"], row["cells"][column]) for row in listed if row["cells"][column]]
     best = next((pair for pair in known if pair[1]["best"]), None)
     tied = [method for method, cell in known if cell["tied"]]
     if best is None:

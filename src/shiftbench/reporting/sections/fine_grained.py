@@ -1,4 +1,4 @@
-"""A fine-grained study (Wiles et al., 2022): the paper's figures, and its seven takeaways put to the scores."""
+"""A fine-grained study (Wiles et al., 2022): the paper's figures, and its seven takeaways tested on the scores."""
 
 import math
 from collections.abc import Sequence
@@ -10,23 +10,23 @@ from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import Bar, Dot, Look, Scale, Series, hundredths, legends, lines, rows, scale, signed
 from shiftbench.reporting.plots import Row as Line
 from shiftbench.reporting.results import Content, Results, Section
-from shiftbench.reporting.sections.fine_grained_study import (
+from shiftbench.reporting.sections.fine_grained_scores import (
     AXES,
     COUNTED,
     FAMILIES,
     ONLY,
     Ablated,
     Estimate,
+    FineGrainedScores,
     Place,
-    Study,
     ablation,
     bars,
     changes,
     ranks,
     study,
 )
-from shiftbench.reporting.sections.fine_grained_study import Line as Change
-from shiftbench.reporting.sections.fine_grained_study import Panel as Sorted
+from shiftbench.reporting.sections.fine_grained_scores import Line as Change
+from shiftbench.reporting.sections.fine_grained_scores import Panel as Sorted
 from shiftbench.reporting.sections.takeaways import SHIFT_WORDS, takeaways
 
 SHOWN = 6
@@ -49,50 +49,51 @@ def applies(benchmark: Benchmark) -> bool:
 
 def content(results: Results) -> Content | None:
     """Figures and takeaways; None where the scores hold no such study."""
-    found = study(results.shown, results.benchmarks)
-    if found is None:
+    scores = study(results.shown, results.benchmarks)
+    if scores is None:
         return None
     marks = {True: "✓", False: "✗", None: "?"}
-    return {"baseline": found.baseline, "methods": len(found.methods), "benchmarks": len(found.places),
-            "seeds": len(found.seeds), "others": found.others, "figures": figures(found, results.level), "shown": SHOWN,
-            "takeaways": [{"claim": one.claim, "verdict": one.verdict, "parts": [
-                {"text": part.text, "why": part.why, "mark": marks[part.holds]} for part in one.parts]}
-                for one in takeaways(found, results.level)]}
+    return {"baseline": scores.baseline, "methods": len(scores.methods), "benchmarks": len(scores.places),
+            "seeds": len(scores.seeds), "others": scores.others, "figures": figures(scores, results.level),
+            "shown": SHOWN,
+            "takeaways": [{"claim": takeaway.claim, "verdict": takeaway.verdict, "parts": [
+                {"text": evidence.text, "why": evidence.why, "mark": marks[evidence.holds]}
+                for evidence in takeaway.parts]} for takeaway in takeaways(scores, results.level)]}
 
 
-def figures(found: Study, level: float) -> list[Figure]:
+def figures(scores: FineGrainedScores, level: float) -> list[Figure]:
     """Every figure there is, in the order of the page."""
     sure = f"{100 * level:g}"
-    drawn = [figure for axis in AXES[:2] for figure in _changes(found, axis, level)]
-    drawn += _ranks(found)
-    drawn += [figure for axis in AXES[2:] for figure in _changes(found, axis, level)]
+    drawn = [figure for axis in AXES[:2] for figure in _changes(scores, axis, level)]
+    drawn += _ranks(scores)
+    drawn += [figure for axis in AXES[2:] for figure in _changes(scores, axis, level)]
     for shift, number in BARS.items():
-        panels = bars(found, shift, level)
+        panels = bars(scores, shift, level)
         if panels:
             drawn.append(Figure(
                 f"fine-grained-{number}-{shift}", f"Figure {number}. {_upper(HEADS[shift])}: every method",
                 "Macro F1 on test in per cent, mean over seeds, sorted anew for every benchmark. Band and ±: one "
                 f"standard deviation of single runs over seeds. Line: Student’s {sure} % interval of the mean over "
-                f"seeds.{_lone(found)}", tuple(_sorted_bars(one, _named(found, one.place)) for one in panels),
+                f"seeds.{_lone(scores)}", tuple(_sorted_bars(panel, _named(scores, panel.place)) for panel in panels),
                 ("benchmark", "method", "family", "value", "low", "high", "deviation", "seeds"),
-                tuple((one.place.benchmark, bar.method, bar.family, *bar.mean[:3], bar.deviation, bar.mean.seeds)
-                      for one in panels for bar in one.bars)))
-    alone = ablation(found, level)
+                tuple((panel.place.benchmark, bar.method, bar.family, *bar.mean[:3], bar.deviation, bar.mean.seeds)
+                      for panel in panels for bar in panel.bars)))
+    alone = ablation(scores, level)
     if alone:
         drawn.append(Figure(
             "fine-grained-8-ablation", "Figure 8. RandAugment ablation: one operation at a time",
             "100 (f − f̄): macro F1 on test with one operation of RandAugment or the identity, minus the mean over all "
             f"operations with the same seed, in points, mean over seeds. Line: Student’s {sure} % interval over seeds, "
-            f"cut at the frame. Dashed: {found.baseline}, without augmentation.{_lone(found)}", _ablated(found, alone),
-            ("benchmark", "operation", "points", "low", "high", "seeds"),
-            tuple((one.place.benchmark, name, *point[:3], point.seeds) for one in alone
-                  for name, point in [*one.operations.items(), ("none", one.baseline)] if point.benchmarks)))
+            f"cut at the frame. Dashed: {scores.baseline}, without augmentation.{_lone(scores)}",
+            _ablated(scores, alone), ("benchmark", "operation", "points", "low", "high", "seeds"),
+            tuple((ablated.place.benchmark, name, *point[:3], point.seeds) for ablated in alone
+                  for name, point in [*ablated.operations.items(), ("none", ablated.baseline)] if point.benchmarks)))
     return drawn
 
 
-def _changes(found: Study, axis: str, level: float) -> list[Figure]:
+def _changes(scores: FineGrainedScores, axis: str, level: float) -> list[Figure]:
     """Percentage change against N, p or n: the best of each family in full, the others pale (Figures 3, 4, 6 and 7)."""
-    drawn = changes(found, axis, level)
+    drawn = changes(scores, axis, level)
     if not drawn:
         return []
     number, words, unit = LINES[axis]
@@ -103,11 +104,11 @@ def _changes(found: Study, axis: str, level: float) -> list[Figure]:
     uneven = " Some points rest on fewer data sets than others, as their titles say." if len(
         {point.benchmarks for point in points}) > 1 else ""
     return [Figure(
-        f"fine-grained-{number}-{axis}", f"Figure {number}. {_upper(HEADS[axis])}: change over {found.baseline}",
-        f"100 (m − b) / b, with m the macro F1 on test of a run and b that of {found.baseline} with the same seed; "
+        f"fine-grained-{number}-{axis}", f"Figure {number}. {_upper(HEADS[axis])}: change over {scores.baseline}",
+        f"100 (m − b) / b, with m the macro F1 on test of a run and b that of {scores.baseline} with the same seed; "
         f"mean over seeds, then over data sets, at each {words}. Intervals: Student’s {100 * level:g} % over these "
         "differences between seeds, cut at the frame. In full colour the method of each family that is best on average "
-        f"over {unit}, the others pale.{far}{uneven}{_lone(found)}", (change_lines(drawn, axis, 760, 150),),
+        f"over {unit}, the others pale.{far}{uneven}{_lone(scores)}", (change_lines(drawn, axis, 760, 150),),
         ("method", "family", unit, "change_percent", "low", "high", "seeds", "data_sets"),
         tuple((line.method, line.family, x, *point[:3], point.seeds, point.collections)
               for line in drawn for x, point in line.points.items()), narrow=(change_lines(drawn, axis, 380, 136),),
@@ -130,33 +131,33 @@ def change_lines(drawn: Sequence[Change], axis: str, width: float, room: float) 
 
 
 def _frame(drawn: Sequence[Change]) -> Scale:
-    """From the lowest to the highest of what is drawn in full; what is far beyond is cut, not the figure stretched.
+    """An axis from the lowest to the highest full point; values far beyond it are cut off.
 
-    Pale points count up to the span of the others away, intervals (of few seeds they may be wide) up to a third of it.
+    Pale points count up to one span away, ends of intervals (wide with few seeds) up to a third of it.
     """
     full = [point for line in drawn if line.best for point in line.points.values()]
-    low, high = min(-0.5, *(one.value for one in full)), max(0.5, *(one.value for one in full))
+    low, high = min(-0.5, *(point.value for point in full)), max(0.5, *(point.value for point in full))
     span = high - low
-    near = [one.value for line in drawn for one in line.points.values() if low - span <= one.value <= high + span]
-    ends = [end for one in full for end in (one.low, one.high) if low - span / 3 <= end <= high + span / 3]
+    near = [point.value for line in drawn for point in line.points.values() if low - span <= point.value <= high + span]
+    ends = [end for point in full for end in (point.low, point.high) if low - span / 3 <= end <= high + span / 3]
     return scale([low, high, *near, *ends], write=signed, ticks=7)
 
 
-def _ranks(found: Study) -> list[Figure]:
+def _ranks(scores: FineGrainedScores) -> list[Figure]:
     """A row per method sorted by its median rank, a dot per benchmark and seed (Figure 5)."""
-    ranking = ranks(found)
+    ranking = ranks(scores)
     if not ranking:
         return []
-    counts = sorted({len(one.ranks) for one in ranking})
+    counts = sorted({len(ranked.ranks) for ranked in ranking})
     dots = f"{counts[0]} dots per method." if len(counts) == 1 else (
         f"{counts[0]} to {counts[-1]} dots per method: where one has no score, the others are ranked without it.")
-    most = max([2.0, float(len(ranking)), *(rank for one in ranking for *_, rank in one.ranks)])
+    most = max([2.0, float(len(ranking)), *(rank for ranked in ranking for *_, rank in ranked.ranks)])
     ticks = [tick for tick in range(1, int(most) + 1) if tick == 1 or tick % (5 if most > 10 else 2) == 0]
     x = Scale(0.7, most + 0.3, tuple((float(tick), str(tick)) for tick in ticks))
-    listed = [Line(one.method, LOOKS[one.family], median=one.median,
-                   title=f"{_full(one.method)}: median rank {one.median:g} of {len(one.ranks)}",
-                   dots=[Dot(rank, f"{_full(one.method)}, {benchmark}, seed {seed}: rank {rank:g}")
-                         for benchmark, seed, rank in one.ranks]) for one in ranking]
+    listed = [Line(ranked.method, LOOKS[ranked.family], median=ranked.median,
+                   title=f"{_full(ranked.method)}: median rank {ranked.median:g} of {len(ranked.ranks)}",
+                   dots=[Dot(rank, f"{_full(ranked.method)}, {benchmark}, seed {seed}: rank {rank:g}")
+                         for benchmark, seed, rank in ranked.ranks]) for ranked in ranking]
     wide, narrow = (rows("", listed, x, width=width, left=150, height=22, x_name="rank, 1 is best", coloured=True,
                          spread=3) for width in (760, 380))
     return [Figure(
@@ -164,14 +165,14 @@ def _ranks(found: Study) -> list[Figure]:
         "For each benchmark and seed the methods are ranked by macro F1 on test, 1 the best; equal scores share the "
         "mean of their ranks. A dot is one benchmark and seed, the black bar the median, by which the rows are sorted. "
         f"{dots}", (wide,), ("method", "family", "benchmark", "seed", "rank"),
-        tuple((one.method, one.family, *rank) for one in ranking for rank in one.ranks), narrow=(narrow,),
-        legends=_families(one.family for one in ranking))]
+        tuple((ranked.method, ranked.family, *rank) for ranked in ranking for rank in ranked.ranks), narrow=(narrow,),
+        legends=_families(ranked.family for ranked in ranking))]
 
 
-def _sorted_bars(one: Sorted, title: str) -> Panel:
+def _sorted_bars(panel: Sorted, title: str) -> Panel:
     """The methods of one benchmark from 0 to 1, with the deviation as a band and the interval as a line."""
     listed = []
-    for bar in one.bars:
+    for bar in panel.bars:
         mean, several = bar.mean, bar.mean.seeds > 1
         spread = f" ± {100 * bar.deviation:.1f}" if several else ""
         whole = (f"standard deviation {100 * bar.deviation:.1f}, interval {100 * mean.low:.1f} to "
@@ -183,23 +184,24 @@ def _sorted_bars(one: Sorted, title: str) -> Panel:
     return rows(title, listed, scale([0.0, 1.0], write=hundredths, ticks=3), left=130, right=78, height=17)
 
 
-def _ablated(found: Study, alone: Sequence[Ablated]) -> tuple[Panel, ...]:
+def _ablated(scores: FineGrainedScores, alone: Sequence[Ablated]) -> tuple[Panel, ...]:
     """A panel per benchmark: points from the mean of all operations, in one order and on one axis for all panels."""
-    points = [point for one in alone for point in (*one.operations.values(), one.baseline)]
+    points = [point for ablated in alone for point in (*ablated.operations.values(), ablated.baseline)]
     ends = [abs(end) for point in points for end in point[:3] if math.isfinite(end)]
-    values = [abs(point.value) for one in alone for point in one.operations.values() if point.benchmarks]
+    values = [abs(point.value) for ablated in alone for point in ablated.operations.values() if point.benchmarks]
     far = min(max(ends, default=1.0), 2.5 * max(values, default=1.0)) or 1.0
     x = scale([-far, far], write=signed, least=-far, most=far, ticks=4)
-    known = [{name: point for name, point in one.operations.items() if point.benchmarks} for one in alone]
-    order = sorted({name for part in known for name in part}, key=lambda name: (
-        -sum(part[name].value for part in known if name in part), name))
+    known = [{name: point for name, point in ablated.operations.items() if point.benchmarks} for ablated in alone]
+    order = sorted({name for estimates in known for name in estimates}, key=lambda name: (
+        -sum(estimates[name].value for estimates in known if name in estimates), name))
     panels = []
-    for one, part in zip(alone, known, strict=True):
+    for ablated, estimates in zip(alone, known, strict=True):
         listed = [Line(name, LOOKS["heuristic augmentation"], (Bar(point._asdict()),), title=f"{ONLY}{name}: "
                        f"{_points(point)}", number=f"{point.value:+.1f}".replace("-", "−"))
-                  for name in order if (point := part.get(name))]
-        panels.append(rows(_named(found, one.place), listed, x, left=124, right=62, height=17, level=(
-            one.baseline.value, f"without augmentation: {_points(one.baseline)}") if one.baseline.benchmarks else None))
+                  for name in order if (point := estimates.get(name))]
+        baseline = ablated.baseline
+        panels.append(rows(_named(scores, ablated.place), listed, x, left=124, right=62, height=17, level=(
+            baseline.value, f"without augmentation: {_points(baseline)}") if baseline.benchmarks else None))
     return tuple(panels)
 
 
@@ -208,13 +210,13 @@ def _families(there: Any) -> tuple[Panel, ...]:
     return legends([(family, look) for family, look in LOOKS.items() if family in names])
 
 
-def _lone(found: Study) -> str:
-    return "" if len(found.seeds) > 1 else " There is one seed, so there are no intervals."
+def _lone(scores: FineGrainedScores) -> str:
+    return "" if len(scores.seeds) > 1 else " There is one seed, so there are no intervals."
 
 
-def _named(found: Study, place: Place) -> str:
+def _named(scores: FineGrainedScores, place: Place) -> str:
     """A panel's head: the benchmark, and what is predicted where a collection has several such tasks."""
-    pairs = {(one.label, one.factor) for one in found.places if one.collection == place.collection}
+    pairs = {(other.label, other.factor) for other in scores.places if other.collection == place.collection}
     return f"{place.benchmark} ({place.label} by {place.factor})" if len(pairs) > 1 else place.benchmark
 
 
@@ -231,7 +233,7 @@ def _short(x: float) -> str:
 
 
 def _full(method: str) -> str:
-    """A method with its name in the paper, where that is another word."""
+    """A method with its name in the paper, where the names differ."""
     paper = NINETEEN.get(method, method)
     return method if paper.lower().replace("-", "_") == method else f"{method} (in the paper: {paper})"
 

@@ -23,7 +23,7 @@ from shiftbench.scoring.reading import RunIndex
 
 POSITIVE, NEGATIVE = SIDES
 SPLITS = ("test", "id_test")
-"""Where a set of items is looked for; the easy ones are in id_test where test is of hard ones alone."""
+"""Splits to search for a set of items; easy items are in id_test where test has only hard ones."""
 BASELINE = "erm"
 TOP = 8
 """Items that a strip shows."""
@@ -34,7 +34,7 @@ CRITERIA = {"ce": "CE criterion", "gist": "Gist criterion", "factors": "Question
 
 
 class Column(NamedTuple):
-    """One number of every method: which it is, and what stands above it."""
+    """One number of every method: its metric and group, and the heads above it."""
 
     block: str
     head: str
@@ -75,11 +75,11 @@ def applies(benchmark: Benchmark) -> bool:
 
 def nooch_in(benchmarks: Iterable[Benchmark]) -> list[Benchmark]:
     """The benchmarks whose rows say which are hard, each name once."""
-    return list({one.name: one for one in benchmarks if applies(one)}.values())
+    return list({benchmark.name: benchmark for benchmark in benchmarks if applies(benchmark)}.values())
 
 
 def criterion(benchmark: Benchmark) -> str:
-    """How its hard items were told: CE criterion, Gist criterion, …"""
+    """How hard items were identified: CE criterion, Gist criterion, …"""
     name = str((benchmark.card.get("criterion") or {}).get("name") or "")
     if name.startswith("published "):
         word = name.removeprefix("published ")
@@ -93,9 +93,9 @@ def is_question(benchmark: Benchmark) -> bool:
 
 def cells(scores: Scores, benchmark: Benchmark, metric: str, group: str) -> dict[str, Row]:
     """Method -> cell of `pivot` on the first split that has it; a worst group's accuracy becomes its error."""
-    mine = scores.where(benchmark=benchmark.name)
+    rows = scores.where(benchmark=benchmark.name)
     for split in SPLITS:
-        known = {name: cell for name, cell in column_of(mine, benchmark.name, metric, split, group or None).items()
+        known = {name: cell for name, cell in column_of(rows, benchmark.name, metric, split, group or None).items()
                  if cell["n"]}
         if known:
             flip = metric == "worst_group_accuracy"
@@ -105,38 +105,39 @@ def cells(scores: Scores, benchmark: Benchmark, metric: str, group: str) -> dict
 
 def table(scores: Scores, benchmark: Benchmark) -> Row | None:
     """Methods × numbers of one benchmark; None where none has a score of hard or easy items."""
-    columns, found = [], []
+    columns, listed = [], []
     for column in (*COLUMNS, *(WORSE if is_question(benchmark) else WORST)):
-        one = cells(scores, benchmark, column.metric, column.group)
-        if one:
+        by_method = cells(scores, benchmark, column.metric, column.group)
+        if by_method:
             columns.append(column)
-            found.append(one)
+            listed.append(by_method)
     if not any(column.metric in ("auc", "nll", "error") for column in columns):
         return None
     names = [column.block for column in columns]
-    methods = methods_in(method for one in found for method in one)
+    methods = methods_in(method for by_method in listed for method in by_method)
     return {"name": benchmark.name, "criterion": criterion(benchmark), "columns": columns,
             "blocks": [(name, names.count(name)) for name in dict.fromkeys(names)],
-            "rows": [{"method": method, "cells": [one.get(method) for one in found]} for method in methods],
-            "seeds": seeds_in_words({method: {one[method]["runs"] for one in found if method in one}
+            "rows": [{"method": method, "cells": [by_method.get(method) for by_method in listed]}
+                     for method in methods],
+            "seeds": seeds_in_words({method: {by_method[method]["runs"] for by_method in listed if method in by_method}
                                      for method in methods}), "sizes": sizes(benchmark)}
 
 
 def sizes(benchmark: Benchmark) -> str:
-    """How many items of each kind the numbers are of, in words."""
+    """How many items of each kind there are, in words."""
     words = {POSITIVE: "hard positives", NEGATIVE: "hard negatives", HARD: "hard items", EASY: "easy items"}
-    told = []
+    phrases = []
     for name, word in words.items():
         counts = [int(np.sum(kinds_of(benchmark, benchmark.rows(split)) == name)) for split in SPLITS]
-        place = next((at for at, n in enumerate(counts) if n), None)
-        if place is not None:
-            told.append(f"{counts[place]:,} {word}{'' if not place else f' ({SPLITS[place]})'}")
-    return ", ".join(told)
+        first = next((at for at, n in enumerate(counts) if n), None)
+        if first is not None:
+            phrases.append(f"{counts[first]:,} {word}{'' if not first else f' ({SPLITS[first]})'}")
+    return ", ".join(phrases)
 
 
 def tasks(scores: Scores, benchmarks: Sequence[Benchmark]) -> Row:
     """AUC on hard items of every task and method, and its average (Tables 2 and 3)."""
-    rows = [(one.name, cells(scores, one, "auc", HARD)) for one in benchmarks]
+    rows = [(benchmark.name, cells(scores, benchmark, "auc", HARD)) for benchmark in benchmarks]
     rows = [(name, row) for name, row in rows if row]
     methods = methods_in(method for _, row in rows for method in row)
     return {"criterion": criterion(benchmarks[0]), "methods": methods,
@@ -145,52 +146,52 @@ def tasks(scores: Scores, benchmarks: Sequence[Benchmark]) -> Row:
                         for method in methods]}
 
 
-def mean(found: Sequence[Row]) -> Row:
-    """The plain mean over tasks; its interval is the mean of theirs, as wide as if all erred one way."""
-    made = {key: float(np.mean([cell[key] for cell in found])) for key in ("value", "low", "high")}
-    return {**made, "best": False, "tied": False, "n": sum(cell["n"] for cell in found)}
+def mean(listed: Sequence[Row]) -> Row:
+    """The plain mean over tasks; its interval is the mean of their intervals, which assumes fully correlated errors."""
+    means = {key: float(np.mean([cell[key] for cell in listed])) for key in ("value", "low", "high")}
+    return {**means, "best": False, "tied": False, "n": sum(cell["n"] for cell in listed)}
 
 
 def points(
     scores: Scores, benchmarks: Sequence[Benchmark], across: tuple[str, str], up: tuple[str, str]
 ) -> list[Point]:
     """Every method's average over the tasks, for those that have both numbers on all of them; each is metric, group."""
-    sides = [[cells(scores, one, *what) for one in benchmarks] for what in (across, up)]
+    sides = [[cells(scores, benchmark, *what) for benchmark in benchmarks] for what in (across, up)]
     both = [(x, y) for x, y in zip(*sides, strict=True) if x and y]
     if not both:
         return []
-    made = []
+    listed = []
     for method in methods_in(name for x, _ in both for name in x):
         if all(method in x and method in y for x, y in both):
             point = Point(method, mean([x[method] for x, _ in both]), mean([y[method] for _, y in both]))
             if math.isfinite(point.x["value"]) and math.isfinite(point.y["value"]):
-                made.append(point)
-    return made
+                listed.append(point)
+    return listed
 
 
 def harder(scores: Scores, benchmarks: Sequence[Benchmark], side: str, method: str) -> list[Point]:
     """Every task: a method's loss on all items of a label against that on its hard ones (Figure 3)."""
-    made = []
-    for one in benchmarks:
-        hard, usual = cells(scores, one, "nll", side).get(method), _of_label(scores, one, side, method)
+    listed = []
+    for benchmark in benchmarks:
+        hard, usual = cells(scores, benchmark, "nll", side).get(method), _of_label(scores, benchmark, side, method)
         if hard and usual is not None and math.isfinite(hard["value"]):
             none = {"low": math.nan, "high": math.nan, "n": hard["n"]}
-            made.append(Point(one.name, {"value": usual, **none}, hard))
-    return made
+            listed.append(Point(benchmark.name, {"value": usual, **none}, hard))
+    return listed
 
 
 def _of_label(scores: Scores, benchmark: Benchmark, side: str, method: str) -> float | None:
-    """The mean loss on all test items whose label is that of a hard side, from those of their groups."""
+    """The mean loss on all test items that have the label of a hard side, from the losses of their groups."""
     rows = benchmark.rows("test")
     kind = kinds_of(benchmark, rows)
     if kind is None or not (kind == side).any() or not (kind == EASY).any():
-        return None  # a test of hard items alone has nothing to set them against
-    mine = rows[benchmark.label[rows] == benchmark.label[rows[kind == side]][0]]
-    codes, n = np.unique(benchmark.group[mine], return_counts=True)
-    if np.isin(benchmark.group[np.setdiff1d(rows, mine)], codes).any():
+        return None  # a test split of only hard items has nothing to compare with
+    alike = rows[benchmark.label[rows] == benchmark.label[rows[kind == side]][0]]
+    codes, n = np.unique(benchmark.group[alike], return_counts=True)
+    if np.isin(benchmark.group[np.setdiff1d(rows, alike)], codes).any():
         return None  # a group with both labels has one loss for both
-    found = [cells(scores, benchmark, "nll", benchmark.names["group"][code]).get(method) for code in codes]
-    return None if None in found else float(np.average([cell["value"] for cell in found if cell], weights=n))
+    losses = [cells(scores, benchmark, "nll", benchmark.names["group"][code]).get(method) for code in codes]
+    return None if None in losses else float(np.average([cell["value"] for cell in losses if cell], weights=n))
 
 
 def _error(cell: Mapping[str, Any]) -> Row:
@@ -221,7 +222,7 @@ class Compared(NamedTuple):
 def beaten(benchmark: Benchmark, loss: Mapping[str, Floats], top: int = TOP) -> tuple[Strip, ...]:
     """The test items where one of two methods beats the other most; `loss[method]` is of every test item in order.
 
-    Only items on which it is better at all; of equal differences the first item.
+    Only items on which it is better count; ties go to the first item.
     """
     rows = benchmark.rows("test")
     kind = kinds_of(benchmark, rows)
@@ -232,8 +233,8 @@ def beaten(benchmark: Benchmark, loss: Mapping[str, Floats], top: int = TOP) -> 
     for better, worse in ((first, second), (second, first)):
         gain = loss[worse] - loss[better]
         for name in (*SIDES, HARD):
-            mine = np.flatnonzero((kind == name) & (gain > 0))
-            order = mine[np.argsort(-gain[mine], kind="stable")][:top]
+            gained = np.flatnonzero((kind == name) & (gain > 0))
+            order = gained[np.argsort(-gain[gained], kind="stable")][:top]
             if len(order):
                 strips.append(Strip(name, better, worse, rows[order],
                                     np.stack([loss[better][order], loss[worse][order]], axis=1)))
@@ -248,26 +249,26 @@ def compared(
     Without a pair, the baseline `erm` (else the first method) and whichever other has the largest AUC on hard items.
     """
     pairs = []
-    for one in benchmarks:
-        runs = _runs(shown, one)
+    for benchmark in benchmarks:
+        runs = _runs(shown, benchmark)
         for name in pair:
             if name not in runs:
-                raise unknown("method", name, methods_in(runs), f"Runs on '{one.name}'")
-        loss = {name: _losses(index, one, runs[name]) for name in tuple(pair) or _usual(shown, one, runs)}
+                raise unknown("method", name, methods_in(runs), f"Runs on '{benchmark.name}'")
+        loss = {name: _losses(index, benchmark, runs[name]) for name in tuple(pair) or _usual(shown, benchmark, runs)}
         if len(loss) == 2 and all(loss.values()):
             first, second = loss
-            strips = beaten(one, {name: np.mean(listed, axis=0) for name, listed in loss.items()}, top)
-            pairs.append(Compared(one, (first, second), (len(loss[first]), len(loss[second])), strips))
+            strips = beaten(benchmark, {name: np.mean(listed, axis=0) for name, listed in loss.items()}, top)
+            pairs.append(Compared(benchmark, (first, second), (len(loss[first]), len(loss[second])), strips))
     return pairs
 
 
 def _runs(shown: Scores, benchmark: Benchmark) -> dict[str, list[str]]:
-    """Method -> the runs that the report shows of it."""
-    found: dict[str, list[str]] = {}
+    """Method -> its runs in the report."""
+    runs: dict[str, list[str]] = {}
     single = shown.where(stat=RUN, benchmark=benchmark.name)
     for method, run in sorted(set(zip(single.names.tolist(), single["run"].tolist(), strict=True))):
-        found.setdefault(method, []).append(run)
-    return found
+        runs.setdefault(method, []).append(run)
+    return runs
 
 
 def _usual(shown: Scores, benchmark: Benchmark, runs: Mapping[str, object]) -> tuple[str, ...]:
@@ -280,7 +281,7 @@ def _usual(shown: Scores, benchmark: Benchmark, runs: Mapping[str, object]) -> t
 
 def _losses(index: RunIndex, benchmark: Benchmark, runs: Sequence[str]) -> list[Floats]:
     """The loss of every test item in every run that was made on just this benchmark and predicted its test."""
-    found, rows = [], benchmark.rows("test")
+    listed, rows = [], benchmark.rows("test")
     for run in runs:
         own = index.by_name.get(run)
         if own is None or str(own.benchmark["digest"]) != benchmark.digest:
@@ -292,31 +293,32 @@ def _losses(index: RunIndex, benchmark: Benchmark, runs: Sequence[str]) -> list[
         there = np.isin(benchmark.items[rows], read.item)
         if there.all() and len(rows):
             at = order[np.searchsorted(read.item, benchmark.items[rows], sorter=order)]
-            found.append(losses(benchmark.label[rows], read.scores[at]))
-    return found
+            listed.append(losses(benchmark.label[rows], read.scores[at]))
+    return listed
 
 
 # The section
 
 def content(results: Results) -> Content | None:
     """Tables, figures and the items on which two methods differ; None where no benchmark has scores of hard items."""
-    mine = nooch_in(results.benchmarks)
-    keep = np.isin(results.shown["benchmark"], [one.name for one in mine]) & np.isin(results.shown["split"], SPLITS)
+    own = nooch_in(results.benchmarks)
+    names = [benchmark.name for benchmark in own]
+    keep = np.isin(results.shown["benchmark"], names) & np.isin(results.shown["split"], SPLITS)
     shown = results.shown.take(keep)  # a small part of a large table, which is looked at again and again
-    tables = [numbers for one in mine if (numbers := table(shown, one))]
+    tables = [numbers for benchmark in own if (numbers := table(shown, benchmark))]
     if not tables:
         return None
     scored = {numbers["name"] for numbers in tables}
     suites: dict[str, list[Benchmark]] = {}
-    for one in mine:
-        if one.name in scored:
-            suites.setdefault(criterion(one), []).append(one)
+    for benchmark in own:
+        if benchmark.name in scored:
+            suites.setdefault(criterion(benchmark), []).append(benchmark)
     listed = list(suites.values())
-    pairs = compared(results.index, results.shown, mine, results.compare) if results.index else []
+    pairs = compared(results.index, results.shown, own, results.compare) if results.index else []
     return {"tables": tables, "shown": SHOWN,
             "tasks": [tasks(shown, members) for members in listed if len(members) > 1],
             "figures": [*_harder(shown, listed, results.level), *_figures(shown, listed, results.level)],
-            "compared": [_compared(one, results.images) for one in pairs if one.strips]}
+            "compared": [_compared(pair, results.images) for pair in pairs if pair.strips]}
 
 
 def _figures(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) -> list[Figure]:
@@ -350,7 +352,7 @@ def _harder(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) 
     """Figure 3: whether the hard items are harder, task by task."""
     methods = methods_in(shown.names.tolist())
     method = BASELINE if BASELINE in methods else next(iter(methods), "")
-    looks = looks_of(one.name for members in suites for one in members)
+    looks = looks_of(benchmark.name for members in suites for benchmark in members)
     panels, listed = [], []
     for members in suites:
         for side, word in SIDE.items():
@@ -371,10 +373,11 @@ def _harder(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) 
 def points_panel(listed: Sequence[Point], title: str, names: Sequence[str], looks: Mapping[str, Look], *,
                  most: float = math.inf, square: bool = False) -> Panel:
     """One number against another, with the line on which both are the same; `square` makes both axes the same."""
-    across, up = [one.x for one in listed], [one.y for one in listed]
+    across, up = [point.x for point in listed], [point.y for point in listed]
     x, y = _loss([*across, *up] if square else across, most), _loss([*across, *up] if square else up, most)
-    spots = [Spot(one.x, one.y, looks[one.name], f"{one.name}: {names[0]} {with_interval(one.x, _three, '')}, "
-                  f"{names[1]} {with_interval(one.y, _three, '')}") for one in listed]
+    spots = [Spot(point.x, point.y, looks[point.name],
+                  f"{point.name}: {names[0]} {with_interval(point.x, _three, '')}, "
+                  f"{names[1]} {with_interval(point.y, _three, '')}") for point in listed]
     return scatter(title, spots, x, y, (names[0], names[1]), [Guide("same", "both the same", 1.0)])
 
 
@@ -400,20 +403,21 @@ def _figure(name: str, head: str, definition: str, looks: Mapping[str, Look], pa
                   tuple(listed), legends=legends([*looks.items(), ("both the same", "same")]))
 
 
-def _compared(one: Compared, images: Mapping[str, Collection]) -> Row:
+def _compared(pair: Compared, images: Mapping[str, Collection]) -> Row:
     """Both ways of a comparison, kind by kind, with pictures where the collection is there."""
-    digest, seeds = str((one.benchmark.card.get("collection") or {}).get("digest")), max(one.seeds)
-    return {"name": one.benchmark.name, "methods": one.methods,
+    digest, seeds = str((pair.benchmark.card.get("collection") or {}).get("digest")), max(pair.seeds)
+    return {"name": pair.benchmark.name, "methods": pair.methods,
             "seeds": f", mean over {seeds} seeds" if seeds > 1 else "",
-            "strips": [_strip(one.benchmark, strip, images.get(digest)) for strip in one.strips]}
+            "strips": [_strip(pair.benchmark, strip, images.get(digest)) for strip in pair.strips]}
 
 
 def _strip(benchmark: Benchmark, strip: Strip, collection: Collection | None) -> Row:
     pictures = pictures_of(benchmark, collection, strip.rows) if collection is not None else []
     items = [{"item": str(benchmark.items[row]), "label": benchmark.names["label"][benchmark.label[row]],
               "group": benchmark.names["group"][benchmark.group[row]], "better": _two(better), "worse": _two(worse),
-              "source": pictures[place]["source"] if pictures else ""}
-             for place, (row, (better, worse)) in enumerate(zip(strip.rows.tolist(), strip.loss.tolist(), strict=True))]
+              "source": pictures[number]["source"] if pictures else ""}
+             for number, (row, (better, worse)) in enumerate(
+                 zip(strip.rows.tolist(), strip.loss.tolist(), strict=True))]
     return {"kind": strip.kind.replace("_", " "), "better": strip.better, "worse": strip.worse, "entries": items}
 
 

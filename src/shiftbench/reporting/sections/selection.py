@@ -16,40 +16,40 @@ from shiftbench.scoring.select import LABELS, RULES, TARGETS, Mean, Runs, Select
 HEADS = {"accuracy": "Average accuracy", "worst_group_accuracy": "Worst-group accuracy"}
 MARKS = {"none": "", "shifted": "labels of other shifted domains", "unknown": "labels from after the shift",
          "target": "target labels"}
-"""What a table says of the labels from after the shift that a rule used."""
+"""Words for the labels from after the shift that a rule used."""
 EMPTY = {"low": math.nan, "high": math.nan, "regret_low": math.nan, "regret_high": math.nan, "whose": ""}
 
 
 def content(results: Results) -> Content | None:
-    """What the page says of the choice; None where no method has several settings.
+    """The variables of the section; None where no method has several settings.
 
     `blocks`: the average over benchmarks, then each of them in the page's order; in each a table per target: rows are
     methods, cells stand in the order of `rules`, and the last row is the mean over methods.
     """
     runs, rule = Runs(results.runs), results.rule
-    order = [one.name for one in results.benchmarks]
+    order = [benchmark.name for benchmark in results.benchmarks]
     names = sorted(runs.several, key=lambda name: (order.index(name) if name in order else len(order), name))
     if not names:
         return None
-    parts = [runs.benchmarks[part] for code in runs.originals for part in runs.parts(code)]
+    parts = [runs.benchmarks[benchmark] for code in runs.originals for benchmark in runs.parts(code)]
     selection = select(results.runs.take(np.isin(results.runs["benchmark"], [*names, *parts])),
                        benchmarks=results.known)
     means = over_seeds(selection.choices, results.level)
     rules = [_head(name, means, len(names)) for name in RULES if any(mean.rule == name for mean in means)]
     by_benchmark = [("", over_benchmarks(means))] if len(names) > 1 else []
     by_benchmark += [(name, [mean for mean in means if mean.benchmark == name]) for name in names]
-    columns = [one["name"] for one in rules]
-    blocks = [{"benchmark": name, "tables": [_table(target, part, columns, 1 if name else len(names))
-                                             for target in TARGETS]} for name, part in by_benchmark]
+    columns = [column["name"] for column in rules]
+    blocks = [{"benchmark": name, "tables": [_table(target, chosen, columns, 1 if name else len(names))
+                                             for target in TARGETS]} for name, chosen in by_benchmark]
     settings = {mean.method: mean.among for mean in over_benchmarks(means) if mean.among > 1}
-    used = next((one for one in rules if one["name"] == rule), None)
-    told = {"rule": RULES[rule].head, "by": used["by"] if used else "", "lower": RULES[rule].lower, "rules": rules,
-            "blocks": blocks, "benchmarks": len(names),
-            "figures": [_regrets(blocks[0], rules, len(names), looks_of(results.methods))],
-            "settings": [(method, settings[method]) for method in methods_in(settings)],
-            "seeds": _seeds({mean.seeds for mean in means}), "refused": _refusals(selection, names),
-            "open": sorted({one.benchmark for one in selection.refused if one.rule == rule})}
-    return told | _in_words(told)
+    used = next((column for column in rules if column["name"] == rule), None)
+    facts = {"rule": RULES[rule].head, "by": used["by"] if used else "", "lower": RULES[rule].lower, "rules": rules,
+             "blocks": blocks, "benchmarks": len(names),
+             "figures": [_regrets(blocks[0], rules, len(names), looks_of(results.methods))],
+             "settings": [(method, settings[method]) for method in methods_in(settings)],
+             "seeds": _seeds({mean.seeds for mean in means}), "refused": _refusals(selection, names),
+             "open": sorted({refusal.benchmark for refusal in selection.refused if refusal.rule == rule})}
+    return facts | _in_words(facts)
 
 
 def _seeds(counts: set[int]) -> str:
@@ -58,7 +58,7 @@ def _seeds(counts: set[int]) -> str:
 
 
 def _head(name: str, means: Sequence[Mean], benchmarks: int) -> Row:
-    """The head of a rule's column: its criterion, what has to be known for it, and which labels it used."""
+    """The head of a rule's column: its criterion, what it needs to know, and which labels it used."""
     own = [mean for mean in over_benchmarks(means) if mean.rule == name]
     labels = max((mean.labels for mean in own), key=LABELS.index)
     by = " / ".join(dict.fromkeys(mean.by for mean in means if mean.rule == name))
@@ -81,20 +81,20 @@ def _table(target: str, means: Iterable[Mean], rules: Sequence[str], benchmarks:
         listed.append({"method": method, "among": first.among, "blind": _blind(first),
                        "cells": [_cell(by_rule[rule], benchmarks) if rule in by_rule else None for rule in rules]})
     free = [row for row in listed if row["among"] > 1]  # with one setting there is nothing to regret
-    cells = [_together([row["cells"][place] for row in free]) for place in range(len(rules))]
+    cells = [_together([row["cells"][number] for row in free]) for number in range(len(rules))]
     total = {"cells": cells, "blind": _together([row["blind"] for row in free]), "of": len(free)}
     return {"target": target, "head": HEADS[target], "rows": listed, "total": total if len(free) > 1 else None}
 
 
 def _cell(mean: Mean, benchmarks: int) -> Row:
-    part = mean.benchmarks if mean.benchmarks < benchmarks else 0
+    covered = mean.benchmarks if mean.benchmarks < benchmarks else 0
     return {"value": mean.test, "low": mean.low, "high": mean.high, "regret": mean.regret,
-            "regret_low": mean.regret_low, "regret_high": mean.regret_high, "part": part, "free": mean.among > 1,
+            "regret_low": mean.regret_low, "regret_high": mean.regret_high, "part": covered, "free": mean.among > 1,
             "whose": mean.whose}
 
 
 def _blind(mean: Mean) -> Row:
-    """What a setting taken without looking gives on average."""
+    """The mean over settings: what a blind choice gives."""
     return {"value": mean.blind, "regret": mean.oracle - mean.blind, **EMPTY, "part": 0, "free": mean.among > 1}
 
 
@@ -117,19 +117,19 @@ def _regrets(block: Row, rules: Sequence[Row], benchmarks: int, looks: dict[str,
     any_setting = {"name": "any", "head": "Any setting", "mark": "", "labels": "none", "on": 0}
     for table in block["tables"]:
         free, total, drawn = [row for row in table["rows"] if row["among"] > 1], table["total"], []
-        for place, rule in enumerate([*rules, any_setting]):
+        for number, rule in enumerate([*rules, any_setting]):
             if rule["name"] == "oracle":
                 continue
-            last = place == len(rules)
-            own = [(row["method"], row["blind"] if last else row["cells"][place]) for row in free]
+            last = number == len(rules)
+            own = [(row["method"], row["blind"] if last else row["cells"][number]) for row in free]
             regrets = [(method, cell["regret"]) for method, cell in own if cell and math.isfinite(cell["regret"])]
-            mean = total and (total["blind"] if last else total["cells"][place])
-            said = ", ".join(f"{method} {percent(regret)}" for method, regret in regrets)
+            mean = total and (total["blind"] if last else total["cells"][number])
+            words = ", ".join(f"{method} {percent(regret)}" for method, regret in regrets)
             on = f"on {rule['on']} of {benchmarks} benchmarks" if rule["on"] else ""
             drawn.append(Line(
                 rule["head"], dots=[Dot(regret, f"{method}: {percent(regret)}", looks.get(method, Look()))
                                     for method, regret in regrets],
-                title=f"{rule['head']}: {said} points", under=rule["mark"] or on,
+                title=f"{rule['head']}: {words} points", under=rule["mark"] or on,
                 median=mean["regret"] if mean else None, warned=rule["labels"] in ("target", "unknown")))
             listed += [(table["target"], rule["name"], method, regret) for method, regret in regrets]
         panels.append(rows(f"{table['head']}: regret of each rule", drawn, x, width=440, left=160, height=43, spread=7))
@@ -142,10 +142,10 @@ def _regrets(block: Row, rules: Sequence[Row], benchmarks: int, looks: dict[str,
 
 
 def _refusals(selection: Selection, names: Sequence[str]) -> list[tuple[str, str, str]]:
-    """A rule, where and why it chose nothing, each reason once."""
+    """Which rules chose nothing, where and why, each reason once."""
     reasons: dict[tuple[str, str, str], list[str]] = {}
-    for one in selection.refused:
-        reasons.setdefault((one.rule, one.method, one.why), []).append(one.benchmark)
+    for refusal in selection.refused:
+        reasons.setdefault((refusal.rule, refusal.method, refusal.why), []).append(refusal.benchmark)
     return [(RULES[rule].head, (f" to {method}" if method else "") + (
         "" if set(names) <= set(places) else f"{' on' if method else ' to'} {', '.join(places)}"), why)
             for (rule, method, why), places in reasons.items()]

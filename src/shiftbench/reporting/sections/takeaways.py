@@ -1,8 +1,8 @@
-"""The seven takeaways of Wiles et al. (2022, §4.1), put to a table of scores: what it says of each, and how surely.
+"""The seven takeaways of Wiles et al. (2022, §4.1), tested on a table of scores, with intervals.
 
 A takeaway has parts, each one number with its interval over seeds against one bound. A part holds or fails where the
-whole interval lies on one side of the bound, else it is open. A takeaway agrees where all of its parts hold, does not
-where one fails, and else is undecided. Every part is tested at the level of its interval, for itself.
+whole interval lies on one side of the bound, else it is open. A takeaway agrees where all of its parts hold, disagrees
+where one fails, and is undecided otherwise. Every part is tested alone, at the level of its interval.
 """
 
 from collections import Counter
@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.methods.presets import family
-from shiftbench.reporting.sections.fine_grained_study import (
+from shiftbench.reporting.sections.fine_grained_scores import (
     COUNTED,
     Estimate,
-    Study,
+    FineGrainedScores,
     agreement,
     estimate,
     leads,
@@ -47,12 +47,12 @@ class Takeaway(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        if any(part.holds is False for part in self.parts):
+        if any(claim.holds is False for claim in self.parts):
             return DIFFERS
-        return AGREES if self.parts and all(part.holds for part in self.parts) else OPEN
+        return AGREES if self.parts and all(claim.holds for claim in self.parts) else OPEN
 
 
-def takeaways(study: Study, level: float = LEVEL) -> list[Takeaway]:
+def takeaways(study: FineGrainedScores, level: float = LEVEL) -> list[Takeaway]:
     """All seven, in the paper's order and words."""
     return [
         Takeaway(1, "While we can improve over ERM, no one method always performs best.", _best(study, level)),
@@ -68,14 +68,14 @@ def takeaways(study: Study, level: float = LEVEL) -> list[Takeaway]:
     ]
 
 
-def _best(study: Study, level: float) -> tuple[Part, ...]:
+def _best(study: FineGrainedScores, level: float) -> tuple[Part, ...]:
     rows = [row for row in study.where(condition="") if np.isfinite(study.values[row, 0]).any()]
     if not rows:
         return (_missing("No benchmark of the three shifts without a condition has the baseline"),)
     ahead = np.stack([100 * leads(study.values[row, 1:], study.values[row, 0]) for row in rows])
-    each = [estimate(line[None], [""], level) for line in ahead]
+    estimates = [estimate(line[None], [""], level) for line in ahead]
     total = estimate(ahead, study.collections(rows), level)
-    clear = sum(one.above() is True for one in each)
+    clear = sum(lead.above() is True for lead in estimates)
     first = (f"On {clear} of {len(rows)} benchmarks the interval of the lead of the best method (chosen on the other "
              f"seeds) over {study.baseline} is above 0; it is {_written(total, ' points')} on average")
     means = [np.where(known.any(axis=1), np.where(known, own, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1),
@@ -87,7 +87,7 @@ def _best(study: Study, level: float) -> tuple[Part, ...]:
                                                         level)
 
 
-def _alone(study: Study, rows: Sequence[int], winner: str, text: str, level: float) -> Part:
+def _alone(study: FineGrainedScores, rows: Sequence[int], winner: str, text: str, level: float) -> Part:
     """No method is always best: each is somewhere behind another, at a level shared among the benchmarks."""
     if len(rows) < 2:
         return Part(text, None, None, "one benchmark only")
@@ -107,7 +107,7 @@ def _alone(study: Study, rows: Sequence[int], winner: str, text: str, level: flo
     return Part(text, None, None, f"{who} may be best everywhere")
 
 
-def _across(study: Study, method: str, level: float) -> tuple[Part, ...]:
+def _across(study: FineGrainedScores, method: str, level: float) -> tuple[Part, ...]:
     """A method improves on the baseline under every shift there is, of which there must be two."""
     if method not in study.methods:
         return (_missing(f"No run of {method}"),)
@@ -123,7 +123,7 @@ def _across(study: Study, method: str, level: float) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _heuristics(study: Study, level: float) -> tuple[Part, ...]:
+def _heuristics(study: FineGrainedScores, level: float) -> tuple[Part, ...]:
     standard, rows = "imagenet_augment", study.where(condition="")
     if standard not in study.methods:
         return (_missing(f"No run of {standard}"),)
@@ -142,13 +142,13 @@ def _heuristics(study: Study, level: float) -> tuple[Part, ...]:
         f"{_written(spread, ' points')}", spread, spread.above())
 
 
-def _limited(study: Study, level: float) -> tuple[Part, ...]:
+def _limited(study: FineGrainedScores, level: float) -> tuple[Part, ...]:
     family, other = "domain generalization", "heuristic augmentation"
-    mine, theirs = study.of_family(family), study.of_family(other)
+    own, theirs = study.of_family(family), study.of_family(other)
     rows = study.where(condition="")
-    if not mine:
+    if not own:
         return (_missing(f"No run of {family}"),)
-    best = [np.stack([study.change(method) for method in methods]) for methods in (mine, theirs) if methods]
+    best = [np.stack([study.change(method) for method in methods]) for methods in (own, theirs) if methods]
     ahead = [np.stack([leads(change[:, row], np.zeros(len(study.seeds))) for row in rows]) for change in best if rows]
     if not ahead:
         return (_missing("No benchmark of the three shifts without a condition"),)
@@ -163,11 +163,11 @@ def _limited(study: Study, level: float) -> tuple[Part, ...]:
                             f"{LIMITED:g} counts as not much better", apart, _below(apart, LIMITED)))
 
 
-def _conditions(study: Study, level: float) -> tuple[Part, ...]:
+def _conditions(study: FineGrainedScores, level: float) -> tuple[Part, ...]:
     return _noise(study, level), *_size(study, level)
 
 
-def _noise(study: Study, level: float) -> Part:
+def _noise(study: FineGrainedScores, level: float) -> Part:
     pairs = _ends(study, "noise")
     if not pairs:
         return _missing("No shift was run at two levels of label noise")
@@ -179,7 +179,7 @@ def _noise(study: Study, level: float) -> Part:
                    f"above {CONSISTENT:g} counts as consistent", across, holds)
 
 
-def _size(study: Study, level: float) -> list[Part]:
+def _size(study: FineGrainedScores, level: float) -> list[Part]:
     pairs = _ends(study, "size")
     if not pairs:
         return [_missing("No shift was run at two data-set sizes")]
@@ -198,20 +198,21 @@ def _size(study: Study, level: float) -> list[Part]:
     return parts or [_missing("No run of heuristic augmentation, pretrained or stargan at two data-set sizes")]
 
 
-def _ends(study: Study, condition: str) -> list[tuple[int, int]]:
-    """Of every shift under a condition, the benchmarks where it is least and most."""
+def _ends(study: FineGrainedScores, condition: str) -> list[tuple[int, int]]:
+    """For every shift under a condition, the benchmarks with its least and its greatest strength."""
     by_shift: dict[tuple[str, ...], list[tuple[float, int]]] = {}
     for x, rows in rows_by(study, condition).items():
         for row in rows:
-            one = study.places[row]
-            key = (one.base,) if condition == "noise" else (one.collection, one.shift, one.label, one.factor)
+            position = study.places[row]
+            key = (position.base,) if condition == "noise" else (
+                position.collection, position.shift, position.label, position.factor)
             by_shift.setdefault(key, []).append((x, row))
     return [(min(listed)[1], max(listed)[1]) for listed in by_shift.values() if len({x for x, _ in listed}) > 1]
 
 
-def _attributes(study: Study, level: float) -> tuple[Part, ...]:
+def _attributes(study: FineGrainedScores, level: float) -> tuple[Part, ...]:
     rows = study.where(condition="")
-    key = [(one.collection, one.shift, one.n) for one in study.places]
+    key = [(position.collection, position.shift, position.n) for position in study.places]
     pairs = [(a, b) for a in rows for b in rows if a < b and key[a] == key[b]
              and study.places[a][2:4] != study.places[b][2:4]]
     if not pairs:

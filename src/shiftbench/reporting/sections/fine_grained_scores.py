@@ -1,8 +1,8 @@
-"""A study in the manner of Wiles et al. (2022): which scores belong to it, as one array, and its numbers.
+"""The scores of an experiment like that of Wiles et al. (2022), as one array, and the numbers of its figures.
 
-Changes over the baseline, ranks, sorted means, the ablation and rank correlations. Every interval is Student's over
-seeds. Runs of one collection with the same seed may share low-data items, so they are averaged within a seed first;
-collections are independent of each other.
+They are changes over the baseline, ranks, sorted means, the ablation and rank correlations. Every interval is Student's
+over seeds. Runs of one collection with the same seed may share low-data items, so they are averaged within a seed
+first; collections are independent of each other.
 """
 
 import json
@@ -23,18 +23,18 @@ FAMILIES = tuple(dict.fromkeys(map(family, NINETEEN)))
 BASELINES = ("resnet18", "erm")
 """What a change is measured against: the first of them that the table has."""
 FEWEST = 4
-"""Methods of the nineteen that one benchmark must have for a table to count as such a study."""
+"""Methods of the nineteen that one benchmark must have for a table to count as such an experiment."""
 ONLY = "only_"
 """How the methods of the RandAugment ablation are named: `only_rotate` is ERM with that one operation."""
 METRIC = "macro_f1"
 COUNTED = {"spurious": "n_uncorrelated", "low_data": "n_low", "unseen": ""}
 """The three shifts, and the parameter that is the paper's N."""
 STRENGTH = {"noise": "p", "size": "n"}
-"""The two conditions, and what of them is varied."""
+"""The two conditions, and the parameter that varies."""
 
 
 class Place(NamedTuple):
-    """What the card of one benchmark says that the figures need."""
+    """The facts on the card of one benchmark that the figures need."""
 
     benchmark: str
     collection: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class FineGrainedScores:
     """Macro F1 on test of every run: benchmarks × methods × seeds, NaN where there is none."""
 
     places: tuple[Place, ...]
@@ -57,7 +57,7 @@ class Study:
     values: Floats
     operations: tuple[str, ...]  # of the RandAugment ablation
     ablation: Floats  # benchmarks × operations × seeds
-    others: tuple[str, ...]  # methods of the table that are no part of this
+    others: tuple[str, ...]  # methods of the table that are neither among the nineteen nor in the ablation
 
     @property
     def baseline(self) -> str:
@@ -76,8 +76,8 @@ class Study:
         """100 (m − b) / b against the baseline's run with the same seed: benchmarks × seeds."""
         base = self.values[:, 0]
         with np.errstate(invalid="ignore", divide="ignore"):
-            made = 100 * (self.values[:, self.methods.index(method)] - base) / base
-        return np.where(base > 0, made, np.nan)
+            percent = 100 * (self.values[:, self.methods.index(method)] - base) / base
+        return np.where(base > 0, percent, np.nan)
 
     def collections(self, rows: Sequence[int]) -> list[str]:
         return [self.places[row].collection for row in rows]
@@ -93,9 +93,9 @@ def family_of(method: str) -> str:
 
 
 def place(benchmark: Benchmark) -> Place | None:
-    """Where a benchmark stands in the study; None where its shift is none of the three.
+    """The position of a benchmark among the shifts; None where its shift is none of the three.
 
-    A split that came with the data is an unseen shift where its test has domains that training has none of (D.1).
+    A split that came with the data is an unseen shift if training and test share no domains (D.1).
     """
     card = benchmark.card
     shift, params = str(card.get("shift", "")), card.get("params") or {}
@@ -105,7 +105,7 @@ def place(benchmark: Benchmark) -> Place | None:
     if shift not in COUNTED:
         return None
     collection = str((card.get("collection") or {}).get("name", ""))
-    conditions = [one for one in card.get("conditions") or [] if isinstance(one, Mapping)]
+    conditions = [condition for condition in card.get("conditions") or [] if isinstance(condition, Mapping)]
     condition, strength = "several" if conditions else "", 0.0
     if len(conditions) == 1 and conditions[0].get("name") in STRENGTH:
         condition = str(conditions[0]["name"])
@@ -117,27 +117,27 @@ def place(benchmark: Benchmark) -> Place | None:
                             default=str))
 
 
-def study(scores: Scores, benchmarks: Sequence[Benchmark]) -> Study | None:
-    """The study that a table of chosen runs holds (see `shown_scores`).
+def study(scores: Scores, benchmarks: Sequence[Benchmark]) -> FineGrainedScores | None:
+    """The scores of such an experiment in a table of chosen runs (see `shown_scores`).
 
     None unless some benchmark of the three shifts has scores of the baseline and of FEWEST of the nineteen methods.
-    Means over seeds are left out: the figures make their own from single runs. Of draws that share a name, whose cards
-    say the same but for the draw, one stands for all.
+    Means over seeds are left out: the figures make their own from single runs. Replicates share a name, and their
+    cards differ only in the draw, so one card represents all.
     """
-    known = {one.benchmark: one for one in map(place, reversed(benchmarks)) if one is not None}
+    known = {position.benchmark: position for position in map(place, reversed(benchmarks)) if position is not None}
     single = scores.where(stat=RUN, split="test", metric=METRIC, by="", group=ALL)
     single = single.take(np.isin(single["benchmark"], list(known)) & np.isfinite(single["value"]))
     benchmark, method, seed, value = single["benchmark"], single.names, single["seed"], single["value"]
-    found = set(method.tolist())
-    baseline = next((name for name in BASELINES if name in found), "")
+    present = set(method.tolist())
+    baseline = next((name for name in BASELINES if name in present), "")
     if not baseline:
         return None
-    methods = (baseline, *(name for name in NINETEEN if name in found and name != baseline))
-    operations = tuple(sorted(name for name in found if name.startswith(ONLY)))
+    methods = (baseline, *(name for name in NINETEEN if name in present and name != baseline))
+    operations = tuple(sorted(name for name in present if name.startswith(ONLY)))
     names, seeds = tuple(name for name in known if name in benchmark), tuple(np.unique(seed).tolist())
     table = np.full((len(names), len(methods) + len(operations), len(seeds)), np.nan)
     column = {name: at for at, name in enumerate((*methods, *operations))}
-    row, depth = ({one: at for at, one in enumerate(listed)} for listed in (names, seeds))
+    row, depth = ({key: at for at, key in enumerate(listed)} for listed in (names, seeds))
     for where, which, when, number in zip(benchmark.tolist(), method.tolist(), seed.tolist(), value.tolist(),
                                           strict=True):
         if which in column:
@@ -147,16 +147,18 @@ def study(scores: Scores, benchmarks: Sequence[Benchmark]) -> Study | None:
     if not (here[:, 0] & (nineteen >= FEWEST)).any():
         return None
     order = sorted(range(len(names)), key=lambda at: _order(known[names[at]]))
-    return Study(tuple(known[names[at]] for at in order), methods, seeds, table[order][:, :len(methods)], operations,
-                 table[order][:, len(methods):], tuple(sorted(found - set(column))))
+    return FineGrainedScores(
+        tuple(known[names[at]] for at in order), methods, seeds, table[order][:, :len(methods)], operations,
+        table[order][:, len(methods):], tuple(sorted(present - set(column))))
 
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
 
 
-def _order(one: Place) -> tuple[Any, ...]:
-    return (tuple(COUNTED).index(one.shift), one.condition, one.collection, one.label, one.factor, one.strength, one.n)
+def _order(position: Place) -> tuple[Any, ...]:
+    return (tuple(COUNTED).index(position.shift), position.condition, position.collection, position.label,
+            position.factor, position.strength, position.n)
 
 
 # Estimates
@@ -176,7 +178,7 @@ class Estimate(NamedTuple):
     collections: int
 
     def above(self, than: float = 0.0) -> bool | None:
-        """Whether it is more than a number; None where the interval holds both answers."""
+        """Whether the mean is above a number; None where the interval contains it or is NaN."""
         return True if self.low > than else False if self.high < than else None
 
 
@@ -190,17 +192,18 @@ def estimate(values: Floats, collections: Sequence[str], level: float = LEVEL) -
     """
     kept = np.isfinite(values).any(axis=1)
     owner = np.asarray(collections, np.str_)[kept]
-    parts = [_collection(values[kept][owner == name]) for name in dict.fromkeys(owner.tolist())]
-    if not parts:
+    summaries = [_collection(values[kept][owner == name]) for name in dict.fromkeys(owner.tolist())]
+    if not summaries:
         return Estimate(math.nan, math.nan, math.nan, 0, 0, 0)
-    middle, variance = float(np.mean([part[0] for part in parts])), np.asarray([part[1] for part in parts])
-    k = np.asarray([part[2] for part in parts])
+    middle = float(np.mean([summary[0] for summary in summaries]))
+    variance = np.asarray([summary[1] for summary in summaries])
+    k = np.asarray([summary[2] for summary in summaries])
     half = math.nan
     if k.min() > 1:
         total = float(variance.sum())
         freedom = total**2 / float((variance**2 / (k - 1)).sum()) if total > 0 else float(k.min() - 1)
-        half = float(student(freedom, level)) * math.sqrt(total) / len(parts)
-    return Estimate(middle, middle - half, middle + half, int(k.min()), int(kept.sum()), len(parts))
+        half = float(student(freedom, level)) * math.sqrt(total) / len(summaries)
+    return Estimate(middle, middle - half, middle + half, int(k.min()), int(kept.sum()), len(summaries))
 
 
 def _collection(values: Floats) -> tuple[float, float, int]:
@@ -244,23 +247,24 @@ class Line(NamedTuple):
     best: bool  # the highest of its family on average over what is varied
 
 
-def changes(study: Study, axis: str, level: float = LEVEL) -> list[Line]:
+def changes(study: FineGrainedScores, axis: str, level: float = LEVEL) -> list[Line]:
     """100 (m − b) / b of macro F1 on test, the mean over seeds and collections (Figures 3, 4, 6 and 7)."""
     rows = rows_by(study, axis)
     lines = []
     for method in study.methods[1:]:
         change = study.change(method)
-        points = {x: estimate(change[mine], study.collections(mine), level) for x, mine in sorted(rows.items())}
+        points = {x: estimate(change[numbers], study.collections(numbers), level)
+                  for x, numbers in sorted(rows.items())}
         points = {x: point for x, point in points.items() if point.benchmarks}
         if points:
             lines.append(Line(method, family_of(method), points, False))
     best = {family: max((line for line in lines if line.family == family), default=None,
-                        key=lambda line: (len(line.points), np.mean([one.value for one in line.points.values()])))
+                        key=lambda line: (len(line.points), np.mean([point.value for point in line.points.values()])))
             for family in FAMILIES}
     return [line._replace(best=line is best[line.family]) for line in lines]
 
 
-def rows_by(study: Study, axis: str) -> dict[float, list[int]]:
+def rows_by(study: FineGrainedScores, axis: str) -> dict[float, list[int]]:
     """The benchmarks at each N, p or n. Under noise, p = 0 is the same shift without the condition."""
     rows: dict[float, list[int]] = {}
     if axis not in ("noise", "size"):
@@ -285,21 +289,21 @@ class Ranked(NamedTuple):
     ranks: tuple[tuple[str, int, float], ...]  # benchmark, seed, rank
 
 
-def ranks(study: Study) -> list[Ranked]:
+def ranks(study: FineGrainedScores) -> list[Ranked]:
     """Rank the methods of every unseen benchmark and seed, and sort them by their median (Figure 5).
 
     Equal scores share the mean of their ranks. A method without a score somewhere has no rank there.
     """
-    found: dict[str, list[tuple[str, int, float]]] = {}
+    by_method: dict[str, list[tuple[str, int, float]]] = {}
     for row in study.where(shift="unseen", condition=""):
         for depth, seed in enumerate(study.seeds):
             scored = study.values[row, :, depth]
             here = np.flatnonzero(np.isfinite(scored))
             for at, rank in zip(here, placed(-scored[here]), strict=True):
-                found.setdefault(study.methods[at], []).append((study.places[row].benchmark, seed, float(rank)))
-    made = [Ranked(method, family_of(method), float(np.median([rank for *_, rank in listed])), tuple(listed))
-            for method, listed in found.items()]
-    return sorted(made, key=lambda one: (one.median, float(np.mean([rank for *_, rank in one.ranks])), one.method))
+                by_method.setdefault(study.methods[at], []).append((study.places[row].benchmark, seed, float(rank)))
+    ranked = [Ranked(method, family_of(method), float(np.median([rank for *_, rank in listed])), tuple(listed))
+              for method, listed in by_method.items()]
+    return sorted(ranked, key=lambda row: (row.median, float(np.mean([rank for *_, rank in row.ranks])), row.method))
 
 
 def placed(values: Floats) -> Floats:
@@ -328,18 +332,19 @@ class Panel(NamedTuple):
     bars: tuple[Bar, ...]
 
 
-def bars(study: Study, shift: str, level: float = LEVEL) -> list[Panel]:
+def bars(study: FineGrainedScores, shift: str, level: float = LEVEL) -> list[Panel]:
     """Mean and standard deviation over seeds of every method on every benchmark of a shift (Figures 10 to 12)."""
     panels = []
     for row in study.where(shift=shift, condition=""):
-        made = []
+        listed = []
         for at, method in enumerate(study.methods):
             known = study.values[row, at][np.isfinite(study.values[row, at])]
             if len(known):
                 deviation = float(known.std(ddof=1)) if len(known) > 1 else math.nan
-                made.append(Bar(method, family_of(method), estimate(known[None], [""], level), deviation))
-        if made:
-            panels.append(Panel(study.places[row], tuple(sorted(made, key=lambda bar: (-bar.mean.value, bar.method)))))
+                listed.append(Bar(method, family_of(method), estimate(known[None], [""], level), deviation))
+        if listed:
+            listed.sort(key=lambda bar: (-bar.mean.value, bar.method))
+            panels.append(Panel(study.places[row], tuple(listed)))
     return panels
 
 
@@ -351,61 +356,63 @@ class Ablated(NamedTuple):
     baseline: Estimate
 
 
-def ablation(study: Study, level: float = LEVEL) -> list[Ablated]:
+def ablation(study: FineGrainedScores, level: float = LEVEL) -> list[Ablated]:
     """100 (f_o − 1/O Σ f_o') of macro F1 with operation o, per seed, then the mean over seeds (Figure 8).
 
-    A seed counts where every operation of the benchmark has a score. The paper's shift, the unseen one, comes first.
+    A seed counts if every operation of the benchmark has a score. The unseen shift, which the paper has, comes first.
     """
-    made = []
+    ablations = []
     for row, place in sorted(enumerate(study.places), key=lambda pair: pair[1].shift != "unseen"):
         here = np.flatnonzero(np.isfinite(study.ablation[row]).any(axis=1))
         if len(here) < 2:
             continue
         own = study.ablation[row, here]
         middle = own.mean(axis=0)  # NaN where an operation lacks the seed
-        told = {study.operations[at].removeprefix(ONLY): estimate(100 * (line - middle)[None], [""], level)
-                for at, line in zip(here, own, strict=True)}
-        made.append(Ablated(place, told, estimate(100 * (study.values[row, 0] - middle)[None], [""], level)))
-    return [one for one in made if any(told.benchmarks for told in one.operations.values())]
+        operations = {study.operations[at].removeprefix(ONLY): estimate(100 * (line - middle)[None], [""], level)
+                      for at, line in zip(here, own, strict=True)}
+        ablations.append(Ablated(place, operations, estimate(100 * (study.values[row, 0] - middle)[None], [""], level)))
+    return [ablated for ablated in ablations if any(point.benchmarks for point in ablated.operations.values())]
 
 
 # Do two benchmarks put the methods in the same order?
 
-def agreement(study: Study, pairs: Sequence[tuple[int, int]], level: float = LEVEL) -> tuple[Estimate, Estimate]:
+def agreement(
+    study: FineGrainedScores, pairs: Sequence[tuple[int, int]], level: float = LEVEL
+) -> tuple[Estimate, Estimate]:
     """Spearman's ρ of the methods' scores between the two benchmarks of each pair, and how far seeds are above it.
 
         across_s = ρ(A_s, B_s),     lost_s = mean over s' ≠ s of ½ (ρ(A_s, A_s') + ρ(B_s, B_s'))  −  across_s
 
-    Single runs are noisy, so ρ is below 1 even between seeds of one benchmark; only what is lost beyond that tells of
+    Single runs are noisy, so ρ is below 1 even between seeds of one benchmark; only what is lost beyond that is due to
     the benchmarks. Both are per seed; the interval of ρ is cut at −1 and 1. Pairs of seeds overlap, so the interval of
     `lost` is a guide, not exact.
     """
     across, lost = (np.full((len(pairs), len(study.seeds)), np.nan) for _ in range(2))
-    for at, (one, other) in enumerate(pairs):
-        a, b = study.values[one].T, study.values[other].T
+    for at, (first, second) in enumerate(pairs):
+        a, b = study.values[first].T, study.values[second].T
         for seed in range(len(study.seeds)):
             across[at, seed] = correlation(a[seed], b[seed])
             within = [correlation(side[seed], side[again]) for side in (a, b)
                       for again in range(len(study.seeds)) if again != seed]
             known = [value for value in within if math.isfinite(value)]
             lost[at, seed] = np.mean(known) - across[at, seed] if known else math.nan
-    collections = study.collections([one for one, _ in pairs])
-    found = estimate(across, collections, level)
-    return found._replace(low=max(-1.0, found.low), high=min(1.0, found.high)) if found.seeds > 1 else found, estimate(
+    collections = study.collections([first for first, _ in pairs])
+    rho = estimate(across, collections, level)
+    return rho._replace(low=max(-1.0, rho.low), high=min(1.0, rho.high)) if rho.seeds > 1 else rho, estimate(
         lost, collections, level)
 
 
-def correlation(one: Floats, other: Floats) -> float:
-    """Spearman's ρ over the methods that both have; NaN with fewer than FEWEST, or where both put all of them level.
+def correlation(first: Floats, second: Floats) -> float:
+    """Spearman's ρ over the methods that both have; NaN with fewer than FEWEST, or where both sides are constant.
 
-    Where one alone does, its order says nothing of the other's: 0.
+    Where only one side is constant, ρ is 0.
 
     >>> correlation(np.asarray([1.0, 2, 3, 4]), np.asarray([10.0, 30, 20, 40])).__round__(2)
     0.8
     """
-    both = np.isfinite(one) & np.isfinite(other)
+    both = np.isfinite(first) & np.isfinite(second)
     if both.sum() < FEWEST:
         return math.nan
-    a, b = (ranks - ranks.mean() for ranks in (placed(one[both]), placed(other[both])))
+    a, b = (ranks - ranks.mean() for ranks in (placed(first[both]), placed(second[both])))
     size = math.sqrt(float(a @ a) * float(b @ b))
     return float(a @ b) / size if size > 0 else 0.0 if a.any() or b.any() else math.nan
