@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +188,8 @@ def write_figures(figures: Sequence[Figure], folder: Path | str) -> Path:
     with writing_folder(folder, INDEX) as hidden:
         for figure in figures:
             name = re.sub(r"[^\w.-]+", "-", figure.name).strip("-.")[:100] or "figure"
-            candidates = (name, *(f"{name}-{number}" for number in range(2, 10**6)))
-            name = next(candidate for candidate in candidates if candidate not in names)
+            numbered = (f"{name}-{number}" for number in count(2))
+            name = next(candidate for candidate in chain([name], numbered) if candidate not in names)
             names.add(name)
             (hidden / f"{name}.svg").write_text(to_svg(figure), encoding="utf-8")
             write_png(figure, hidden / f"{name}.png")
