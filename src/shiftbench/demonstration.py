@@ -104,49 +104,49 @@ def demo(
     from shiftbench.sweeps.jobs import embed_missing
     from shiftbench.sweeps.study import Study
 
-    place = Path(out)
+    root = Path(out)
     shown = bar or (lambda what: nullcontext(lambda done, total: None))
-    world = place / "collections" / f"scenes-{seed}"
+    world = root / "collections" / f"scenes-{seed}"
     if not (world / MARKER).exists() or read_json(world / MARKER).get("items") != items:
         with shown("drawing the world") as advance:
             verbs.read("world", "scenes", out=world, items=items, seed=seed, progress=advance)
     folders = []
     for name, text in recipes(world.name).items():
-        recipe = place / "recipes" / f"{name}.toml"
+        recipe = root / "recipes" / f"{name}.toml"
         with writing(recipe) as hidden:
             hidden.write_text(text)
-        verbs.build(recipe, place / "benchmarks" / name)
-        folders.append(place / "benchmarks" / name)
+        verbs.build(recipe, root / "benchmarks" / name)
+        folders.append(root / "benchmarks" / name)
     ends: list[Outcome] = []
     for file, names, held_out in (("study", [folder.name for folder in folders], "false"),
                                   ("held_out", HELD_OUT, "true")):
-        with writing(place / f"{file}.toml") as hidden:
+        with writing(root / f"{file}.toml") as hidden:
             hidden.write_text(STUDY.format(
                 features=FEATURES, seeds=", ".join(map(str, seeds)), held_out=held_out,
                 benchmarks=", ".join(f'"benchmarks/{name}"' for name in names)))
-        study = Study.load(place / f"{file}.toml")
+        study = Study.load(root / f"{file}.toml")
         with shown("embedding the items") as advance:
-            embed_missing(study.jobs(place / "runs"), progress=advance)
+            embed_missing(study.jobs(root / "runs"), progress=advance)
         with shown("training") as advance:
-            ends += verbs.sweep(study, place / "runs", workers=workers, progress=_counting(advance))
+            ends += verbs.sweep(study, root / "runs", workers=workers, progress=_counting(advance))
     failed = [end for end in ends if end.state == "failed"]
     if failed:
-        raise ShiftBenchError(f"{place / 'runs'}: {len(failed)} of {len(ends)} runs failed. The first, "
+        raise ShiftBenchError(f"{root / 'runs'}: {len(failed)} of {len(ends)} runs failed. The first, "
                               f"{failed[0].run}: {failed[0].reason}")
-    table = place / "scores.parquet"
+    table = root / "scores.parquet"
     scores = Scores.load(table) if table.exists() else None
     if scores is None or not {end.run for end in ends} <= set(scores["run"].tolist()):
         with shown("scoring"):
-            scores = score_runs(place / "runs", only=[end.run for end in ends])
-            made = [Benchmark.load(folder) for folder in folders]
-            scores = Scores.join([scores, chosen_means(place / "runs", scores, made)])
+            scores = score_runs(root / "runs", only=[end.run for end in ends])
+            benchmarks = [Benchmark.load(folder) for folder in folders]
+            scores = Scores.join([scores, chosen_means(root / "runs", scores, benchmarks)])
             scores.save(table)
     with shown("reporting"):
-        verbs.report(scores, place / "report.html", benchmarks=folders, title="Cats and dogs out of context")
-        made = [Benchmark.load(folder) for folder in folders]
-        with writing(place / "tables.md") as hidden:
-            hidden.write_text(f"{tables_text(scores, made)}\n", encoding="utf-8")
-    return Shown(scores, tuple(folders), place / "report.html")
+        verbs.report(scores, root / "report.html", benchmarks=folders, title="Cats and dogs out of context")
+        benchmarks = [Benchmark.load(folder) for folder in folders]
+        with writing(root / "tables.md") as hidden:
+            hidden.write_text(f"{tables_text(scores, benchmarks)}\n", encoding="utf-8")
+    return Shown(scores, tuple(folders), root / "report.html")
 
 
 def tables_text(scores: Scores, benchmarks: Sequence[Benchmark]) -> str:

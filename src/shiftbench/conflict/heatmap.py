@@ -111,10 +111,10 @@ def order(value: Floats, train: Side, evaluation: Side) -> tuple[Ints, Ints]:
     Within a class, average linkage of Euclidean distances between profiles, leaves ordered so that neighbours are as
     near as can be (Bar-Joseph et al., 2001). The profile of a training subset is its row and, where it is evaluated in
     domain, its column; its in-domain column stands where its row does, so that the diagonal is one. Out-of-domain
-    subsets are ordered by their columns. Of a class's two directions the one is taken that brings strong effects
-    nearer to the diagonal of their block.
+    subsets are ordered by their columns. Each class is ordered in that of its two directions which brings strong
+    effects nearer to the diagonal of their block.
     """
-    inside = {name: place for place, (name, kind) in enumerate(zip(evaluation.names, evaluation.kind, strict=True))
+    inside = {name: column for column, (name, kind) in enumerate(zip(evaluation.names, evaluation.kind, strict=True))
               if kind == IN}
     own = np.asarray([inside.get(name, -1) for name in train.names])
     received = np.where(own >= 0, value[:, own], 0.0)

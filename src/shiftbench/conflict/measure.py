@@ -158,7 +158,7 @@ class ByWeights:
 
 
 class ByActivations:
-    """A head whose first layer is a_i = V x_i + c: keep a_i of every item in place of V and c.
+    """For a head whose first layer is a_i = V x_i + c, keep a_i of every item instead of V and c.
 
         V ← V − lr Σ_b δ_b x_bᵀ,   c ← c − lr Σ_b δ_b     is     a_i ← a_i − lr Σ_b (⟨x_b, x_i⟩ + 1) δ_b
 

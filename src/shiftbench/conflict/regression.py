@@ -26,7 +26,7 @@ class Effects(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """What the regression needs of a unit, unit first: it depends on the steps through these sums alone."""
+    """The sums that the regression needs for a unit, unit first: it depends on the steps only through them."""
 
     n: Floats
     share: Floats  # Σ s

@@ -1,4 +1,4 @@
-"""A benchmark: what a shift makes of a collection with a seed. Rows, no pixels."""
+"""A benchmark: the rows that a shift makes from a collection and a seed. It holds no pixels."""
 
 import json
 import re
@@ -34,7 +34,7 @@ CARD = {
     "cues": [{"tag": str, "kind": str, "strength": int | float}],
     "superclasses": [{"name": str, "source": [{"name": str}], "target": [{"name": str}]}],
 }
-"""What is in a card has this shape: whoever shows one need not look."""
+"""The shape of a card's entries, which code that shows a card may rely on."""
 
 SPLITS = ("train", "id_val", "val", "id_test", "test", TARGET_TRAIN)
 """`id_val` and `id_test` are drawn as `train` is; `val` and `test` are drawn after the shift, and so is `target_train`:
@@ -89,10 +89,10 @@ class Benchmark:
         extra: Mapping[str, Values] | None = None,
         target: Target | None = None,
     ) -> "Benchmark":
-        """From item numbers and one value per row; without `group`, a group is a cell of label × domain.
+        """Make a benchmark from item numbers and one value per row; the default groups are cells of label × domain.
 
         Rows come out ordered by split, then by item number: the order does not tell how they were drawn. With a
-        `target` that is no class, `label` is one word for all rows, and its truth stands in `extra`.
+        `target` that is not a class, `label` is one word for all rows, and `extra` holds the truth.
         """
         order = np.lexsort((rows, positions(np.asarray(split, np.str_), np.asarray(SPLITS))))
         columns: dict[str, Values] = {"label": np.asarray(label)[order], "domain": np.asarray(domain)[order]}
@@ -129,7 +129,7 @@ class Benchmark:
             **({} if target is None else {"target": target.facts}),
             "counts": benchmark.counts(),
         }
-        # A card is what its file holds: tuples are lists before it is saved as after.
+        # A card equals what its file holds, so tuples become lists before saving.
         return replace(benchmark, card=json.loads(json.dumps(facts)))
 
     def __len__(self) -> int:
@@ -138,19 +138,19 @@ class Benchmark:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Benchmark):
             return NotImplemented
-        mine, theirs = ({key: card[key] for key in card if key != "name"} for card in (self.card, other.card))
-        return self.digest == other.digest and mine == theirs
+        own_card, other_card = ({key: card[key] for key in card if key != "name"} for card in (self.card, other.card))
+        return self.digest == other.digest and own_card == other_card
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def target(self) -> Target:
-        """What is predicted: one of the labels, unless the card says otherwise."""
+        """The target of prediction: a class label, unless the card says otherwise."""
         return Target.of(self.card.get("target"))
 
     @property
     def headline(self) -> Measure:
-        """What ranks methods: what the card says, `worst_group_accuracy[region]`, else the target's metric."""
+        """The measure that ranks methods: the card's (`worst_group_accuracy[region]`), else the target's metric."""
         return Measure.parse(str(self.card.get("headline") or self.target.headline))
 
     @property
@@ -174,7 +174,7 @@ class Benchmark:
 
     @cached_property
     def digest(self) -> str:
-        """Over every row and name, in order; not over the card."""
+        """A digest of all rows and names, in order, but not of the card."""
         return digest({
             "items": self.items, "split": self.split,
             **{column: getattr(self, column) for column in CODED},
@@ -184,7 +184,7 @@ class Benchmark:
 
     @property
     def short_digest(self) -> str:
-        """By which scores know their benchmark: 48 bits tell apart more benchmarks than anyone has."""
+        """The digest by which scores identify their benchmark: 48 bits distinguish more benchmarks than anyone has."""
         return self.digest[:12]
 
     def save(self, folder: Path | str, name: str = "") -> Path:
@@ -236,7 +236,7 @@ class Benchmark:
 
 
 def with_factor(factor: str, names: Sequence[str]) -> list[str]:
-    """Values as they stand in the name of a group: bare numbers say which factor they are of.
+    """Values as words for the name of a group; bare numbers are written with their factor.
 
     >>> with_factor("y", ["0", "1"]), with_factor("place", ["land", "7"])
     (['y = 0', 'y = 1'], ['land', '7'])
@@ -246,14 +246,14 @@ def with_factor(factor: str, names: Sequence[str]) -> list[str]:
 
 
 def cells(label: Ints, labels: Sequence[str], domain: Ints, domains: Sequence[str], factors: Mapping[str, str]) -> Strs:
-    """The cell of label × domain that each row is in, by name; `factors` names what the two are of."""
+    """The name of each row's cell of label × domain; `factors` names the factors of the two."""
     one, other = with_factor(factors.get("label", ""), labels), with_factor(factors.get("domain", ""), domains)
     names: Strs = np.asarray([f"{a}, {b}" for a in one for b in other], np.str_)
     return np.asarray(names[label * len(other) + domain], np.str_)
 
 
 def table(benchmark: Benchmark, columns: Sequence[str] = ("item", "split", *CODED)) -> dict[str, Values]:
-    """The rows as words, column by column, for exports and looks."""
+    """The rows as words, column by column, for exports and display."""
     words: dict[str, Values] = {"item": benchmark.items, "split": benchmark.split}
     for column in CODED:
         words[column] = np.asarray(benchmark.names[column], np.str_)[getattr(benchmark, column)]

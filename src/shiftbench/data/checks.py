@@ -1,4 +1,4 @@
-"""What is a benchmark fit for? Leakage, empty cells, small splits, missing classes, missing image files."""
+"""Check what a benchmark is fit for: leakage, empty cells, small splits, missing classes, missing image files."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from shiftbench.data.roots import missing_files
 from shiftbench.data.target import BOXES
 
 SMALL_SPLIT = 30
-"""Under this many items a 95 % interval of an accuracy of 0.9 is wider than 0.2: say nothing rather than that."""
+"""With fewer items, the 95 % interval of an accuracy of 0.9 is wider than 0.2, too wide to report."""
 SMALL_GROUP = 10
 
 PURPOSES = {"training": ("train",), "selection": ("id_val", "val"), "scoring": ("test",)}
@@ -24,7 +24,7 @@ VERBS = {"training": ("train", "sweep"), "selection": ("select",), "scoring": ("
 class Finding(NamedTuple):
     """One thing to know about a benchmark. `unfit` findings make `shiftbench check` exit with 1.
 
-    `splits` are those that it spoils.
+    `splits` lists the splits that it makes unfit.
     """
 
     unfit: bool
@@ -35,9 +35,9 @@ class Finding(NamedTuple):
 
 
 def check(benchmark: Benchmark, hashes: Values | None = None, missing: Bools | None = None) -> list[Finding]:
-    """Everything found, the worst first.
+    """All findings, the worst first.
 
-    Where pixels are at hand, `hashes` holds a content hash per row, and `missing` says whose image file is not there.
+    If pixels are available, `hashes` holds a content hash per row, and `missing` marks rows without an image file.
     """
     findings = [*_sizes(benchmark), *_leaks(benchmark, hashes), *_classes(benchmark), *_cells(benchmark)]
     for split in benchmark.splits if missing is not None else ():
@@ -46,12 +46,12 @@ def check(benchmark: Benchmark, hashes: Values | None = None, missing: Bools | N
 
 
 def check_collection(collection: Collection) -> list[Finding]:
-    """What is wrong with a collection: image files that are not there."""
+    """The problems of a collection: missing image files."""
     return list(_missing(collection.items[missing_files(collection.pixels, collection.root)], ""))
 
 
 def uses(benchmark: Benchmark, findings: list[Finding]) -> dict[str, str]:
-    """Every purpose by name, with the reason why the benchmark is not fit for it; empty where it is.
+    """Every purpose by name, with the reason why the benchmark is not fit for it; '' if it is fit.
 
     A benchmark without training items is no worse for it: it is fit for scoring.
     """
@@ -71,7 +71,7 @@ def _missing(items: Strs, split: str) -> Iterator[Finding]:
 
 
 def fit(findings: list[Finding]) -> bool:
-    """Whether nothing found makes the benchmark unfit."""
+    """Whether no finding makes the benchmark unfit."""
     return not any(finding.unfit for finding in findings)
 
 
@@ -100,7 +100,7 @@ def _sizes(benchmark: Benchmark) -> Iterator[Finding]:
 
 
 def _truth(benchmark: Benchmark) -> Iterator[Finding]:
-    """Of a target that is no class: numbers that differ, tasks with a yes and a no, boxes."""
+    """Check a target that is not a class: numbers must differ, tasks need a yes and a no, detection needs boxes."""
     target = benchmark.target
     for split in benchmark.splits:
         rows = benchmark.rows(split)

@@ -67,7 +67,7 @@ class Tags:
     boxes: npt.NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        """Every code has a name, every box a row, every pair its place."""
+        """Check that every code has a name and every box a row, and that pairs are sorted."""
         for codes, many, what in ((self.tag, len(self.names), "tag"), (self.box_row, len(self.tag), "row of a box")):
             if len(codes) and (codes.min() < 0 or codes.max() >= many):
                 raise ShiftBenchError(f"A {what} is outside 0..{many - 1}: the table of tags was changed, or it does "
@@ -86,7 +86,7 @@ class Tags:
         area: npt.ArrayLike | None = None,
         boxes: npt.ArrayLike | None = None,
     ) -> "Tags":
-        """From one row per instance, in any order: pairs are merged, their areas summed, their boxes kept.
+        """Make tags from one row per instance, in any order: merge pairs, sum their areas and keep their boxes.
 
         A row of `boxes` that is NaN means that this instance has none.
         """
@@ -212,7 +212,7 @@ class Collection:
 
     @cached_property
     def digest(self) -> str:
-        """Over every annotation, not over the pixels."""
+        """A digest of all annotations, but not of the pixels."""
         parents = [(child, parent) for child, above in sorted(self.parents.items()) for parent in above]
         return digest({
             "items": self.items,
@@ -242,7 +242,7 @@ class Collection:
         return values
 
     def _known(self, name: str) -> Values | None:
-        """A column, or the answer to a question about tags; None where the name is neither."""
+        """A column, or the answer to a question about tags; None if the name is neither."""
         if name in self.factors:
             values = self.factors[name]
             if values.dtype.kind == "O":  # see `to_strings`
@@ -253,7 +253,7 @@ class Collection:
         return about_tags(name, len(self), self._rows, self.tags.item, self.tags.area)
 
     def with_tag(self, name: str) -> Ints:
-        """Numbers of the items that carry a tag, or one below it in the class hierarchy, sorted."""
+        """The numbers, sorted, of the items that carry a tag or one below it in the class hierarchy."""
         return np.unique(self.tags.item[self._rows(name)])
 
     def _rows(self, name: str) -> Ints:
@@ -386,7 +386,7 @@ class Collection:
         )
 
     def take(self, rows: Ints) -> "Collection":
-        """The collection of these items alone, in their order, with their annotations; the vocabulary of tags stays."""
+        """The collection restricted to these items, in this order, with their annotations; the tag vocabulary stays."""
         number = np.full(len(self), -1)
         number[rows] = np.arange(len(rows))
         item = number[self.tags.item]
@@ -410,7 +410,7 @@ class Collection:
 
     @property
     def files_root(self) -> Path:
-        """The folder below which its files lie; of a collection from elsewhere it must be confirmed first."""
+        """The folder that holds the files; for a collection from elsewhere it must be confirmed first."""
         root = self.root or Path.cwd()
         if self.foreign:
             raise unconfirmed(self.home or Path(), root)
@@ -426,7 +426,7 @@ class Collection:
 
 
 def names_and_kinds(folder: Path, facts: Mapping[str, Any]) -> list[list[str]]:
-    """Of the tags in a marker: [names, kinds]."""
+    """The tags in a marker: [names, kinds]."""
     pair: list[list[str]] = facts["tags"]
     if len(pair) != 2 or len(pair[0]) != len(pair[1]):
         raise ShiftBenchError(f"{folder / MARKER}: 'tags' must list names and kinds, as many of each.")

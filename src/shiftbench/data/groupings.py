@@ -1,13 +1,13 @@
-"""Groupings: any columns of a benchmark, in any order, as groups to score by. Groups may overlap.
+"""Groupings: group a benchmark's items by any of its columns, in any order, to score each group. Groups may overlap.
 
     region                    a group per value
-    urban,label               a group per cell of several columns, named as said: `urban = yes, label = cat`
-    male+female+LGBTQ,label   a group per yes/no column, of its yes alone, here × label; an item may be in several
-    each:male,label           the same of a single yes/no column
-    region!Other              a group per value but this one, whose items are in none
+    urban,label               a group per cell of several columns, named like `urban = yes, label = cat`
+    male+female+LGBTQ,label   a group per yes/no column (its yes only), here × label; an item may be in several
+    each:male,label           the same for a single yes/no column
+    region!Other              a group per value except this one, whose items are in no group
     bins:age:30,60,label      a column may be a question about another, or about tags: `year:taken`, `has:sofa`
 
-A cell without items is no group, so that it is neither a zero nor the worst.
+A cell without items is not a group: it is neither scored as zero nor the worst group.
 """
 
 import re
@@ -27,11 +27,11 @@ from shiftbench.data.questions import FORMS, NUMBER, base_of, resolve
 YES, NO = ("1", "yes", "true"), ("0", "no", "false")
 EACH = "each:"
 OWN = "groupings"
-"""What a benchmark's card calls the groupings that it is always scored by."""
+"""The card's key for the groupings by which a benchmark is always scored."""
 
 
 class Grouping(NamedTuple):
-    """Groups of the rows 0..n − 1 of a table. A row stands once for every group that it is in, and may be in none."""
+    """Groups of the rows 0..n − 1 of a table. `rows` lists a row once for each of its groups; a row may be in none."""
 
     said: str
     names: tuple[str, ...]
@@ -41,7 +41,7 @@ class Grouping(NamedTuple):
 
     @staticmethod
     def of(spec: str, names: Sequence[str], member: Bools) -> "Grouping":
-        """From a table rows × groups that says who is in what; a group without rows is left out."""
+        """Make a grouping from a table rows × groups of memberships; groups without rows are left out."""
         group, rows = np.nonzero(member.T)
         codes, start = np.unique(group, return_index=True)
         return Grouping(spec, tuple(names[code] for code in codes), rows, start, len(member))
@@ -57,18 +57,18 @@ class Grouping(NamedTuple):
 
     @property
     def times(self) -> Ints:
-        """In how many groups each row is."""
+        """The number of groups that each row is in."""
         return np.bincount(self.rows, minlength=self.n)
 
     @property
     def member(self) -> Bools:
-        """Rows × groups. Of many rows and groups this is large; nothing here needs it."""
+        """Memberships as a table rows × groups, which is large with many rows and groups; nothing here needs it."""
         table = np.zeros((self.n, len(self.names)), np.bool_)
         table[self.rows, self.group] = True
         return table
 
     def within(self, chosen: Ints) -> "Grouping":
-        """The same of some rows, numbered by their place among them; groups that have none of them are left out."""
+        """The same groups with the chosen rows only, renumbered from 0; groups without any of them are left out."""
         position = np.full(self.n, -1)
         position[chosen] = np.arange(len(chosen))
         rows = position[self.rows]
@@ -78,14 +78,14 @@ class Grouping(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """A column as codes, −1 where a row has no value, and what they stand for."""
+    """A column as codes, −1 where a row has no value, and the names of the codes."""
 
     codes: Ints
     names: Sequence[str]
 
 
 class _Part(NamedTuple):
-    """What stands between two commas: a column and the values of it that make no group, or columns of yes and no."""
+    """The text between two commas: a column and those of its values that form no group, or several yes/no columns."""
 
     columns: tuple[str, ...]
     leave_out: tuple[str, ...]
@@ -95,7 +95,7 @@ class _Part(NamedTuple):
 def groupings_of(
     benchmark: Benchmark, by: str | Iterable[str] = (), collection: Collection | None = None
 ) -> tuple[Grouping, ...]:
-    """The groupings that a benchmark's card asks for, then those that are said in `by`, each once."""
+    """The groupings that a benchmark's card asks for, then those in `by`, each once."""
     own = [str(spec) for spec in benchmark.card.get(OWN) or ()]
     more = [spec for spec in dict.fromkeys(listed(by)) if spec not in own]
     return (*(grouping(benchmark, spec, collection, strict=False) for spec in own),
@@ -105,9 +105,9 @@ def groupings_of(
 def grouping(
     benchmark: Benchmark, spec: str, collection: Collection | None = None, *, strict: bool = True
 ) -> Grouping:
-    """Groups of a benchmark's rows, from its label, domain, group and further columns, and the collection's factors.
+    """Group a benchmark's rows by its label, domain, group and further columns, and by the collection's factors.
 
-    A name that is taken already keeps its first meaning, in this order. See `group_by` for `strict`.
+    If two of these have the same name, the first in this order is used. See `group_by` for `strict`.
     """
     own = {name: Coded(getattr(benchmark, name), benchmark.names[name]) for name in CODED}
     factors = {} if collection is None else collection.factors
@@ -120,7 +120,7 @@ def grouping(
         elif base in benchmark.extra:
             columns[base] = benchmark.extra[base]
         elif collection is not None and (base in factors or base.partition(":")[0] in FORMS):
-            # The whole question: quantiles are those of the collection, whichever of its items are in the benchmark.
+            # Ask the whole collection: quantiles are over all its items, not only those in the benchmark.
             columns[name] = collection.factor(name)[collection.index(benchmark.items)]
         else:
             raise unknown("column", base, known, f"Grouping '{spec}' of benchmark '{benchmark.name}'")
@@ -128,7 +128,7 @@ def grouping(
 
 
 def columns_in(spec: str, known: Iterable[str] = ()) -> tuple[str, ...]:
-    """The columns that a grouping is made of, in its order. A name of `known` is never taken apart.
+    """The columns of a grouping, in its order. A name in `known` is never split.
 
     >>> columns_in("male+female,label"), columns_in("region!Other"), columns_in("a+b", ["a+b"])
     (('male', 'female', 'label'), ('region',), ('a+b',))
@@ -139,9 +139,9 @@ def columns_in(spec: str, known: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def group_by(columns: Mapping[str, Values | Coded], spec: str, *, strict: bool = True) -> Grouping:
-    """Groups of the rows of a table, whose columns are words, whole numbers or codes. NaN is no value.
+    """Group the rows of a table whose columns are words, whole numbers or codes. NaN means no value.
 
-    A value that is left out, but that no row has, is an error where `strict`: it may be a slip.
+    With `strict`, leaving out a value that no row has is an error: it may be a typing mistake.
     """
 
     def look(name: str) -> Values | None:
@@ -169,7 +169,7 @@ def group_by(columns: Mapping[str, Values | Coded], spec: str, *, strict: bool =
 
 
 def by_in_words(by: str) -> str:
-    """A grouping for a narrow column, in which a long list of columns is cut short; nothing for none.
+    """A grouping in words for a narrow column: long lists of columns are shortened, and no grouping gives ''.
 
     >>> by_in_words("urban,label"), by_in_words("a+b+c+d,label"), by_in_words("")
     (' by urban, label', ' by a+3 more, label', '')
@@ -180,7 +180,7 @@ def by_in_words(by: str) -> str:
 
 
 def spaced(spec: str, behind: str = "") -> str:
-    """A grouping with a space behind every comma, and `behind` every +: a page may break its lines there."""
+    """A grouping with a space after every comma and `behind` after every +, where a page may break the line."""
     return ", ".join(part.strip() for part in spec.split(",")).replace("+", f"+{behind}")
 
 
@@ -191,7 +191,7 @@ def _parts(spec: str, known: Iterable[str]) -> list[_Part]:
         column, *left = [piece] if piece in names else [word.strip() for word in piece.split("!")]
         listed = column not in names and column.startswith(EACH)
         column = column.removeprefix(EACH) if listed else column
-        single = column in names or column.startswith("which:")  # which:home=sofa+bed|… joins tags, not columns
+        single = column in names or column.startswith("which:")  # + in which:home=sofa+bed|… joins tags, not columns
         each = (column,) if single else tuple(word.strip() for word in column.split("+"))
         listed = listed or len(each) > 1
         if not all(each) or not all(left) or (left and listed):
@@ -206,7 +206,7 @@ def _parts(spec: str, known: Iterable[str]) -> list[_Part]:
 
 
 def _pieces(spec: str, names: Container[str]) -> list[str]:
-    """What stands between commas, where those between the edges of bins:age:30,60 do not part."""
+    """Split a grouping at its commas, except at those between the edges of bins:age:30,60."""
     pieces: list[str] = []
     for word in spec.split(","):
         edge = word.partition("!")[0].strip()
@@ -221,7 +221,7 @@ def _pieces(spec: str, names: Container[str]) -> list[str]:
 def _choices(
     part: _Part, columns: Mapping[str, Values | Coded], spec: str, strict: bool
 ) -> list[tuple[str, Coded]]:
-    """The columns that stand at a place of a name, each without the values that make no group there."""
+    """The columns of one part of a grouping, each without the values that form no group."""
     choices = []
     for name in part.columns:
         codes, names = _coded(columns[name], name, spec)
@@ -235,7 +235,7 @@ def _choices(
         for word in part.leave_out if strict else ():
             if word not in names:
                 raise unknown("value", word, names, f"Grouping '{spec}', column '{name}'")
-        kept = np.asarray([*(word not in out for word in names), False], np.bool_)  # the last one is code −1
+        kept = np.asarray([*(word not in out for word in names), False], np.bool_)  # the last entry is for code −1
         choices.append((name, Coded(np.where(kept[codes], codes, -1), names)))
     return choices
 
@@ -256,13 +256,13 @@ def _coded(column: Values | Coded, name: str, spec: str) -> Coded:
 
 
 def _cells(columns: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
-    """The rows that have a value in every column, cell by cell; then of every cell a row and the number of its rows."""
+    """The rows that have a value in every column, cell by cell; then one row of every cell, and each cell's size."""
     rows = np.flatnonzero(np.logical_and.reduce([codes >= 0 for codes in columns]))
     cell, many = np.zeros(len(rows), np.int64), 1
     for codes in columns:
-        mine = codes[rows]
-        cell, many = cell * (1 + mine.max(initial=0)) + mine, many * (1 + int(mine.max(initial=0)))
-        if many > 4 * len(rows) + 1024:  # the cells of many columns must stay countable
+        code = codes[rows]
+        cell, many = cell * (1 + code.max(initial=0)) + code, many * (1 + int(code.max(initial=0)))
+        if many > 4 * len(rows) + 1024:  # renumber: the codes must stay few enough to count
             present, cell = np.unique(cell, return_inverse=True)
             many = len(present)
     size = np.bincount(cell, minlength=many)

@@ -1,4 +1,4 @@
-"""Answers: predictions that are lists, boxes of an image or the tokens of a text, from our training or any model.
+"""Answers: predictions that are lists (an image's boxes, a text's tokens), from our training or any model.
 
 Lists are kept flat, one after the other, with the place where each begins: no object per item.
 """
@@ -26,7 +26,7 @@ SCORES = "scores"
 TYPES = {BOXES: np.float32, SCORES: np.float32, TOKENS: np.int32}
 FORMS = ((BOXES, SCORES), (TOKENS,))
 Lists = tuple[Values, Ints]
-"""Values without gaps, and where each item's begin; one more place says where the last ends."""
+"""Values without gaps, and where those of each item begin; one more entry says where the last ones end."""
 Reals = npt.NDArray[np.float32]
 
 
@@ -95,8 +95,8 @@ class Answers:
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, Answers) and self.values.keys() == other.values.keys()
                 and np.array_equal(self.item, other.item) and np.array_equal(self.split, other.split)
-                and all(np.array_equal(mine, other.values[name][part]) for name, both in self.values.items()
-                        for part, mine in enumerate(both)))
+                and all(np.array_equal(column, other.values[name][part]) for name, both in self.values.items()
+                        for part, column in enumerate(both)))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -108,12 +108,12 @@ class Answers:
         return [flat[begin:end] for begin, end in pairwise(start.tolist())]
 
     def boxes(self) -> tuple[Ints, Reals, Reals]:
-        """All boxes: whose each is (the number of the answer), M × 4 sides, and its score."""
+        """All boxes: the number of each box's answer, its sides (M × 4), and its score."""
         flat, start = self.values[BOXES]
         return np.repeat(np.arange(len(self)), np.diff(start) // 4), flat.reshape(-1, 4), self.values[SCORES][0]
 
     def take(self, rows: Ints) -> "Answers":
-        """The answers of these numbers, in this order."""
+        """The answers with these numbers, in this order."""
         return Answers(self.item[rows], self.split[rows],
                        {name: _taken(one, rows) for name, one in self.values.items()})
 

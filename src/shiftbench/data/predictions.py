@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 IDS = ("item", "id", "item_id")
 SPLIT = "split"
 TRAINED = ("train", "training")
-"""What a file of predictions calls items that its model was trained on."""
+"""The words by which a file of predictions marks items that its model was trained on."""
 HELD_OUT = ("id_val", "val", "id_test", "test")
 CHOICES = ("prediction", "label")
 CONFIDENCE = "confidence"
 LISTS = ("scores", "logits", "probabilities", "probs")
 BLOCK = 4096
-"""Rows of scores that are put together at a time: as many as a processor's cache holds."""
+"""The number of rows of scores that are assembled at a time: as many as a processor's cache holds."""
 Reals = npt.NDArray[np.floating]
 PREDICTIONS = "predictions.parquet"
 TARGET_RT = "target_rt.parquet"
-"""In a run's folder: predictions of test by its last layer trained anew on the target."""
+"""The file in a run's folder with predictions on test after its last layer was retrained on the target."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Predictions:
         """One file: columns item, split and one column of scores per class, `score:cat`.
 
         Scores are stored as they are: a dictionary or compression makes such numbers longer, not shorter. So two files
-        of the same items differ in the bytes of the scores alone, by which `scoring.reading` reads many of them fast.
+        of the same items differ only in the bytes of the scores, which lets `scoring.reading` read many of them fast.
         """
         table = pa.table({"item": self.item, "split": self.split, **{
             f"score:{name}": self.scores[:, code] for code, name in enumerate(self.classes)}})
@@ -213,10 +213,10 @@ def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
 
 
 def refuse_trained(items: Strs, claimed: Strs, split: Strs, where: str) -> None:
-    """Complain about items of which the predictions say `train` and the benchmark says that they are held out.
+    """Raise an error for items that the predictions mark as `train` and the benchmark holds out.
 
-    A model has seen them, so that its number on them says nothing about new items. Other differences pass: whoever says
-    `test` of an item of `train` claims less than the benchmark allows, and `val` may be a data set's word for `id_val`.
+    The model has seen them, so its score on them says nothing about new items. Other differences are allowed: marking
+    an item of `train` as `test` claims less than the benchmark allows, and a data set may call `id_val` `val`.
     """
     seen = np.isin(claimed, TRAINED) & np.isin(split, HELD_OUT)
     if seen.any():
@@ -252,7 +252,7 @@ def _table(table: pa.Table, columns: Sequence[str], where: str) -> Reals:
 
 
 def _forms(name: str) -> list[str]:
-    """How a column of scores for a class may be named."""
+    """The names that a column of scores for a class may have."""
     return [f"{kind}{mark}{name}" for kind in ("score", "logit", "prob") for mark in (":", "_")]
 
 
@@ -284,7 +284,7 @@ def _log(scores: Reals, name: str, where: str) -> Reals:
 
 
 def _confidence(table: pa.Table, n_classes: int, where: str) -> Floats:
-    """The probability of the predicted class; 1 where the file does not say, or says what cannot be one.
+    """The probability of the predicted class; 1 if the file has none, or one that is not possible.
 
     The likeliest of K classes has at least 1 / K. With two classes the rest is the other's; with more it is spread
     evenly, which only the log-loss of wrong predictions rests on.

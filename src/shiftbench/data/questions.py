@@ -1,4 +1,4 @@
-"""Questions about a factor that make another factor of it: numbers in bins, dates by year, month, season or hour.
+"""Questions that turn a factor into another one: numbers into bins, dates into years, months, seasons or hours.
 
     bins:age:30,60        under 30 · 30 to 60 · from 60: an edge belongs to the bin that it begins
     quantiles:age:4       four bins of as many items each, as far as ties allow: 1 of 4: 18 to 25 · …
@@ -26,7 +26,7 @@ from shiftbench.core.errors import ShiftBenchError
 
 UNKNOWN = "unknown"
 MISSING = ("", UNKNOWN, "nan", "nat", "none", "null")
-"""Words for a gap, in small letters."""
+"""Words for a missing value, in lower case."""
 MOST_QUANTILES = 100
 SEASONS = ("winter", "spring", "summer", "autumn")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
@@ -34,18 +34,18 @@ ZONE = r"(Z|[+-]\d{2}(:?\d{2})?)"
 DATE = rf"^\d{{4}}(-\d{{2}}(-\d{{2}}([T ]\d{{2}}(:\d{{2}}(:\d{{2}}([.,]\d{{1,9}})?)?)?{ZONE}?)?)?)?$"
 """ISO 8601 as files have it: a year, a month, a day, or a moment, with or without its zone."""
 CUT = {"year": (0, 4), "month": (5, 7), "hour": (11, 13)}
-"""Where an ISO date has what is asked for."""
+"""The position of each unit in an ISO date."""
 FORMS = {
     "has": "has:TAG", "area": "area:TAG", "which": "which:TAG|TAG", "bins": "bins:FACTOR:EDGE,EDGE",
     "quantiles": "quantiles:FACTOR:N", "year": "year:DATES", "month": "month:DATES", "season": "season:DATES",
     "hour": "hour:DATES",
 }
-"""Every question that `Collection.factor` answers, those about tags among them."""
+"""All questions that `Collection.factor` answers, including those about tags."""
 OF_FACTORS = ("bins", "quantiles", *CUT, "season")
 
 
 class Asked(NamedTuple):
-    """A question taken apart: what is asked, of which factor, and with which edges or number."""
+    """A parsed question: its form, its factor, and its edges or number."""
 
     question: str
     factor: str
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 
 
 def parse(name: str) -> Asked | None:
-    """A question about a factor; None where the name is none, or one about tags.
+    """Parse a question about a factor; None if the name is not a question, or is one about tags.
 
     >>> parse("bins:area:sofa:0.1,0.3")
     Asked(question='bins', factor='area:sofa', detail='0.1,0.3')
@@ -73,7 +73,7 @@ def parse(name: str) -> Asked | None:
 
 
 def base_of(name: str, known: Container[str] = ()) -> str:
-    """What a question, or a question about a question, is about in the end; a name of `known` is no question.
+    """The factor at the bottom of a question or of nested questions; a name in `known` is not a question.
 
     >>> base_of("quantiles:year:taken:3"), base_of("bins:area:sofa:0.1"), base_of("year:taken", ["year:taken"])
     ('taken', 'area:sofa', 'year:taken')
@@ -84,7 +84,7 @@ def base_of(name: str, known: Container[str] = ()) -> str:
 
 
 def resolve(name: str, look: Callable[[str], Values | None]) -> Values | None:
-    """The values that `look` has of a name, or the answers to a question about one; None where it has neither."""
+    """The values that `look` gives for a name, or the answers to a question about one; None if there are neither."""
     asked: list[Asked] = []
     while (values := look(name)) is None:
         one = parse(name)
@@ -127,7 +127,7 @@ def about_tags(
 
 
 def answered(asked: Asked, values: Values) -> Strs:
-    """The answer of every item, from the values of the factor that is asked about."""
+    """The answer for every item, from the values of the factor."""
     if asked.question == "bins":
         return bins(values, asked.detail, asked.factor)
     if asked.question == "quantiles":

@@ -1,4 +1,4 @@
-"""Below which folder a collection may take files: its own maker's word counts, a stranger's does not.
+"""The folders from which a collection may take files: those that this user made or confirmed, not a stranger's.
 
 A collection of image files says in collection.json where they lie. One that came from elsewhere could say `/`, and an
 export would then copy whatever files it names. So every collection that is saved here is noted, by the SHA-256 of its
@@ -22,13 +22,13 @@ ROOTS = "SHIFTBENCH_ROOTS"
 
 
 def notes() -> Path:
-    """The file of what this user confirmed: a line each, SHA-256, tab, folder."""
+    """The file of confirmed collections, one per line: SHA-256, tab, folder."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return Path(base) / "shiftbench" / "collections"
 
 
 def noted_root(marker: Path) -> Path | None:
-    """The folder that was confirmed for the collection with this collection.json, the latest; None where none was."""
+    """The folder that was last confirmed for the collection with this collection.json; None if there is none."""
     own = _digest(marker)
     try:
         lines = notes().read_text(encoding="utf-8", errors="surrogateescape").splitlines()
@@ -42,7 +42,7 @@ def noted_root(marker: Path) -> Path | None:
 
 
 def note(marker: Path, root: Path | str) -> bool:
-    """Confirm the folder of a collection's files; False where there is no place to write that down."""
+    """Confirm the folder of a collection's files; False if the confirmation cannot be written."""
     if noted_root(marker) == Path(root):
         return True
     with suppress(OSError):
@@ -54,7 +54,7 @@ def note(marker: Path, root: Path | str) -> bool:
 
 
 def is_safe(root: Path, home: Path) -> bool:
-    """Whether files below `root` may be taken without asking: it lies in the collection's own folder, or is allowed."""
+    """Whether files below `root` may be used without asking: it is in the collection's own folder, or allowed."""
     allowed = [home, *(Path(part) for part in os.environ.get(ROOTS, "").split(os.pathsep) if part)]
     return any(root.resolve().is_relative_to(part.resolve()) for part in allowed)
 
@@ -79,7 +79,7 @@ def _digest(marker: Path) -> str:
 
 
 def missing_files(pixels: Values | None, root: Path | None) -> Ints:
-    """Numbers of the items whose image file is not below `root`; none where images are not files.
+    """The numbers of the items whose image file is not below `root`; empty if images are not files.
 
     Folders are listed, which is faster than asking for a million files one by one; a name that is not in the list
     is asked for, since some disks take `A.JPG` for `a.jpg`.

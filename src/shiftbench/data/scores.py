@@ -22,7 +22,7 @@ COLUMNS: Mapping[str, type] = {
     "low": float, "high": float, "p": float,
 }
 RUN, MEAN, DIFFERENCE = STATS = ("run", "mean", "difference")
-"""What a number is of: one run, a method's mean over its runs, or how far a method is behind the best one."""
+"""The kind of a score: one run's, a method's mean over its runs, or how far a method is behind the best."""
 ALL = "all"
 """The group of a score over every item of its split."""
 DEFAULTS: Mapping[str, Any] = {
@@ -36,7 +36,7 @@ is the corrected p-value of a difference."""
 
 VERSION = 2
 VERSION_KEY = b"shiftbench scores"
-"""Where a parquet file says its version. Version 1 had none: it wrote means, differences and groupings as names."""
+"""The parquet file's key for its version. Version 1 had none: it wrote means, differences and groupings as names."""
 _OLD_RUN, _OLD_METRIC = re.compile(r"mean of \d+$"), re.compile(r"\[.*\]|_behind_best$", re.DOTALL)
 
 
@@ -48,7 +48,7 @@ class Measure(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> "Measure":
-        """From what a recipe, a card or a command line says.
+        """Parse a measure as recipes, cards and command lines write it.
 
         >>> Measure.parse("worst_group_accuracy[urban,label]"), str(Measure("nll"))
         (Measure(metric='worst_group_accuracy', by='urban,label'), 'nll')

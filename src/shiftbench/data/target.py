@@ -1,6 +1,6 @@
-"""What a benchmark asks for: a class, numbers, yes/no tasks with gaps, boxes, or the next token; and truths as text.
+"""The targets of benchmarks: a class, numbers, yes/no tasks with gaps, boxes, or the next token; and truths as text.
 
-A benchmark's rows hold one value per item and column. What is a list per item is text there: boxes as
+A benchmark's rows hold one value per item and column. Lists per item are stored as text: boxes as
 "left top right bottom;…" in shares of the image, tokens as one character each, so that files, digests and tables need
 to know nothing about them.
 """
@@ -29,7 +29,7 @@ Boxes = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Target:
-    """What is predicted, here a class. The other kinds are subclasses: what differs between them stands there once.
+    """The target of prediction, here a class. The other kinds are subclasses, which hold what differs between kinds.
 
     `columns` are those of `benchmark.extra` that hold the truth, where it is not the label; `n` is the number of
     tokens, the largest plus one, and 0 for all other kinds.
@@ -56,7 +56,7 @@ class Target:
     per_place: ClassVar[bool] = False
     """Whether a model predicts at every place of an item."""
     detects: ClassVar[bool] = False
-    """Whether a model finds boxes, by a loss of its own."""
+    """Whether a model predicts boxes, with its own loss."""
     in_units: ClassVar[bool] = False
     """Whether truths have a unit, so that nets learn them less their mean and over their spread."""
 
@@ -75,7 +75,7 @@ class Target:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a card says of it; `of` reads that."""
+        """The card's entry for the target, which `of` reads."""
         return {"kind": self.kind, "columns": self.columns, "n": self.n}
 
     def numbers(self, extra: Mapping[str, Values], rows: Ints) -> Floats:
@@ -92,7 +92,7 @@ class NumberTarget(Target):
 
 
 class TaskTarget(Target):
-    """Several yes/no questions, of which an item may have any number answered."""
+    """Several yes/no tasks; an item may have labels for any number of them."""
 
     kind, words, has_classes = "tasks", "yes or no of several tasks", False
     metric, headline, ranking, of_groups = "mean_ap", "mean_ap", ("mean_ap",), ""

@@ -1,9 +1,9 @@
-"""How the subclasses of one superclass go to source and target: by chance, or by how related the two sides are to be.
+"""Divide the subclasses of a superclass between source and target: at random, or by how related the sides shall be.
 
-The relatives are the child groups: the subclasses below each child of the first node under the superclass (itself
-included) that has more than one child. How far apart the sides are is the total variation distance of their groups:
+Relatives are the members of a child group: the subclasses below one child of the first node under the superclass
+(itself included) that has more than one child. The separation of the sides is the total variation distance of groups:
 
-    separation = ½ Σ_g |share of g in source − share of g in target|          0: every group is halved, 1: none is
+    separation = ½ Σ_g |share of g in source − share of g in target|     0: groups are halved, 1: none is on both sides
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Groups = list[list[str]]
 
 
 def child_groups(hierarchy: Hierarchy, node: int, allowed: Sequence[str] | None = None) -> Groups:
-    """The child groups of a superclass, the largest first, ties by the id of the child; each subclass is in one."""
+    """The child groups of a superclass, largest first, ties by the child's id; each subclass is in exactly one."""
     while len(hierarchy.children(node)) == 1 and not hierarchy.is_leaf[node]:
         node = int(hierarchy.children(node)[0])
     below = [hierarchy.nodes[hierarchy.leaves_below(child)].tolist() for child in hierarchy.children(node).tolist()]
@@ -35,17 +35,17 @@ def child_groups(hierarchy: Hierarchy, node: int, allowed: Sequence[str] | None 
 
 
 def by_chance(groups: Groups, half: int, rng: np.random.Generator) -> Sides:
-    """`half` subclasses on each side, all choices alike."""
+    """Draw `half` subclasses for each side; all choices are equally likely."""
     chosen = rng.permutation(sorted(leaf for group in groups for leaf in group))[: 2 * half].tolist()
     return chosen[:half], chosen[half:]
 
 
 def by_kinship(groups: Groups, half: int, adversariality: float, rng: np.random.Generator) -> Sides:
-    """`half` subclasses on each side, from as many relatives on both (0, "good") to as few as there can be (1, "bad").
+    """Put `half` subclasses on each side, from closest relatives across sides (0, "good") to most distant (1, "bad").
 
-    The same subclasses take part whatever the adversariality. At 1 whole groups, the largest first, fill the side that
-    has fewer; what no longer fits waits, and fills what is missing in the end. Going down to 0, subclasses trade places
-    one pair at a time until every group is halved, so that the separation never rises on the way.
+    The adversariality does not change which subclasses are used. At 1, whole groups, largest first, fill the side that
+    has fewer subclasses; the members that do not fit fill the gaps at the end. Towards 0, pairs of subclasses swap
+    sides one by one until every group is halved, so that the separation never rises.
     """
     drawn = [(-len(group), float(rng.random()), rng.permutation(sorted(group)).tolist()) for group in groups]
     shuffled: Groups = [group for _, _, group in sorted(drawn)]
@@ -66,19 +66,19 @@ def by_kinship(groups: Groups, half: int, adversariality: float, rng: np.random.
 
 
 def separation(groups: Groups, sides: Sides) -> float:
-    """How far apart source and target are, from 0 to 1; 0 where a side is empty."""
+    """The distance between source and target, from 0 to 1; 0 if a side is empty."""
     if not all(sides):
         return 0.0
     source, target = (np.asarray([len(set(group) & set(side)) for group in groups]) for side in sides)
     n, m = map(len, sides)
-    return float(abs(source * m - target * n).sum() / (2 * n * m))  # whole numbers until here: 1 is 1
+    return float(abs(source * m - target * n).sum() / (2 * n * m))  # the sums are whole numbers, so that 1 is exact
 
 
 def _trade(sides: tuple[Groups, Groups], share: float) -> None:
-    """Swap pairs between the sides, `share` of those after which no further swap halves a group better.
+    """Swap pairs between the sides: the first `share` of the swaps that lead to the most evenly halved groups.
 
-    A swap takes from each side a subclass of the group that has most more there than on the other, until no group
-    differs by more than one; each swap lowers the separation.
+    Each swap takes, from each side, a subclass of the group with the largest surplus on that side, and lowers the
+    separation. Swaps end when none makes the groups more even.
     """
     swaps: list[tuple[int, int]] = []
     excess = np.asarray([len(one) - len(other) for one, other in zip(*sides, strict=True)])
@@ -92,21 +92,21 @@ def _trade(sides: tuple[Groups, Groups], share: float) -> None:
         sides[0][there].append(sides[1][there].pop())
 
 
-# Where to cut a hierarchy: what each level would give as superclasses, and which level is the most balanced.
+# Where to cut a hierarchy: the superclasses that each level would give, and the most balanced level.
 
 class Cut(NamedTuple):
-    """One level: its nodes, those that could be superclasses (two leaves or more), and how even they are.
+    """One level: its nodes, those that can be superclasses (two leaves or more), and how even their sizes are.
 
-        balance = (share of all leaves that they reach) · H(p) / ln k,   p the shares of the k superclasses
+        balance = (share of all leaves that superclasses reach) · H(p) / ln k,   p the shares of the k superclasses
 
-    1 is: every leaf is in one of k equally large superclasses.
+    A balance of 1 means that every leaf is in one of k equally large superclasses.
     """
 
     level: int
     nodes: int
-    leaves: int  # nodes that are leaves themselves
+    leaves: int  # the number of nodes that are leaves
     superclasses: int
-    smallest: int  # leaves of a superclass
+    smallest: int  # leaves of the smallest superclass
     median: float
     largest: int
     balance: float
@@ -118,7 +118,7 @@ def cuts(hierarchy: Hierarchy) -> list[Cut]:
 
 
 def best_cut(hierarchy: Hierarchy) -> Cut:
-    """The most balanced level; the upper one of two alike. Levels with two superclasses count when all have no more."""
+    """The most balanced level, the upper one of equals. It has three superclasses or more if any level does."""
     known = cuts(hierarchy)
     for least in (3, 2):
         enough = [cut for cut in known if cut.superclasses >= least]
@@ -129,7 +129,7 @@ def best_cut(hierarchy: Hierarchy) -> Cut:
 
 
 def facts(hierarchy: Hierarchy) -> dict[str, Any]:
-    """What `shiftbench show` says of a hierarchy."""
+    """The facts about a hierarchy that `shiftbench show` prints."""
     several = hierarchy.nodes[hierarchy.several_parents].tolist()
     try:
         proposed: int | None = best_cut(hierarchy).level

@@ -1,4 +1,4 @@
-"""The four edits of BREEDS' appendix A.4, as a script that is applied in order and checked.
+"""Edit a hierarchy with a script of the four edits in BREEDS' appendix A.4, applied in order and checked.
 
     tree = true                                   # the result must be a tree
 
@@ -28,9 +28,9 @@ OPTIONAL = {"insert": ("name",)}
 
 
 def edited(hierarchy: Hierarchy, script: Path | str | Sequence[Mapping[str, Any]], *, tree: bool = False) -> Hierarchy:
-    """Apply a script, a file or a list of edits, and check the result: no cycle, no orphan, a tree where asked.
+    """Apply a script (a file or a list of edits) and check the result: no cycle, no orphan and, if asked, a tree.
 
-    Leaves stay leaves while they are there, and what has no leaf left below it goes.
+    Leaves that are not deleted stay leaves; a node with no leaf left below it is removed.
     """
     where, steps = "edits", [] if isinstance(script, Path | str) else script
     if isinstance(script, Path | str):
@@ -48,7 +48,7 @@ def edited(hierarchy: Hierarchy, script: Path | str | Sequence[Mapping[str, Any]
 
 
 class _Graph:
-    """A hierarchy that can be changed: the parents and the children of every node, in the order they came."""
+    """A mutable hierarchy: the parents and the children of every node, in the order in which they were added."""
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self.of = hierarchy
@@ -64,7 +64,7 @@ class _Graph:
         self.down[above][below] = None
 
     def remove(self, node: str) -> tuple[list[str], list[str]]:
-        """Take a node out with its edges; gives the parents and the children it had."""
+        """Remove a node and its edges, and return its former parents and children."""
         above, below = list(self.up.pop(node)), list(self.down.pop(node))
         for parent in above:
             del self.down[parent][node]
@@ -143,7 +143,7 @@ def _apply(graph: _Graph, edit: Any, where: str) -> None:
 
 
 def _parsed(edit: Any, where: str) -> tuple[str, str, dict[str, str]]:
-    """The verb, its node, and what else it needs."""
+    """The verb of an edit, its node, and its other values."""
     if not isinstance(edit, Mapping) or not all(isinstance(value, str) and value for value in edit.values()):
         raise ShiftBenchError(f"{where}: an edit is a table whose values are ids of nodes.")
     verbs = [key for key in edit if key in VERBS]

@@ -1,4 +1,4 @@
-"""A class hierarchy: nodes, the edges from parent to child, and which nodes are classes of a data set."""
+"""A class hierarchy: nodes, edges from parent to child, and which nodes are classes of a data set."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,13 +12,13 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 
 @dataclass(frozen=True, eq=False)
 class Hierarchy:
-    """Nodes known by id, sorted; edges as pairs of node numbers, sorted; a node may have several parents.
+    """Nodes, sorted by id, and edges, as sorted pairs of node numbers; a node may have several parents.
 
         level(n) = 0 for a root,   1 + max over parents p of level(p) elsewhere      (the longest path)
 
-    A leaf is a class of the data: the nodes without children, or those that were named. Every other node has a leaf
-    below it. `names` are the words for the ids, synonyms parted by commas; `missing` are the classes that were named
-    and have no node.
+    A leaf is a class of the data: a node without children or, if leaves were named, a named node. Every other node has
+    a leaf below it. `names` maps ids to words, with commas between synonyms; `missing` lists named classes that have
+    no node.
     """
 
     nodes: Strs
@@ -34,7 +34,7 @@ class Hierarchy:
         edges: Iterable[Sequence[str]], *, leaves: Iterable[str] | None = None, names: Mapping[str, str] | None = None,
         name: str = "hierarchy",
     ) -> "Hierarchy":
-        """From pairs (parent, child). With `leaves`, only these and what is above them is kept."""
+        """Make a hierarchy from pairs (parent, child). With `leaves`, keep only these and the nodes above them."""
         pairs = np.asarray(sorted({(str(above), str(below)) for above, below in edges}), np.str_).reshape(-1, 2)
         if not len(pairs):
             raise ShiftBenchError(f"{name}: has no edges. A hierarchy needs at least one parent with a child.")
@@ -61,7 +61,7 @@ class Hierarchy:
 
     @cached_property
     def levels(self) -> Ints:
-        """The longest path from a root to each node, by peeling off layers; -1 for what a cycle keeps from a root."""
+        """The longest path from a root to each node, found layer by layer; -1 for nodes in or below a cycle."""
         waiting = np.bincount(self.child, minlength=len(self))
         level = np.full(len(self), -1, np.int64)
         layer, depth = np.flatnonzero(waiting == 0), 0
@@ -78,16 +78,16 @@ class Hierarchy:
 
     @cached_property
     def several_parents(self) -> Ints:
-        """Nodes with more than one parent; where there is none, the hierarchy is a tree (or several)."""
+        """Nodes with more than one parent; if there are none, the hierarchy is a tree or a forest."""
         return np.flatnonzero(np.bincount(self.child, minlength=len(self)) > 1)
 
     @cached_property
     def sizes(self) -> Ints:
-        """How many leaves each node reaches; a leaf reaches itself."""
+        """The number of leaves that each node reaches; a leaf reaches itself."""
         return np.diff(self._reach[0])
 
     def leaves_below(self, node: int) -> Ints:
-        """The leaves that a node reaches, itself among them where it is one, sorted."""
+        """The leaves that a node reaches, sorted; a leaf reaches itself."""
         start, leaf = self._reach
         return leaf[start[node]: start[node + 1]]
 
@@ -100,7 +100,7 @@ class Hierarchy:
         return above[start[node]: start[node + 1]]
 
     def below(self, node: int) -> Ints:
-        """The node and everything under it, sorted."""
+        """The node and all nodes under it, sorted."""
         seen = np.zeros(len(self), np.bool_)
         layer = np.asarray([node], np.int64)
         while layer.size:
@@ -110,7 +110,7 @@ class Hierarchy:
         return np.flatnonzero(seen)
 
     def at(self, level: int, root: str = "") -> Ints:
-        """The nodes of a level, those under `root`, sorted; the level is counted from the hierarchy's own root."""
+        """The nodes of a level, sorted; with `root`, those under it. Levels count from the hierarchy's own root."""
         allowed = self.below(self.code(root)) if root else np.arange(len(self))
         codes: Ints = allowed[self.levels[allowed] == level]
         if not codes.size:
@@ -122,7 +122,7 @@ class Hierarchy:
         return codes
 
     def code(self, node: str) -> int:
-        """The number of a node by its id, or by its name where just one node has it."""
+        """The number of the node with this id, or with this name if just one node has it."""
         code = int(np.searchsorted(self.nodes, node))
         if code < len(self) and self.nodes[code] == node:
             return code
@@ -137,7 +137,7 @@ class Hierarchy:
         raise unknown("node", node, {*self.nodes.tolist(), *map(self.title, self.nodes.tolist())}, self.name)
 
     def find_all(self, words: Iterable[str]) -> dict[str, str]:
-        """Words that are ids of nodes, or else synonyms of just one node, and these ids. Others are left out."""
+        """Map each word to its node's id, if it is an id or a synonym of just one node. Other words are left out."""
         ids = set(self.nodes.tolist())
         called: dict[str, list[str]] = {}
         for node in self.nodes.tolist():
@@ -155,18 +155,18 @@ class Hierarchy:
         return list(zip(self.nodes[self.parent].tolist(), self.nodes[self.child].tolist(), strict=True))
 
     def under(self, root: str) -> "Hierarchy":
-        """The part below a node, which becomes its only root."""
+        """The part of the hierarchy below a node, which becomes the only root."""
         keep = np.zeros(len(self), np.bool_)
         keep[self.below(self.code(root))] = True
         return self._kept(keep)
 
     def only(self, leaves: Iterable[str]) -> "Hierarchy":
-        """The part that is above some classes."""
+        """The part of the hierarchy above these classes."""
         return Hierarchy.of(self.edges(), leaves=leaves, names=self.names, name=self.name)
 
     @cached_property
     def digest(self) -> str:
-        """Over nodes, edges and leaves; not over names."""
+        """A digest of nodes, edges and leaves, but not of names."""
         return digest({"nodes": self.nodes, "parent": self.parent, "child": self.child, "leaf": self.is_leaf})
 
     def _kept(self, keep: Bools) -> "Hierarchy":
@@ -194,7 +194,7 @@ class Hierarchy:
 
     @cached_property
     def _reach(self) -> tuple[Ints, Ints]:
-        """For every node its leaves: climb from all leaves at once, each pair (node, leaf) kept once per step."""
+        """The leaves of every node: climb from all leaves at once, keeping each pair (node, leaf) once per step."""
         n = len(self)
         leaf = np.flatnonzero(self.is_leaf)
         layer = leaf * n + leaf
@@ -209,7 +209,7 @@ class Hierarchy:
 
 
 def _spans(of: Ints, values: Ints, n: int) -> tuple[Ints, Ints]:
-    """The values of each of n owners side by side: those of k are `values[start[k]:start[k + 1]]`, sorted."""
+    """Order values by their owner: those of owner k are `values[start[k]:start[k + 1]]`, sorted."""
     order = np.lexsort((values, of))
     start = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=n))]).astype(np.int64)
     return start, values[order]
@@ -224,7 +224,7 @@ def _take(spans: tuple[Ints, Ints], owners: Ints) -> Ints:
 
 
 def _cycle(hierarchy: Hierarchy) -> list[str]:
-    """One cycle, its first node again at the end: from any node that was not peeled off, upwards."""
+    """One cycle, with its first node repeated at the end: climb from any node that has no level."""
     stuck = hierarchy.levels < 0
     node, path = int(np.flatnonzero(stuck)[0]), []
     while node not in path:

@@ -1,4 +1,4 @@
-"""Hierarchies in files: BREEDS' three, parent–child tables (CSV, text), JSON; and a collection's own parents."""
+"""Read hierarchies from BREEDS' files, WordNet, tables of parent and child (CSV, text), JSON, or a collection."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,19 +14,19 @@ from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.cuts import Groups, Sides
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
-# WordNet 3.0's noun database: the id n02084071 is the byte at which the line of that synset begins.
+# WordNet 3.0's noun database: the id n02084071 is the byte offset of that synset's line.
 
 DATA = "data.noun"
 VERSION = re.compile(r"WordNet (\d+\.\d+)")
 KNOWN = ("02084071", "dog")
-"""A synset of 3.0 that stands elsewhere in 3.1: how a file without its licence is told."""
+"""A synset whose offset differs between 3.0 and 3.1: it identifies the version of a file without its licence."""
 ABOVE = ("@", "@i")  # hypernym, instance hypernym
 
 
 def wordnet(folder: Path, classes: Iterable[str] | None = None) -> Hierarchy:
-    """Read `data.noun`: synsets become nodes, hypernyms parents; a person or a city hangs below its kind too.
+    """Read `data.noun`: synsets become nodes, hypernyms (of instances too, such as a person or a city) parents.
 
-    ImageNet's ids are offsets of version 3.0; in 3.1 the same number is another synset: other versions are refused.
+    Only version 3.0 is read: ImageNet's ids are its offsets, and in 3.1 the same number is another synset.
     """
     path = folder / DATA
     lines = read_text(path).splitlines()
@@ -80,11 +80,11 @@ def _check_version(path: Path, lines: list[str]) -> None:
 
 EDGES, NAMES, CLASSES = "class_hierarchy.txt", "node_names.txt", "dataset_class_info.json"
 ENTITY = "n00001740"
-"""WordNet's root, from which the levels of BREEDS are counted."""
+"""WordNet's root, from which BREEDS counts levels."""
 
 
 def open_hierarchy(source: Path | str | Collection, classes: Iterable[str] | None = None) -> Hierarchy:
-    """Read a hierarchy from whatever holds one; with `classes`, only these leaves and what is above them is kept.
+    """Read a hierarchy from a file, folder or collection; with `classes`, keep only these leaves and the nodes above.
 
     a folder with class_hierarchy.txt   BREEDS: edges, names and classes
     a folder with data.noun             WordNet 3.0
@@ -115,14 +115,14 @@ HOW = (f"A hierarchy is a folder with {EDGES} (BREEDS), with {DATA} (WordNet 3.0
 
 
 def holds_hierarchy(path: Path) -> bool:
-    """Whether a path looks like a hierarchy rather than like anything else of ours."""
+    """Whether a path looks like a hierarchy rather than another folder or file of ShiftBench."""
     return (path / EDGES).is_file() or (path / DATA).is_file() or (path.is_file() and path.suffix in READ)
 
 
 def from_parents(
     parents: Mapping[str, Iterable[str]], name: str, classes: Iterable[str] | None = None
 ) -> Hierarchy:
-    """From names and the names above them, as a collection holds them."""
+    """Make a hierarchy from a collection's `parents`: each name with the names above it."""
     if not parents:
         raise ShiftBenchError(f"{name}: this collection has no class hierarchy of its own. Give one: a file of parents "
                               "and children, BREEDS' files or WordNet.")
@@ -131,7 +131,7 @@ def from_parents(
 
 
 def breeds(folder: Path, classes: Iterable[str] | None = None) -> Hierarchy:
-    """The three files of BREEDS: an edge per line, an id and its names per line, and the classes of the data set."""
+    """Read the three files of BREEDS: one edge per line; one id with its names per line; the data set's classes."""
     edges, _ = _text(folder / EDGES)
     names: dict[str, str] = {}
     if (folder / NAMES).is_file():
@@ -150,7 +150,7 @@ def breeds(folder: Path, classes: Iterable[str] | None = None) -> Hierarchy:
 
 
 def read_classes(path: Path | str) -> list[str]:
-    """Ids of classes from a file: one per line, or BREEDS' list of [number, id, names]."""
+    """Read ids of classes from a file: one per line, or BREEDS' list of [number, id, names]."""
     if Path(path).suffix != ".json":
         return [line.split()[0] for line in _lines(Path(path))]
     rows = read_json(path)
@@ -202,17 +202,17 @@ def _lines(path: Path) -> list[str]:
 READ = {".csv": _csv, ".json": _json, ".txt": _text}
 
 
-# The choice of subclasses that BREEDS' public code makes, number for number: `compat="breeds"`.
+# `compat="breeds"` chooses exactly the subclasses that BREEDS' public code chooses.
 #
-# One legacy stream, RandomState(2), is used up across the superclasses in the order of their ids, so that leaving one
-# out changes those after it. Ours (`splits.py`) has a stream for each and halves groups without serving the source
-# first.
+# That code draws from one legacy stream, RandomState(2), for all superclasses in the order of their ids, so that
+# leaving one out changes those after it. Our own choice (`cuts.py`) has a stream for each superclass and halves groups
+# without favouring the source.
 
 SEED = 2
 
 
 def published_groups(hierarchy: Hierarchy, node: int) -> Groups:
-    """Child groups by id, then the largest first; where a subclass is below two children it is in both."""
+    """Child groups, largest first, ties by id; a subclass below two children is in both groups."""
     children = hierarchy.children(node)
     while len(children) == 1:
         children = hierarchy.children(int(children[0]))
@@ -221,15 +221,15 @@ def published_groups(hierarchy: Hierarchy, node: int) -> Groups:
 
 
 def published_choice(leaves: list[str], n: int, stream: np.random.RandomState) -> list[str]:
-    """Without a split: n subclasses of a superclass."""
+    """Choose n subclasses of a superclass, for a task without a split."""
     return [str(leaf) for leaf in stream.choice(np.asarray(leaves), n, replace=False)]
 
 
 def published_sides(groups: Groups, half: int, split: str, stream: np.random.RandomState) -> tuple[Sides, bool]:
     """Source and target of one superclass, and whether they had to be repaired.
 
-    The public code stops where its halves are unequal or share a subclass; here the shorter side is filled from what is
-    left over, or the longer one is cut.
+    The public code stops if its halves are unequal or share a subclass; here the shorter side is filled with unused
+    subclasses, or the longer one is cut.
     """
     if split == "rand":
         pool = sorted(leaf for group in groups for leaf in group)
@@ -241,7 +241,7 @@ def published_sides(groups: Groups, half: int, split: str, stream: np.random.Ran
 
 
 def _bad(groups: Groups, half: int) -> Sides:
-    """Whole groups to the side that has fewer, ties to the source."""
+    """Put whole groups on the side that has fewer subclasses; ties go to the source."""
     sides: Sides = ([], [])
     spare: list[str] = []
     for group in groups:
@@ -250,13 +250,13 @@ def _bad(groups: Groups, half: int) -> Sides:
         if room > 0:
             sides[to].extend(group[:room])
             spare.extend(group[room:])
-    for side in sides:  # both from the front of what was spared: at most one of them lacks any
+    for side in sides:  # both sides take from the front of `spare`: at most one side is short
         side.extend(spare[: half - len(side)])
     return sides
 
 
 def _good(groups: Groups, half: int) -> Sides:
-    """Each group in two, the first part to the source; a group of one goes to the source while there is room."""
+    """Halve each group, the first half for the source; a group of one goes to the source while there is room."""
     sides: Sides = ([], [])
     for group in groups:
         room = [half - len(side) for side in sides]

@@ -1,4 +1,4 @@
-"""Superclasses: the nodes of a level, each with the subclasses of its source and its target."""
+"""Superclasses: the nodes of a level, each with its source and target subclasses."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -23,9 +23,9 @@ COMPAT = ("", "breeds")
 
 @dataclass(frozen=True)
 class Superclasses:
-    """Superclasses by id, sorted, and for each the ids of its source and of its target subclasses.
+    """Superclasses, sorted by id, and the ids of their source and target subclasses.
 
-    `titles` are the words for the ids, `separation` how far apart source and target are, `notes` what was repaired.
+    `titles` maps ids to words, `separation` is the distance of source and target, `notes` tells what was adjusted.
     """
 
     nodes: tuple[str, ...]
@@ -40,14 +40,14 @@ class Superclasses:
 
     @property
     def subclasses(self) -> tuple[str, ...]:
-        """All of them: those of each source, then those of each target."""
+        """All subclasses: those of each source, then those of each target."""
         return tuple(dict.fromkeys(leaf for side in (*self.source, *self.target) for leaf in side))
 
     def title(self, node: str) -> str:
         return self.titles.get(node, node)
 
     def to_json(self) -> dict[str, Any]:
-        """Without a split there is no target: an empty list, as the public code gives."""
+        """The superclasses as JSON. Without a split the target is an empty list, as in BREEDS' public code."""
         return {
             "superclasses": list(self.nodes), "source": [list(side) for side in self.source],
             "target": [list(side) for side in self.target] if any(self.target) else [],
@@ -61,15 +61,15 @@ def superclasses(
     adversariality: float | None = None, balanced: bool = True, seed: int = 0, compat: str = "",
     keep_shared: bool = False,
 ) -> Superclasses:
-    """The nodes of a level (under `root`) that reach enough leaves, and how their leaves go to source and target.
+    """Divide the leaves of a level's nodes (under `root`) between source and target; nodes with too few are left out.
 
-    Balanced, each has `subclasses` of them, half on each side; left open, as many as the smallest node of the level
-    allows. Unbalanced, each has all it has, and `subclasses` is the least. `split` is rand, good (source and target are
-    relatives), bad (they are not) or none (all are source); an `adversariality` from 0 to 1 lies between good and bad.
-    With compat="breeds" the choice is that of BREEDS' public code, and `seed` is not used.
+    If balanced, each superclass gets `subclasses` leaves, half on each side (default: as many as the level's smallest
+    node allows). If not, each keeps all its leaves, and `subclasses` is the minimum. `split` is rand, good (source and
+    target are relatives), bad (they are not) or none (all are source); an `adversariality` from 0 to 1 lies between
+    good and bad. With compat="breeds" the choice is that of BREEDS' public code, and `seed` is not used.
 
-    Our reading where a subclass is below two superclasses, which makes its label a guess: it belongs to neither;
-    with `keep_shared` it stays with both, for a look at a level.
+    A subclass below two superclasses has an ambiguous label. It belongs to neither (our reading of the paper); with
+    `keep_shared` it stays in both, to inspect a level.
     """
     _check(split, adversariality, compat)
     nodes = hierarchy.at(level, root)
@@ -94,7 +94,7 @@ def superclasses(
 
 @dataclass(frozen=True)
 class _Choice:
-    """What every superclass of one call shares; `n` is None where each takes all it has."""
+    """The values that all superclasses of a call share; `n` is None if each superclass keeps all its leaves."""
 
     hierarchy: Hierarchy
     own: dict[int, list[str]]
@@ -164,7 +164,7 @@ def _check(split: str, adversariality: float | None, compat: str) -> None:
 
 
 def _apart(own: dict[int, list[str]]) -> tuple[dict[int, list[str]], list[str]]:
-    """Subclasses that are below two superclasses belong to neither."""
+    """Remove subclasses that are below two superclasses from both."""
     every = np.asarray([leaf for leaves in own.values() for leaf in leaves], np.str_)
     names, times = np.unique(every, return_counts=True)
     shared = set(names[times > 1].tolist())
@@ -177,7 +177,7 @@ def _apart(own: dict[int, list[str]]) -> tuple[dict[int, list[str]], list[str]]:
 def _least(
     own: dict[int, list[str]], asked: int | None, split: str, balanced: bool, notes: list[str]
 ) -> int:
-    """How many subclasses a superclass needs; in halves it is an even number."""
+    """The number of subclasses that a superclass needs; an even number if they are halved."""
     sides = 1 if split == "none" else 2
     if asked is None:
         smallest = min((len(leaves) for leaves in own.values() if leaves), default=0)
@@ -210,7 +210,7 @@ def _few(words: Iterable[str], most: int = 5) -> str:
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
-# BREEDS' four named tasks: their settings (Table 2) and the subclasses of their random split (Tables 8 to 11).
+# BREEDS' four named tasks: cuts (Table 2) and the subclasses of the random split (Tables 8 to 11).
 
 class Task(NamedTuple):
     """Where a task cuts the authors' hierarchy, and how many subclasses a superclass has."""
@@ -232,7 +232,7 @@ def named_task(
     name: str, hierarchy: Hierarchy | None = None, split: str = "rand", *, adversariality: float | None = None,
     seed: int = 0, compat: str = "",
 ) -> Superclasses:
-    """A task by name. Without a hierarchy it is the paper's table, its random split; with one, the task's cut of it."""
+    """A task by name: the task's cut of a hierarchy or, without one, the random split in the paper's tables."""
     task = find(TASKS, "task", name.lower().replace("-", "").replace("_", ""))
     if hierarchy is not None:
         return superclasses(hierarchy, task.level, task.root, task.subclasses, split, adversariality=adversariality,
@@ -246,7 +246,7 @@ def named_task(
 
 @cache
 def _tables() -> dict[str, Superclasses]:
-    """The wnids of Tables 8 to 11, in their order."""
+    """The wnids of Tables 8 to 11, in the order of the tables."""
     raw = read_json(str(files(__package__) / "tasks.json"))
     names = raw["names"]
     return {

@@ -1,4 +1,4 @@
-"""Human baselines: a page where people sort images into two unnamed superclasses, and what their answers are worth."""
+"""Human baselines: a page where people sort images into two unnamed superclasses, and the scores of their answers."""
 
 from shiftbench.human.answers import Answers, read_answers
 from shiftbench.human.design import Design, Task, plan

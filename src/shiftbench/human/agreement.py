@@ -1,4 +1,4 @@
-"""How far annotators agree with each other, whoever is right."""
+"""How far annotators agree with each other, independent of the truth."""
 
 import math
 from typing import NamedTuple
@@ -57,7 +57,7 @@ def _both(weight: Floats, n: Floats, raw: Floats, chance: Floats) -> Floats:
 
 
 def _agreeing(counts: Ints) -> Floats:
-    """Per item the share of pairs of its annotators who agree."""
+    """The share of an item's annotator pairs that agree, for every item."""
     each = counts.sum(axis=1)
     return np.asarray((counts * (counts - 1)).sum(axis=1) / (each * (each - 1)))
 

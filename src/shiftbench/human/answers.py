@@ -1,4 +1,4 @@
-"""What annotators answered: files that the page saves, checked against the key."""
+"""Annotators' answers: read the files that the page saves, and check them against the key."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Sheet:
 
 
 def read_answers(paths: Sequence[Path | str], key: Key) -> Answers:
-    """All files of a human study; what does not belong to it is refused, what came twice counts once and is noted."""
+    """Read all files of a human study. Foreign files are refused; repeated answers count once and are noted."""
     if not paths:
         raise ShiftBenchError("There are no answers to read. Name the files that the page saved.")
     sheets: dict[tuple[str, str], Sheet] = {}
@@ -87,12 +87,12 @@ def read_answers(paths: Sequence[Path | str], key: Key) -> Answers:
 
 
 def pair_name(pair: tuple[str, str]) -> str:
-    """How a pair of superclasses stands in a table: `cat / dog`."""
+    """The name of a pair of superclasses in tables: `cat / dog`."""
     return " / ".join(pair)
 
 
 def checksum(study: str, annotator: str, tasks: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> int:
-    """FNV-1a over what was answered, as the page computes it. It finds a slip of an editor, not a forger."""
+    """The FNV-1a hash of the answers, as the page computes it. It detects accidental edits, not forgery."""
     listed = "".join(f"\n{task}:" + ",".join(f"{image}={group}" for image, group in chosen) for task, chosen in tasks)
     value = 0x811C9DC5
     for byte in f"{study}\n{annotator}{listed}".encode():
@@ -132,7 +132,7 @@ def _read(path: Path, key: Key) -> tuple[str, dict[str, Sheet]]:
 
 
 def _entry(entry: Any, key: Key, path: Path) -> tuple[str, list[tuple[str, int]]]:
-    """One task of a file: every image known, none twice, each in group 0 or 1."""
+    """Check one task of a file: every image is known, appears once, and is in group 0 or 1."""
     task = entry.get("task") if isinstance(entry, dict) else None
     if not isinstance(task, str) or not isinstance(entry.get("answers"), list):
         raise ShiftBenchError(f"{path}: a task has no 'task' or no 'answers'; the file was changed.")
@@ -153,7 +153,7 @@ def _entry(entry: Any, key: Key, path: Path) -> tuple[str, list[tuple[str, int]]
 
 
 def _one_of(before: Sheet, sheet: Sheet, annotator: str, task: str, notes: list[str]) -> Sheet:
-    """Which of two sheets for one annotator and task counts: of one session the later; else they must be the same."""
+    """Choose between two sheets of one annotator and task: the later one of a session; otherwise they must be equal."""
     if before.chosen == sheet.chosen:
         notes.append(f"{sheet.file.name} repeats answers of {before.file.name}; they count once.")
         return before

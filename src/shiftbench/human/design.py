@@ -1,4 +1,4 @@
-"""Which tasks annotators get: which two superclasses, which images as examples, which to sort."""
+"""Design the tasks of annotators: the two superclasses, the example images, and the images to sort."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark
 
 CONDITIONS = {"source": ("id_test", "id_val"), "target": ("test",)}
-"""Where the images to sort come from: the first of these splits that has rows."""
+"""The splits of the images to sort: the first of these that has rows."""
 EXAMPLES = "train"
-"""Where the examples of both groups come from."""
+"""The split of the example images of both groups."""
 
 
 @dataclass(frozen=True)

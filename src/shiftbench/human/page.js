@@ -6,9 +6,9 @@
 
   // index.html#2/6 is the second of six parts: so many tasks in a row, no pair of groups twice where there is no need.
   const named = /^#(\d+)\/(\d+)$/.exec(location.hash);
-  const [place, parts] = named && +named[1] >= 1 && +named[1] <= +named[2] && +named[2] <= study.tasks.length
+  const [partNumber, parts] = named && +named[1] >= 1 && +named[1] <= +named[2] && +named[2] <= study.tasks.length
     ? [+named[1], +named[2]] : [1, 1];
-  const part = `${place}/${parts}`;
+  const part = `${partNumber}/${parts}`;
   const slot = `shiftbench ${study.study} ${part}`;
   let state = null, shown = null, last = 0, keeps = true;
 
@@ -31,7 +31,7 @@
   // rounds of a study stay apart, so that a pair of groups comes back as late as can be.
   function begin(annotator) {
     const numbered = study.tasks.map((task, number) => [task, number]).slice(
-      Math.floor((place - 1) * study.tasks.length / parts), Math.floor(place * study.tasks.length / parts));
+      Math.floor((partNumber - 1) * study.tasks.length / parts), Math.floor(partNumber * study.tasks.length / parts));
     const rounds = [numbered.filter(([, n]) => n < study.first), numbered.filter(([, n]) => n >= study.first)];
     const tasks = rounds.flatMap(shuffled).map(([task]) => ({
       task: task.id, swapped: below(2) === 1, order: shuffled(task.questions), seconds: 0, changes: 0, answers: {}}));
@@ -50,8 +50,8 @@
 
   function kept() {
     try {
-      const found = JSON.parse(localStorage.getItem(slot));
-      return found && found.part === part && found.tasks.every((one) => byId.has(one.task)) ? found : null;
+      const stored = JSON.parse(localStorage.getItem(slot));
+      return stored && stored.part === part && stored.tasks.every((one) => byId.has(one.task)) ? stored : null;
     } catch {
       return null;
     }
@@ -215,17 +215,17 @@
   }
 
   function intro() {
-    const found = kept();
-    const n = found ? found.tasks.length : begin("").tasks.length;
+    const stored = kept();
+    const n = stored ? stored.tasks.length : begin("").tasks.length;
     $("amount").textContent = `There ${n === 1 ? "is 1 task" : `are ${n} tasks`} with ${
       study.tasks[0].questions.length} images to sort in each.${n > 1 ? " You may close this page and come back later." : ""}`;
-    $("start").hidden = Boolean(found);
-    $("resume").hidden = !found;
-    if (found) {
-      $("resumed").textContent = `${found.annotator} has done ${found.tasks.filter(whole).length} of ${n} tasks in this browser.`;
-      $("continue").onclick = () => { state = found; finished() === n ? end() : open(state.at); };
+    $("start").hidden = Boolean(stored);
+    $("resume").hidden = !stored;
+    if (stored) {
+      $("resumed").textContent = `${stored.annotator} has done ${stored.tasks.filter(whole).length} of ${n} tasks in this browser.`;
+      $("continue").onclick = () => { state = stored; finished() === n ? end() : open(state.at); };
       $("fresh").onclick = () => {
-        if (found.unsaved && !confirm(`Answers of ${found.annotator} are not saved as a file and would be lost. Go on?`)) return;
+        if (stored.unsaved && !confirm(`Answers of ${stored.annotator} are not saved as a file and would be lost. Go on?`)) return;
         localStorage.removeItem(slot);
         intro();
       };

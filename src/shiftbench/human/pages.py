@@ -26,7 +26,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.human.design import CONDITIONS, Design, Task, plan
 from shiftbench.images.decode import images
 
-# The key of a human study: what was asked and what is right. It stays with whoever runs it.
+# The key of a human study: its questions and the right answers. It stays with the person who runs the study.
 
 MARKER = "key.json"
 FORMAT = 1
@@ -69,7 +69,7 @@ class Key:
                 "design": asdict(self.design), "notes": list(self.notes), "tasks": list(self.tasks)}
 
     def check(self, benchmark: Benchmark) -> None:
-        """Refuse a benchmark that the human study was not made of."""
+        """Refuse a benchmark other than the one that the human study was made from."""
         if self.benchmark["digest"] != benchmark.digest:
             raise ShiftBenchError(
                 f"Study {self.id} was made of benchmark '{self.benchmark['name']}' with digest "
@@ -78,7 +78,7 @@ class Key:
 
     @staticmethod
     def load(folder: Path | str) -> "Key":
-        """From the folder of a human study; a key that was changed no longer has its id and is refused."""
+        """Read the key from the folder of a human study; a changed key no longer matches its id and is refused."""
         path = Path(folder)
         facts = read_marker(path, MARKER, "study", FORMAT, SHAPE)
         design = make(Design, facts["design"], str(path / MARKER))

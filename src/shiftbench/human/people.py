@@ -22,10 +22,10 @@ from shiftbench.scoring.intervals import LEVEL, REPLICATES, effective, student, 
 from shiftbench.scoring.metrics.pairwise import PairMean, over_pairs
 
 HUMAN = "human"
-"""The method of what annotators did."""
+"""The method name of the annotators' scores."""
 METRIC = "pairwise_accuracy"
 METRICS = (METRIC, f"{METRIC}_gap", "answered", "agreement", "fleiss_kappa")
-"""What a human study adds to a table of scores."""
+"""The metrics that a human study adds to a table of scores."""
 
 Row = dict[str, Any]
 
@@ -142,14 +142,14 @@ if TYPE_CHECKING:
 
 
 def tables(scores: Scores, level: float = LEVEL) -> "list[Table]":
-    """The usual table of whatever is no part of a human study, then who is how good on pairs, then every pair."""
+    """The usual table of all other scores, then the scores of people on pairs, then every pair."""
     study = np.isin(scores["metric"], METRICS)
     rest, own = scores.take(~study), scores.take(study)
     return [*score_tables(rest), *([study_table(own, level), pairs_table(own)] if len(own) else [])]
 
 
 def answer_notes(answers: Sequence[Path], study: Path | None) -> tuple[str, ...]:
-    """What to know of files of answers: what came twice, what is missing."""
+    """Notes on files of answers: repeated and missing answers."""
     return read_answers(answers, find_key(study, answers)).notes if answers else ()
 
 

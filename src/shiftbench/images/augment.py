@@ -66,12 +66,12 @@ def parts_of(preset: str) -> list[str]:
 
 
 def draws_of(preset: str) -> int:
-    """How many numbers from [0, 1) a preset takes per image: those of its names, side by side."""
+    """The number of draws from [0, 1) that a preset takes per image: the sum over its names."""
     return sum(PRESETS[name] for name in parts_of(preset))
 
 
 def joined(first: str, then: str) -> str:
-    """The preset that does what `first` says and then `then`; what `first` ends with already is not done twice.
+    """The preset that applies `first` and then `then`; an augmentation that ends `first` is not repeated.
 
     >>> joined("standard", "noise"), joined("none", "noise"), joined("standard+noise", "noise")
     ('standard+noise', 'noise', 'standard+noise')

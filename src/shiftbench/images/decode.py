@@ -19,14 +19,14 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.readers.npz import mapped
 
-# Room for the images of a benchmark: in memory, or in a file where they would not fit there.
+# Space for the images of a benchmark: in memory, or in a file if they do not fit.
 
 SHARE = 0.5
-"""Of this machine's memory, what images may take."""
+"""The share of this machine's memory that images may use."""
 
 
 def room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """An array to fill, as iWildCam's 122 GB at 448 px need it as much as a toy's.
+    """An empty array for images, from a toy's to iWildCam's 122 GB at 448 px.
 
     The file has no name and goes with the process; it lies where TMPDIR says, and needs as much room there.
     """
@@ -82,7 +82,7 @@ def content_hashes(collection: Collection, rows: Ints) -> Strs:
 
 
 def _stack(collection: Collection, rows: Ints, size: int | None) -> Images:
-    """Decode files; the first one fixes the size where none was asked for."""
+    """Decode files; if no size is asked for, the first file sets it."""
     def decode(row: int) -> Images:
         picture = np.asarray(open_image(collection, row, size))
         if picture.shape != shape:
@@ -208,7 +208,7 @@ def _read(collection: Collection, row: int) -> Channels:
 
 
 def _array(path: Path) -> Values:
-    """The array; what is wrong with it is a ValueError."""
+    """Read the array; a ValueError says what is wrong with it."""
     with zipfile.ZipFile(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         if ARRAY not in names:

@@ -1,4 +1,4 @@
-"""Training images made harder on purpose: noise, erased rectangles, textures that say nothing (BREEDS, A.7.3).
+"""Make training images harder on purpose: noise, erased rectangles, uninformative textures (BREEDS, A.7.3).
 
 Float N × 3 × H × W on the 0..255 scale to the same, every image by itself, all from the uniform numbers handed in.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DEVIATION = 0.2
-"""Of the noise, on the [0, 1] scale (Table 14b)."""
+"""The standard deviation of the noise, on the [0, 1] scale (Table 14b)."""
 
 CHANCE, AREA, RATIO, TRIES = 0.5, (0.02, 0.33), (0.3, 3.3), 2
 """Random erasing (Table 14c). One rectangle in 250 does not fit the image and is drawn again."""
@@ -71,7 +71,7 @@ def erase(x: Tensor, u: Tensor) -> Tensor:
 
 
 def texture(x: Tensor, u: Tensor) -> Tensor:
-    """The image without its own texture, and with a random one: shape and colours stay, what surfaces look like goes.
+    """Replace the image's texture by a random one; shapes and colours stay.
 
     Ours, and no Stylized ImageNet: no painting and no net has a part in it, and colours are kept. First the image is
     flattened, edges kept (`flattened`). Then two random textures are added (`field`), one to what is brighter than the

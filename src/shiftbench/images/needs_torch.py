@@ -1,4 +1,4 @@
-"""Imported first by every part that trains: says which extra to install where torch is missing."""
+"""Every module that trains imports this first: if torch is missing, the error names the extra to install."""
 
 from shiftbench.core.later import load_torch
 

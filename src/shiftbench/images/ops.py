@@ -25,14 +25,14 @@ TABLES = OPS[6:14]
 GREY = 128
 
 Change: TypeAlias = "tuple[Tensor, Callable[..., Tensor]]"
-"""Which images it concerns, and what becomes of them."""
+"""The images that a change applies to, and the function that changes them."""
 
 
 def apply(x: Tensor, op: Tensor, value: Tensor, position: Tensor, present: Collection[str] = OPS, fill: int = GREY,
           smooth: bool = False) -> Tensor:
     """One operation per image: uint8 N × 3 × H × W to the same.
 
-    `op` and `value` have one entry per image, `place` (N × 2, from [0, 1)) is the centre of the square to cut out.
+    `op` and `value` have one entry per image, `position` (N × 2, from [0, 1)) is the centre of the square to cut out.
     `present` names what may occur, so that the rest costs nothing. Levels are cut or rounded as Pillow does (which
     torchvision's tensors, whose grey is cut and not rounded, miss by up to 2); what comes from beyond the edge is
     `fill`; `smooth` reads between pixels instead of the nearest one.
@@ -48,7 +48,7 @@ def apply(x: Tensor, op: Tensor, value: Tensor, position: Tensor, present: Colle
 
 
 def _replace(x: Tensor, changes: list[Change], *of: Tensor) -> Tensor:
-    """Each change for the images that it concerns, and at most one per image.
+    """Apply each change to its images, at most one per image.
 
     On a device every change is computed for all and chosen from, since a recorded step can neither wait for the choice
     nor change its shapes. On the CPU each is computed for its own images only; the outcome is the same.

@@ -1,4 +1,4 @@
-"""Which operations an image gets and how strong: RandAugment, AutoAugment and AugMix, from uniform numbers.
+"""RandAugment, AutoAugment and AugMix choose the operations on an image and their strengths from uniform draws.
 
 Strengths are read as (base, slope, signed): base + slope · level, with a random sign on the slope where signed. Papers
 and released code differ on what a level means; our reading stands with each of the three.

@@ -195,7 +195,7 @@ def overlap(meeting: Ints) -> Floats:
 
 
 def find_communities(weights: Floats, method: str = "louvain", seed: int = 0) -> Ints:
-    """The community of each node, numbered from the one with most nodes; a lone node is a community of its own."""
+    """The community of each node, numbered from the largest; a lone node is its own community."""
     if method not in COMMUNITIES:
         raise unknown("community method", method, COMMUNITIES)
     graph = _graph(weights)

@@ -180,7 +180,7 @@ def _lines(graph: MetaGraph, panel: Panel, picture: Picture) -> list[tuple[Any, 
 
 
 def _facts(graph: MetaGraph, collection: Collection | None, seed: int) -> dict[str, Any]:
-    """What the card says of each node, and each sample image once."""
+    """The card's entry for each node, and each sample image once."""
     images: dict[int, int] = {}
     nodes = []
     for i, name in enumerate(graph.names):

@@ -81,7 +81,7 @@ def mirror(sizes: Counts) -> None:
 def partners(sizes: Counts, kept: Bools, fewest: int, first: Ints, tag: Codes, row: Counts) -> None:
     """Write the partners of every class: `tag`, and `row` for the near ones, -1 for the far ones."""
     n_classes, n_tags = sizes.shape
-    found = 0
+    n_partners = 0
     for a in range(n_classes):
         context_of_later = False
         for t in range(a + 1, n_classes):
@@ -90,10 +90,10 @@ def partners(sizes: Counts, kept: Bools, fewest: int, first: Ints, tag: Codes, r
         for t in range(a + 1, n_tags):
             near = kept[a, t] or (t < n_classes and kept[t, a])
             if near or (context_of_later and sizes[a, t] >= fewest):
-                tag[found], row[found] = t, rows if near else -1
+                tag[n_partners], row[n_partners] = t, rows if near else -1
                 rows += near
-                found += 1
-        first[a + 1] = found
+                n_partners += 1
+        first[a + 1] = n_partners
 
 
 @compiled
@@ -112,11 +112,11 @@ def _count(a: int, table: Incidence, room: Plan, n_classes: int, mark: Any, here
     for h in range(u64(table.first[a]), u64(table.first[a + 1])):
         up, down = middle, middle - ONE
         for p in range(u64(table.begin[h]), u64(table.end[h])):
-            found = mark[table.later[p]]
-            here[up] = found
-            up += (found >> TOP) ^ ONE
-            here[down] = found
-            down -= u64(found >> TAIL == u64(2))
+            entry = mark[table.later[p]]
+            here[up] = entry
+            up += (entry >> TOP) ^ ONE
+            here[down] = entry
+            down -= u64(entry >> TAIL == u64(2))
         far = middle - ONE - down
         for j in range(middle, up):
             line = (here[j] & ~ROW) >> BITS
@@ -154,11 +154,11 @@ def _edges(a: int, room: Plan, threshold: float, counts: Counts, runs: Runs, n_r
         cls = u64(near[j])
         size = room.held[cls, a] if cls < u64(n_classes) else np.int32(0)
         if size > 0:
-            line, some, before = j * wide, u64(0), n_edges
+            line, n_enough, before = j * wide, u64(0), n_edges
             for c in range(wide):
-                enough[some] = c
-                some += u64(counts[line + c] >= room.fewest)
-            for i in range(some):
+                enough[n_enough] = c
+                n_enough += u64(counts[line + c] >= room.fewest)
+            for i in range(n_enough):
                 spot = u64(enough[i])
                 t = room.tag[low + spot]
                 least = min(room.held[cls, t], size)

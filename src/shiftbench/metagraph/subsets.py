@@ -30,7 +30,7 @@ SUBJECT = "subject"
 
 
 class Vocabulary(NamedTuple):
-    """Per tag its word and the class that it is an attribute of, '' when of none.
+    """Each tag's word and the class whose attribute it is, '' if it is none.
 
     `answers` counts the tags that a spelling means to any class; `owned` lists the attributes of each class.
     """
@@ -58,7 +58,7 @@ def vocabulary(tags: Tags) -> Vocabulary:
 
 
 def allowed_contexts(tags: Tags, words: Vocabulary, kinds: Sequence[str] = ()) -> tuple[Bools, Bools]:
-    """Per tag: may it be a context of every class, and may it be one of the class that it is an attribute of?"""
+    """For each tag, whether it may be a context of every class, and of the class whose attribute it is."""
     for kind in kinds:
         if kind not in tags.kinds:
             raise unknown("kind", kind, set(tags.kinds), where="Contexts")
@@ -68,7 +68,7 @@ def allowed_contexts(tags: Tags, words: Vocabulary, kinds: Sequence[str] = ()) -
 
 
 def contexts_of(tags: Tags, words: Vocabulary, cls: str, kinds: Sequence[str] = ()) -> Bools:
-    """Per tag: may it be a context of this class?"""
+    """Whether each tag may be a context of this class."""
     codes = tags.codes(cls)
     allowed, of_class = allowed_contexts(tags, words, kinds)
     for name in {tags.names[code] for code in codes}:
@@ -79,7 +79,7 @@ def contexts_of(tags: Tags, words: Vocabulary, cls: str, kinds: Sequence[str] = 
 
 
 def spell(tags: Tags, words: Vocabulary, cls: str, codes: Ints) -> tuple[str, ...]:
-    """How each context of a class is written: the shortest spelling that means this tag alone."""
+    """The spelling of each context of a class: the shortest that is unique to this tag."""
     own = {tags.names[code] for code in tags.codes(cls)}
     answers = Counter(
         spelling for name in own for code in words.owned.get(name, []) for spelling in _own_spellings(words.word[code]))

@@ -22,7 +22,7 @@ STEP = 32
 
 
 class _Detector(Net):
-    """Proposals first, then the kind and the sides of each.
+    """A two-stage detector: it makes proposals, then predicts the kind and the sides of each.
 
         loss of an image = (objectness + moves of its anchors) + (kinds + moves of its proposals)
 
@@ -35,7 +35,7 @@ class _Detector(Net):
     """
 
     anchors: ClassVar[tuple[tuple[int, ...], ...]]  # sides in pixels, for each map
-    n_sampled: ClassVar[tuple[int, int]] = (256, 512)  # anchors and proposals of an image that are learnt from
+    n_sampled: ClassVar[tuple[int, int]] = (256, 512)  # anchors and proposals per image to learn from
     n_proposals: ClassVar[tuple[int, int]] = (2000, 1000)  # in training and after
     region: ClassVar[int] = 7  # cells per side of a region
     hidden: ClassVar[int] = 1024
@@ -254,7 +254,7 @@ class _ProposalHead(RPNHead):
 
 
 class Proposals(RegionProposalNetwork):
-    """Where things may be: anchors of several sides and shapes at every place of every map, scored and moved."""
+    """Propose regions: anchors of several sizes and shapes at every position of every map, scored and moved."""
 
     def __init__(self, n_channels: int, sides: Sequence[Sequence[int]], n_sampled: int, n_train: int, n_test: int
                  ) -> None:
@@ -266,7 +266,7 @@ class Proposals(RegionProposalNetwork):
 
     def forward(self, images: ImageList, maps: dict[str, Tensor], truths: list[dict[str, Tensor]] | None = None
                 ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """It returns losses wherever truths are given, in either mode of the net."""
+        """Return losses if truths are passed, in training and in evaluation mode."""
         self.training = truths is not None
         return super().forward(images, maps, truths)
 
@@ -281,7 +281,7 @@ class Proposals(RegionProposalNetwork):
 
 
 class Choice(RoIHeads):
-    """Which proposals are learnt from, and which become answers; it has no layers of its own."""
+    """Chooses the proposals to learn from and those that become answers; it has no layers of its own."""
 
     def __init__(self, n_sampled: int) -> None:
         nothing = nn.Identity()

@@ -11,10 +11,10 @@ from shiftbench.models.dropout import Dropout
 from shiftbench.models.net import Net, model
 
 ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
-"""How many values OGB's features of an atom have: element, chirality, degree, charge, hydrogens, radical electrons,
+"""The numbers of values of OGB's atom features: element, chirality, degree, charge, hydrogens, radical electrons,
 hybridisation, aromatic or not, in a ring or not."""
 BOND_SIZES = (5, 6, 2)
-"""The same of a bond: its type, its stereo configuration, conjugated or not."""
+"""The same for bonds: type, stereo configuration, conjugated or not."""
 ATOM, EDGE = 0, 1
 LINE = 1 + len(ATOM_SIZES)
 
@@ -90,7 +90,7 @@ class Layer(nn.Module):
 
 
 class Molecules(nn.Module):
-    """The mean over a molecule's atoms of what the layers make of them."""
+    """The mean of the last layer's features over a molecule's atoms."""
 
     def __init__(self, layers: int, width: int, rate: float) -> None:
         super().__init__()
@@ -153,5 +153,5 @@ def _tables(sizes: tuple[int, ...], width: int) -> nn.ModuleList:
 
 
 def _added(values: Tensor, index: Tensor, n: int) -> Tensor:
-    """Row i is the sum of the rows of `values` whose index is i."""
+    """Sum the rows of `values` by index: row i is the sum of those with index i."""
     return values.new_zeros(n, values.shape[1]).index_add(0, index, values)

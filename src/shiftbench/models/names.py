@@ -74,7 +74,7 @@ def image_models() -> dict[str, Model]:
 
 
 def backbone(name: str) -> Model:
-    """The model of that name, which must be able to make features of images."""
+    """The model with this name, which must be able to compute features of images."""
     model = find(CATALOGUE, "model", name)
     if name not in image_models():
         raise ShiftBenchError(f"Model '{name}' takes {model.takes}, but features are made of images of three channels. "

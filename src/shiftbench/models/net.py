@@ -1,4 +1,4 @@
-"""What a model is: a net with `features` and `head`, so that methods can look in between."""
+"""The interface of models: a net with `features` and `head`, so that methods can use the features."""
 
 import shiftbench.images.needs_torch  # noqa: F401
 

@@ -163,10 +163,10 @@ def on_grid(maps: Tensor, grid: int) -> Tensor:
 
 @cache  # a recorded step must not copy from the host
 def _cells(side: int, grid: int, device: torch.device) -> Tensor:
-    """Which places each cell is the mean of, grid × side."""
+    """The weights with which each cell averages positions, grid × side."""
     with torch.inference_mode(False):  # made in an evaluation, it must serve in training all the same
         table = torch.zeros(grid, side)
-        for cell, (start, end) in enumerate(pairwise(place * side for place in range(grid + 1))):
+        for cell, (start, end) in enumerate(pairwise(edge * side for edge in range(grid + 1))):
             first, last = start // grid, -(-end // grid)
             table[cell, first:last] = 1 / (last - first)
         return table.to(device)

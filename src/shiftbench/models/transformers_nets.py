@@ -51,8 +51,8 @@ class Transformers(Net):
                                   f"{cut.model_max_length} tokens, not {length}. Set size.")
         tokens = np.zeros((len(texts), length), np.int32)
         for start in range(0, len(texts), AT_ONCE):
-            some = [str(text) for text in texts[start:start + AT_ONCE]]
-            for row, pieces in enumerate(cut(some, truncation=True, max_length=length)["input_ids"], start):
+            batch = [str(text) for text in texts[start:start + AT_ONCE]]
+            for row, pieces in enumerate(cut(batch, truncation=True, max_length=length)["input_ids"], start):
                 tokens[row, :len(pieces)] = np.asarray(pieces, np.int32) + 1
         return tokens
 
@@ -96,7 +96,7 @@ class TransformersLM(NextToken):
 
     @torch.no_grad()
     def _is_causal(self, n_tokens: int) -> bool:
-        """Whether the first of two places has the same features whatever stands at the second."""
+        """Whether the features at the first of two positions do not depend on the token at the second."""
         x = torch.tensor([[0, 0], [0, n_tokens - 1]])
         first, other = self.eval().features(x)[:, 0]
         self.train()
@@ -150,7 +150,7 @@ def _without(model: nn.Module, last: nn.Linear) -> nn.Module:
 
 
 def _of_package(name: str, source: str, kind: str, **settings: Any) -> Any:
-    """What a class of the package makes of a source; never runs code that comes with it.
+    """Load a source with a class of the package; code that comes with the source is never run.
 
     A name is looked for on this disk, and fetched where it is not there.
     """

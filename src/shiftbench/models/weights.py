@@ -104,7 +104,7 @@ def weights_digest(net: nn.Module) -> str:
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over tensors by name, whatever file they lie in."""
+    """SHA-256 of tensors by name, independent of the file that holds them."""
     total = hashlib.sha256()
     for key, value in sorted(tensors.items()):
         total.update(f"{key}\0{tuple(value.shape)}\0".encode())

@@ -160,7 +160,7 @@ def _unpickle(path: Path) -> Any:
         return PlainUnpickler(data).load()
     except ShiftBenchError as problem:
         raise ShiftBenchError(f"{path}: not read: {problem}.") from None
-    except Exception as problem:  # damaged pickles raise whatever their instructions do
+    except Exception as problem:  # a damaged pickle may raise any error
         raise ShiftBenchError(f"{path}: cut off or no pickle. Copy or download it again.") from problem
 
 

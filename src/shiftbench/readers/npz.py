@@ -66,7 +66,7 @@ def blocks(rows: int, each: int, progress: Advance | None = None) -> Iterator[sl
 
 
 def numbered(rows: int) -> list[str]:
-    """Ids of items that a file knows by their place alone."""
+    """Ids of items that a file identifies only by their position."""
     return list(map(str, range(rows)))
 
 
@@ -196,6 +196,6 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
         shape, by_column, dtype = read(stream)
-    except Exception as problem:  # numpy's parser raises whatever Python's own does
+    except Exception as problem:  # numpy's parser raises the errors of Python's parser
         raise ValueError(first_line(problem)) from problem
     return shape, dtype, by_column and len(shape) > 1

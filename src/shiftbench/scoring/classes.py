@@ -1,4 +1,4 @@
-"""Targets that are classes: accuracy, macro F1 and the loss, of all items, of every group and of the worst.
+"""Scores of classification: accuracy, macro F1 and loss, over all items, in every group and in the worst group.
 
 By any other grouping, with groups g of n_g items, a_g the accuracy of each and G groups that have items:
 
@@ -39,11 +39,12 @@ from shiftbench.scoring.metrics.groups import mean_over_groups
 
 Q = 0.1
 COMPARED = 1000
-"""Groups up to which methods are compared in each; of more nobody reads them, and none would be told apart."""
+"""The most groups in which methods are compared one by one; with more, nobody reads the comparisons and none is
+significant."""
 
 
 class Split(NamedTuple):
-    """A split with its items in the order of their groups: prepared once, it judges any number of runs."""
+    """A split with its items ordered by group. It is prepared once and scores any number of runs."""
 
     name: str
     rows: Ints  # of the benchmark
@@ -78,7 +79,7 @@ class Split(NamedTuple):
 def measure_classes(
     split: Split, tables: Sequence[Table] | Table, owner: Sequence[int], level: float | None
 ) -> list[Measured]:
-    """Everything that `score` says of a split; `tables` has each run's scores, items × classes, in the split's order.
+    """All that `score` measures on a split; `tables` holds each run's scores, items × classes, in the split's order.
 
     Without a level there are no intervals, and no correction of the worst group either.
     """
@@ -112,7 +113,7 @@ def measure_classes(
 
 
 def _each(function: Callable[[Table], Any], tables: Sequence[Table] | Table) -> Any:
-    """A function of scores, runs × items × classes: of all runs at once, or run by run where they are not together."""
+    """Apply a function to scores, runs × items × classes: to all runs at once, or run by run if they are in a list."""
     if isinstance(tables, np.ndarray):
         return function(tables)
     return np.concatenate([function(table[None]) for table in tables])
@@ -121,7 +122,7 @@ def _each(function: Callable[[Table], Any], tables: Sequence[Table] | Table) -> 
 def by_grouping(hits: Bools, grouping: Grouping, owner: Sequence[int], level: float | None) -> list[Measured]:
     """Every score over the grouping of a split's items; `hits` is runs × items, `owner[r]` the method of run r.
 
-    Nothing where no item is in a group. Where groups overlap there is no corrected worst group, see `worst_share`.
+    The list is empty if no item is in a group. If groups overlap, the worst group is not corrected, see `worst_share`.
     """
     if not grouping.names:
         return []
@@ -149,16 +150,16 @@ def contributions(hits: Bools, grouping: Grouping, accuracy: Floats, times: Ints
         c_i = A + N / G Σ_{g ∋ i} (h_i − a_g) / n_g √(n_g / (n_g − 1)),    A = Σ_g a_g / G, N items in groups.
     """
     inside = np.flatnonzero(times)
-    place = np.cumsum(times > 0)[grouping.rows] - 1
+    position = np.cumsum(times > 0)[grouping.rows] - 1
     size = grouping.size
     weight = np.repeat(np.sqrt(size / np.maximum(size - 1, 1)) / size, size)
     spread = (hits[:, grouping.rows] - np.repeat(accuracy, size, axis=1)) * weight
     moved = np.zeros((len(hits), len(inside)))
-    if len(inside) == len(place):
-        moved[:, place] = spread
+    if len(inside) == len(position):
+        moved[:, position] = spread
     else:
         for run, values in enumerate(spread):
-            moved[run] = np.bincount(place, values, len(inside))
+            moved[run] = np.bincount(position, values, len(inside))
     mean = np.asarray([mean_over_groups(values) for values in accuracy])
     return np.asarray(mean[:, None] + moved * (len(inside) / len(size)))
 

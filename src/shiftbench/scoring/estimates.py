@@ -1,4 +1,4 @@
-"""One number per method with its interval: what the items alone leave open, and what the seeds add to it.
+"""One number per method with its interval: the uncertainty from items, and what seeds add to it.
 
 Every metric here is a mean of contributions of items, exactly or to first order: c_i = value + n ∂value/∂w_i, w_i the
 weight of item i. Their variance over n is that of the value (the infinitesimal jackknife), so items, seeds and paired
@@ -30,7 +30,7 @@ from shiftbench.scoring.intervals import means as take_apart
 from shiftbench.scoring.intervals.means import normal_quantile
 
 CORRECTED = "_corrected"
-"""How the metric ends that is a worst group without the bias of a minimum."""
+"""The suffix of a worst-group metric that is corrected for the bias of a minimum."""
 
 
 class Estimate(NamedTuple):
@@ -46,7 +46,7 @@ class Estimate(NamedTuple):
     most: float = 1.0
 
     def __sub__(self, other: "Estimate") -> "Estimate":
-        """The difference of what was measured on different items by the same runs."""
+        """The difference of two estimates of the same runs on different items."""
         return Estimate(self.runs - other.runs, self.value - other.value, self.centre - other.centre,
                         np.hypot(self.below, other.above), np.hypot(self.above, other.below),
                         self.noise + other.noise, self.least - other.most, self.most - other.least)
@@ -63,8 +63,7 @@ class Estimate(NamedTuple):
 class Worst:
     """The worst group of each method: its estimate, which group it is on average, and what a comparison needs.
 
-    What only a comparison of methods needs is computed when it is asked for: of thousands of runs that stand alone
-    nobody asks.
+    Values that only a comparison of methods needs are computed on demand: thousands of single runs never need them.
     """
 
     estimate: Estimate
@@ -114,7 +113,7 @@ class Measured(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is one number of a run: over all items, or of the worst group."""
+        """Whether a run has one number: over all items, or for the worst group."""
         return self.worst is not None or list(self.groups) == [ALL]
 
 
@@ -145,7 +144,7 @@ Law = Callable[[Floats, Sequence[int], float | None, Ints | None], Estimate]
 
 
 def bare(values: Bools | Floats, owner: Sequence[int], start: Ints | None = None) -> Estimate:
-    """Means over the items of each group without an interval: what is asked for at every evaluation of training."""
+    """Means over the items of each group without an interval, as every evaluation during training needs them."""
     first = np.zeros(1, np.int64) if start is None else start
     runs = np.add.reduceat(np.asarray(values, np.float64), first, axis=1) / sizes_of(values.shape[1], start)
     value = over_runs(runs, owner)
@@ -159,10 +158,10 @@ def share(
     """A mean over items that lies in [0, 1]: Wilson's interval with the size that the items' variance is worth."""
     if level is None:
         return bare(values, owner, start)
-    found = take_apart(values, owner, start)
+    parts = take_apart(values, owner, start)
     size = sizes_of(values.shape[1], start)
-    low, high = wilson(found.value, effective(found.value, found.items, size, found.of[:, None]), level)
-    return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise)
+    low, high = wilson(parts.value, effective(parts.value, parts.items, size, parts.of[:, None]), level)
+    return Estimate(parts.runs, parts.value, parts.value, parts.value - low, high - parts.value, parts.noise)
 
 
 def shares(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
@@ -173,25 +172,25 @@ def shares(values: Floats, owner: Sequence[int], level: float | None, start: Int
     """
     if level is None:
         return bare(values, owner, start)
-    found = take_apart(values, owner, start)
+    parts = take_apart(values, owner, start)
     size = sizes_of(values.shape[1], start)
     with np.errstate(divide="ignore", invalid="ignore"):
         wider = (student(size - 1, level) / normal_quantile(level)) ** 2
-        alike = found.value * (1 - found.value) / (found.items * size / (size - 1) * wider)
-    alike = np.where((found.items > 1e-18) & (size > 1) & (alike > 0), alike, size)
-    low, high = wilson(found.value, alike, level)
-    return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise)
+        alike = parts.value * (1 - parts.value) / (parts.items * size / (size - 1) * wider)
+    alike = np.where((parts.items > 1e-18) & (size > 1) & (alike > 0), alike, size)
+    low, high = wilson(parts.value, alike, level)
+    return Estimate(parts.runs, parts.value, parts.value, parts.value - low, high - parts.value, parts.noise)
 
 
 def loss(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
     """A mean over items without an upper bound: Student's interval, unknown where a group has a single item."""
     if level is None:
         return bare(values, owner, start)
-    found = take_apart(values, owner, start)
+    parts = take_apart(values, owner, start)
     size = sizes_of(values.shape[1], start)
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = student(size - 1, level) * np.sqrt(found.items * size / (size - 1))
-    return Estimate(found.runs, found.value, found.value, half, half, found.noise, 0.0, np.inf)
+        half = student(size - 1, level) * np.sqrt(parts.items * size / (size - 1))
+    return Estimate(parts.runs, parts.value, parts.value, half, half, parts.noise, 0.0, np.inf)
 
 
 def correlation(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
@@ -205,16 +204,16 @@ def correlation(values: Floats, owner: Sequence[int], level: float | None, start
     """
     if level is None:
         return bare(values, owner, start)
-    found = take_apart(values, owner, start)
+    parts = take_apart(values, owner, start)
     size = sizes_of(values.shape[1], start)
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = student(size - 2, level) * np.sqrt(found.items * size / (size - 2)) / (1 - found.value**2)
+        half = student(size - 2, level) * np.sqrt(parts.items * size / (size - 2)) / (1 - parts.value**2)
         half = np.maximum(half, normal_quantile(level) / np.sqrt(size - 3))
-        # Numbers that lie on a line give 1 but for rounding, of which an interval would be made.
-        half = np.where((size > 3) & (np.abs(found.value) < 1 - 1e-12), half, np.nan)
-        middle = np.arctanh(found.value)
+        # Points on a line give 1 up to rounding, and an interval must not be made from the rounding error.
+        half = np.where((size > 3) & (np.abs(parts.value) < 1 - 1e-12), half, np.nan)
+        middle = np.arctanh(parts.value)
     low, high = np.tanh(middle - half), np.tanh(middle + half)
-    return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise, -1.0)
+    return Estimate(parts.runs, parts.value, parts.value, parts.value - low, high - parts.value, parts.noise, -1.0)
 
 
 def precision(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
@@ -225,12 +224,12 @@ def precision(values: Floats, owner: Sequence[int], level: float | None, start: 
     """
     if level is None:
         return bare(values, owner, start)
-    found = take_apart(values, owner, start)
+    parts = take_apart(values, owner, start)
     size = sizes_of(values.shape[1], start)
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = student(size - 1, level) * np.sqrt(found.items * size / (size - 1))
-    low, high = on_the_logit_scale(found.value, error)
-    return Estimate(found.runs, found.value, found.value, found.value - low, high - found.value, found.noise)
+        error = student(size - 1, level) * np.sqrt(parts.items * size / (size - 1))
+    low, high = on_the_logit_scale(parts.value, error)
+    return Estimate(parts.runs, parts.value, parts.value, parts.value - low, high - parts.value, parts.noise)
 
 
 def on_the_logit_scale(value: Floats, half: Floats) -> tuple[Floats, Floats]:
@@ -353,13 +352,13 @@ def worst_estimate(
         return Worst(Estimate(runs, value, nothing, nothing, nothing, nothing), average, n, nothing[:, 0])
     low, middle, high = (over_runs(end[:, None], owner) for end in ends)
     items = cache(partial(_items_of_worst, values, size, which, members))
-    if len(average) == len(owner):  # single runs, of which there may be many
+    if len(average) == len(owner):  # single runs: there may be many
         estimate = Estimate(runs, value, middle, middle - low, high - middle, np.zeros_like(value))
         return Worst(estimate, average, n, fewest, owner, level, items)
     over_items = take_apart(items(), owner)
     single = over_runs(take_apart(items(), range(len(values))).items, owner)
     shared = np.sqrt(np.divide(over_items.items, single, out=np.ones_like(single), where=single > 0)).clip(0, 1)
-    above = (1 + shared) / 2 * (high - middle)  # how biased a minimum is, is as unsure for all runs as for one
+    above = (1 + shared) / 2 * (high - middle)  # the bias of a minimum is as uncertain for all runs as for one
     estimate = Estimate(runs, value, middle, shared * (middle - low), above, over_items.noise)
     return Worst(estimate, average, n, fewest, owner, level, items)
 
@@ -375,7 +374,7 @@ def _items_of_worst(values: Bools | Floats, size: Ints, which: Ints, members: Se
 
 
 def sizes_of(n: int, start: Ints | None) -> Ints:
-    """How many of n items each group has, by the first item of each."""
+    """The size of each group, from the first item of each and the number of items n."""
     if start is None:
         return np.asarray([n])
     size = np.empty(len(start), np.int64)

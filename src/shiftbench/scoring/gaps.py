@@ -29,13 +29,13 @@ from shiftbench.scoring.scorer import outputs_of, scorer
 from shiftbench.shifts.in_distribution import REFERENCES, legal
 
 GAPS = "_gap"
-"""How the metric of a gap ends; its split is the reference."""
+"""The suffix of a gap's metric; its split is the reference."""
 IN, OUT = " (in)", " (out)"
-"""How the split ends of what a gap is the difference of."""
+"""The suffixes of the splits whose difference is the gap."""
 SAME_RUN = ("train-to-train", "average")
 PAIRED = ("test-to-test", "mixed-to-test")
 
-Found = dict[str, Measured]
+ByMetric = dict[str, Measured]
 Ends = tuple[float, float]
 
 
@@ -49,36 +49,36 @@ class Side(NamedTuple):
 def gap(
     outside: Side, inside: Side | None = None, *, setting: str = "", method: str = "", level: float = LEVEL
 ) -> Scores:
-    """Per metric three rows: `accuracy` in and out of distribution, and `accuracy_gap`; so of all metrics of the target
-    that are better when higher, over all items and in the worst group; and of a headline over a grouping.
+    """Three rows per metric: `accuracy` in and out of distribution, and `accuracy_gap`. The metrics are all
+    those of the target for which higher is better, over all items and in the worst group, and a grouping's headline.
 
     `outside` are runs on the reference, `inside` runs on the benchmark that `shifts.settings` made of it; with
-    train-to-train and average, all runs are `outside`. Intervals are about other items and other seeds. That of a worst
-    group is of the truly worst group, without the bias of a minimum, as in `judge`; n counts the items of the worst.
+    train-to-train and average, all runs are `outside`. Intervals cover other items and other seeds. A worst
+    group's interval is for the true worst group, without the bias of a minimum, as in `judge`; n counts its items.
     """
     setting = setting or str((inside or outside).benchmark.card.get("setting", {}).get("name", ""))
     if setting in SAME_RUN:
-        found = _average(outside, level) if setting == "average" else _train_to_train(outside, level)
+        rows = _average(outside, level) if setting == "average" else _train_to_train(outside, level)
     else:
         _check(outside, inside, setting)
         assert inside is not None
-        found = _paired(outside, inside, level) if setting in PAIRED else _apart(outside, inside, level)
+        rows = _paired(outside, inside, level) if setting in PAIRED else _apart(outside, inside, level)
     if has_headline_of_groups(outside.benchmark):
         ends = headline_ends(*_tested(outside, inside, setting), setting == "average", level)
-        found += [{**row, "split": side, "metric": row["metric"] + ("" if side else GAPS)}
-                  for side, row in zip((IN, OUT, ""), ends, strict=False)]
+        rows += [{**row, "split": side, "metric": row["metric"] + ("" if side else GAPS)}
+                 for side, row in zip((IN, OUT, ""), ends, strict=False)]
     runs = min(len(outside.runs), len(inside.runs) if inside else len(outside.runs))
     head = {"run": "", "stat": MEAN, "runs": runs, "benchmark": outside.benchmark.name,
             "digest": outside.benchmark.short_digest, "method": method, "seed": -1}
-    return Scores.of({**head, **row, "split": setting + row["split"]} for row in found)
+    return Scores.of({**head, **row, "split": setting + row["split"]} for row in rows)
 
 
 def _check(outside: Side, inside: Side | None, setting: str) -> None:
     if inside is None:
         raise ShiftBenchError(f"A gap to reference '{setting}' needs runs on that reference, beside those on the "
                               "benchmark. Make it with shiftbench build BENCHMARK --reference, and train on it.")
-    told = inside.benchmark.card.get("setting", {})
-    if told.get("reference", {}).get("digest") != outside.benchmark.digest:
+    facts = inside.benchmark.card.get("setting", {})
+    if facts.get("reference", {}).get("digest") != outside.benchmark.digest:
         raise ShiftBenchError(f"Benchmark '{inside.benchmark.name}' is no reference of '{outside.benchmark.name}' "
                               f"({outside.benchmark.digest[:8]}). Make it again: shiftbench build --reference.")
     if inside.benchmark.names["label"] != outside.benchmark.names["label"]:
@@ -87,7 +87,7 @@ def _check(outside: Side, inside: Side | None, setting: str) -> None:
 
 
 def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
-    """The items that both test, compared one by one; run r is of side `owner[r]`."""
+    """Compare the items that both sides test, one by one; run r belongs to side `owner[r]`."""
     tested = inside.benchmark.items[inside.benchmark.rows("test")]
     after = outside.benchmark.rows("test")
     shared = after[positions(outside.benchmark.items[after], tested) >= 0]
@@ -101,14 +101,14 @@ def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
         if one.items is not None and one.items.size:
             worst: dict[str, Any] = {} if one.worst is None else {
                 "centre": one.estimate.centre[:, 0], "size": one.worst.fewest, "unsure": one.worst.unsure}
-            found = compare(one.items, owner, level=level, **worst)
-            ends = float(found.low[0]), float(found.high[0])
+            comparison = compare(one.items, owner, level=level, **worst)
+            ends = float(comparison.low[0]), float(comparison.high[0])
         rows += _rows(one, one, _ends(one.estimate, owner, level), ends, sides=(0, 1))
     return rows
 
 
 def _train_to_train(side: Side, level: float) -> list[Row]:
-    """id_test − test of the same runs."""
+    """The gap id_test − test within the same runs."""
     if "test" not in side.benchmark.splits:
         raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no test, so there is no gap to tell.")
     if "id_test" not in side.benchmark.splits:
@@ -126,7 +126,7 @@ def _train_to_train(side: Side, level: float) -> list[Row]:
 
 
 def _apart(outside: Side, inside: Side, level: float) -> list[Row]:
-    """Two tests of other items by other runs: the variances of items and of seeds add up."""
+    """The gap between different runs on different items: the variances of items and of seeds add up."""
     owners = [[0] * len(side.runs) for side in (inside, outside)]
     first, second = (_measured(side.benchmark, side.benchmark.rows("test"), side.runs, owner, level)
                      for side, owner in zip((inside, outside), owners, strict=True))
@@ -143,16 +143,16 @@ def _apart(outside: Side, inside: Side, level: float) -> list[Row]:
 
 
 def _average(side: Side, level: float) -> list[Row]:
-    """Average − worst group of the same runs on the same items: one table of contributions."""
-    runs = list(side.runs) * (2 if len(side.runs) == 1 else 1)  # what items do for a worst group is told of several
+    """The gap between average and worst group of the same runs on the same items: one table of contributions."""
+    runs = list(side.runs) * (2 if len(side.runs) == 1 else 1)  # contributions to a worst group need several runs
     owner, z = [0] * len(runs), float(student(np.inf, level))
-    found = _measured(side.benchmark, side.benchmark.rows("test"), runs, owner, level)
+    measured = _measured(side.benchmark, side.benchmark.rows("test"), runs, owner, level)
     rows: list[Row] = []
-    for one, two in ((one, found[WORST + metric]) for metric, one in found.items() if WORST + metric in found):
+    for one, two in ((one, measured[WORST + metric]) for metric, one in measured.items() if WORST + metric in measured):
         ends = (np.nan, np.nan)
         if one.items is not None and two.items is not None and one.items.shape == two.items.shape:
             apart, low = take_apart(one.items - two.items, owner), two.estimate
-            # What the interval of the worst has beyond its items: how biased the minimum is.
+            # The variance of the worst group's interval beyond its items, which comes from the bias of the minimum.
             unsure = np.maximum(((low.below + low.above) / 2 / z) ** 2 - take_apart(two.items, owner).items, 0)
             more = seeds(apart.runs, apart.noise, owner).half_width(level)
             half = float(np.hypot(z * np.sqrt(apart.items + unsure), more)[0, 0])
@@ -165,20 +165,20 @@ def _average(side: Side, level: float) -> list[Row]:
 
 def _measured(
     benchmark: Benchmark, rows: Ints, runs: Sequence[Predictions | Answers], owner: Sequence[int], level: float
-) -> Found:
-    """What some rows say of each method, one value per metric: of all items, and of each method's worst group."""
+) -> ByMetric:
+    """Measure each method on these rows: one value per metric, over all items and for the method's worst group."""
     if not runs:
         raise ShiftBenchError(f"There are no runs on '{benchmark.name}' to compare.")
-    some = Benchmark(benchmark.items[rows], np.full(len(rows), "test"), benchmark.label[rows], benchmark.domain[rows],
-                     benchmark.group[rows], benchmark.names, benchmark.card,
-                     {name: values[rows] for name, values in benchmark.extra.items()})
-    chosen = [positions(some.items, run.item) for run in runs]
-    missing = max(int((place < 0).sum()) for place in chosen)
+    tested = Benchmark(benchmark.items[rows], np.full(len(rows), "test"), benchmark.label[rows], benchmark.domain[rows],
+                       benchmark.group[rows], benchmark.names, benchmark.card,
+                       {name: values[rows] for name, values in benchmark.extra.items()})
+    chosen = [positions(tested.items, run.item) for run in runs]
+    missing = max(int((position < 0).sum()) for position in chosen)
     if missing:
         raise ShiftBenchError(f"{missing} of {len(rows)} items of '{benchmark.name}' have no prediction. Predict them "
                               "all.")
-    outputs = [outputs_of(some, run, place) for run, place in zip(runs, chosen, strict=True)]
-    return {one.metric: one for one in scorer(some, "test")(outputs, owner, level)
+    outputs = [outputs_of(tested, run, position) for run, position in zip(runs, chosen, strict=True)]
+    return {one.metric: one for one in scorer(tested, "test")(outputs, owner, level)
             if one.items is not None and one.is_whole and not one.by}
 
 
@@ -211,8 +211,8 @@ def _rows(one: Measured, two: Measured, ends: Floats, gap_ends: Ends, sides: tup
 #     average      accuracy of test − headline of test            (so CivilComments and Amazon in the paper)
 #     any other    headline in distribution − headline out of distribution
 #
-# The two sides are taken as if they had no items in common, so that an interval is rather too wide: what they share
-# makes the difference surer.
+# The two sides are treated as if they shared no items. The interval is then rather too wide, because shared items make
+# the difference more certain.
 
 class Tested(NamedTuple):
     """Rows of a benchmark, and a method's runs that predict them."""
@@ -223,7 +223,7 @@ class Tested(NamedTuple):
 
 
 def _tested(outside: Side, inside: Side | None, setting: str) -> tuple[Tested, Tested]:
-    """What is tested in and out of distribution."""
+    """The rows and runs that are tested in and out of distribution."""
     after = Tested(outside.benchmark, outside.benchmark.rows("test"), outside.runs)
     if inside is None or setting in SAME_RUN:
         before = outside.benchmark.rows("test" if setting == "average" else "id_test")
@@ -236,7 +236,7 @@ def _tested(outside: Side, inside: Side | None, setting: str) -> tuple[Tested, T
 
 
 def has_headline_of_groups(benchmark: Benchmark) -> bool:
-    """Whether what ranks is over a grouping; else `gap` has it anyway."""
+    """Whether the headline is over a grouping; `gap` covers any other headline."""
     return benchmark.target.has_classes and bool(benchmark.headline.by)
 
 
@@ -256,24 +256,24 @@ def headline_ends(inside: Tested, outside: Tested, average: bool, level: float) 
 def _value(side: Tested, measure: Measure, level: float) -> Row | None:
     """The mean over runs with its interval, about other items and other seeds."""
     whole, rows = side.benchmark, side.rows
-    some = Benchmark(whole.items[rows], np.full(len(rows), "test"), whole.label[rows], whole.domain[rows],
-                     whole.group[rows], whole.names, whole.card,
-                     {name: values[rows] for name, values in whole.extra.items()})
-    runs = [Predictions(some.items, some.split, run.scores[positions(some.items, run.item)], run.classes)
+    tested = Benchmark(whole.items[rows], np.full(len(rows), "test"), whole.label[rows], whole.domain[rows],
+                       whole.group[rows], whole.names, whole.card,
+                       {name: values[rows] for name, values in whole.extra.items()})
+    runs = [Predictions(tested.items, tested.split, run.scores[positions(tested.items, run.item)], run.classes)
             for run in side.runs if isinstance(run, Predictions)]
-    scores = means(some, {"": runs}, level=level).where(split="test", **measure._asdict())
+    scores = means(tested, {"": runs}, level=level).where(split="test", **measure._asdict())
     kept = [row for row in scores if is_worst(measure.metric) or row["group"] == ALL]
     return {key: kept[0][key] for key in ("by", "group", "n", "metric", "value", "low", "high")} if kept else None
 
 
-# Gaps of runs folders: every reference that was trained on, against the benchmark that it was made of.
+# Gaps of runs folders: compare every reference that has runs with the benchmark that it was made of.
 
 def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = LEVEL) -> Scores:
-    """Every gap that the finished runs of some folders tell, or those of one reference.
+    """All gaps that the finished runs of these folders allow, or only those to one reference.
 
-    Runs on a reference are compared with runs on the benchmark it was made of that have the same method and the same
-    settings in everything but their seed. Runs on a reference tell train-to-train where it has an id_test, and average
-    where its groups are subpopulations.
+    Runs on a reference are compared with runs on its benchmark that have the same method and the same settings except
+    for the seed. Runs on a benchmark give train-to-train if it has an id_test, and average if its groups are
+    subpopulations.
     """
     runs = [run for folder in folders for run in runs_in(folder)[0]]
     known: dict[str, Benchmark] = {}
@@ -286,36 +286,36 @@ def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = 
     shown = dict(zip((run.folder for run in runs), labels([run.settings for run in runs]), strict=True))
     parts: list[tuple[tuple[str, int, str], Scores]] = []
     for digest, own in listed.items():
-        made = known[digest]
-        for wanted, reference in _comparisons(made, known, setting):
+        benchmark = known[digest]
+        for wanted, reference in _comparisons(benchmark, known, setting):
             others = listed[reference]
             for method in [one for one in own if one in others]:
-                inside = None if wanted in SAME_RUN else Side(made, _read(own[method], made))
+                inside = None if wanted in SAME_RUN else Side(benchmark, _read(own[method], benchmark))
                 outside = Side(known[reference], _read(others[method], known[reference]))
                 head, label = own[method][0].head, shown[own[method][0].folder]
-                found = gap(outside, inside, setting=wanted, method=head["method"], level=level).assign(
+                scores = gap(outside, inside, setting=wanted, method=head["method"], level=level).assign(
                     label="" if label == head["method"] else label, model=head["model"], setting=head["setting"])
-                parts.append(((outside.benchmark.name, REFERENCES.index(wanted), label), found))
+                parts.append(((outside.benchmark.name, REFERENCES.index(wanted), label), scores))
     if not parts:
         where = ", ".join(map(str, folders))
         raise ShiftBenchError(
-            f"{where}: {len(runs)} finished runs tell no gap{f' to reference {setting}' if setting else ''}. It takes "
-            "runs on a benchmark and, with the same method and settings, runs on what `shiftbench setting` made of it; "
-            "or a benchmark with an id_test and a test.")
+            f"{where}: {len(runs)} finished runs tell no gap{f' to reference {setting}' if setting else ''}. A gap "
+            "needs runs on a benchmark and, with the same method and settings, runs on its reference (shiftbench build "
+            "BENCHMARK --reference); or runs on a benchmark with an id_test and a test.")
     return Scores.join([part for _, part in sorted(parts, key=lambda one: one[0])])
 
 
-def _comparisons(made: Benchmark, known: dict[str, Benchmark], only: str) -> list[tuple[str, str]]:
-    """Setting and digest of the reference of every gap that runs on a benchmark can tell."""
-    told = made.card.get("setting", {})
-    if told and told["name"] not in SAME_RUN:
-        reference = str(told["reference"]["digest"])
-        found = [(str(told["name"]), reference)] if reference in known else []
+def _comparisons(benchmark: Benchmark, known: dict[str, Benchmark], only: str) -> list[tuple[str, str]]:
+    """The reference's name and digest for every gap that runs on a benchmark allow."""
+    facts = benchmark.card.get("setting", {})
+    if facts and facts["name"] not in SAME_RUN:
+        reference = str(facts["reference"]["digest"])
+        comparisons = [(str(facts["name"]), reference)] if reference in known else []
     else:
-        found = [("train-to-train", made.digest)] if {"id_test", "test"} <= set(made.splits) else []
-        if not legal(made, unseen=told.get("name") == "average" or only == "average")["average"]:
-            found.append(("average", made.digest))
-    return [one for one in found if only in ("", one[0])]
+        comparisons = [("train-to-train", benchmark.digest)] if {"id_test", "test"} <= set(benchmark.splits) else []
+        if not legal(benchmark, unseen=facts.get("name") == "average" or only == "average")["average"]:
+            comparisons.append(("average", benchmark.digest))
+    return [one for one in comparisons if only in ("", one[0])]
 
 
 def _read(runs: Sequence[Finished], benchmark: Benchmark) -> list[Predictions | Answers]:

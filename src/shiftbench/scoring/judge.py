@@ -1,4 +1,4 @@
-"""What predictions are worth on a benchmark, with intervals: one run, or the means of methods over their runs."""
+"""Score predictions on a benchmark, with intervals: one run, or the means of methods over their runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rows:
-    """Whose runs are judged and how: run r is of the method of `heads[owner[r]]`; without a level, no intervals."""
+    """The methods whose runs are scored: run r belongs to the method of `heads[owner[r]]`; no level, no intervals."""
 
     heads: Sequence[Row]
     owner: Sequence[int]
     level: float | None
 
     def of(self, split: str, measured: Sequence[Measured]) -> list[Row]:
-        """All that was measured on a split, then how far each method is behind the best."""
+        """The rows of all measures on a split, then how far each method is behind the best."""
         rows: list[Row] = []
         for one in measured:
             numbers = (self.estimated(split, one.groups, one.n, one.metric, one.estimate) if one.worst is None
@@ -46,16 +46,16 @@ class Rows:
         return rows
 
     def compared(self, split: str, measured: Measured) -> list[Row]:
-        """How far each method is behind the best, where that can be told of a metric."""
+        """How far each method is behind the best, if the metric allows a comparison."""
         items, worst, value = measured.items, measured.worst, measured.estimate.value
         widest = measured.estimate.most - measured.estimate.least
         if items is None or not np.isfinite(value).all():
             return []
         if measured.start is not None:
             ends = np.append(measured.start[1:], items.shape[1])
-            return [row for place, (begin, end) in enumerate(zip(measured.start, ends, strict=True))
-                    for row in self.behind(split, measured.groups[place], int(measured.n[place]), measured.metric,
-                                           items[:, begin:end], value[:, place], widest, looks=len(ends))]
+            return [row for index, (begin, end) in enumerate(zip(measured.start, ends, strict=True))
+                    for row in self.behind(split, measured.groups[index], int(measured.n[index]), measured.metric,
+                                           items[:, begin:end], value[:, index], widest, looks=len(ends))]
         n = measured.of or int(measured.n.sum())
         if worst is None:
             return self.behind(split, measured.groups[0], n, measured.metric, items, value[:, 0], widest)
@@ -69,33 +69,33 @@ class Rows:
     ) -> list[Row]:
         """One row per group and method."""
         low, high = self.ends(estimate)
-        return [row for place, group in enumerate(groups)
-                for row in self.rows(split, group, int(n[place]), metric, estimate.value[:, place], low[:, place],
-                                     high[:, place])]
+        return [row for index, group in enumerate(groups)
+                for row in self.rows(split, group, int(n[index]), metric, estimate.value[:, index], low[:, index],
+                                     high[:, index])]
 
     def worst(self, split: str, groups: Sequence[str], metric: str, worst: Worst) -> list[Row]:
         """One row per method; its group is the worst on average, and n that group's items."""
         low, high = self.ends(worst.estimate)
-        made = self.rows(split, "", 0, metric, worst.estimate.value[:, 0], low[:, 0], high[:, 0])
+        rows = self.rows(split, "", 0, metric, worst.estimate.value[:, 0], low[:, 0], high[:, 0])
         return [{**row, "group": groups[code], "n": int(n)}
-                for row, code, n in zip(made, worst.code, worst.n, strict=True)]
+                for row, code, n in zip(rows, worst.code, worst.n, strict=True)]
 
     def behind(
         self, split: str, group: str, n: int, metric: str, items: Bools | Floats, value: Floats,
         widest: float, looks: int = 1, **corrected: Floats,
     ) -> list[Row]:
-        """How far each method is behind the best, with the p-value of that; `looks` groups are compared like this.
+        """How far each method is behind the best, with p-values.
 
-        `widest` is the largest difference that the metric allows.
+        `widest` is the largest difference that the metric allows, `looks` the number of groups compared this way.
         """
         best = int(value.argmax())
         low, high, p = np.zeros(len(value)), np.zeros(len(value)), np.ones(len(value))
         if self.level is None:
             low, high, p = (np.full(len(value), np.nan) for _ in range(3))
         else:
-            found = compare(items, self.owner, against=best, level=self.level, looks=looks, **corrected)
-            low[found.second], high[found.second] = found.low.clip(-widest, widest), found.high.clip(-widest, widest)
-            p[found.second] = found.adjusted
+            pairs = compare(items, self.owner, against=best, level=self.level, looks=looks, **corrected)
+            low[pairs.second], high[pairs.second] = pairs.low.clip(-widest, widest), pairs.high.clip(-widest, widest)
+            p[pairs.second] = pairs.adjusted
         behind = self.rows(split, group, n, metric, value[best] - value, low, high)
         return [{**row, "stat": DIFFERENCE, "p": chance} for row, chance in zip(behind, p.tolist(), strict=True)]
 
@@ -114,19 +114,19 @@ class Rows:
 
 
 def predicted_splits(benchmark: Benchmark, predictions: Predictions | Answers) -> dict[str, Ints]:
-    """Per split that was predicted, the rows of the predictions in the benchmark's order."""
+    """For every predicted split, the rows of its predictions in the benchmark's order."""
     if isinstance(predictions, Predictions) and predictions.classes != benchmark.names["label"]:
         raise ShiftBenchError(f"Predictions for the classes {', '.join(predictions.classes)} cannot be scored on "
                               f"benchmark '{benchmark.name}': its classes, in their order, are "
                               f"{', '.join(benchmark.names['label'])}.")
-    place = positions(benchmark.items, predictions.item)
-    strange = int((np.bincount(place[place >= 0], minlength=len(predictions)) == 0).sum())
+    position = positions(benchmark.items, predictions.item)
+    strange = int((np.bincount(position[position >= 0], minlength=len(predictions)) == 0).sum())
     if strange:
         raise ShiftBenchError(f"{strange} predictions are of items that are not in benchmark '{benchmark.name}'. "
                               "Predict the items that rows.parquet lists, each once.")
-    there = np.flatnonzero(place >= 0)
-    refuse_trained(benchmark.items[there], predictions.split[place[there]], benchmark.split[there], "Predictions")
-    parts = {split: place[benchmark.rows(split)] for split in benchmark.splits}
+    there = np.flatnonzero(position >= 0)
+    refuse_trained(benchmark.items[there], predictions.split[position[there]], benchmark.split[there], "Predictions")
+    parts = {split: position[benchmark.rows(split)] for split in benchmark.splits}
     for split, rows in parts.items():
         if (rows < 0).any() and (rows >= 0).any():
             raise ShiftBenchError(f"{int((rows < 0).sum())} of the {len(rows)} items of split '{split}' have no "
@@ -134,7 +134,7 @@ def predicted_splits(benchmark: Benchmark, predictions: Predictions | Answers) -
     return {split: rows for split, rows in parts.items() if (rows >= 0).all()}
 
 
-# What predictions are worth: one run, means over runs, and models side by side.
+# Score predictions: one run, means over runs, and models side by side.
 
 def score(
     benchmark: Benchmark,
@@ -192,8 +192,8 @@ def means(
 
     A row of stat `difference` is the best mean minus this one, paired by item. Its interval and its p-value, in the
     column `p`, are corrected for all pairs of methods in this metric and split and, of single groups, for the
-    number of groups (Bonferroni): in 19 of 20 benchmarks on which methods are equal no interval misses 0. One that
-    reaches 0 says that the two cannot be told apart. For a worst group the interval is of the corrected values.
+    number of groups (Bonferroni): in 19 of 20 benchmarks on which methods are equal no interval misses 0. If
+    it reaches 0, the two do not differ significantly. A worst group's interval is that of the corrected values.
     """
     heads = [{"run": "", "stat": MEAN, "runs": len(part), "benchmark": benchmark.name,
               "digest": benchmark.short_digest, "method": method, "seed": -1} for method, part in runs.items()]
@@ -233,14 +233,14 @@ def measure(
     benchmark: Benchmark, scorers: Mapping[str, Scorer], outputs: Iterable[tuple[str, Sequence[Outputs] | Reals]],
     owner: Sequence[int], level: float | None,
 ) -> dict[str, list[Measured]]:
-    """What each split says of the runs, and the gaps from id_test to test; run r is of method `owner[r]`."""
+    """Measure the runs on each split, and the gaps from id_test to test; run r belongs to method `owner[r]`."""
     measured = {split: scorers[split](runs, owner, level) for split, runs in outputs}
     before, after = ({one.metric: one.estimate for one in measured.get(split, ()) if one.is_whole and not one.by}
                      for split in ("id_test", "test"))
     target = benchmark.target
-    told = dict.fromkeys((target.metric, target.headline, *(metric.name for metric in own_metrics(target))))
+    metrics = dict.fromkeys((target.metric, target.headline, *(metric.name for metric in own_metrics(target))))
     gaps = [Measured(f"{metric}_gap", [ALL], np.asarray([len(benchmark.rows("test"))]), before[metric] - after[metric])
-            for metric in told if metric in before and metric in after]
+            for metric in metrics if metric in before and metric in after]
     return {**measured, GAP: gaps}
 
 
@@ -249,11 +249,11 @@ def _judged(
     further: Further | None = None,
 ) -> list[Row]:
     """The rows of every split that all runs predict, and of the gaps."""
-    places = [predicted_splits(benchmark, run) for run in predictions]
-    splits = [split for split in benchmark.splits if all(split in place for place in places)]
-    # One split after the other: what is not in the benchmark's order is copied.
-    outputs = ((split, [outputs_of(benchmark, run, place[split])
-                        for run, place in zip(predictions, places, strict=True)]) for split in splits)
+    orders = [predicted_splits(benchmark, run) for run in predictions]
+    splits = [split for split in benchmark.splits if all(split in order for order in orders)]
+    # Splits are read one by one: outputs that are not in the benchmark's order are copied.
+    outputs = ((split, [outputs_of(benchmark, run, order[split])
+                        for run, order in zip(predictions, orders, strict=True)]) for split in splits)
     scorers = {split: scorer(benchmark, split, groupings, further) for split in splits}
     measured = measure(benchmark, scorers, outputs, table.owner, table.level)
     return [row for split, part in measured.items() for row in table.of(split, part)]

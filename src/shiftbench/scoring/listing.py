@@ -1,4 +1,4 @@
-"""What lies in a runs folder: one folder per run, listed with as few looks at the disk as a hundred thousand need."""
+"""List a runs folder, which has one folder per run, with few enough disk reads for a hundred thousand runs."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ _AS_JSON = json.JSONEncoder(sort_keys=True, default=str)
 
 
 class Finished(NamedTuple):
-    """A finished run on disk: what `run.json` says of it."""
+    """A finished run on disk, as its `run.json` describes it."""
 
     folder: Path
     settings: dict[str, Any]
@@ -34,7 +34,7 @@ class Finished(NamedTuple):
     files: Mapping[str, str] = {}  # the SHA-256 of what it left, by name; runs of older versions say none
 
     def predictions(self, benchmark: Benchmark) -> Predictions | Answers:
-        """What the run predicts, checked against its digest."""
+        """The run's predictions, checked against their digest."""
         return read_predictions(self.checked(PREDICTIONS), benchmark)
 
     def checked(self, name: str) -> Path:
@@ -50,7 +50,7 @@ class Finished(NamedTuple):
 
     @property
     def setting(self) -> str:
-        """A name for all that decides the run but benchmark and seed: equal for the runs that a mean is over."""
+        """The run's settings, except benchmark and seed, as text: equal for all runs of one mean."""
         kept = {key: value for key, value in self.settings.items() if key not in ("benchmark", "seed")}
         return hashlib.sha256(written(kept).encode()).hexdigest()[:12]
 
@@ -62,7 +62,7 @@ class Finished(NamedTuple):
 
     @property
     def head(self) -> dict[str, Any]:
-        """What a table of scores says of the run."""
+        """The columns that describe the run in a table of scores."""
         return {"run": self.folder.name, "method": self.label, "model": self.model,
                 "setting": self.setting, "seed": int(self.settings["seed"])}
 
@@ -74,7 +74,7 @@ class Finished(NamedTuple):
                                   "was trained. Save it, and give it to score_runs as one of `benchmarks`.")
         path = Path(str(self.benchmark["path"]))
         near = [path, self.folder.parent / path, self.folder.parent.parent / path]
-        return next((place for place in near if place.is_dir()), path)
+        return next((candidate for candidate in near if candidate.is_dir()), path)
 
 
 class Names(NamedTuple):
@@ -88,29 +88,29 @@ class Names(NamedTuple):
 def names_in(folder: Path | str, only: Collection[str] | None = None) -> Names:
     """The runs of a folder, or those of them named in `only`. No file is opened.
 
-    A run is done where it has `done`, failed where it has `failed.json`, unfinished where it has `run.json` alone; any
-    other folder is not a run. Hidden names are passed over: a run that is being written may have one.
+    A run is done if it has `done`, failed if it has `failed.json`, unfinished if it has only `run.json`; any other
+    folder is not a run. Hidden names are skipped: a run that is being written may have one.
     """
-    place = os.fspath(folder)
+    path = os.fspath(folder)
     try:
-        with os.scandir(place) as entries:
+        with os.scandir(path) as entries:
             wanted = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
     except OSError as problem:
-        raise ShiftBenchError(f"{place}: no such folder. A runs folder holds one folder per run.") from problem
+        raise ShiftBenchError(f"{path}: no such folder. A runs folder holds one folder per run.") from problem
     for name in wanted:
         if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
-            raise ShiftBenchError(f"{place}: the name of its folder '{name}' is not UTF-8 text. Rename or remove it.")
+            raise ShiftBenchError(f"{path}: the name of its folder '{name}' is not UTF-8 text. Rename or remove it.")
     if only is not None:
         wanted = [name for name in wanted if name in set(only)]
-    found = Names([], [], [])
+    names = Names([], [], [])
     for name in wanted:
-        if os.access(f"{place}/{name}/done", os.F_OK):
-            found.done.append(name)
-        elif os.access(f"{place}/{name}/failed.json", os.F_OK):
-            found.failed.append(name)
-        elif os.access(f"{place}/{name}/run.json", os.F_OK):
-            found.unfinished.append(name)
-    return found
+        if os.access(f"{path}/{name}/done", os.F_OK):
+            names.done.append(name)
+        elif os.access(f"{path}/{name}/failed.json", os.F_OK):
+            names.failed.append(name)
+        elif os.access(f"{path}/{name}/run.json", os.F_OK):
+            names.unfinished.append(name)
+    return names
 
 
 def runs_in(
@@ -118,21 +118,21 @@ def runs_in(
 ) -> tuple[list[Finished], int]:
     """The finished runs of a runs folder, by name, and the number of those that are not: unfinished or failed.
 
-    A run.json that cannot be read is an error, or goes into `left_out`, where that is given: run -> why.
+    A run.json that cannot be read is an error, unless `left_out` (run -> reason) is passed, which then records it.
     """
-    names, place = names_in(folder, only), Path(folder)
+    names, root = names_in(folder, only), Path(folder)
     finished = []
-    for name, content in zip(names.done, contents([f"{place}/{name}/run.json" for name in names.done]), strict=True):
-        if content is None and not (place / name / "run.json").exists():
+    for name, content in zip(names.done, contents([f"{root}/{name}/run.json" for name in names.done]), strict=True):
+        if content is None and not (root / name / "run.json").exists():
             continue  # `done` alone does not make a run
         with leaving_out(name, left_out):
-            finished.append(_run(place / name, content))
+            finished.append(_run(root / name, content))
     return finished, len(names.failed) + len(names.unfinished)
 
 
 @contextmanager
 def leaving_out(run: str, left_out: LeftOut | None) -> Iterator[None]:
-    """What goes wrong with a run is noted in `left_out`, and goes on as an error where nobody keeps such notes."""
+    """Record a run's error in `left_out`, or let it pass on if `left_out` is None."""
     try:
         yield
     except ShiftBenchError as problem:
@@ -148,17 +148,17 @@ def damaged(path: Path | str) -> ShiftBenchError:
 
 
 def read_run(folder: Path) -> Finished:
-    """What run.json says of a run, finished or not."""
+    """A run as its run.json describes it, finished or not."""
     return _run(folder, read_bytes(f"{folder}/run.json"))
 
 
 def written(value: Any) -> str:
-    """A setting in one spelling, whatever the order of its keys."""
+    """A setting as text that does not depend on the order of its keys."""
     return _AS_JSON.encode(value)
 
 
 class _Facts(TypedDict, total=False):
-    """What is needed of run.json; msgspec passes over the rest of it."""
+    """The keys of run.json that are needed; msgspec skips the others."""
 
     id: Any
     run: Any
@@ -168,8 +168,8 @@ class _Facts(TypedDict, total=False):
 
 _ODD = re.compile(rb"[0-9]{19}|\\u[dD]")
 MOST_BRACKETS = 60
-"""What is longer or nested deeper than a run of ours, or holds long numbers or halves of pairs of code points, is read
-by `read_json`, which looks closely."""
+"""A file that is longer or more deeply nested than the run.json of a run, or holds long numbers or lone surrogates, is
+read by the stricter `read_json`."""
 
 
 @cache
@@ -186,7 +186,7 @@ def _run(folder: Path, content: bytes | None) -> Finished:
         if _ODD.search(text) or text.count(b"{") + text.count(b"[") > MOST_BRACKETS:
             raise UnicodeError
         facts = decoder.decode(text)
-    except (fault, UnicodeError, RecursionError):  # slowly: the error shall name the file and the place
+    except (fault, UnicodeError, RecursionError):  # slowly, so that the error names the file and the position
         plain = read_json(folder / "run.json")
         facts = plain if isinstance(plain, dict) else {}
     run, benchmark, files = facts.get("run"), facts.get("benchmark"), facts.get("files", {})
@@ -202,7 +202,7 @@ def _run(folder: Path, content: bytes | None) -> Finished:
 
 
 def _id(settings: dict[str, Any]) -> str:
-    """The id of a run with these settings; none where no run could have them."""
+    """The id of a run with these settings; '' if no run could have them."""
     try:
         return run_id(settings)
     except (ValueError, RecursionError):  # half a character, or a number of thousands of digits

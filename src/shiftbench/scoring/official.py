@@ -1,7 +1,7 @@
 """NOOCh's published lists as benchmarks: any model's predictions, scored on the authors' hard and easy images.
 
-As the authors do, an image is hard by its id alone. Theirs passes over listed images that a model did not predict; here
-a split is predicted whole or not at all, so that a number is comparable with the published ones.
+An image's id alone makes it hard, as in the authors' code. That code skips listed images that a model did not predict;
+here a split must be predicted whole or not at all, so that the numbers are comparable with the published ones.
 """
 
 from collections.abc import Iterator
@@ -29,16 +29,16 @@ from shiftbench.shifts.context.challenge_sets import (
 )
 
 SPLIT = {"valid": "id_val", "test": "test"}
-"""The authors' word for a split -> ours."""
+"""The authors' name of a split -> our name."""
 WORDS = {"valid": "id_val", "validation": "id_val", "val": "id_val", "id_val": "id_val", "test": "test"}
 TRUTH = "truth"
-"""Column with the true label, which the lists have of hard images alone: `car` and `no car`, or 1 and 0."""
+"""Column with the true label: `car` and `no car`, or 1 and 0. The lists give the label of hard images only."""
 ONE = ("logit", "probability")
-"""Columns with one number per image: of the class being there."""
+"""Columns with one number per image: the logit or probability that the class is present."""
 
 
 def on_lists(benchmark: Benchmark, folder: Path | str, task: str = "") -> Iterator[Benchmark]:
-    """The benchmark with its kinds as published, once by every criterion that the folder has lists of its task for."""
+    """Yield the benchmark with the published kinds, once per criterion for which the folder has lists of its task."""
     name = _task(folder, task or str(benchmark.card.get("positive") or ""))
     for criterion in _criteria(folder, name):
         kind, n_items, all_ids = np.full(len(benchmark), EASY, "U13"), 0, 0
@@ -59,11 +59,11 @@ def on_lists(benchmark: Benchmark, folder: Path | str, task: str = "") -> Iterat
 def challenges(
     path: Path | str, folder: Path | str, task: str = "", *, ignore_splits: bool = False
 ) -> Iterator[tuple[Benchmark, Predictions]]:
-    """A file of predictions and the benchmark that the lists make of its images, by every criterion.
+    """Yield, for every criterion, the benchmark that the lists make of a file's images, and the file's predictions.
 
-    The file is one that `Predictions.load` reads, or has a column `logit` or `probability` of the task's class. With a
-    column `truth` every image counts, and those on no list are easy; without it hard images alone, and the label is
-    that of the list. Images of both splits need a column `split` (valid, test) where they are on no list.
+    `Predictions.load` reads the file, or it has a column `logit` or `probability` of the task's class. With a column
+    `truth` every image counts, and images on no list are easy. Without it only hard images count, and their list gives
+    the label. If a file has images of both splits, those on no list need a column `split` (valid, test).
     """
     name = _task(folder, task)
     table = read_table(path, text=(*IDS, *CHOICES, TRUTH, "split"))
@@ -93,11 +93,11 @@ def _challenge(
                            + [_splits(path, table, items, others, list(lists))])
     carried, odd = kind == SIDES[0], 0
     if TRUTH in table.column_names:
-        stated, place = _truth(path, strings(path, table, TRUTH), task), positions(every, items)
-        truth = np.where(place >= 0, stated[place], carried)
+        stated, position = _truth(path, strings(path, table, TRUTH), task), positions(every, items)
+        truth = np.where(position >= 0, stated[position], carried)
         odd, carried = int((truth != carried)[kind != EASY].sum()), truth
     else:
-        split = np.where(kind == EASY, "train", split)  # of unknown label, so read but not scored
+        split = np.where(kind == EASY, "train", split)  # their label is unknown: they are read, but not scored
     notes = [f"{odd} listed images have another label than their list says."] if odd else []
     whole = Benchmark.of(
         Collection("nooch", every), None, 0, np.arange(len(every)), split, label=np.where(carried, task, f"no {task}"),
@@ -116,11 +116,11 @@ def _challenge(
 
 
 def no_at_ties(predictions: Predictions, task: str) -> Predictions:
-    """The same predictions, in which two equal scores mean that the class is not there.
+    """The same predictions, changed so that two equal scores mean that the class is absent.
 
-    The authors say yes where the logit is above 0, and no at 0. Else the class whose name sorts first would win: `car`
-    before `no car`, but `no tie` before `tie`. The score of the class is lowered by the least step there is; images
-    that tied in rank still do.
+    The authors predict the class where the logit is above 0, and not at 0. Without this change the class whose name
+    sorts first would win: `car` before `no car`, but `no tie` before `tie`. The class's score is lowered by the
+    smallest possible step; images with equal scores stay equal.
     """
     scores, there = predictions.scores, predictions.classes.index(task)
     tied = np.flatnonzero(scores[:, 0] == scores[:, 1])
@@ -133,7 +133,7 @@ def no_at_ties(predictions: Predictions, task: str) -> Predictions:
 
 
 def _one_column(path: Path | str, table: pa.Table, items: Strs, whole: Benchmark, task: str) -> Predictions | None:
-    """Predictions from a single number per image; None where no column is named so."""
+    """Predictions from a single number per image; None if the table has neither column of `ONE`."""
     name = next((word for word in ONE if word in table.column_names), None)
     if name is None:
         return None
@@ -155,7 +155,7 @@ def _one_column(path: Path | str, table: pa.Table, items: Strs, whole: Benchmark
 
 
 def _splits(path: Path | str, table: pa.Table, items: Strs, others: Strs, there: list[str]) -> Strs:
-    """The split of images that are on no list: as the file says, else the only one there is."""
+    """The split of images that are on no list: from the file's column, else the last split that has lists."""
     if "split" in table.column_names:
         words = strings(path, table, "split", gap="")[positions(others, items)]
         for word in np.unique(words).tolist():
@@ -176,7 +176,7 @@ def _truth(path: Path | str, words: Strs, task: str) -> Bools:
 
 
 def _task(folder: Path | str, task: str) -> str:
-    """The task as the lists' folder knows it; without a name, its only one."""
+    """The task under its name in the lists' folder; without a name, the folder's only task."""
     known = listed_tasks(folder)
     if not known:
         raise ShiftBenchError(f"{folder}: has no files nooch_ids_CE_TASK_hard_positive_test.npy and the like. Give the "

@@ -44,7 +44,7 @@ class Piece(NamedTuple):
         cells = [(split, group, int(n), one.metric, one.by) for split, part in measured.items() for one in part
                  for group, n in ([("", 0)] if one.worst else zip(one.groups, one.n, strict=True))]
         values, lows, highs = [], [], []
-        group, n = (np.asarray([[cell[place] for cell in cells]]) for place in (1, 2))
+        group, n = (np.asarray([[cell[field] for cell in cells]]) for field in (1, 2))
         worst: dict[int, tuple[Strs, Ints]] = {}  # of these cells, each run has its own group
         at = 0
         for one in (one for part in measured.values() for one in part):
@@ -114,8 +114,8 @@ def score_each(
         if not pack.finite:  # classes were ruled out: what can be said of a loss is another matter in every run
             each = zip(pack.runs, pack.scores, pack.orders, strict=True)
             return Piece.of(Scores.join([_alone(benchmark, *one, replicates, level) for one in each]), name)
-        scores, place = _stack(pack)
-        outputs = ((split, scores[:, :, place[benchmark.rows(split)]].transpose(0, 2, 1))
+        scores, position = _stack(pack)
+        outputs = ((split, scores[:, :, position[benchmark.rows(split)]].transpose(0, 2, 1))
                    for split in pack.orders[0].splits)
         ends = level if replicates else None
         with np.errstate(invalid="ignore"):  # ends that are not known
@@ -155,10 +155,10 @@ def _stack(pack: Pack) -> tuple[Table, Ints]:
     if all(order is first for order in pack.orders):
         return np.stack(pack.scores), first.place
     rows = np.flatnonzero(first.place >= 0)
-    place = np.full(len(first.place), -1)
-    place[rows] = np.arange(len(rows))
+    position = np.full(len(first.place), -1)
+    position[rows] = np.arange(len(rows))
     each = zip(pack.scores, pack.orders, strict=True)
-    return np.stack([scores[:, order.place[rows]] for scores, order in each]), place
+    return np.stack([scores[:, order.place[rows]] for scores, order in each]), position
 
 
 def _alone(

@@ -1,6 +1,6 @@
-"""Runs of a folder, each file of which is read once; and predictions of very many runs on one benchmark.
+"""Read each file of a runs folder once, and read the predictions of very many runs on one benchmark fast.
 
-A file of predictions that differs from a known one in scores alone is not parsed.
+A file of predictions that differs from a known file only in its scores is not parsed.
 
 Parsing a parquet file takes a third of a millisecond however small it is, and matching its items to the benchmark's
 rows as long again: most of the time of scoring a hundred thousand small runs. But the runs of a study predict the same
@@ -27,25 +27,25 @@ from shiftbench.scoring.listing import Finished, LeftOut, contents, damaged, lea
 Table = npt.NDArray[np.float32]
 NUMBER = np.dtype("<f4")
 KEPT = 512 << 20
-"""Bytes of predictions that an index keeps; what is beyond is read again by whoever asks for it."""
+"""Bytes of predictions that an index keeps; files beyond that are read again on demand."""
 KNOWN = 8
 """Layouts kept at a time: a folder in which every file has its own order of items must not be compared all with all."""
 
 
 class Order(NamedTuple):
-    """Which items a file predicts and in which order: for every row of the benchmark its row in the file, or -1."""
+    """The items of a file and their order: for every row of the benchmark, its row in the file or -1."""
 
     place: Ints
     splits: tuple[str, ...]  # those that are there; of a split all items are or none
 
     @staticmethod
     def of(benchmark: Benchmark, items: Strs) -> "Order":
-        place = positions(benchmark.items, items)
-        return Order(place, tuple(split for split in benchmark.splits if place[benchmark.rows(split)[0]] >= 0))
+        position = positions(benchmark.items, items)
+        return Order(position, tuple(split for split in benchmark.splits if position[benchmark.rows(split)[0]] >= 0))
 
 
 class Layout(NamedTuple):
-    """All of a file of predictions but its scores, and where these are: `classes` columns, `width` bytes each."""
+    """A file of predictions without its scores, and the positions of these: `classes` columns, `width` bytes each."""
 
     before: bytes
     heads: bytes  # what precedes the numbers in each column: how many there are, and how they are written
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
         return columns[:, head:].view(NUMBER) if columns[:, :head].tobytes() == self.heads else None
 
     def filled(self, scores: Table) -> bytes:
-        """The file that has these scores, classes × items: what `Predictions.save` would write."""
+        """The bytes of a file with these scores, classes × items, as `Predictions.save` would write them."""
         head = self.width - self.n * NUMBER.itemsize
         heads = np.frombuffer(self.heads, np.uint8).reshape(self.classes, head)
         numbers = np.ascontiguousarray(scores, NUMBER).view(np.uint8)
@@ -90,7 +90,7 @@ class Kept:
 
 
 class Reader:
-    """Reads the predictions of runs on one benchmark; what it learns of one file serves for all that are like it."""
+    """Reads the predictions of runs on one benchmark, and reuses the layout of one file for all files like it."""
 
     def __init__(self, benchmark: Benchmark, kept: Kept | None = None) -> None:
         self.benchmark = benchmark
@@ -117,9 +117,9 @@ class Reader:
     def _read(self, path: Path | str, content: bytes, digest: str = "") -> tuple[Table, Order]:
         if content and digest and hashlib.sha256(content).hexdigest() != digest:
             raise damaged(path)
-        found = self._parsed(path, content)
-        self.kept.add(self.benchmark, path, found, len(content))
-        return found
+        parsed = self._parsed(path, content)
+        self.kept.add(self.benchmark, path, parsed, len(content))
+        return parsed
 
     def _parsed(self, path: Path | str, content: bytes) -> tuple[Table, Order]:
         for layout in self.layouts:
@@ -135,7 +135,7 @@ class Reader:
 
 
 class RunIndex:
-    """The finished runs of a folder, for all who need them: run.json, predictions and benchmarks are read once."""
+    """The finished runs of a folder. Every run.json, predictions file and benchmark is read once."""
 
     def __init__(
         self, folder: Path | str, only: Collection[str] | None = None, left_out: LeftOut | None = None
@@ -175,7 +175,7 @@ class RunIndex:
         return self._readers[benchmark.digest]
 
     def predictions(self, run: Finished, benchmark: Benchmark) -> Predictions | Answers:
-        """What a run predicts, as it left it."""
+        """A run's predictions, as the run saved them."""
         path = run.folder / PREDICTIONS
         if benchmark.target.has_classes:
             return predictions_of(benchmark, *self.reader(benchmark).read(path, run.files.get(PREDICTIONS, "")))
@@ -186,7 +186,7 @@ class RunIndex:
         return known
 
     def retrained(self, run: Finished, benchmark: Benchmark) -> Predictions | None:
-        """What a run predicts with the last layer that `retrain` gave it, where it did."""
+        """A run's predictions with the last layer that `retrain` trained, if it has one."""
         path = run.folder / TARGET_RT
         if not path.is_file():
             return None
@@ -198,7 +198,7 @@ class RunIndex:
 
 
 def predictions_of(benchmark: Benchmark, scores: Table, order: Order) -> Predictions:
-    """What a reader read, in the order of the benchmark's rows."""
+    """The scores from a reader, in the order of the benchmark's rows."""
     rows = np.flatnonzero(order.place >= 0)
     return Predictions(benchmark.items[rows], benchmark.split[rows], scores[:, order.place[rows]].T,
                        benchmark.names["label"])

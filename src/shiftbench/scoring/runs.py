@@ -21,7 +21,7 @@ from shiftbench.scoring.reading import RunIndex
 from shiftbench.shifts.replicates import replicate_of, same_rows, shared_splits
 
 SETTINGS = 100
-"""Settings of one benchmark up to which they are compared by their means; a larger table nobody reads."""
+"""The most settings of a benchmark for which means are scored; nobody reads a larger table."""
 
 
 def score_runs(
@@ -103,7 +103,7 @@ def _pieces(
 
 
 def under_methods(scores: Scores, heads: Mapping[str, Mapping[str, Any]]) -> Scores:
-    """Means whose method is a label, under the method, model and setting of the runs that they are over."""
+    """Move the label out of the method column of means, and fill in the method, model and setting of their runs."""
     codes, labels = encode(scores["method"])
     columns = {name: np.asarray([str(heads[label][name]) for label in labels])[codes]
                for name in ("method", "model", "setting")}
@@ -115,7 +115,7 @@ def _of_targets(
     index: RunIndex, benchmark: Benchmark, runs: Sequence[Finished], name: str, replicates: int, level: float,
     left_out: LeftOut | None,
 ) -> Iterator[Piece]:
-    """Scores of runs whose target is no class."""
+    """Scores of runs whose target is not a class."""
     for run in runs:
         with leaving_out(run.folder.name, left_out):
             yield Piece.of(score(benchmark, index.predictions(run, benchmark), **run.head, replicates=replicates,
@@ -148,7 +148,7 @@ def _few(runs: Sequence[Finished]) -> bool:
 
 
 def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What to call each run of a benchmark so that only those that differ in nothing but their seed have one name.
+    """A label for each run of a benchmark; only runs that differ in nothing but their seed share one.
 
     >>> labels([{"method": "irm", "seed": 0}, {"method": "dro", "eta": 0.1}, {"method": "dro", "eta": 1.0}])
     ['irm', 'dro (eta=0.1)', 'dro (eta=1.0)']
@@ -161,14 +161,14 @@ def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     telling = {method: _telling(runs) for method, runs in rivals.items()}
     names = []
     for one in flat:
-        told = ", ".join(f"{key}={one[key]}" for key in telling[one["method"]] if key in one)
+        differences = ", ".join(f"{key}={one[key]}" for key in telling[one["method"]] if key in one)
         method = str(json.loads(one["method"]))
-        names.append(f"{method} ({told})" if told else method)
+        names.append(f"{method} ({differences})" if differences else method)
     return names
 
 
 def _telling(runs: Sequence[Mapping[str, str]]) -> list[str]:
-    """The keys that not all runs have with the same value."""
+    """The keys whose value is not the same in all runs."""
     first = runs[0]
     differ = {key for one in runs for key, value in one.items() if first.get(key) != value}
     return sorted(differ | {key for key in first if any(key not in one for one in runs)})
@@ -182,10 +182,10 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-# Runs on several draws of one benchmark: what they have in common is what they can be compared on.
+# Runs on several replicates of one benchmark are compared on the splits that all replicates share.
 
 def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
-    """Fail where benchmarks that runs know by one name are neither one nor draws of one with the same test."""
+    """Raise an error if benchmarks of one name are neither the same nor replicates with the same test."""
     draws = [replicate_of(one.card) for one in benchmarks]
     if len(benchmarks) > 1 and (None in draws or len(set(draws)) < len(draws)):
         raise ShiftBenchError(f"{where}: has runs on different benchmarks that are all named '{name}', so that scores "
@@ -198,7 +198,7 @@ def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
 
 
 def on_splits(predictions: Predictions | Answers, splits: Collection[str]) -> Predictions | Answers:
-    """The predictions on some splits alone; a list per item stays whole."""
+    """The predictions on these splits only; a list per item stays whole."""
     if not isinstance(predictions, Predictions):
         return predictions
     kept = np.isin(predictions.split, list(splits))
@@ -225,7 +225,7 @@ def score_retrained(
     index: RunIndex, benchmark: Benchmark, runs: Sequence[Finished], replicates: int, level: float,
     left_out: LeftOut | None = None,
 ) -> Scores:
-    """`target_rt_accuracy` on test, of all items and of every group, for the runs that `retrain` has been at."""
+    """`target_rt_accuracy` on test, of all items and of every group, for the runs that `retrain` has retrained."""
     parts = []
     for run in runs if TARGET_TRAIN in benchmark.splits else ():
         with leaving_out(run.folder.name, left_out):
@@ -239,7 +239,7 @@ def mean_retrained(
     index: RunIndex, benchmark: Benchmark, methods: Mapping[str, Sequence[tuple[Benchmark, Finished]]],
     replicates: int, level: float,
 ) -> Scores:
-    """Means over the runs of each method, those that `retrain` has been at, each read as its own benchmark says."""
+    """Means over each method's retrained runs, each run read with its own benchmark."""
     read = {label: [predictions for own, run in runs if (predictions := index.retrained(run, own)) is not None]
             for label, runs in methods.items()} if TARGET_TRAIN in benchmark.splits else {}
     there = {label: listed for label, listed in read.items() if listed}

@@ -1,7 +1,7 @@
-"""The scorer: what predictions are worth on a split. Every number of a run is made here.
+"""The scorer measures predictions on a split. Every score of a run is computed here.
 
-`score` writes it down with intervals, thousands of runs at once or one; training asks it without intervals, at every
-evaluation, to choose among weights.
+`score` reports the scores with intervals, for one run or thousands at once; training uses them without intervals, at
+every evaluation, to choose a checkpoint.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from shiftbench.scoring.metrics.tokens import HEADLINE, KINDS, Places, ratio_ite
 
 Reals = npt.NDArray[np.floating]
 Outputs = Reals | Answers
-"""What a model gives for a split's items, in their order: scores, items × outputs, or a list per item."""
+"""A model's outputs for a split's items, in their order: scores, items × outputs, or a list per item."""
 Scorer = Callable[[Sequence[Outputs] | Reals, Sequence[int], float | None], list[Measured]]
 """The outputs of each run (also as one array, runs × items × outputs), the method of each run, and the level of
 intervals; without a level there are none."""
@@ -50,7 +50,7 @@ class Further(NamedTuple):
 def scorer(
     benchmark: Benchmark, split: str, groupings: Sequence[Grouping] = (), further: Further | None = None
 ) -> Scorer:
-    """The scorer of a split, its truth prepared: made once, it judges any number of runs.
+    """The scorer of a split. It prepares the truth once and then scores any number of runs.
 
     `groupings` are those to score by besides the benchmark's groups, for classes alone. `further` are metrics besides
     the target's; without it, those that the user has registered.
@@ -77,7 +77,7 @@ def scorer(
 
 
 def outputs_of(benchmark: Benchmark, predictions: Predictions | Answers, rows: Ints) -> Outputs:
-    """Some rows of predictions as a scorer of the benchmark takes them."""
+    """These rows of the predictions, in the form that the benchmark's scorer takes."""
     target = benchmark.target
     if target.lists:
         if isinstance(predictions, Predictions):
@@ -238,7 +238,7 @@ def measure_further(
     metric: Metric, part: Part, truth: Values, outputs: Sequence[Any] | Reals, owner: Sequence[int],
     level: float | None, further: Further, split: str,
 ) -> list[Measured]:
-    """A metric that is scored besides: by its contributions where it has them, else over all items, bootstrapped."""
+    """An additional metric, from its contributions if it has them, else over all items with the bootstrap."""
     if metric.items is not None:
         values = np.stack([np.asarray(metric.items(truth, run), np.float64) for run in outputs])
         if values.shape[1:] != (len(truth),):

@@ -1,4 +1,4 @@
-"""A table of scores in other forms: models side by side, nested plain data, and the benchmarks it is about."""
+"""A table of scores in other forms: models side by side, nested plain data, and its benchmarks."""
 
 import math
 from collections.abc import Sequence

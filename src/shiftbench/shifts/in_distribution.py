@@ -152,7 +152,7 @@ def _seen(codes: Ints, benchmark: Benchmark) -> Bools:
 MANY = 10
 """Domains of training and of test from which on they may be taken as interchangeable, if they were dealt at random."""
 DROPPED = ("counts", "distance", "explanation", "name", "notes", "setting")
-"""What the card of the benchmark says of its own rows."""
+"""The card's entries about the benchmark's own rows."""
 
 
 def reference(
@@ -271,11 +271,11 @@ def _with_split(benchmark: Benchmark, split: Strs, name: str, seed: int, notes: 
 
 
 def _with_card(
-    dealt: Benchmark, shifted: Benchmark, name: str, seed: int, notes: list[str], given: str
+    dealt: Benchmark, shifted: Benchmark, name: str, seed: int, notes: list[str], factor: str
 ) -> Benchmark:
     """The reference with its card. In files it is `setting`, as in the paper, and `reference` is what was shifted."""
     tested = "id_test" if name == "train-to-train" else "test"
-    facts = {"name": name, "kind": kind_of(shifted), "seed": seed, "given": given,
+    facts = {"name": name, "kind": kind_of(shifted), "seed": seed, "given": factor,
              "reference": {"name": shifted.name, "digest": shifted.digest},
              "train": len(dealt.rows("train")), "tested": len(dealt.rows(tested))}
     card = {**{key: value for key, value in shifted.card.items() if key not in DROPPED},
@@ -296,20 +296,20 @@ def _extra(benchmark: Benchmark, rows: Ints, split: Strs) -> Mapping[str, Values
     return extra
 
 
-def _published(benchmark: Benchmark, name: str, collection: Collection | None, given: str) -> Benchmark:
+def _published(benchmark: Benchmark, name: str, collection: Collection | None, factor: str) -> Benchmark:
     """The reference that comes with the data set: the same shift `given`, with another column of splits."""
     if benchmark.card.get("shift") != "given" or collection is None:
-        raise ShiftBenchError(f"Factor '{given}' is for a benchmark of the shift 'given' and needs its collection; "
+        raise ShiftBenchError(f"Factor '{factor}' is for a benchmark of the shift 'given' and needs its collection; "
                               f"'{benchmark.name}' is of shift '{benchmark.card.get('shift')}'"
                               f"{'' if collection else ', and no collection was named'}. Leave `given` out to draw.")
     if benchmark.card.get("conditions"):
-        raise ShiftBenchError(f"'{benchmark.name}' was made under conditions, which factor '{given}' knows nothing of. "
-                              "Build it without them, or leave `given` out to draw.")
+        raise ShiftBenchError(f"'{benchmark.name}' was made under conditions, which factor '{factor}' knows nothing of."
+                              " Build it without them, or leave `given` out to draw.")
     params: dict[str, Any] = dict(benchmark.card["params"])
     ignore = sorted({*params.get("ignore", ()), "unused"})
-    shift = make(Given, {**params, "split": given, "ignore": ignore}, f"reference {name}")
+    shift = make(Given, {**params, "split": factor, "ignore": ignore}, f"reference {name}")
     dealt = shift.build(collection, int(benchmark.card.get("seed", 0)))
     strange = int((positions(dealt.items[dealt.rows("test")], benchmark.items[benchmark.rows("test")]) < 0).sum())
-    notes = [f"Split as factor '{given}' has it."] + (
+    notes = [f"Split as factor '{factor}' has it."] + (
         [f"{strange} items of its test are not in the benchmark's; a gap is over the others."] if strange else [])
-    return _with_card(dealt, benchmark, name, int(benchmark.card.get("seed", 0)), notes, given)
+    return _with_card(dealt, benchmark, name, int(benchmark.card.get("seed", 0)), notes, factor)

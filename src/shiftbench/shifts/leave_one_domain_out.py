@@ -55,7 +55,7 @@ class LeaveOneDomainOut(Lists):
                                   f"benchmarks, one per value of '{self.domain}'. Build all of them with `shiftbench "
                                   "build RECIPE` or sb.suite, or name one of them: "
                                   f"{', '.join(names[:8])}{', …' if len(names) > 8 else ''}.")
-        tested, chosen = (pick(_listed(given), names, self.domain) for given in (self.test, self.val))
+        tested, chosen = (pick(_listed(domains), names, self.domain) for domains in (self.test, self.val))
         both = np.intersect1d(tested, chosen)
         if len(both):
             raise ShiftBenchError(f"leave_one_domain_out: '{names[both[0]]}' is in 'test' and in 'val'. Name it once.")
@@ -64,7 +64,7 @@ class LeaveOneDomainOut(Lists):
 
     @property
     def several(self) -> bool:
-        """Whether it stands for one benchmark per domain."""
+        """Whether the shift describes one benchmark per domain."""
         return not _listed(self.test)
 
     def each(self, collection: Collection) -> dict[str, "LeaveOneDomainOut"]:
@@ -142,7 +142,7 @@ def deal_sides(shift: Any, collection: Collection, seed: int, rows: Ints, side: 
 MARK = "~"
 """Between the name of a benchmark and that of the domain it leaves out: `cat-dog~sofa`."""
 KEPT = ("shift", "params", "conditions", "seed", "collection", "target", "groupings", "headline")
-"""What the card of the original still says truly of its parts."""
+"""The entries of the original's card that also hold for its parts."""
 
 
 def leave_out(benchmark: Benchmark) -> list[Benchmark]:

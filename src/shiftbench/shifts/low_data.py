@@ -248,7 +248,7 @@ def two_parts(
 
 
 def _kept_for_test(collection: Collection, rows: Ints, where: Where) -> Bools:
-    """Which rows are for test alone: those with one of the listed values in every listed column."""
+    """The rows for test only: those with one of the listed values in every listed column."""
     kept = np.full(len(rows), bool(where))
     for column, words in where.items():
         kept &= _has(collection, column, words, "test_where: ")[rows]

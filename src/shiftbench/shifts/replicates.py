@@ -31,7 +31,7 @@ class Member(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a card says of how it was built."""
+        """The card's entries about how the benchmark was built."""
         inner = self.shift.shift if isinstance(self.shift, Under) else self.shift
         conditions = self.shift.conditions if isinstance(self.shift, Under) else ()
         applied = [{"name": getattr(one, "name", ""), **asdict(one)} for one in conditions]  # type: ignore[call-overload]

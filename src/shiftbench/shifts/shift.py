@@ -1,4 +1,4 @@
-"""What every shift shares: the table of shifts, their interface, and what a card says of train and test."""
+"""Shared by all shifts: the table of shifts, their interface, and the card's entries about train and test."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Splits without a shift of ours: the one that the data give (WILDS, DomainBed, a hospital's own table), or at random.
+"""Splits without a constructed shift: the data's own split (WILDS, DomainBed, a hospital's table), or a random one.
 
 Below them, what a benchmark's rows hold where the target is no class.
 """

@@ -53,7 +53,7 @@ class Breeds(Lists):
     adversariality: float | None = None  # from 0, good, to 1, bad
     balanced: bool = True  # equally many subclasses in every superclass
     compat: str = ""  # breeds: the choice of the public code
-    given: str = ""  # factor that says train or val, where the data has a split of its own
+    given: str = ""  # factor that says train or val, if the data have their own split
     held: float = 0.2  # share of a subclass's items in each held-out split that is drawn
     groups: str = "subclass"  # or superclass
 
@@ -240,21 +240,21 @@ def _subclass_of(
 
 
 def _deal(
-    collection: Collection, leaf: Ints, sides: Sides, given: str, held: float, seed: int
+    collection: Collection, leaf: Ints, sides: Sides, split_factor: str, held: float, seed: int
 ) -> tuple[Ints, Strs]:
-    """Rows and their splits. With a split of the data's own, its training items are held back from alone.
+    """Rows and their splits. If the data have a split, items are held out only from its training items.
 
     A share `held` of every subclass goes to each held-out split, one item at least.
     """
     rows = np.flatnonzero(leaf >= 0)
-    if not given:
+    if not split_factor:
         n = np.bincount(leaf[rows], minlength=len(sides.names))
         _enough(n, 4 if (sides.source & sides.target).any() else 3, sides.names, "items")
         part = np.maximum(1, (n * held).astype(np.int64))
         return deal(rows, leaf[rows], _wanted(n, part, part, sides), seed, sides.names)
-    word = collection.factor(given).astype(np.str_)[rows]
+    word = collection.factor(split_factor).astype(np.str_)[rows]
     for strange in np.setdiff1d(word, (*TRAINED, *TESTED))[:1]:
-        raise unknown("split", str(strange), (*TRAINED, *TESTED), f"Factor '{given}'")
+        raise unknown("split", str(strange), (*TRAINED, *TESTED), f"Factor '{split_factor}'")
     trained = np.isin(word, TRAINED)
     n, tested = (np.bincount(leaf[rows[where]], minlength=len(sides.names)) for where in (trained, ~trained))
     _enough(n, 2, sides.names, "training items")

@@ -116,7 +116,7 @@ class Ledger:
                 self.end(end)
 
     def lost(self, pack: Pack, what: str, how: str) -> None:
-        """Who had a pack is dead. Its runs are done again: together once, then each alone, to see which is to blame."""
+        """Repeat the runs of a pack whose worker died: together once, then one by one, to find the cause."""
         left, together = self.left(pack, self.results.states(pack)), {}
         for run, job in left.items():
             count = self._count_death(run)

@@ -63,7 +63,7 @@ class Mirror:
             try:
                 for sink in self.sinks:
                     sink.copy(entry)
-            except Exception as problem:  # whatever a foreign package raises: the sweep goes on
+            except Exception as problem:  # any error of another package: the sweep goes on
                 self.problem = f"{run}: {type(problem).__name__}: {str(problem).strip().partition(chr(10))[0]}"
                 return  # the next run would fail alike, after as long a wait
             self.open[run] = now

@@ -20,7 +20,7 @@ ELSEWHERE = {"seed": "seeds = [0, 1] at the top", "benchmark": "benchmarks = [\"
 """Fields of a Run that a study writes in other places."""
 
 FEATURES = "efficientnet-lite0"
-"""What a head works on unless the study says otherwise, as in `train`."""
+"""The default features of a head, as in `train`."""
 
 Layer = Mapping[str, Any]
 """Setting -> value, Grid, Law or Drawn."""

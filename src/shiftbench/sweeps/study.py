@@ -20,7 +20,7 @@ from shiftbench.sweeps.study_benchmarks import Builds, Say, entries, match
 from shiftbench.training.run import default_model
 
 MOST = 1_000_000
-"""Runs of one study: more is a slip of the pen."""
+"""The most runs of one study; more is surely a mistake."""
 
 
 @dataclass(frozen=True)
@@ -119,29 +119,29 @@ class Study:
                 raise ShiftBenchError(f"{where}: 'seeds' asks for {raw['seeds']:,} runs of each setting, more than "
                                       f"{MOST:,}. List the seeds, seeds = [0, 1], or give their number.")
             raw["seeds"] = list(range(raw["seeds"]))
-        given = changes or {}
-        if "collection" in given:
+        overrides = changes or {}
+        if "collection" in overrides:
             raw.pop("world", None)  # the same study on another collection
         patterns = [raw["benchmarks"]] if isinstance(raw.get("benchmarks"), str) else raw.get("benchmarks", [])
         if not isinstance(patterns, list) or not all(isinstance(part, str) for part in patterns):
             raise ShiftBenchError(f"{where}: 'benchmarks' is {patterns!r}, but it must be a list of folders or "
                                   "patterns.")
-        bases = [Path(), base] if "benchmarks" in given else [base, Path()]
+        bases = [Path(), base] if "benchmarks" in overrides else [base, Path()]
         raw["benchmarks"] = list(dict.fromkeys(
             str(folder) for pattern in patterns for folder in match(pattern, bases, where)))
         if isinstance(raw.get("collection"), str) and raw["collection"]:
-            raw["collection"] = _near(raw["collection"], [Path()] if "collection" in given else [base, Path()])
+            raw["collection"] = _near(raw["collection"], [Path()] if "collection" in overrides else [base, Path()])
         if isinstance(raw.get("recipes"), list):
-            bases = [Path(), base] if "recipes" in given else [base, Path()]
+            bases = [Path(), base] if "recipes" in overrides else [base, Path()]
             raw["recipes"] = [_near(one, bases) if isinstance(one, str) else one for one in raw["recipes"]]
-        made = make(Study, {**raw, "source": where}, where)
-        if "draws" in raw and not any(block.laws for block in made.blocks()):
-            raise ShiftBenchError(f"{where}: 'draws' is {made.draws}, but no setting is drawn. Name a search space, "
+        study = make(Study, {**raw, "source": where}, where)
+        if "draws" in raw and not any(block.laws for block in study.blocks()):
+            raise ShiftBenchError(f"{where}: 'draws' is {study.draws}, but no setting is drawn. Name a search space, "
                                   "search = \"domainbed\", or write a law, penalty = {power = [10, -1, 5]}.")
-        return made
+        return study
 
     def blocks(self) -> Iterator[Block]:
-        """Per method and block of settings: what is fixed, swept and drawn."""
+        """The fixed, swept and drawn settings of every method and block."""
         run = layer(self.run, "", f"{self.source} [run]")
         space = SPACES[self.search]
         for method, tables in self.methods.items():
@@ -167,14 +167,15 @@ class Study:
         if runs > MOST:
             raise ShiftBenchError(f"{self.source}: asks for {runs:,} runs, more than {MOST:,}. Shorten its lists, or "
                                   "draw: {choice = [...]} in place of a list.")
-        found = {str(one): one for block in blocks for one in settings(block, self.draws, self.draw_seed, self.source)}
-        return list(found.values())
+        distinct = {str(one): one for block in blocks
+                    for one in settings(block, self.draws, self.draw_seed, self.source)}
+        return list(distinct.values())
 
     @property
     def builds(self) -> Builds:
         """What the study builds for itself."""
-        made = (self.suites, self.recipes, self.members, self.world)
-        return Builds(*made, self.collection if self.suites or self.recipes else "", self.source)
+        return Builds(self.suites, self.recipes, self.members, self.world,
+                      self.collection if self.suites or self.recipes else "", self.source)
 
     def prepare(self, out: Path | str, scratch: Path | str | None = None, say: Say | None = None) -> list[Path]:
         """Draw and build what the study needs and `out` lacks: below `scratch`, if given, else below `out`."""
@@ -189,12 +190,12 @@ class Study:
 
         Without `collections` nothing but benchmarks is looked for: the runs can then be named, not done.
         """
-        found, built = self.settings(), self.prepare(out, scratch)
+        all_settings, built = self.settings(), self.prepare(out, scratch)
         below = Path(scratch or out) / "benchmarks" if self.leave_one_domain_out else None
         return [Job(entry.folder, entry.collection, {**one, "benchmark": entry.digest, "seed": seed})
                 for entry in entries([*self.benchmarks, *built], self.seeds, self.collection if collections else None,
                                      below, self.source)
-                for one in found for seed in entry.seeds]
+                for one in all_settings for seed in entry.seeds]
 
 
 def _names(value: Any, where: str) -> tuple[str, ...]:

@@ -164,7 +164,7 @@ def _listen(pipe: "Connection[Any, Any]", orders: "SimpleQueue[list[Job]]") -> N
     try:
         while True:
             orders.put(pipe.recv())
-    finally:  # nobody waits for us any more: stop as a kill would, what is on disk is whole at any moment
+    finally:  # the driver is gone: stop as if killed; files on disk are complete at any moment
         os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Texts to vectors: sentence encoders, and the captions of a collection averaged per item. numpy alone, no torch."""
+"""Texts to vectors: sentence encoders, and a collection's captions averaged per item, with numpy and without torch."""
 
 from shiftbench.text.encoders import DEFAULT as DEFAULT
 from shiftbench.text.encoders import Encoder as Encoder

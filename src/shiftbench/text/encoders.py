@@ -70,7 +70,7 @@ class Foreign:
 
         try:
             self.model: Any = SentenceTransformer(name)
-        except Exception as problem:  # whatever that package makes of a damaged folder
+        except Exception as problem:  # any error that the package raises for a damaged folder
             raise ShiftBenchError(f"sentence-transformers cannot load '{name}' "
                                   f"({first_line(problem)}).") from problem
         digest = hashlib.sha256(f"{name}\0{self.model.max_seq_length}\0{self.model}".encode())

@@ -128,7 +128,7 @@ def _captions(collection: Collection) -> tuple[Ints, list[str]]:
 
 
 def _marks(text: Sequence[str], starts: Ints) -> Marks:
-    """For each item a number that stands for its captions, in whatever order; never 0, which stands for none."""
+    """A number per item that identifies its captions, independent of their order; never 0, which means none."""
     marks = []
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(text)], strict=True):
         total = hashlib.blake2b(digest_size=8)

@@ -97,7 +97,7 @@ def animals(path: Path, metadata: Path, y: Ints) -> Strs:
 
 
 def _owners(number: Ints, word: Strs) -> dict[str, set[int]]:
-    """The classes that each name stands for."""
+    """The classes that each name covers."""
     owners: dict[str, set[int]] = {}
     for y, name in zip(number.tolist(), word.tolist(), strict=True):
         owners.setdefault(name, set()).add(y)

@@ -28,12 +28,12 @@ def interval(replicates: Floats, level: float = LEVEL) -> tuple[Floats, Floats]:
 
 def _quantile(ordered: Floats, known: Ints, q: float) -> Floats:
     """The quantile of the first `known` of each sorted column, linear between neighbours."""
-    place = np.maximum(known - 1, 0) * q
-    under = np.floor(place).astype(np.int64)
+    position = np.maximum(known - 1, 0) * q
+    under = np.floor(position).astype(np.int64)
     over = np.minimum(under + 1, np.maximum(known - 1, 0))
     lower = np.take_along_axis(ordered, under[None], axis=0)[0]
     upper = np.take_along_axis(ordered, over[None], axis=0)[0]
-    return np.asarray(lower + (upper - lower) * (place - under))
+    return np.asarray(lower + (upper - lower) * (position - under))
 
 
 def bootstrap(

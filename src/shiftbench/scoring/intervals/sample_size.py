@@ -20,17 +20,17 @@ from shiftbench.scoring.intervals.means import LEVEL, checked
 
 POWER = 0.8
 MOST_ITEMS = 1e15
-"""Items beyond which a number of items is no plan, and doubles no longer count them one by one."""
+"""The largest number of items to plan with; beyond it, doubles no longer count one by one."""
 MOST_TESTS = 10**12
 
 
 @dataclass(frozen=True)
 class Design:
-    """What is known before the experiment; `items` below are those of the group that is looked at."""
+    """The assumptions before an experiment; `items` in its methods are the items of the group in question."""
 
-    accuracy: float = 0.7  # of the weaker model
-    correlation: float = 0.5  # of the two models' errors; 0.5 where nothing is known
-    disagreement: float | None = None  # ψ, where it is known: it takes the place of the correlation
+    accuracy: float = 0.7  # the accuracy of the weaker model
+    correlation: float = 0.5  # between the two models' errors; 0.5 if nothing is known
+    disagreement: float | None = None  # ψ, if it is known: it replaces the correlation
     paired: bool = True
     level: float = LEVEL
     comparisons: int = 1
@@ -72,7 +72,7 @@ class Design:
         return high
 
     def _items(self, difference: float, power: float) -> float:
-        """What `items_needed` rounds up; infinite where it is more than a double holds."""
+        """The number that `items_needed` rounds up; infinite if it exceeds a double."""
         from scipy.special import ndtri
 
         _check("power", power, 0 < power < 1, "is a probability: 0.8")
@@ -82,7 +82,7 @@ class Design:
         return root * root  # overflows to infinity, where root ** 2 raises
 
     def _variances(self, difference: float) -> tuple[float, float]:
-        """The variance of a difference times the items: where in truth there is none, and where it is there."""
+        """The variance of a difference, times the items: if the models are equal, and if the difference is real."""
         _check("difference", difference, 0 < difference <= 1, "is a share above 0: two points are 0.02")
         if self.accuracy + difference > 1 + 1e-12:
             raise ShiftBenchError(f"No model is {100 * difference:g} points better than one with an accuracy of "

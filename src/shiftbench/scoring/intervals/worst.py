@@ -1,6 +1,6 @@
 """The lowest of several groups: an interval of the true lowest, and an estimate without the downward bias of a minimum.
 
-Of groups that are alike the lowest is low by chance: with 12 groups of 50 items, all at 0.5, the minimum is 0.39 on
+If groups are alike, the lowest is low by chance: with 12 groups of 50 items, all at 0.5, the minimum is 0.39 on
 average. A bootstrap draws the minimum of what is already noisy and lies lower still: its 95 % interval holds the truth
 in 1 % of such cases.
 
@@ -52,7 +52,7 @@ NEGLIGIBLE = 30.0
 
 
 class Lowest(NamedTuple):
-    """Of each run: the ends, and the corrected estimate between them."""
+    """The interval ends of each run, and the corrected estimate between them."""
 
     low: Floats
     middle: Floats
@@ -136,10 +136,10 @@ def _limit(right: Ints, size: Ints, error: Floats | float) -> Floats:
     x, n, wrong = np.broadcast_arrays(right, size, error)
     errors, which = np.unique(wrong, return_inverse=True)
     base = int(n.max(initial=0)) + 1
-    codes, place = np.unique((which.reshape(x.shape) * base + n) * base + x, return_inverse=True)
+    codes, inverse = np.unique((which.reshape(x.shape) * base + n) * base + x, return_inverse=True)
     hits, items, of = codes % base, codes // base % base, errors[codes // base**2]
     limit = np.where(hits > 0, betaincinv(np.maximum(hits, 1), items - hits + 1.0, of), 0.0)
-    return np.asarray(limit[place.reshape(x.shape)])
+    return np.asarray(limit[inverse.reshape(x.shape)])
 
 
 def _middle(right: Ints, size: Ints) -> Floats:
@@ -183,7 +183,7 @@ def _log_ways(n: Ints, k: Floats) -> Floats:
 
 
 def _invert(tail: Callable[[Floats], Floats], low: Floats, high: Floats, known: Bools) -> Floats:
-    """Of each run: where the growing `tail` reaches ½ between low and high, REACH standard errors off.
+    """The point, for each run, where the growing `tail` reaches ½ between low and high, REACH standard errors off.
 
     False position on the normal scale, where a tail is nearly a line, with the Illinois rule against a stuck end. What
     is `known` need not be found; a run that is found stays, so that it does not depend on the others.

@@ -1,4 +1,4 @@
-"""Metrics: what each is called, which way is better, how it is shown and how its interval is made. One table of facts.
+"""Metrics: one table of their names, directions, units and intervals.
 
 The functions are plain functions of arrays, truth first; what is undefined is NaN. Everything that scores, chooses
 weights, selects runs, prints a table or ranks a board asks METRICS. A user's own metric joins with `register_metric`.
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 WORST = "worst_group_"
-"""Before the name of a metric: that of the worst group."""
+"""The prefix of a metric's name for its value in the worst group."""
 LAWS = ("bootstrap", "wilson", "wilson of contributions", "student", "fisher z", "jackknife logit", "delong logit",
         "student and bias", "order statistics", "none")
 """How an interval is made; `scoring.estimates` has those that any contributions can use."""
@@ -68,12 +68,12 @@ class Metric:
 
     @property
     def sign(self) -> int:
-        """What a value is multiplied by so that larger is better."""
+        """The factor by which values are multiplied so that larger is better."""
         return -1 if self.lower else 1
 
     @property
     def of_worst(self) -> bool:
-        """Whether a score is of the worst of several groups, which it then names."""
+        """Whether the score is that of the worst of several groups, which the row then names."""
         return self.over.startswith("wors")
 
     def show(self, value: float, sign: str = "") -> str:

@@ -146,12 +146,12 @@ def tally(
         hits = _count(true[hit], None if weight is None else weight[hit], size)[cells]
         return Tally(cells // classes, truth[cells], _count(guess, weight, size)[cells], hits, n_groups)
     cells, true = np.unique(true, return_inverse=True)
-    place = np.searchsorted(cells, guess)
-    place[place == len(cells)] = 0
-    known = cells[place] == guess  # a class predicted where the group's truth lacks it has no cell
+    position = np.searchsorted(cells, guess)
+    position[position == len(cells)] = 0
+    known = cells[position] == guess  # a class predicted where the group's truth lacks it has no cell
     truth = _count(true, weight, len(cells))
     hits = _count(true[hit], None if weight is None else weight[hit], len(cells))
-    guesses = _count(place[known], None if weight is None else weight[known], len(cells))
+    guesses = _count(position[known], None if weight is None else weight[known], len(cells))
     kept = truth > 0  # weights may be 0
     return Tally(cells[kept] // classes, truth[kept], guesses[kept], hits[kept], n_groups)
 
@@ -202,8 +202,8 @@ def calibration(hits: Bools, confidence: Floats, bins: int = BINS) -> Calibratio
     runs, n = confidence.shape
     deviation = confidence - hits
     # A third of fifteen bins is an edge, and rounding must not decide on which side of it an item lies.
-    place = np.clip(np.ceil(confidence * bins - 1e-9).astype(np.int64) - 1, 0, bins - 1)
-    cell = place + np.arange(runs)[:, None] * bins
+    bin_index = np.clip(np.ceil(confidence * bins - 1e-9).astype(np.int64) - 1, 0, bins - 1)
+    cell = bin_index + np.arange(runs)[:, None] * bins
     total = np.bincount(cell.ravel(), deviation.ravel(), runs * bins)
     error = np.sqrt(np.bincount(cell.ravel(), (deviation**2).ravel(), runs * bins))
     items = deviation * np.where(total < 0, -1.0, 1.0)[cell]

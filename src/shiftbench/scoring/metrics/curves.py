@@ -152,9 +152,9 @@ def _worth(n: int, own: int) -> float:
 
 
 def _one_auc(positive: npt.NDArray[np.bool_], rank: Floats, weight: Floats | None) -> float:
-    _, place = np.unique(rank, return_inverse=True)
+    _, code = np.unique(rank, return_inverse=True)
     share = np.ones(len(rank)) if weight is None else weight
-    above = np.bincount(place, share * positive)
-    below = np.bincount(place, share * ~positive)
+    above = np.bincount(code, share * positive)
+    below = np.bincount(code, share * ~positive)
     pairs = above.sum() * below.sum()
     return float(above @ (np.cumsum(below) - below / 2) / pairs) if pairs else math.nan

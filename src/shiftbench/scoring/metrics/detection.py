@@ -1,6 +1,6 @@
 """Accuracy of a detector of one kind of thing, image by image; the metric of GlobalWheat.
 
-Of an image's predicted boxes those with a score above ½ are kept. Each goes to the true box with which it shares most
+The predicted boxes of an image with a score above ½ are kept. Each goes to the true box with which it shares most
 (the first of equals), if their intersection over union is at least ½; no box looks for a second best. With TP the true
 boxes that are found so, P the boxes kept and T the true ones:
 

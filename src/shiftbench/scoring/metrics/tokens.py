@@ -49,8 +49,8 @@ class Places(NamedTuple):
                                   f"{asked[row]} places. Give the next token at every place.")
         if not len(flat):
             return np.zeros(self.label.shape, np.bool_)
-        place = np.minimum(start[:-1, None] + np.arange(width), len(flat) - 1)
-        return np.asarray((flat[place] == self.label) & (self.label != NO_LABEL))
+        position = np.minimum(start[:-1, None] + np.arange(width), len(flat) - 1)
+        return np.asarray((flat[position] == self.label) & (self.label != NO_LABEL))
 
 
 def token_hits(label: Numbers, predicted: Numbers) -> Floats:

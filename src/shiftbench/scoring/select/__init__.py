@@ -1,4 +1,4 @@
-"""Which run counts: the choice among runs that differ in their settings, as a pure function of the scores.
+"""Model selection: choose among runs with different settings, as a pure function of the scores.
 
 A rule gives every run one number, its criterion, and takes for each benchmark, method and seed the run where it is best
 (per seed, as DomainBed and Wiles et al., 2022). The criteria differ in what they look at; a choice says whether that

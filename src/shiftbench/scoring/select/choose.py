@@ -1,4 +1,4 @@
-"""Rules applied to scores: the chosen runs, what they are worth on test, and why a rule chose nothing."""
+"""Apply selection rules to scores: which runs they choose, how these do on test, and why a rule chose nothing."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ from shiftbench.shifts.leave_one_domain_out import MARK
 
 
 class Choice(NamedTuple):
-    """The run that a rule takes for one benchmark, method and seed, and what that is worth on test."""
+    """The run that a rule chooses for one benchmark, method and seed, and how it does on test."""
 
     benchmark: str
     method: str
@@ -41,22 +41,22 @@ class Choice(NamedTuple):
     rule: str
     run: str
     setting: str
-    among: int  # runs there were to choose from
+    among: int  # the number of runs to choose from
     by: str  # the criterion in words
     criterion: float
     labels: str  # see LABELS
-    target: str  # the measure of all that follows, as `Measure` writes it
+    target: str  # the measure of all fields below, as `Measure` writes it
     test: float
     low: float
     high: float
-    oracle: float  # of the best run there was
-    blind: float  # the mean of all runs: what a choice without looking gives
+    oracle: float  # the value of the best run
+    blind: float  # the mean of all runs: what a blind choice gives
     group: str = ""  # the worst group, where that is the target
-    n: int = 0  # the test items behind it
+    n: int = 0  # the number of test items
 
     @property
     def regret(self) -> float:
-        """How far it is behind the best run there was, whichever way is better."""
+        """How far the chosen run is behind the best run, whether higher or lower is better."""
         return abs(self.oracle - self.test)
 
 
@@ -70,7 +70,7 @@ class Refused(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What some rules chose, and where they could not."""
+    """The choices of the rules, and the cases in which a rule could not choose."""
 
     choices: tuple[Choice, ...]
     refused: tuple[Refused, ...]
@@ -84,7 +84,7 @@ WORST_LOSS = Measure("worst_group_nll")
 
 
 def setting_of(rule: str) -> str:
-    """The `setting` of a mean that was scored over the runs a rule chose, which may differ in theirs."""
+    """The `setting` of a mean over the runs that a rule chose, whose own settings may differ."""
     return f"chosen by {rule}"
 
 
@@ -94,8 +94,8 @@ def select(
 ) -> Selection:
     """Apply rules to every benchmark, method and seed of a table.
 
-    Each choice is judged by every target, and the oracle chooses by it. `benchmarks` say whether `val` shares domains
-    with `test`, and by which number `wilds` chooses.
+    Every target judges each choice, and the oracle chooses by the target. `benchmarks` say whether `val` shares domains
+    with `test`, and which metric `wilds` chooses by.
     """
     return _apply(Runs(scores), tuple(rules), targets, benchmarks)
 
@@ -104,15 +104,15 @@ def chosen(
     scores: Scores, rule: str = DEFAULT, *, target: str = TARGETS[0], benchmarks: Iterable[Benchmark] = (),
     allow_target: bool = False, remedy: str = ALLOW,
 ) -> Scores:
-    """The rows of the chosen runs alone: one run per benchmark, method and seed, for all that comes after.
+    """Only the rows of the chosen runs: one run per benchmark, method and seed.
 
-    Means over runs are left out, since they were made before the choice. A choice that used target labels is an error,
-    unless `allow_target`.
+    Means over runs are left out, because they were taken before the choice. A choice that used target labels is an
+    error, unless `allow_target`.
     """
     runs = Runs(scores)
-    made = _apply(runs, (rule,), (target,), benchmarks).choices
-    refuse_target(made, allow_target=allow_target, remedy=remedy)
-    kept = {(one.benchmark, one.method, one.seed, one.run) for one in made}
+    choices = _apply(runs, (rule,), (target,), benchmarks).choices
+    refuse_target(choices, allow_target=allow_target, remedy=remedy)
+    kept = {(one.benchmark, one.method, one.seed, one.run) for one in choices}
     who = zip(runs.benchmark.tolist(), runs.method.tolist(), runs.seed.tolist(), runs.name.tolist(), strict=True)
     keep = np.asarray([(runs.benchmarks[benchmark], runs.methods[method], seed, run) in kept
                        for benchmark, method, seed, run in who], np.bool_)
@@ -120,9 +120,9 @@ def chosen(
 
 
 def refuse_target(choices: Iterable[Choice], *, allow_target: bool = False, remedy: str = ALLOW) -> None:
-    """Fail where a choice used labels of the target, or where nobody can tell, unless that is allowed.
+    """Raise an error if a choice used labels of the target, or if that is not known, unless this is allowed.
 
-    `remedy` is what the caller can do who wants the choice all the same.
+    `remedy` tells the user how to allow the choice.
     """
     for one in choices:
         if one.labels == TARGET and not allow_target:
@@ -143,7 +143,7 @@ def _apply(
     by, metric = (encode(runs.scores[name]) for name in ("by", "metric"))
     pairs = np.unique(np.stack([by[0], metric[0]]), axis=1).T.tolist()
     scored = [Measure(metric[1][name], by[1][grouping]) for grouping, name in pairs if metric[1][name] in METRICS]
-    # Over a further grouping, accuracy is of single groups alone.
+    # A further grouping has the accuracy of its single groups, but none over all items.
     allowed = {*map(Measure, TARGETS), *(one for one in scored if one.metric != "accuracy" or not one.by)}
     for target in map(Measure.parse, targets):
         if target not in allowed:
@@ -151,89 +151,91 @@ def _apply(
         for name in rules:
             rule = find(RULES, "rule", name)
             for code in runs.originals:
-                benchmark, mine = runs.benchmarks[code], runs.of(code)
-                found = (_left_out(runs, code, mine) if MARK in rule.splits
-                         else _measure(runs, rule, mine, target, known.get(benchmark)))
-                if not found.split:
-                    refused.append(Refused(benchmark, "", name, found.by))
+                benchmark, candidates = runs.benchmarks[code], runs.of(code)
+                criterion = (_left_out(runs, code, candidates) if MARK in rule.splits
+                             else _measure(runs, rule, candidates, target, known.get(benchmark)))
+                if not criterion.split:
+                    refused.append(Refused(benchmark, "", name, criterion.by))
                     continue
-                picked = runs.best(mine, found.value if found.lower else -found.value)
-                labels = labels_of(found.split, known.get(benchmark))
-                choices += _choices(runs, mine, picked, name, found, target, labels)
-                refused += [Refused(benchmark, runs.methods[method], name, f"none of its runs has {found.by}")
-                            for method in np.setdiff1d(runs.method[mine], runs.method[picked])]
+                picked = runs.best(candidates, criterion.value if criterion.lower else -criterion.value)
+                labels = labels_of(criterion.split, known.get(benchmark))
+                choices += _choices(runs, candidates, picked, name, criterion, target, labels)
+                refused += [Refused(benchmark, runs.methods[method], name, f"none of its runs has {criterion.by}")
+                            for method in np.setdiff1d(runs.method[candidates], runs.method[picked])]
     return Selection(tuple(choices), tuple(dict.fromkeys(refused)))
 
 
-class _Found(NamedTuple):
-    """A criterion as measured: of every run, on which split and in words. Without a split the words say why not."""
+class _Criterion(NamedTuple):
+    """A criterion's value for every run, its split and its words. If the split is empty, the words say why."""
 
     value: Floats
     split: str
     by: str
-    lower: bool = False  # the smaller, the better
+    lower: bool = False  # lower is better
 
 
-def _measure(runs: Runs, rule: Rule, mine: Ints, target: Measure, benchmark: Benchmark | None) -> _Found:
+def _measure(runs: Runs, rule: Rule, candidates: Ints, target: Measure, benchmark: Benchmark | None) -> _Criterion:
     """The criterion of a rule on one benchmark's runs, from the first split that has it."""
     if rule.headline and benchmark is None:
-        return _Found(np.full(len(runs), np.nan), "", "the benchmark's card says its headline; give it (--benchmark)")
+        return _Criterion(np.full(len(runs), np.nan), "",
+                          "the benchmark's card says its headline; give it (--benchmark)")
     measure = Measure(rule.metric) if rule.metric else target
     if rule.headline and benchmark is not None:
         measure = benchmark.headline
-    lower, said = metric_of(measure.metric).lower, in_words(*measure)
+    lower, words = metric_of(measure.metric).lower, in_words(*measure)
     for split in rule.splits:
-        if measure == WORST_LOSS and not np.isnan(runs.hard(split).value[mine]).all():
-            return _Found(runs.hard(split).value, split,
-                          f"larger log-loss of hard positives and hard negatives on {split}", lower)
-        found = runs.number(split, measure)
-        if np.isnan(found.value[mine]).all():
+        if measure == WORST_LOSS and not np.isnan(runs.hard(split).value[candidates]).all():
+            return _Criterion(runs.hard(split).value, split,
+                              f"larger log-loss of hard positives and hard negatives on {split}", lower)
+        number = runs.number(split, measure)
+        if np.isnan(number.value[candidates]).all():
             continue
         what = "class" if measure.metric == "worst_class_accuracy" else "group"
-        if is_worst(rule.metric) and (found.n[mine] == runs.number(split, ACCURACY).n[mine]).all():
-            return _Found(found.value, "", f"{split} has one {what}, so that there is no worst")
-        return _Found(found.value, split, f"{said} on {split}", lower)
-    return _Found(np.full(len(runs), np.nan), "", f"its runs have no {said} on {' or '.join(rule.splits)}")
+        if is_worst(rule.metric) and (number.n[candidates] == runs.number(split, ACCURACY).n[candidates]).all():
+            return _Criterion(number.value, "", f"{split} has one {what}, so that there is no worst")
+        return _Criterion(number.value, split, f"{words} on {split}", lower)
+    return _Criterion(np.full(len(runs), np.nan), "", f"its runs have no {words} on {' or '.join(rule.splits)}")
 
 
-def _left_out(runs: Runs, benchmark: int, mine: Ints) -> _Found:
-    """The mean test accuracy over the parts that leave a domain out, of the runs with the same setting and seed."""
+def _left_out(runs: Runs, benchmark: int, candidates: Ints) -> _Criterion:
+    """The mean test accuracy of runs with the same setting and seed over the parts that leave a domain out."""
     value, parts = np.full(len(runs), np.nan), runs.parts(benchmark)
     if not parts:
-        return _Found(value, "", "it has no runs that were trained without one of its domains")
-    if (runs.setting[mine] == "").any():
-        return _Found(value, "", "its scores do not say the settings, by which runs without a domain are matched")
-    accuracy, total = runs.number("test", ACCURACY).value, np.zeros(len(mine))
+        return _Criterion(value, "", "it has no runs that were trained without one of its domains")
+    if (runs.setting[candidates] == "").any():
+        return _Criterion(value, "", "its scores do not say the settings, by which runs without a domain are matched")
+    accuracy, total = runs.number("test", ACCURACY).value, np.zeros(len(candidates))
     for part in parts:
         there, of_kind = runs.of(part), np.full(len(runs), np.nan)
         of_kind[runs.kind[there]] = accuracy[there]
-        total += of_kind[runs.kind[mine]]  # a setting that lacks a part cannot be compared with the others
-    value[mine] = total / len(parts)
+        total += of_kind[runs.kind[candidates]]  # a setting that lacks a part cannot be compared with the others
+    value[candidates] = total / len(parts)
     if np.isnan(total).all():
-        return _Found(value, "", f"no setting has runs on all {len(parts)} parts that leave a domain out")
-    return _Found(value, MARK, f"accuracy on left-out training domains, mean of {len(parts)}")
+        return _Criterion(value, "", f"no setting has runs on all {len(parts)} parts that leave a domain out")
+    return _Criterion(value, MARK, f"accuracy on left-out training domains, mean of {len(parts)}")
 
 
 def _choices(
-    runs: Runs, mine: Ints, picked: Ints, rule: str, found: _Found, target: Measure, labels: str
+    runs: Runs, candidates: Ints, picked: Ints, rule: str, criterion: _Criterion, target: Measure, labels: str
 ) -> list[Choice]:
-    """The picked runs, each beside the others of its method and seed."""
+    """A `Choice` for every picked run, which compares it with the other runs of its method and seed."""
     test = runs.number("test", target)
     which = runs.which("test", target) if is_worst(target.metric) else np.zeros(len(runs), np.str_)
-    among, there, of = np.bincount(runs.cell[mine]), mine[~np.isnan(test.value[mine])], runs.cell
+    among, there, of = np.bincount(runs.cell[candidates]), candidates[~np.isnan(test.value[candidates])], runs.cell
     best, n = np.full(len(among), np.nan), np.bincount(of[there], minlength=len(among))
     (np.fmin if metric_of(target.metric).lower else np.fmax).at(best, of[there], test.value[there])
     total = np.bincount(of[there], test.value[there], minlength=len(among))
     return [
         Choice(runs.benchmarks[runs.benchmark[one]], runs.methods[runs.method[one]], int(runs.seed[one]), rule,
-               str(runs.name[one]), str(runs.setting[one]), int(among[of[one]]), found.by, float(found.value[one]),
-               labels, str(target), float(test.value[one]), float(test.low[one]), float(test.high[one]),
-               float(best[of[one]]), float(total[of[one]] / n[of[one]]) if n[of[one]] else np.nan, str(which[one]),
+               str(runs.name[one]), str(runs.setting[one]), int(among[of[one]]), criterion.by,
+               float(criterion.value[one]), labels, str(target), float(test.value[one]), float(test.low[one]),
+               float(test.high[one]), float(best[of[one]]),
+               float(total[of[one]] / n[of[one]]) if n[of[one]] else np.nan, str(which[one]),
                int(np.nan_to_num(test.n[one])))
         for one in picked.tolist()]
 
 
-# What a rule is worth: choices averaged over seeds, then over benchmarks.
+# How good a rule is: its choices averaged over seeds, then over benchmarks.
 
 class Mean(NamedTuple):
     """Choices of a rule for one method, averaged over seeds and, without a `benchmark`, over benchmarks."""
@@ -247,8 +249,8 @@ class Mean(NamedTuple):
     among: int
     labels: str
     by: str
-    groups: tuple[str, ...]  # of a single benchmark, the worst group of every seed, where that is the target
-    n: int  # the test items behind it; of several groups, those of the smallest
+    groups: tuple[str, ...]  # each seed's worst group, if that is the target (one benchmark only)
+    n: int  # the number of test items; with several groups, the size of the smallest
     test: float
     low: float
     high: float
@@ -260,18 +262,19 @@ class Mean(NamedTuple):
 
     @property
     def whose(self) -> str:
-        """Which group a worst group's value is of, and how many items that has."""
+        """The worst group and its number of items, or the number of groups that were worst."""
         if len(self.groups) > 1:
             return f"{len(self.groups)} groups, n\u00a0≥\u00a0{self.n:,}"
         return f"{self.groups[0]}, n\u00a0=\u00a0{self.n:,}" if self.groups else ""
 
 
 def over_seeds(choices: Iterable[Choice], level: float = LEVEL) -> list[Mean]:
-    """Means of the value on test and of the regret over seeds, with intervals at the level of the scores' own.
+    """Average the test value and the regret over seeds, with intervals at the level of the scores' intervals.
 
-    The half-width of a value on test is √(w² + s²): w the runs' mean half-width, since seeds share their test items,
-    and s Student's of the seeds (`seeds_half_width`); its middle is the mean of theirs, which for a worst group need
-    not be the value. A regret compares runs on the same items; its interval is of the seeds.
+    The half-width of a test value is √(w² + s²): w is the runs' mean half-width, since seeds share their test items,
+    and s is Student's half-width over the seeds (`seeds_half_width`). The interval is centred on the mean of the runs'
+    centres, which for a worst group may differ from the value. A regret compares runs on the same items, so its
+    interval is over seeds only.
     """
     cells: dict[tuple[str, ...], list[Choice]] = {}
     for one in choices:
@@ -294,7 +297,8 @@ def over_seeds(choices: Iterable[Choice], level: float = LEVEL) -> list[Mean]:
 
 
 def over_benchmarks(means: Iterable[Mean]) -> list[Mean]:
-    """The plain mean over the benchmarks where a rule applies; its interval is cautious, as if all erred one way."""
+    """The plain mean over the benchmarks where a rule applies. Its interval is cautious: it averages the ends, as if
+    all benchmarks erred in one direction."""
     cells: dict[tuple[str, ...], list[Mean]] = {}
     for one in means:
         cells.setdefault((one.method, one.rule, one.target), []).append(one)
@@ -306,16 +310,16 @@ def over_benchmarks(means: Iterable[Mean]) -> list[Mean]:
         for (method, rule, target), part in cells.items()]
 
 
-# Means over chosen runs, scored from their predictions: what a table of single runs cannot give.
+# Means over chosen runs, scored from their predictions, which a table of single runs does not hold.
 
 def chosen_means(
     folder: Path | str | RunIndex, scores: Scores, benchmarks: Iterable[Benchmark], rule: str = DEFAULT, *,
     replicates: int = REPLICATES, level: float = LEVEL, remedy: str = ALLOW,
 ) -> Scores:
-    """Each method's mean over the runs that a rule chooses in a runs folder, methods paired by item.
+    """Each method's mean over the runs that a rule chooses in a runs folder, with methods paired by item.
 
-    Of the benchmarks given, those on which a method has several settings. Join the result to the scores: a report takes
-    these means and their paired differences, where it would else put intervals together from those of single runs.
+    Only benchmarks on which a method has several settings are scored. Join the result to the scores: a report uses
+    these means and their paired differences; without them it combines the intervals of single runs.
     """
     draws: dict[str, dict[str, Benchmark]] = {}
     for benchmark in benchmarks:

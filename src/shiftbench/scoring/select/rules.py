@@ -1,4 +1,4 @@
-"""The rules: what each looks at, which labels that takes, and the runs of a table of scores by which they choose."""
+"""The selection rules: the metric and splits of each, the labels it uses, and the runs that it chooses from."""
 
 import re
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from shiftbench.scoring.metrics import is_worst, metric_of
 from shiftbench.shifts.leave_one_domain_out import MARK
 
 TARGETS = ("accuracy", "worst_group_accuracy")
-"""What a choice is judged by on test, and what the oracle chooses by."""
+"""The measures that judge a choice on test, and by which the oracle chooses."""
 
 NONE, SHIFTED, UNKNOWN, TARGET = LABELS = ("none", "shifted", "unknown", "target")
 """Labels from after the shift that a choice used: none; those of other domains than the test's; those of
@@ -26,10 +26,10 @@ DEFAULT = "id"
 class Rule(NamedTuple):
     """A criterion: a metric on the first of some splits that was scored."""
 
-    head: str  # what a table calls it
+    head: str  # its name in tables
     metric: str  # empty: what a choice is judged by on test, or the headline
     splits: tuple[str, ...]
-    uses: str  # what has to be known to apply it
+    uses: str  # what must be known to apply it
     headline: bool = False  # by the metric that ranks methods on the benchmark, as its card says
 
     @property
@@ -54,8 +54,8 @@ RULES: dict[str, Rule] = {
 """`nooch` minimises the larger of the mean losses of hard positives and hard negatives (Madras & Zemel, 2021, §6);
 where no group is named so, the largest group's. `f1` is Wiles et al.'s (2022): top-1 F1 on the validation set, which is
 out of distribution where there is such a one. `wilds` is Koh et al.'s (2021): the benchmark's own headline on `val`,
-FMoW's worst region, Amazon's user at the tenth percentile, and so on. `oracle` chooses by what is then reported: the
-best there was to have.
+FMoW's worst region, Amazon's user at the tenth percentile, and so on. `oracle` chooses by the reported
+value itself: it is the upper bound.
 """
 
 
@@ -78,15 +78,15 @@ def labels_of(split: str, benchmark: Benchmark | None) -> str:
 # The single runs of a table of scores, in columns: who each run is, and any one of its scores.
 
 HARD = (re.compile(r"\bhard[ _-]?positive", re.I), re.compile(r"\bhard[ _-]?negative", re.I))
-"""How the groups of NOOCh are named, whatever stands around it."""
+"""Patterns of the names of NOOCh's groups, with any text around them."""
 
 ACCURACY, NLL, HARD_LOSS = Measure("accuracy"), Measure("nll"), Measure("nll of hard items")
 INSTEAD = tuple(sorted({target.headline for target in KINDS.values()} - {"accuracy"}))
-"""What stands in the place of `accuracy` where the target is no class."""
+"""The metrics that replace `accuracy` if the target is not a class."""
 
 
 class Number(NamedTuple):
-    """One score of every run, its interval and the items behind it; NaN where a run has none."""
+    """One score of every run, its interval and its number of items; NaN if a run has none."""
 
     value: Floats
     low: Floats
@@ -101,7 +101,7 @@ class Runs:
         self.scores = scores.where(stat=RUN)
         who = {"benchmark": self.scores["benchmark"], "run": self.scores["run"], "method": self.scores.names,
                "seed": self.scores["seed"], "setting": self.scores["setting"]}
-        # A run's rows mostly stand together, so it is enough to look at the first of every stretch of equal ones.
+        # A run's rows are mostly adjacent, so it is enough to look at the first row of every stretch.
         begins = np.r_[True, np.zeros(max(0, len(self.scores) - 1), np.bool_)][: len(self.scores)]
         for values in who.values():
             begins[1:] |= values[1:] != values[:-1]
@@ -111,7 +111,7 @@ class Runs:
         for name in ("benchmark", "run", "method", "seed"):
             code, names = codes[name]
             _, first, key = np.unique(key * max(1, len(names)) + code, return_index=True, return_inverse=True)
-        self.place: Ints = key[np.cumsum(begins) - 1]  # of every row, the number of its run
+        self.place: Ints = key[np.cumsum(begins) - 1]  # the run's number for every row
         self.benchmarks, self.methods = codes["benchmark"][1], codes["method"][1]
         self.benchmark, self.method, self.rank, setting = (
             codes[name][0][first] for name in ("benchmark", "method", "run", "setting"))
@@ -133,7 +133,7 @@ class Runs:
 
     @property
     def originals(self) -> list[int]:
-        """The benchmarks that are not another one of the table less a domain."""
+        """The benchmarks that are not parts of another benchmark in the table with a domain left out."""
         return [code for code, name in enumerate(self.benchmarks)
                 if MARK not in name or name.rpartition(MARK)[0] not in self.benchmarks]
 
@@ -170,29 +170,29 @@ class Runs:
         return Number(*(self._by_run(rows, name) for name in Number._fields))
 
     def which(self, split: str, measure: Measure) -> Strs:
-        """The group or class that a worst score of every run is of; empty where a run has none."""
+        """The worst group or class of every run; empty if a run has no such score."""
         rows, group = self._rows(split, measure), np.zeros(len(self), self.scores["group"].dtype)
         group[self.place[rows]] = self.scores["group"][rows]
         return group
 
     def hard(self, split: str) -> Number:
-        """The larger of the mean losses of hard positives and of hard negatives; NaN where no group is named so."""
+        """The larger of the mean losses of hard positives and of hard negatives; NaN if no group has such a name."""
         if (split, HARD_LOSS) not in self._numbers:
             rows = np.flatnonzero(self._rows(split, NLL))
             code, names = encode(self.scores["group"][rows])
             loss, size = np.full((2, len(self)), np.nan), np.zeros((2, len(self)))
             for kind, pattern in enumerate(HARD):
-                mine = rows[np.asarray([bool(pattern.search(name)) for name in names], np.bool_)[code]]
-                n = self.scores["n"][mine].astype(np.float64)
-                total = np.bincount(self.place[mine], n * self.scores["value"][mine], minlength=len(self))
-                size[kind] = np.bincount(self.place[mine], n, minlength=len(self))
+                matching = rows[np.asarray([bool(pattern.search(name)) for name in names], np.bool_)[code]]
+                n = self.scores["n"][matching].astype(np.float64)
+                total = np.bincount(self.place[matching], n * self.scores["value"][matching], minlength=len(self))
+                size[kind] = np.bincount(self.place[matching], n, minlength=len(self))
                 np.divide(total, size[kind], out=loss[kind], where=size[kind] > 0)
             none = np.full(len(self), np.nan)
             self._numbers[split, HARD_LOSS] = Number(np.fmax(*loss), none, none, size.max(axis=0))
         return self._numbers[split, HARD_LOSS]
 
     def best(self, mine: Ints, criterion: Floats) -> Ints:
-        """Of each method and seed among `mine`, the run with the smallest criterion; one without a criterion is none.
+        """The run with the smallest criterion for each method and seed among `mine`; NaN is no criterion.
 
         Ties go to the smaller nll on id_val, then to the run whose name comes first.
         """

@@ -1,4 +1,4 @@
-"""What a criterion says of every item: its label, its domain, its kind, and facts for the card (Madras & Zemel, 2021).
+"""A criterion gives every item a label, a domain and a kind, and facts for the card (Madras & Zemel, 2021).
 
 By areas (§3.1.1, see `cues`), by gist (§3.1.2: captions unlike those of a class's usual scenes), by the published
 lists, or by a question about factors.

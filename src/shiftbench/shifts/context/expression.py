@@ -132,7 +132,7 @@ def _listed(column: Values, name: str, value: str) -> Bools:
 
 
 def _among(word: str, words: Values, name: str) -> None:
-    """A word that no item has is a slip of the pen: it would make every item hard, or none."""
+    """Refuse a word that no item has: it would make every item hard, or none."""
     if len(words) and not (words == word).any():
         raise unknown("value", word, np.unique(words).tolist(), f"Factor '{name}'")
 

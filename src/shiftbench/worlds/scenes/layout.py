@@ -109,10 +109,10 @@ def subjects(scenes: Scenes, seed: int) -> Ints:
 
 
 def contexts(scenes: Scenes, seed: int, band: str) -> Ints:
-    """The context objects of one band, in turn left and right of the middle."""
+    """The context objects of one band, alternating left and right of the middle."""
     names, bands = things()
-    mine = np.asarray(bands)[scenes.thing] == band
-    item, thing, rank = scenes.item[mine], scenes.thing[mine], scenes.rank[mine]
+    in_band = np.asarray(bands)[scenes.thing] == band
+    item, thing, rank = scenes.item[in_band], scenes.thing[in_band], scenes.rank[in_band]
     cell = scenes.index[item] * STRIDE + thing
     a, b, c, d, e = (uniform(seed, f"context {what}", cell) for what in ("x", "y", "scale", "flip", "variant"))
     variants = [sheet().variants(name) for name in names]
@@ -147,7 +147,7 @@ def shaded(words: Strs, u: Floats) -> Ints:
 
 
 def looks(scenes: Scenes, seed: int) -> Ints:
-    """Per picture: turn and zoom, gain and lift by channel, style, vignette, noise and the key of its grain."""
+    """For every picture: turn and zoom, gain and lift by channel, style, vignette, noise and the key of its grain."""
     cameras = [themes.TINTS[name] for name in scenes.factors["camera"]]
     gain, lift, zoom, most, vignette, noise = (np.asarray(column) for column in zip(*cameras, strict=True))
     gain = gain * np.asarray([themes.GAINS[name] for name in scenes.factors["light"]]) // 256

@@ -59,7 +59,7 @@ def render(layout: Layout, size: int, progress: Progress | None = None) -> tuple
     return images, Seen(area / side**2, np.column_stack([corner, far - corner]), stuff / side**2)
 
 
-VISIBLE = 0.004  # an object or a stuff that covers less of the picture is not tagged: nobody would see it
+VISIBLE = 0.004  # an object or stuff that covers less of the picture is not tagged: it would not be seen
 
 
 @cache
