@@ -64,8 +64,8 @@ def made(drawn, place, shell):
 @pytest.fixture(scope="module")
 def gaps(made, shell):
     """What the shift costs each method: on each benchmark, and against training that has seen OpenMoji."""
-    shell("shiftbench setting benchmarks/openmoji --to mixed-to-test --moved 0.001 --out benchmarks/openmoji-mixed "
-          "--quiet")  # from target_train alone: test stays whole
+    shell("shiftbench build benchmarks/openmoji --reference mixed-to-test --set moved=0.001 "
+          "--out benchmarks/openmoji-mixed --quiet")  # from target_train alone: test stays whole
     for unseen in UNSEEN:
         shell(f"shiftbench embed benchmarks/{unseen} --size 96 --quiet")
     (made / "study.toml").write_text(STUDY)

@@ -39,7 +39,7 @@ def made(cache, place, shell):
 @pytest.fixture(scope="module")
 def gaps(made, shell):
     """What the shift costs erm on text-bag, trained on IMDB alone, and with half of training from Rotten Tomatoes."""
-    shell("shiftbench setting benchmarks/reviews --to mixed-to-test --out benchmarks/mixed --quiet")
+    shell("shiftbench build benchmarks/reviews --reference mixed-to-test --out benchmarks/mixed --quiet")
     for seed in SEEDS:
         shell(f"{TRAIN.format('reviews')} --method erm --seed {seed} --out runs")
         shell(f"{TRAIN.format('mixed')} --method erm --seed {seed} --out runs")
