@@ -165,10 +165,11 @@ def share(
 
 
 def shares(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
-    """A mean of contributions that lies in [0, 1] while they may not: Wilson's interval.
+    """A mean m of contributions that lies in [0, 1] while they may not: Wilson's interval, of the size
 
-    Its size is that of a plain sample of right and wrong with the variance that the items show, less for few items as
-    Student's t is wider; where they show none, it is their number.
+        n' = m (1 − m) / (V n / (n − 1) (t / z)²),    V the variance of m through its n items
+
+    of a plain sample of right and wrong that is as sure. Where the items do not vary it is their number n.
     """
     if level is None:
         return bare(values, owner, start)
@@ -183,7 +184,10 @@ def shares(values: Floats, owner: Sequence[int], level: float | None, start: Int
 
 
 def loss(values: Floats, owner: Sequence[int], level: float | None, start: Ints | None = None) -> Estimate:
-    """A mean over items without an upper bound: Student's interval, unknown where a group has a single item."""
+    """A mean m over n items without an upper bound, m ± t s / √n: Student's, unknown where a group has a single item.
+
+    s is the standard deviation of the items, each averaged over the runs; t has n − 1 degrees of freedom.
+    """
     if level is None:
         return bare(values, owner, start)
     parts = take_apart(values, owner, start)
