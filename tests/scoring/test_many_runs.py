@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import shiftbench as sb
 from bench.many_runs import BENCHMARKS, SEEDS, facts, make
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json, write_table
@@ -18,6 +20,7 @@ from shiftbench.data.scores import ALL, COLUMNS, MEAN, RUN, Scores
 from shiftbench.scoring import read_run, runs, runs_in, score, score_runs
 from shiftbench.scoring.listing import contents, names_in
 from shiftbench.scoring.reading import KNOWN, Reader, predictions_of
+from shiftbench.scoring.select import chosen_means, select
 from shiftbench.training.folder import sign
 from shiftbench.training.run import Run
 from tests.scoring.test_score import guesses, made, write_run
@@ -205,3 +208,37 @@ def test_labels_name_what_tells_runs_of_a_method_apart(listed):
         told = [f"{key}={json.dumps(value)}" for key, value in sorted(flat(one).items())
                 if any(key not in other or other[key] != value for other in rivals)]
         assert name == (f"{one['method']} ({', '.join(told)})" if told else one["method"])
+
+
+def test_a_preset_stands_in_the_label(tmp_path):
+    """The method is the learning rule; what is shown, chosen and named in options is the preset."""
+    plain, folder = made(), tmp_path / "runs"
+    benchmark = replace(plain, split=np.where(plain.split == "id_test", "id_val", plain.split))
+    benchmark.save(tmp_path / "toy")
+    for seed in range(2):
+        write_run(folder, f"a{seed}", benchmark, guesses(benchmark, seed), seed=seed, lr=0.1)
+        for lr in (0.1, 0.2):
+            write_run(folder, f"b{lr}-{seed}", benchmark, guesses(benchmark, 7 + seed, 0.7 + lr), seed=seed, lr=lr,
+                      preset="resnet50")
+    scores = score_runs(folder, replicates=30)
+    single, mean = (scores.where(split="test", group=ALL, metric="accuracy", stat=stat) for stat in (RUN, MEAN))
+    assert set(scores["method"].tolist()) == {"erm"}
+    assert single["label"].tolist() == ["", "", *["resnet50"] * 4]
+    assert mean["label"].tolist() == ["", "resnet50 (lr=0.1)", "resnet50 (lr=0.2)"]
+    assert {choice.method for choice in select(scores, ["id"]).choices} == {"erm", "resnet50"}
+    over = chosen_means(folder, scores, [benchmark], "id").where(stat=MEAN, split="test", metric="accuracy", group=ALL)
+    assert list(zip(over["method"].tolist(), over["label"].tolist(), strict=True)) == [("erm", ""), ("erm", "resnet50")]
+    lines = {line.method: line for line in sb.table(folder, against="resnet50", metrics="accuracy")}
+    assert {name: (line.mean, line.reference) for name, line in lines.items()} == {
+        name: (value, other) for name, value, other in zip(
+            ("erm", "resnet50"), over["value"].tolist(), ("resnet50", ""), strict=True)}
+
+
+def test_the_hardest_tasks_are_those_of_the_name_shown():
+    """`hardest` takes the runs that are shown under a name: a preset's where it is one, else the plain method's."""
+    rows = [{"run": f"{task} {label}", "benchmark": task, "method": "erm", "label": label, "seed": 0, "split": "test",
+             "group": group, "n": 9, "metric": "nll", "value": loss * times, "low": 0, "high": 9}
+            for task, label, loss in (("cup", "", 1), ("bus", "", 2), ("cup", "resnet50", 4), ("bus", "resnet50", 3))
+            for group, times in (("hard", 2), ("all", 1))]
+    assert [[task.task for task in sb.hardest(Scores.of(rows), method=name)] for name in ("erm", "resnet50")] == [
+        ["bus", "cup"], ["cup", "bus"]]

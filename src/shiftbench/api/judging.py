@@ -203,9 +203,9 @@ def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: 
     """Rank tasks (benchmarks) by how much more hard items cost than the average item; the first n."""
     from shiftbench.shifts.context.challenge_sets import hardest_tasks
 
-    scores = scores_of(source)[0].where(stat=RUN, method=method, split=split, metric="nll", by="")
+    scores = scores_of(source)[0].where(stat=RUN, split=split, metric="nll", by="")
     losses: dict[str, dict[str, list[float]]] = {"hard": {}, "all": {}}
-    for row in scores:
+    for row in scores.take(scores.names == method):
         if row["group"] in losses:
             losses[row["group"]].setdefault(row["benchmark"], []).append(row["value"])
     if not losses["hard"]:

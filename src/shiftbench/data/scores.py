@@ -30,9 +30,9 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """The columns that a table may lack, and their value then. `runs` counts the runs behind a number. `digest` identifies
 the benchmark's rows, by which a score finds its benchmark under any name. `model` is the net. `setting` identifies all
-that decides a run but benchmark and seed. `label` is what to show where a method appears with several settings; where
-it is empty the method is shown. `by` is the grouping that a number is over, empty for the benchmark's own groups. `p`
-is the corrected p-value of a difference."""
+that decides a run but benchmark and seed. `method` is the learning rule, and `label` is what to show where a run has a
+preset or a method several settings (`resnet50`, `erm (lr=0.01)`); where it is empty the method is shown. `by` is the
+grouping that a number is over, empty for the benchmark's own groups. `p` is the corrected p-value of a difference."""
 
 VERSION = 2
 VERSION_KEY = b"shiftbench scores"

@@ -144,6 +144,7 @@ def score(
     method: str = "",
     model: str = "",
     setting: str = "",
+    label: str = "",
     seed: int = 0,
     replicates: int = REPLICATES,
     level: float = LEVEL,
@@ -170,7 +171,7 @@ def score(
     if replicates < 0:
         raise ShiftBenchError(f"replicates is {replicates}, but must be at least 0; 0 turns intervals off.")
     head = {"run": run, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": method,
-            "model": model, "setting": setting, "seed": seed}
+            "model": model, "setting": setting, "label": label, "seed": seed}
     table = Rows([head], [0], level if replicates else None)
     further = Further(_asked_for(benchmark, metrics), replicates, seed)
     return Scores.of(_judged(benchmark, [predictions], table, _groupings(benchmark, by, collection), further))

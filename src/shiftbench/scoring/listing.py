@@ -17,7 +17,7 @@ from shiftbench.core.files import file_digests, read_json
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import PREDICTIONS, Predictions, read_predictions
-from shiftbench.data.scores import label_of, run_id
+from shiftbench.data.scores import run_id
 
 LeftOut = dict[str, str]
 """Runs that could not be read, and why."""
@@ -44,11 +44,6 @@ class Finished(NamedTuple):
         return self.folder / name
 
     @property
-    def label(self) -> str:
-        """The name under which the run is shown."""
-        return label_of(self.settings)
-
-    @property
     def setting(self) -> str:
         """The run's settings, except benchmark and seed, as text: equal for all runs of one mean."""
         kept = {key: value for key, value in self.settings.items() if key not in ("benchmark", "seed")}
@@ -63,8 +58,9 @@ class Finished(NamedTuple):
     @property
     def head(self) -> dict[str, Any]:
         """The columns that describe the run in a table of scores."""
-        return {"run": self.folder.name, "method": self.label, "model": self.model,
-                "setting": self.setting, "seed": int(self.settings["seed"])}
+        return {"run": self.folder.name, "method": str(self.settings["method"]), "model": self.model,
+                "setting": self.setting, "label": str(self.settings.get("preset") or ""),
+                "seed": int(self.settings["seed"])}
 
     @property
     def benchmark_folder(self) -> Path:

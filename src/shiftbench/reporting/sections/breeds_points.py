@@ -65,11 +65,18 @@ class Classed(NamedTuple):
 def by_model(scores: Scores, benchmarks: Sequence[Benchmark], rule: str = DEFAULT) -> Scores:
     """The scores to show, with one label (one point) per model where a method has several models on a benchmark.
 
+    Runs of a preset are runs of a method of their own. A mean is that of the runs which have its setting.
+
     A point with one setting has the mean over its seeds; where it has several settings, the rule chooses one.
     """
     rows = of_runs(scores.take(np.isin(scores["benchmark"], [benchmark.name for benchmark in benchmarks])))
-    keys = list(zip(*(rows[name].tolist() for name in ("benchmark", "method", "model", "setting", "stat", "label")),
-                    strict=True))
+    columns = [rows[name].tolist() for name in ("benchmark", "method", "model", "setting", "stat", "label")]
+    single, pairs = rows.where(stat=RUN), list(zip(columns[1], columns[3], strict=True))
+    names = dict(zip(zip(single["method"].tolist(), single["setting"].tolist(), strict=True), single.names.tolist(),
+                     strict=True))
+    columns[1] = [name if stat == RUN else names.get(pair, pair[0])
+                  for name, stat, pair in zip(rows.names.tolist(), columns[4], pairs, strict=True)]
+    keys = list(zip(*columns, strict=True))
     models: dict[tuple[str, str], set[str]] = {}
     settings: dict[tuple[str, str, str], set[str]] = {}
     for benchmark, method, model, setting, stat, _ in dict.fromkeys(keys):

@@ -16,7 +16,7 @@ from shiftbench.scoring import means
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, seeds_half_width
 from shiftbench.scoring.metrics import METRICS, in_words, is_worst, metric_of
 from shiftbench.scoring.reading import RunIndex
-from shiftbench.scoring.runs import read_chosen
+from shiftbench.scoring.runs import read_chosen, under_methods
 from shiftbench.scoring.select.rules import (
     ACCURACY,
     DEFAULT,
@@ -336,5 +336,7 @@ def chosen_means(
                 runs.setdefault(one.method, []).append(one.run)
         if runs:
             read = {method: read_chosen(index, listed, list(draws[name].values())) for method, listed in runs.items()}
-            parts.append(means(known[name], read, replicates=replicates, level=level).assign(setting=setting_of(rule)))
+            heads = {method: {**index.run(listed[0]).head, "model": "", "setting": setting_of(rule)}
+                     for method, listed in runs.items()}
+            parts.append(under_methods(means(known[name], read, replicates=replicates, level=level), heads))
     return Scores.join(parts)
