@@ -1,6 +1,8 @@
 """The nineteen methods of Wiles et al.: all there, each with its settings, and each of them something of its own."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from typer.testing import CliRunner
 from shiftbench.cli import app
 from shiftbench.methods import METHODS
 from shiftbench.methods.presets import NINETEEN, VARIANTS
+from shiftbench.methods.space import SPACES, Grid
 from shiftbench.shifts import LowData
+from shiftbench.sweeps.study import Study
 from shiftbench.training.data import load
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.loop import Fitting, learn
@@ -74,6 +78,33 @@ def test_all_nineteen_are_listed():
             assert one["settings"]
     assert listed["irm"]["wiles"]["penalty"] == "0.01, 0.1, 1.0, 10.0"
     assert listed["vit"]["wiles"]["batch_size"] == "1024"
+
+
+def table_4(settings):
+    """Whether the settings of a run are among those of the paper's Table 4."""
+    space = SPACES["wiles"]
+    own = space.methods.get(settings["preset"] or settings["method"], {})
+    values = {**settings, **settings["params"]}
+    return all(values[key] in (entry.values if isinstance(entry, Grid) else (entry,))
+               for key, entry in {**space.run, **own}.items())
+
+
+def test_the_study_of_five_seeds_stays_inside_table_4():
+    """All nineteen, five seeds, values of Table 4, as many images per step, and pretraining beside its own net."""
+    folder = Path(__file__).parents[2] / "examples" / "fine_grained"
+    studies = [Study.load(folder / name) for name in ("five_seeds.toml", "five_seeds_slow.toml")]
+    assert {study.seeds for study in studies} == {(0, 1, 2, 3, 4)}
+    assert studies[0].builds == replace(studies[1].builds, source=studies[0].source)
+    settings = [{"preset": "", **one} for study in studies for one in study.settings()]
+    names = [one["preset"] or one["method"] for one in settings]
+    assert sorted(names) == sorted([*NINETEEN, "erm"])
+    by_name = dict(zip(names, settings, strict=True))
+    assert all(table_4(one) for one in settings)
+    assert not table_4({**by_name["irm"], "params": {"penalty": 100.0}})
+    assert {(one["batches"], one["batch_size"]) for name, one in by_name.items() if name != "vit"} == {("plain", 128)}
+    assert by_name["pretrained"]["model"] == by_name["erm"]["model"]
+    assert all(by_name[name]["steps"] > by_name["resnet18"]["steps"] for name in (
+        "pixel-mlp", "irm", "dann", "resnet50", "beta_vae", "stargan"))  # those that had not learnt in small.toml
 
 
 def test_none_is_another_under_a_second_name(trained):

@@ -1,6 +1,8 @@
 """Spurious correlation, low-data drift and unseen data shift by counts; label noise and size after any shift."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.checks import check, fit
 from shiftbench.data.collection import Collection
 from shiftbench.shifts import LowData, Noise, Size, Spurious, Subpopulation, Under, Unseen
+from shiftbench.shifts.recipe import Recipe, build
 from shiftbench.shifts.shift import pick
 from shiftbench.shifts.suites import COUNTS, FINE_GRAINED, SETUPS, suite
 from shiftbench.worlds.sprites.grid import factors, order
@@ -304,3 +307,17 @@ def test_table_2_has_six_data_sets_and_five_families():
                               ("shapes3d", tuple(f"0.{k}" for k in range(10)), 8),
                               ("smallnorb", tuple(map(str, range(18))), 14), ("camelyon17", tuple("01234"), 2)):
         assert len(pick(SETUPS[name].low_data.low, values, "a")) == low, name
+
+
+def test_the_recipe_of_the_page_builds(tmp_path, monkeypatch):
+    """The recipe that docs/fine_grained.md prints is read as it stands, and training has its fifty items."""
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "fine_grained.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    rng = np.random.default_rng(0)
+    factors = {"diagnosis": rng.choice(["healthy", "ill"], 1200), "scanner": rng.choice(["A", "B", "C"], 1200)}
+    Collection("hospital", np.asarray([f"i{row:04}" for row in range(1200)]), factors).save("collections/hospital")
+    Path("low.toml").write_text(recipe, encoding="utf-8")
+    benchmark = build(Recipe.load("low.toml"))
+    scanner = np.asarray(benchmark.names["domain"])[benchmark.domain[benchmark.rows("train")]]
+    assert np.isin(scanner, ["B", "C"]).sum() == 50

@@ -151,6 +151,9 @@ def test_a_sweep_from_the_command_line(shell, place):
     code, said, _ = shell(*words, "--dry-run")
     assert "2 runs: 2 done" in said
     assert "nothing is left to do" in said
+    code, said, _ = shell(*words, "--dry-run", "--set", "search='wiles'", "--set", "lr=0.001")
+    assert '[run] batch_size = 8: replaced by search = "wiles"' in said
+    assert "[run] lr = 0.001: pinned, not searched" in said
 
 
 @pytest.mark.slow

@@ -169,16 +169,42 @@ def test_a_draw_moves_no_other(seed, draws):
     assert [one["lr"] for one in other[1:]] != [one["lr"] for one in bare[1:]]
 
 
-def test_what_the_file_gives_stands_above_the_search():
-    """A value pins what the space would draw; a law's draw 0 is what would stand there without it."""
-    found = study({"erm": {}, "irm": {"lr": {"power": [10, -2, -1]}, "penalty": 5.0}}, {**HEAD, "lr": 0.125},
-                  search="domainbed", draws=5).settings()
-    assert {one["lr"] for one in found if one["method"] == "erm"} == {0.125}
-    irm = [one for one in found if one["method"] == "irm"]
-    assert irm[0]["lr"] == 0.125
+def test_a_search_space_wins_over_the_run_and_a_method_over_the_space():
+    """[run] gives way where the space names the setting, unless it is pinned; a method's own values and laws stay."""
+    methods = {"erm": {}, "irm": {"lr": {"power": [10, -2, -1]}, "penalty": 5.0}}
+    settings = study(methods, {**HEAD, "lr": 0.125, "batch_size": 7, "steps": 9}, search="domainbed", draws=5,
+                     pinned=("batch_size",)).settings()
+    assert {one["steps"] for one in settings} == {9}
+    assert {one["batch_size"] for one in settings} == {7}
+    assert len({one["lr"] for one in settings if one["method"] == "erm"}) == 5
+    irm = [one for one in settings if one["method"] == "irm"]
+    assert irm[0]["lr"] == 5e-5
     assert all(0.01 <= one["lr"] <= 0.1 for one in irm[1:])
     assert {one["params"]["penalty"] for one in irm} == {5.0}
-    assert len({one["batch_size"] for one in irm}) > 1
+
+
+def test_what_is_pinned_and_what_is_replaced_is_said():
+    """Each value of the file that meets a search space is named once, with its table and its fate; others are not."""
+    plan = study({"erm": {}, "irm": {"penalty": 5.0}, "dann": {}}, {**HEAD, "lr": 0.125, "batch_size": 7, "steps": 9},
+                 search="wiles", pinned=("batch_size",))
+    assert plan.search_notes() == [
+        "[run] batch_size = 7: pinned, not searched",
+        '[run] lr = 0.125: replaced by search = "wiles"; pinned = ["NAME"] keeps a value',
+        "[methods.irm] penalty = 5.0: pinned, not searched"]
+    assert study({"erm": {}}, {**HEAD, "lr": 0.125}).search_notes() == []
+    with pytest.raises(ShiftBenchError, match="'width'"):
+        study({"erm": {}}, HEAD, pinned=("width",))
+
+
+def test_table_4_is_whole_on_the_small_study(place):
+    """`--set search=wiles` on a file that names learning rate and batch size sweeps all of Table 4; --set pins."""
+    path = EXAMPLES.parent / "fine_grained" / "small.toml"
+    small = Study.load(path, {"search": "wiles"})
+    assert len(small.settings()) * 3 * len(small.seeds) == 954
+    assert {one["batch_size"] for one in small.settings()} == {128, 1024}
+    pinned = Study.load(path, {"search": "wiles", "lr": 1e-3})
+    assert {one["lr"] for one in pinned.settings()} == {1e-3}
+    assert len(pinned.settings()) < len(small.settings())
 
 
 def test_grids_and_draws_pair():

@@ -65,7 +65,8 @@ def sweep(
         penalty = [1.0, 100.0]
 
     search = "domainbed" with draws = 20 draws settings from a paper's search space (also domainbed-small, subpopbench;
-    wiles is a grid); penalty = {power = [10, -1, 5]} is a law of your own. See examples/studies.
+    wiles is a grid); penalty = {power = [10, -1, 5]} is a law of your own. See examples/studies. A search space wins
+    over [run] where it names a setting; what --set or pinned = ["lr"] names stays, and --dry-run says what that is.
 
     A study may also make its own data below --out: suites = ["fine_grained/sprites/low_data"] with a table [world] that
     is drawn, or with collection = "FOLDER". See examples/fine_grained.
@@ -82,6 +83,9 @@ def sweep(
     from shiftbench.sweeps.study import Study
 
     plan = Study.load(study, parse_changes(changes or []))
+    if not (quiet or json):
+        for note in plan.search_notes():
+            say(note)
     if dry_run:
         _dry_run(plan, study, out, workers, device, retry_failed, json, quiet)
         return
@@ -140,7 +144,7 @@ def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, r
             estimated = estimate(plan.jobs(out, folder), out, workers=workers, device=device, retry_failed=retry_failed,
                              progress=advance)
     if json:
-        print_json(_as_json(estimated))
+        print_json({**_as_json(estimated), "search": plan.search_notes()})
     else:
         _print(estimated, study, quiet)
     if any(row.problem for row in estimated.rows):

@@ -145,7 +145,7 @@ SPACES: Mapping[str, Named] = {
          "beta_vae": {"lr": 1e-4, "beta": Grid((1e-4, 0.00464, 0.215, 10.0)),
                       "latent": Grid((10, 77, 143, 210))}}),
 }
-"""Search spaces by name; a study's own settings win over them.
+"""Search spaces by name. What a study writes at a method or pins wins over them; they win over its table [run].
 
 `defaults`         nothing is searched: each method with its defaults.
 `domainbed`        Gulrajani & Lopez-Paz (2021), fine-tuning of image models; the batch size is per domain, the groups

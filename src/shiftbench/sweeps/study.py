@@ -29,8 +29,9 @@ class Study:
 
         benchmarks = ["../benchmarks/dog-*"]  # folders or patterns, seen from this file
         seeds = 5                             # 0 to 4; or a list
-        search = "domainbed"                  # a named search space: draws settings where the file gives none
+        search = "domainbed"                  # a named search space: it decides the settings that it names
         draws = 20                            # settings drawn per method; the first is the defaults
+        pinned = ["batch_size"]               # settings of [run] that win over the search space all the same
 
         [run]                                 # settings of every run; a list is a sweep
         model = "mlp"
@@ -44,9 +45,9 @@ class Study:
         anneal = {power = [10, -2, -0.3]}     # drawn, 10^U(-2, -0.3); also {uniform = [a, b]} and {choice = [...]}
 
     Lists are taken each with each. Laws are drawn `draws` times, from a stream per method, draw and setting, the same
-    for every benchmark and seed: a setting more moves no other, and runs pair across seeds. What the file gives stands
-    above the search space, the search space above a preset such as `metashift`. [[methods.irm]] more than once is one
-    block after another.
+    for every benchmark and seed: a setting more moves no other, and runs pair across seeds. A method's own table wins
+    over the search space, the search space over [run] where it names the setting, and [run] over a preset such as
+    `metashift`. What --set changes in [run] is pinned. [[methods.irm]] more than once is one block after another.
 
     A study may make its own data, below the folder of its runs and only what is not there yet:
 
@@ -67,6 +68,7 @@ class Study:
     search: str = "defaults"
     draws: int = 20
     draw_seed: int = 0
+    pinned: tuple[str, ...] = ()  # settings of [run] that win over the search space
     preset: tuple[str, ...] = ()  # names for settings, each in turn: metashift; a method may have its own besides
     leave_one_domain_out: bool = False  # also train without each training domain in turn, to choose settings by
     collection: str = ""  # where the collection is, for suites, recipes, and benchmarks that do not say
@@ -80,6 +82,9 @@ class Study:
     def __post_init__(self) -> None:
         if self.search not in SPACES:
             raise unknown("search space", self.search, SPACES, self.source)
+        for key in self.pinned:
+            if key not in self.run:
+                raise unknown("setting", key, self.run, f"{self.source}, pinned: [run]")
         _names(self.preset or "", self.source)
         for name, least in (("draws", 1), ("draw_seed", 0)):
             if getattr(self, name) < least:
@@ -114,6 +119,9 @@ class Study:
         raw["methods"] = _blocks(raw.get("methods", {}), {}, where)
         for key, value in (changes or {}).items():
             _change(raw, key, value, known, where)
+        if isinstance(raw.get("pinned", []), list):
+            raw["pinned"] = list(dict.fromkeys([*raw.get("pinned", []), *(
+                key.removeprefix("run.") for key in changes or {} if key.removeprefix("run.") in run_fields())]))
         if isinstance(raw.get("seeds"), int) and not isinstance(raw["seeds"], bool):
             if raw["seeds"] > MOST:
                 raise ShiftBenchError(f"{where}: 'seeds' asks for {raw['seeds']:,} runs of each setting, more than "
@@ -154,10 +162,28 @@ class Study:
                     fixed |= VARIANTS[variant].settings if variant else {}
                     # A method with a model of its own takes neither the model of the others nor their features.
                     shared = {key: entry for key, entry in run.items() if "model" not in fixed or key != "features"}
+                    pinned = {key: shared[key] for key in self.pinned if key in shared}
                     yield Block.of(method, variant, [
-                        own, fixed, shared, space.methods.get(variant or method, {}),
-                        METHODS[method].space if space.own else {}, space.run, protocol,
+                        own, fixed, pinned, space.methods.get(variant or method, {}),
+                        METHODS[method].space if space.own else {}, space.run, shared, protocol,
                         {"model": default_model(method, variant)}])
+
+    def search_notes(self) -> list[str]:
+        """Which settings of the file the search space leaves as they are, and which it decides instead, in words."""
+        space = SPACES[self.search]
+        named = {method: {*space.run, *space.methods.get(method, {}), *(METHODS[method].space if space.own else ())}
+                 for method in self.methods}
+        kept, replaced = (", ".join(f"{key} = {value!r}" for key, value in self.run.items()
+                                    if (key in self.pinned) is pinned and any(key in keys for keys in named.values()))
+                          for pinned in (True, False))
+        notes = [f"[run] {kept}: pinned, not searched"] if kept else []
+        if replaced:
+            notes.append(f"[run] {replaced}: replaced by search = \"{self.search}\"; pinned = [\"NAME\"] keeps a value")
+        for method, tables in self.methods.items():
+            own = dict.fromkeys(f"{key} = {value!r}" for table in tables for key, value in table.items()
+                                if key in named[method])
+            notes += [f"[methods.{method}] {', '.join(own)}: pinned, not searched"] if own else []
+        return notes
 
     def settings(self) -> list[dict[str, Any]]:
         """The settings of the runs, without benchmark and seed: whole, checked, each once, in a fixed order."""
