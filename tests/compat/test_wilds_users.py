@@ -163,7 +163,7 @@ def test_the_gap_is_of_the_headline_too(reviews, setting):
     if setting == "mixed-to-test":
         mixed = sb.reference(benchmark, setting)
         inside = Side(mixed, [guesses(mixed, seed, 0.9) for seed in (2, 3)])
-    found, ranked = gap(outside, inside, setting=setting), Measure.parse(RANKED)
+    found, ranked = gap(outside, inside, reference=setting), Measure.parse(RANKED)
     told = {row["split"]: row for row in found if row["by"] == ranked.by or (
         setting == "average" and row["split"].endswith(" (in)"))}
     scored = means(benchmark, {"": runs}, replicates=0)
@@ -239,4 +239,4 @@ def test_without_a_test_there_is_no_gap(reviews):
     split = np.where(reviews.factors["split"] == "test", "id_test", reviews.factors["split"])
     benchmark = made(replace(reviews, factors={**reviews.factors, "split": split}))
     with pytest.raises(ShiftBenchError, match="has no test"):
-        gap(Side(benchmark, [guesses(benchmark, 0, 0.7)]), setting="train-to-train")
+        gap(Side(benchmark, [guesses(benchmark, 0, 0.7)]), reference="train-to-train")

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftbench.data.target import NO_LABEL
+from shiftbench.data.target import KINDS, NO_LABEL, TaskTarget, TokenTarget
 from shiftbench.methods.coral import discrepancy
 from shiftbench.methods.method import LOSSES, OUTPUTS, Batch, per_item
 
@@ -34,8 +34,8 @@ def test_the_slope_is_the_derivative_by_a_common_scale(kind, seed):
     outputs, target = drawn(kind, seed)
     scale = torch.ones(len(outputs), dtype=torch.float64, requires_grad=True)
     stretched = outputs * scale.view(-1, *[1] * (outputs.ndim - 1))
-    (wanted,) = torch.autograd.grad(LOSSES[kind].per_item(stretched, target).sum(), scale)
-    slopes, known = LOSSES[kind].slopes(outputs, target), LOSSES[kind].known(target)
+    (wanted,) = torch.autograd.grad(LOSSES[KINDS[kind].loss].per_item(stretched, target).sum(), scale)
+    slopes, known = LOSSES[KINDS[kind].loss].slopes(outputs, target), LOSSES[KINDS[kind].loss].known(target)
     assert slopes.shape == known.shape
     torch.testing.assert_close((slopes * known).sum(dim=1) / known.sum(dim=1).clamp(min=1), wanted)
 
@@ -44,7 +44,7 @@ def test_the_slope_is_the_derivative_by_a_common_scale(kind, seed):
 def test_a_task_without_a_label_is_as_if_it_were_not_there(seed):
     """The loss of an item is the mean over its own labelled tasks, whatever the net says about the others."""
     outputs, target = drawn("tasks", seed)
-    each = LOSSES["tasks"].per_item(outputs, target)
+    each = LOSSES[TaskTarget.loss].per_item(outputs, target)
     for row in range(len(outputs)):
         known = ~torch.isnan(target[row])
         wanted = F.binary_cross_entropy_with_logits(outputs[row][known], target[row][known]) if known.any() else 0.0
@@ -55,7 +55,7 @@ def test_a_task_without_a_label_is_as_if_it_were_not_there(seed):
 def test_a_place_without_a_label_is_as_if_it_were_not_there(seed):
     """The loss of a row of tokens is the mean over its labelled places."""
     outputs, label = drawn("tokens", seed)
-    each = LOSSES["tokens"].per_item(outputs, label)
+    each = LOSSES[TokenTarget.loss].per_item(outputs, label)
     for row in range(len(outputs)):
         known = label[row] != NO_LABEL
         wanted = F.cross_entropy(outputs[row][known], label[row][known]) if known.any() else 0.0
@@ -67,7 +67,7 @@ def test_no_gap_makes_a_gradient_that_is_no_number():
     outputs, target = drawn("tasks", 3)
     target[0] = torch.nan
     outputs.requires_grad_()
-    LOSSES["tasks"].per_item(outputs, target).sum().backward()
+    LOSSES[TaskTarget.loss].per_item(outputs, target).sum().backward()
     assert torch.isfinite(outputs.grad).all()
     assert (outputs.grad[torch.isnan(target)] == 0).all()
 
@@ -78,7 +78,7 @@ def test_an_item_weighs_its_loss():
         outputs, target = drawn(kind, 5)
         weight = torch.rand(len(outputs), dtype=torch.float64)
         none = torch.zeros(len(outputs), dtype=torch.int64)
-        batch = Batch(outputs, target, none, none, none, None, None, kind)
+        batch = Batch(outputs, target, none, none, none, None, None, KINDS[kind].loss)
         torch.testing.assert_close(per_item(outputs, batch._replace(weight=weight)), weight * per_item(outputs, batch))
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftbench.data.target import NO_LABEL
+from shiftbench.data.target import KINDS, NO_LABEL
 from shiftbench.methods import Batch
 from shiftbench.methods.coral import discrepancy
 from shiftbench.methods.irm import invariance
@@ -47,7 +47,7 @@ def by_differences(loss, outputs: np.ndarray) -> np.ndarray:
 
 def batch_of(label: np.ndarray, kind: str) -> Batch:
     domain = torch.from_numpy(DOMAIN)
-    return Batch(domain, torch.from_numpy(label), domain, domain, domain, kind=kind)
+    return Batch(domain, torch.from_numpy(label), domain, domain, domain, loss=KINDS[kind].loss)
 
 
 @given(seed=SEEDS)

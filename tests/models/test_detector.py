@@ -189,7 +189,7 @@ def test_it_is_learnt_by_methods():
     net = build(SMALL, 1)
     x, boxes = squares(4)
     code = torch.tensor([0, 1, 1, 1])
-    batch = Batch(x, boxes, code, code, torch.arange(4), kind="boxes")
+    batch = Batch(x, boxes, code, code, torch.arange(4), loss="")
     task = Task(1, 2, 2, net.width, torch.tensor([[1], [3]]), torch.tensor([1, 3]))
     losses = seeded(net, x, boxes)
     for name, expected in (("erm", losses.mean()), ("group_dro", (losses[0] + losses[1:].mean()) / 2)):

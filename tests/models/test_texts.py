@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.target import Target, TokenTarget
 from shiftbench.methods import METHODS
 from shiftbench.methods.method import Batch, Task
 from shiftbench.models import MODELS, build
@@ -208,7 +209,7 @@ def test_methods_move_every_parameter(name, method):
     x[3, 4:] = 0 if name == "text-transformer" else -100
     codes = torch.arange(8) % 2
     label = F.pad(x[:, 1:], (0, 1), value=-100) if net.per_place else x[:, 0]
-    batch = Batch(x, label, codes, codes, torch.arange(8), kind="tokens" if net.per_place else "class")
+    batch = Batch(x, label, codes, codes, torch.arange(8), loss=(TokenTarget if net.per_place else Target).loss)
     task = Task(N_TOKENS, 2, 2, net.width, torch.full((2, N_TOKENS), 4), torch.tensor([4, 4]))
     learner = METHODS[method]()
     loss = learner.loss(net, batch, learner.state(task), 1000)

@@ -1,4 +1,4 @@
-"""The section of a fine-grained study says what generated scores were made to say."""
+"""The section of a fine-grained analysis says what generated scores were made to say."""
 
 import math
 import re
@@ -29,11 +29,11 @@ from shiftbench.reporting.sections.fine_grained_scores import (
     changes,
     correlation,
     estimate,
+    fine_grained_scores,
     leads,
     place,
     placed,
     ranks,
-    study,
 )
 from shiftbench.reporting.sections.takeaways import AGREES, DIFFERS, OPEN, takeaways
 from shiftbench.shifts.conditions import Noise, Size, Under
@@ -113,7 +113,7 @@ def test_nineteen_methods_are_of_six_families():
 @pytest.mark.parametrize("axis", ["spurious", "low_data", "noise", "size"])
 def test_ten_per_cent_better_is_ten_per_cent(made, axis):
     """A method whose every run is 1.1 times the baseline's with its seed is at +10 % everywhere, without any doubt."""
-    found = changes(study(table(plain, made), made), axis)
+    found = changes(fine_grained_scores(table(plain, made), made), axis)
     assert [line.method for line in found] == [name for name in NINETEEN if name in METHODS[1:]]
     xs = {"noise": {0.0, 0.1, 0.5}, "size": {100.0, 1000.0}}.get(axis, {1.0, 10.0, 100.0})
     for line in found:
@@ -165,12 +165,12 @@ def test_a_missing_seed_moves_no_mean():
 def test_a_fixed_order_is_ranked_so(made):
     """Methods that are always in one order have these ranks in every dot; equal scores share theirs."""
     order = {method: place for place, method in enumerate(reversed(METHODS), 1)}
-    found = ranks(study(table(lambda one, method, seed: 1 - 0.05 * order[method], made), made))
+    found = ranks(fine_grained_scores(table(lambda one, method, seed: 1 - 0.05 * order[method], made), made))
     assert [one.method for one in found] == list(reversed(METHODS))
     assert [one.median for one in found] == list(range(1, len(METHODS) + 1))
     unseen = [one.name for one in made if one.card["shift"] == "unseen"]
     assert {pair[:2] for pair in found[0].ranks} == {(name, seed) for name in unseen for seed in range(3)}
-    level = ranks(study(table(lambda one, method, seed: 0.5, made), made))
+    level = ranks(fine_grained_scores(table(lambda one, method, seed: 0.5, made), made))
     assert {rank for one in level for *_, rank in one.ranks} == {(1 + len(METHODS)) / 2}
 
 
@@ -188,7 +188,7 @@ def test_bars_are_sorted_means(made):
     """Each panel has its benchmark's methods from best to worst, with mean and deviation over seeds."""
     scores = table(lambda one, method, seed: 0.5 + noise(one.name, method, seed, size=0.1), made)
     for shift, n in (("spurious", 6), ("low_data", 6), ("unseen", 3)):
-        panels = bars(study(scores, made), shift)
+        panels = bars(fine_grained_scores(scores, made), shift)
         assert len(panels) == n
         for panel in panels:
             means = [bar.mean.value for bar in panel.bars]
@@ -203,30 +203,30 @@ def test_the_ablation_is_about_its_own_mean(made):
     skill = {"only_rotate": 0.7, "only_invert": 0.5, "only_color": 0.6}
     scores = table(lambda one, method, seed: skill.get(method, 0.55) + noise(one.name, seed), made,
                    (*METHODS, *skill))
-    found = ablation(study(scores, made))
+    found = ablation(fine_grained_scores(scores, made))
     assert found[0].place.shift == "unseen"
     for one in found:
         assert {name: told.value for name, told in one.operations.items()} == pytest.approx(
             {"rotate": 10, "invert": -10, "color": 0}, abs=1e-9)
         assert one.baseline.value == pytest.approx(-5)
-    assert study(scores, made).others == ()
+    assert fine_grained_scores(scores, made).others == ()
 
 
-def test_what_is_no_such_study(made):
+def test_what_is_no_such_experiment(made):
     """Fewer than four of the nineteen, no baseline, another shift, or means alone: no section."""
     few = table(plain, made, METHODS[:3])
-    assert study(few, made) is None
+    assert fine_grained_scores(few, made) is None
     assert content(results_of(few, made)) is None
-    assert study(table(plain, made, METHODS[1:]), made) is None
+    assert fine_grained_scores(table(plain, made, METHODS[1:]), made) is None
     other = [benchmark("other", "subset")]
-    assert study(table(plain, other), other) is None
-    assert study(table(plain, made, seeds=(-1,)).assign(stat="mean", runs=3), made) is None
+    assert fine_grained_scores(table(plain, other), other) is None
+    assert fine_grained_scores(table(plain, made, seeds=(-1,)).assign(stat="mean", runs=3), made) is None
 
 
 def test_erm_stands_in_for_the_baseline(made):
     """Without resnet18 changes are over erm, which is then no line of its own."""
     methods = ("erm", *METHODS[1:])
-    found = study(table(lambda one, method, seed: 0.4 if method == "erm" else 0.5, made, methods), made)
+    found = fine_grained_scores(table(lambda one, method, seed: 0.4 if method == "erm" else 0.5, made, methods), made)
     assert found.baseline == BASELINES[1] == "erm"
     assert {line.method for line in changes(found, "low_data")} == set(METHODS[1:])
     assert changes(found, "low_data")[0].points[10.0].value == pytest.approx(25)
@@ -239,7 +239,7 @@ def test_holes_are_left_out(made):
             return None
         return math.nan if method == "irm" and seed == 2 else plain(one, method, seed)
 
-    found = {line.method: line for line in changes(study(table(holed, made), made), "spurious")}
+    found = {line.method: line for line in changes(fine_grained_scores(table(holed, made), made), "spurious")}
     assert found["dann"].points[1.0][:1] == pytest.approx((10,))
     assert (found["dann"].points[1.0].collections, found["dann"].points[1.0].seeds) == (1, 2)
     assert found["irm"].points[1.0].seeds == 2
@@ -254,18 +254,18 @@ def test_one_seed_has_no_interval(made):
     assert all("no intervals" in one.definition for one in drawn)
     assert all(mark.style not in ("whisker", "reach", "band") for one in drawn for panel in one.panels
                for group in panel.groups for mark in group.marks)
-    assert {one.verdict for one in takeaways(study(scores, made))} == {OPEN}
+    assert {one.verdict for one in takeaways(fine_grained_scores(scores, made))} == {OPEN}
 
 
 def test_draws_of_one_name_are_one_benchmark(made):
     """Benchmarks that share a name and differ in their draw are one place, and the draw splits no family of noise."""
     again = [Benchmark(one.items, one.split, one.label, one.domain, one.group, one.names,
                        {**one.card, "draw": 1, "params": {**one.card["params"], "draw": 1}}) for one in made]
-    found = study(table(plain, made), [*again, *made])
+    found = fine_grained_scores(table(plain, made), [*again, *made])
     assert [place.benchmark for place in found.places] == [
-        place.benchmark for place in study(table(plain, made), made).places]
+        place.benchmark for place in fine_grained_scores(table(plain, made), made).places]
     mixed = [*again[:12], *made[12:]]
-    assert set(changes(study(table(plain, made), mixed), "noise")[0].points) == {0.0, 0.1, 0.5}
+    assert set(changes(fine_grained_scores(table(plain, made), mixed), "noise")[0].points) == {0.0, 0.1, 0.5}
 
 
 def test_cards_of_real_shifts_are_read():
@@ -291,7 +291,7 @@ def test_cards_of_real_shifts_are_read():
 
 
 def verdicts(value, made, methods=METHODS, seeds=range(4)):
-    return {one.number: one for one in takeaways(study(table(value, made, methods, seeds), made))}
+    return {one.number: one for one in takeaways(fine_grained_scores(table(value, made, methods, seeds), made))}
 
 
 def told(skill):
@@ -438,7 +438,7 @@ def test_the_drawing_keeps_order_and_room(values, seeds):
     names = list(NINETEEN)[1:len(values) + 1]
     scores = table(lambda one, method, seed: 0.1 * (1 + (0 if method == "resnet18" else values[names.index(method)][
         at[one.name]] + seed) / 100), made, ("resnet18", *names), range(seeds))
-    found = study(scores, made)
+    found = fine_grained_scores(scores, made)
     for width, room in ((760, 150), (380, 136)):
         panel = change_lines(changes(found, "low_data"), "low_data", width, room)
         points = []

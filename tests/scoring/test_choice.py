@@ -217,7 +217,7 @@ def package_headline(name: str, benchmark: Benchmark, codes: dict[str, np.ndarra
         truth = np.stack([benchmark.extra[column][rows] for column in benchmark.target.columns], axis=1)
         return evaluate("ogb-molpcba" if name == "molpcba" else name, outputs, truth, metadata, fields,
                         compat=None)[key]
-    assert data.kind == "class"
+    assert data.has_classes
     label = benchmark.label[rows]
     return evaluate(name, outputs.argmax(axis=1), label, np.column_stack([metadata, label]), (*fields, "y"),
                     {"user": names["user"]} if name == "amazon" else None, compat=None)[key]

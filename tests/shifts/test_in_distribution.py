@@ -1,4 +1,4 @@
-"""In-distribution settings of WILDS: what each is made of, when it can be made, and the gap against it."""
+"""In-distribution references of WILDS: what each is made of, when it can be made, and the gap against it."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.scoring.gaps import GAPS, IN, OUT, Side, gap
 from shiftbench.shifts import Given
-from shiftbench.shifts.in_distribution import LEAST, REFERENCES, kind_of, legal, reference
+from shiftbench.shifts.in_distribution import LEAST, REFERENCES, kind_of, legal, reference, reference_facts
 from tests.strategies import seeds
 
 DRAWN = ("test-to-test", "mixed-to-test")
@@ -85,13 +85,21 @@ def test_the_card_tells_what_was_compared():
     """The card has the name, the kind of shift, and the benchmark by its digest; weights are 1 on average."""
     shifted = hospitals()
     made = reference(shifted, "mixed-to-test", 3)
-    told = made.card["setting"]
+    told = made.card["reference"]
     assert told["name"] == "mixed-to-test"
     assert told["kind"] == "domain generalization"
-    assert told["reference"]["digest"] == shifted.digest
+    assert told["shifted"]["digest"] == shifted.digest
     assert (told["train"], told["tested"]) == (len(made.rows("train")), len(made.rows("test")))
     assert made.extra["weight"][made.rows("train")].mean() == pytest.approx(1)
     assert (made.extra["weight"][made.rows("train")] > 0).all()
+
+
+def test_the_card_of_an_older_version_is_read():
+    """A card that has the reference as `setting`, and its benchmark there as `reference`, says the same."""
+    facts = reference(hospitals(), "mixed-to-test").card["reference"]
+    old = {("reference" if key == "shifted" else key): value for key, value in facts.items()}
+    assert reference_facts({"setting": old}) == reference_facts({"reference": facts}) == facts
+    assert reference_facts({}) == {}
 
 
 def test_items_set_aside_for_the_target_are_trained_on_first():
@@ -168,8 +176,8 @@ def test_a_reference_that_the_data_set_has_is_taken_as_it_is(tmp_path):
     made = sb.reference(tmp_path / "b", "mixed-to-test", tmp_path / "m", given="split_mixed_to_test")
     assert items(made, "test") == {f"s{k}" for k in range(300, 360)}
     assert items(made, "train") == {f"s{k}" for k in [*range(40, 300), *range(360, 400)]}
-    assert made.card["setting"]["given"] == "split_mixed_to_test"
-    assert made.card["setting"]["reference"]["digest"] == shifted.digest
+    assert made.card["reference"]["given"] == "split_mixed_to_test"
+    assert made.card["reference"]["shifted"]["digest"] == shifted.digest
 
 
 def predictions(benchmark: Benchmark, right: dict[str, float], seed: int) -> Predictions:
@@ -196,7 +204,7 @@ def test_the_gap_is_the_difference_of_its_sides_and_lies_in_its_interval(name):
     made = reference(shifted, name, unseen=True)
     inside = None if name in ("train-to-train", "average") else Side(
         made, [predictions(made, AFTER, 10 + seed) for seed in range(2)])
-    found = gap(outside, inside, setting=name, method="erm")
+    found = gap(outside, inside, reference=name, method="erm")
     for row in found:
         assert row["low"] <= row["value"] <= row["high"]
     for metric in ("accuracy", "macro_f1", "worst_group_accuracy")[2 * (name == "average"):]:
@@ -236,7 +244,7 @@ def test_the_gap_to_the_worst_group_does_not_depend_on_the_order_of_rows(kind):
     mixed = replace(plain, **{name: getattr(plain, name)[order] for name in (
         "items", "split", "label", "domain", "group")}, extra={name: one[order] for name, one in plain.extra.items()})
     metric = ("worst_group_accuracy" if kind == "class" else "worst_group_r") + GAPS
-    one, two = (next(iter(gap(Side(side, [run]), setting="average").where(metric=metric))) for side in (plain, mixed))
+    one, two = (next(iter(gap(Side(side, [run]), reference="average").where(metric=metric))) for side in (plain, mixed))
     assert one["low"] < one["value"] < one["high"]
     for end in ("value", "low", "high"):
         assert one[end] == pytest.approx(two[end], abs=1e-9)
@@ -273,9 +281,9 @@ def test_a_gap_of_numbers_is_told_by_their_correlation():
     sides = Side(shifted, [run(2.0), run(2.0)]), Side(made, [run(0.3), run(0.3)])
     row = next(iter(gap(*sides).where(metric="r_gap", split="mixed-to-test")))
     assert row["low"] <= 1 / np.hypot(1, 0.3) - 1 / np.hypot(1, 2) <= row["high"]
-    for row in gap(sides[0], setting="train-to-train").where(split="train-to-train"):
+    for row in gap(sides[0], reference="train-to-train").where(split="train-to-train"):
         assert row["low"] <= 0 <= row["high"]
-    assert "worst_group_r_gap" in gap(sides[0], setting="average")["metric"]
+    assert "worst_group_r_gap" in gap(sides[0], reference="average")["metric"]
 
 
 def test_a_gap_needs_the_benchmark_of_the_reference():
@@ -286,7 +294,7 @@ def test_a_gap_needs_the_benchmark_of_the_reference():
     with pytest.raises(ShiftBenchError, match="no reference of"):
         gap(outside, Side(made, [predictions(made, AFTER, 0)]))
     with pytest.raises(ShiftBenchError, match="needs runs"):
-        gap(outside, setting="mixed-to-test")
+        gap(outside, reference="mixed-to-test")
 
 
 def test_from_a_benchmark_to_its_gap_on_the_command_line(tmp_path):

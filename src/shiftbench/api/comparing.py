@@ -18,7 +18,7 @@ def gap(*runs: Place, reference: str = "", level: float = 0.95) -> Scores:
     """
     from shiftbench.scoring.gaps import gaps_of
 
-    return gaps_of(runs, setting=reference, level=level)
+    return gaps_of(runs, reference=reference, level=level)
 
 
 # A table for a paper: means with intervals, differences and p-values.

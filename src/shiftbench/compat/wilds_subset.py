@@ -166,7 +166,7 @@ class WILDSDataset:
 
     def _check(self, predicted: Any, label: Any, here: Any) -> None:
         """As many predictions, labels and rows of metadata, and predictions of the labels' shape."""
-        listed = self.benchmark.target.kind == "boxes"
+        listed = self.benchmark.target.detects
         if len(here) == len(label) and len(predicted) == len(label) and (listed or predicted.shape == label.shape):
             return
         if listed:
@@ -175,7 +175,7 @@ class WILDSDataset:
         raise ShiftBenchError(f"{self.dataset_name}: predictions have the shape {predicted.shape}, labels "
                               f"{label.shape} and metadata {here.shape}. " + (
                                   "Give one predicted class per item, or a prediction_fn that does, such as one that "
-                                  "takes the argmax." if self.benchmark.target.kind == "class" else
+                                  "takes the argmax." if self.benchmark.target.has_classes else
                                   "Give what the labels are, in their shape."))
 
 

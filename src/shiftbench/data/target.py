@@ -5,7 +5,7 @@ A benchmark's rows hold one value per item and column. Lists per item are stored
 to know nothing about them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -48,6 +48,8 @@ class Target:
     """Metrics that a table of methods shows, higher better."""
     of_groups: ClassVar[str] = "accuracy"
     """The accuracy that is drawn group by group; empty where there is none."""
+    loss: ClassVar[str] = "cross_entropy"
+    """The loss of an item, by its name in `methods.method.LOSSES`; empty where a model has its own."""
     has_classes: ClassVar[bool] = True
     one_per_column: ClassVar[bool] = False
     """Whether a model has one output per column of the truth; else one per class, or a list."""
@@ -78,6 +80,14 @@ class Target:
         """The card's entry for the target, which `of` reads."""
         return {"kind": self.kind, "columns": self.columns, "n": self.n}
 
+    def task(self, names: Sequence[str]) -> str:
+        """What a model is asked for, in words; `names` are those of the benchmark's classes, columns or things.
+
+        >>> Target().task(["cat", "dog"]), NumberTarget().task(["wealth"]), TaskTarget().task(["toxic", "soluble"])
+        ('cat vs. dog', '1 number', '2 yes/no tasks')
+        """
+        return " vs. ".join(names) if len(names) <= 3 else f"{len(names)} classes"
+
     def numbers(self, extra: Mapping[str, Values], rows: Ints) -> Floats:
         """The truth of some rows, items × columns, where it is numbers; NaN is a missing label."""
         return np.stack([np.asarray(extra[name], np.float64)[rows] for name in self.columns], axis=1)
@@ -88,7 +98,11 @@ class NumberTarget(Target):
 
     kind, words, has_classes = "number", "numbers", False
     metric, headline, ranking, of_groups = "r", "worst_group_r", ("worst_group_r", "r"), ""
+    loss = "squared_error"
     one_per_column = in_units = True
+
+    def task(self, names: Sequence[str]) -> str:
+        return f"{len(names)} number{'' if len(names) == 1 else 's'}"
 
 
 class TaskTarget(Target):
@@ -96,7 +110,11 @@ class TaskTarget(Target):
 
     kind, words, has_classes = "tasks", "yes or no of several tasks", False
     metric, headline, ranking, of_groups = "mean_ap", "mean_ap", ("mean_ap",), ""
+    loss = "task_cross_entropy"
     one_per_column = True
+
+    def task(self, names: Sequence[str]) -> str:
+        return f"{len(names)} yes/no task{'' if len(names) == 1 else 's'}"
 
 
 class BoxTarget(Target):
@@ -105,16 +123,22 @@ class BoxTarget(Target):
     kind, words, has_classes = "boxes", "boxes", False
     metric, headline = "detection_accuracy", "detection_accuracy_by_domain"
     ranking = ("detection_accuracy_by_domain", "detection_accuracy", "worst_group_detection_accuracy")
-    of_groups = "detection_accuracy"
+    of_groups, loss = "detection_accuracy", ""
     lists = detects = True
+
+    def task(self, names: Sequence[str]) -> str:
+        return f"boxes around {', '.join(names)}"
 
 
 class TokenTarget(Target):
     """The next token at every place of a text."""
 
     kind, words, has_classes = "tokens", "the next token", False
-    ranking = ("accuracy", "overall_accuracy", "worst_group_accuracy")
+    ranking, loss = ("accuracy", "overall_accuracy", "worst_group_accuracy"), "token_cross_entropy"
     lists = per_place = True
+
+    def task(self, names: Sequence[str]) -> str:
+        return self.words
 
 
 KINDS: Mapping[str, type[Target]] = {

@@ -87,7 +87,7 @@ class IRM(Method):
 
 def invariance(logits: Tensor, batch: Batch, n_domains: int, unbiased: bool = True) -> Tensor:
     """mean_e D_e over the batch's domains that have two cells or more; 0 where none has."""
-    loss = LOSSES[batch.kind]
+    loss = LOSSES[batch.loss]
     slopes, known = loss.slopes(logits, batch.label), loss.known(batch.label)
     if batch.weight is not None:
         slopes = slopes * batch.weight[:, None]

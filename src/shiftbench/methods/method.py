@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import find
-from shiftbench.data.target import NO_LABEL
+from shiftbench.data.target import NO_LABEL, Target
 from shiftbench.methods.space import Space, listed
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Batch(NamedTuple):
     """Training items: inputs, codes, numbers among the training items, a weight for each loss (None: all 1), and the
     random numbers a method asked for, uniform in [0, 1), items × `draws`.
 
-    `label` is what is to be predicted, of the benchmark's `kind` of target: a code per item, or numbers (NaN where a
-    task has no label), or tokens, or boxes.
+    `label` is the target: a code per item, or numbers (NaN where a task has no label), or tokens, or boxes. `loss`
+    names the target's loss in LOSSES.
     """
 
     x: Tensor
@@ -71,7 +71,7 @@ class Batch(NamedTuple):
     index: Tensor
     weight: Tensor | None = None
     u: Tensor | None = None
-    kind: str = "class"
+    loss: str = Target.loss
 
 
 class Codes(NamedTuple):
@@ -261,17 +261,17 @@ def _mean(values: Tensor, known: Tensor) -> Tensor:
 
 
 LOSSES: Mapping[str, Loss] = {
-    "class": Loss(class_losses, class_slopes, one_cell),
-    "number": Loss(number_losses, number_slopes, one_cell),
-    "tasks": Loss(task_losses, task_slopes, lambda target: ~torch.isnan(target)),
-    "tokens": Loss(token_losses, token_slopes, lambda label: label != NO_LABEL),
+    "cross_entropy": Loss(class_losses, class_slopes, one_cell),
+    "squared_error": Loss(number_losses, number_slopes, one_cell),
+    "task_cross_entropy": Loss(task_losses, task_slopes, lambda target: ~torch.isnan(target)),
+    "token_cross_entropy": Loss(token_losses, token_slopes, lambda label: label != NO_LABEL),
 }
-"""The loss of each kind of target. A detector has its own."""
+"""The losses of targets by name (`Target.loss`). A detector has its own."""
 
 
 def per_item(outputs: Tensor, batch: Batch) -> Tensor:
     """The loss of each item, times its weight; for classes it is the cross-entropy."""
-    losses = LOSSES[batch.kind].per_item(outputs, batch.label)
+    losses = LOSSES[batch.loss].per_item(outputs, batch.label)
     return losses if batch.weight is None else losses * batch.weight
 
 

@@ -26,7 +26,7 @@ from shiftbench.scoring.listing import Finished, runs_in
 from shiftbench.scoring.metrics import WORST, is_worst
 from shiftbench.scoring.runs import benchmark_of_run, labels
 from shiftbench.scoring.scorer import outputs_of, scorer
-from shiftbench.shifts.in_distribution import REFERENCES, legal
+from shiftbench.shifts.in_distribution import REFERENCES, legal, reference_facts
 
 GAPS = "_gap"
 """The suffix of a gap's metric; its split is the reference."""
@@ -47,38 +47,38 @@ class Side(NamedTuple):
 
 
 def gap(
-    outside: Side, inside: Side | None = None, *, setting: str = "", method: str = "", level: float = LEVEL
+    outside: Side, inside: Side | None = None, *, reference: str = "", method: str = "", level: float = LEVEL
 ) -> Scores:
     """Three rows per metric: `accuracy` in and out of distribution, and `accuracy_gap`. The metrics are all
     those of the target for which higher is better, over all items and in the worst group, and a grouping's headline.
 
-    `outside` are runs on the reference, `inside` runs on the benchmark that `shifts.settings` made of it; with
-    train-to-train and average, all runs are `outside`. Intervals cover other items and other seeds. A worst
-    group's interval is for the true worst group, without the bias of a minimum, as in `judge`; n counts its items.
+    `outside` are runs on the benchmark, `inside` runs on its reference (`shifts.in_distribution`); with
+    train-to-train and average, all runs are `outside`. Intervals cover other items and other seeds. A worst group's
+    interval is for the true worst group, without the bias of a minimum, as in `judge`; n counts its items.
     """
-    setting = setting or str((inside or outside).benchmark.card.get("setting", {}).get("name", ""))
-    if setting in SAME_RUN:
-        rows = _average(outside, level) if setting == "average" else _train_to_train(outside, level)
+    reference = reference or str(reference_facts((inside or outside).benchmark.card).get("name", ""))
+    if reference in SAME_RUN:
+        rows = _average(outside, level) if reference == "average" else _train_to_train(outside, level)
     else:
-        _check(outside, inside, setting)
+        _check(outside, inside, reference)
         assert inside is not None
-        rows = _paired(outside, inside, level) if setting in PAIRED else _apart(outside, inside, level)
+        rows = _paired(outside, inside, level) if reference in PAIRED else _apart(outside, inside, level)
     if has_headline_of_groups(outside.benchmark):
-        ends = headline_ends(*_tested(outside, inside, setting), setting == "average", level)
+        ends = headline_ends(*_tested(outside, inside, reference), reference == "average", level)
         rows += [{**row, "split": side, "metric": row["metric"] + ("" if side else GAPS)}
                  for side, row in zip((IN, OUT, ""), ends, strict=False)]
     runs = min(len(outside.runs), len(inside.runs) if inside else len(outside.runs))
     head = {"run": "", "stat": MEAN, "runs": runs, "benchmark": outside.benchmark.name,
             "digest": outside.benchmark.short_digest, "method": method, "seed": -1}
-    return Scores.of({**head, **row, "split": setting + row["split"]} for row in rows)
+    return Scores.of({**head, **row, "split": reference + row["split"]} for row in rows)
 
 
-def _check(outside: Side, inside: Side | None, setting: str) -> None:
+def _check(outside: Side, inside: Side | None, reference: str) -> None:
     if inside is None:
-        raise ShiftBenchError(f"A gap to reference '{setting}' needs runs on that reference, beside those on the "
+        raise ShiftBenchError(f"A gap to reference '{reference}' needs runs on that reference, beside those on the "
                               "benchmark. Make it with shiftbench build BENCHMARK --reference, and train on it.")
-    facts = inside.benchmark.card.get("setting", {})
-    if facts.get("reference", {}).get("digest") != outside.benchmark.digest:
+    facts = reference_facts(inside.benchmark.card)
+    if facts.get("shifted", {}).get("digest") != outside.benchmark.digest:
         raise ShiftBenchError(f"Benchmark '{inside.benchmark.name}' is no reference of '{outside.benchmark.name}' "
                               f"({outside.benchmark.digest[:8]}). Make it again: shiftbench build --reference.")
     if inside.benchmark.names["label"] != outside.benchmark.names["label"]:
@@ -222,14 +222,14 @@ class Tested(NamedTuple):
     runs: Sequence[Predictions | Answers]
 
 
-def _tested(outside: Side, inside: Side | None, setting: str) -> tuple[Tested, Tested]:
+def _tested(outside: Side, inside: Side | None, reference: str) -> tuple[Tested, Tested]:
     """The rows and runs that are tested in and out of distribution."""
     after = Tested(outside.benchmark, outside.benchmark.rows("test"), outside.runs)
-    if inside is None or setting in SAME_RUN:
-        before = outside.benchmark.rows("test" if setting == "average" else "id_test")
+    if inside is None or reference in SAME_RUN:
+        before = outside.benchmark.rows("test" if reference == "average" else "id_test")
         return after._replace(rows=before), after
     own = Tested(inside.benchmark, inside.benchmark.rows("test"), inside.runs)
-    if setting not in PAIRED:
+    if reference not in PAIRED:
         return own, after
     shared = after.rows[positions(outside.benchmark.items[after.rows], own.benchmark.items[own.rows]) >= 0]
     return Tested(outside.benchmark, shared, inside.runs), after._replace(rows=shared)
@@ -268,7 +268,7 @@ def _value(side: Tested, measure: Measure, level: float) -> Row | None:
 
 # Gaps of runs folders: compare every reference that has runs with the benchmark that it was made of.
 
-def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = LEVEL) -> Scores:
+def gaps_of(folders: Sequence[Path | str], *, reference: str = "", level: float = LEVEL) -> Scores:
     """All gaps that the finished runs of these folders allow, or only those to one reference.
 
     Runs on a reference are compared with runs on its benchmark that have the same method and the same settings except
@@ -287,30 +287,30 @@ def gaps_of(folders: Sequence[Path | str], *, setting: str = "", level: float = 
     parts: list[tuple[tuple[str, int, str], Scores]] = []
     for digest, own in listed.items():
         benchmark = known[digest]
-        for wanted, reference in _comparisons(benchmark, known, setting):
-            others = listed[reference]
+        for wanted, shifted in _comparisons(benchmark, known, reference):
+            others = listed[shifted]
             for method in [one for one in own if one in others]:
                 inside = None if wanted in SAME_RUN else Side(benchmark, _read(own[method], benchmark))
-                outside = Side(known[reference], _read(others[method], known[reference]))
+                outside = Side(known[shifted], _read(others[method], known[shifted]))
                 head, label = own[method][0].head, shown[own[method][0].folder]
-                scores = gap(outside, inside, setting=wanted, method=head["method"], level=level).assign(
+                scores = gap(outside, inside, reference=wanted, method=head["method"], level=level).assign(
                     label="" if label == head["method"] else label, model=head["model"], setting=head["setting"])
                 parts.append(((outside.benchmark.name, REFERENCES.index(wanted), label), scores))
     if not parts:
         where = ", ".join(map(str, folders))
         raise ShiftBenchError(
-            f"{where}: {len(runs)} finished runs tell no gap{f' to reference {setting}' if setting else ''}. A gap "
+            f"{where}: {len(runs)} finished runs tell no gap{f' to reference {reference}' if reference else ''}. A gap "
             "needs runs on a benchmark and, with the same method and settings, runs on its reference (shiftbench build "
             "BENCHMARK --reference); or runs on a benchmark with an id_test and a test.")
     return Scores.join([part for _, part in sorted(parts, key=lambda one: one[0])])
 
 
 def _comparisons(benchmark: Benchmark, known: dict[str, Benchmark], only: str) -> list[tuple[str, str]]:
-    """The reference's name and digest for every gap that runs on a benchmark allow."""
-    facts = benchmark.card.get("setting", {})
+    """For every gap that runs on a benchmark allow: the reference's name, and the digest of the benchmark shifted."""
+    facts = reference_facts(benchmark.card)
     if facts and facts["name"] not in SAME_RUN:
-        reference = str(facts["reference"]["digest"])
-        comparisons = [(str(facts["name"]), reference)] if reference in known else []
+        shifted = str(facts["shifted"]["digest"])
+        comparisons = [(str(facts["name"]), shifted)] if shifted in known else []
     else:
         comparisons = [("train-to-train", benchmark.digest)] if {"id_test", "test"} <= set(benchmark.splits) else []
         if not legal(benchmark, unseen=facts.get("name") == "average" or only == "average")["average"]:

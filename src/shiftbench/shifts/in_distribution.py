@@ -151,7 +151,7 @@ def _seen(codes: Ints, benchmark: Benchmark) -> Bools:
 
 MANY = 10
 """Domains of training and of test from which on they may be taken as interchangeable, if they were dealt at random."""
-DROPPED = ("counts", "distance", "explanation", "name", "notes", "setting")
+DROPPED = ("counts", "distance", "explanation", "name", "notes", "reference", "setting")
 """The card's entries about the benchmark's own rows."""
 
 
@@ -273,16 +273,25 @@ def _with_split(benchmark: Benchmark, split: Strs, name: str, seed: int, notes: 
 def _with_card(
     dealt: Benchmark, shifted: Benchmark, name: str, seed: int, notes: list[str], factor: str
 ) -> Benchmark:
-    """The reference with its card. In files it is `setting`, as in the paper, and `reference` is what was shifted."""
+    """The reference with its card, which names it and the benchmark that it belongs to (see `reference_facts`)."""
     tested = "id_test" if name == "train-to-train" else "test"
     facts = {"name": name, "kind": kind_of(shifted), "seed": seed, "given": factor,
-             "reference": {"name": shifted.name, "digest": shifted.digest},
+             "shifted": {"name": shifted.name, "digest": shifted.digest},
              "train": len(dealt.rows("train")), "tested": len(dealt.rows(tested))}
     card = {**{key: value for key, value in shifted.card.items() if key not in DROPPED},
-            "name": f"{shifted.name}-{name}", "setting": facts, "distance": None, "counts": dealt.counts(),
+            "name": f"{shifted.name}-{name}", "reference": facts, "distance": None, "counts": dealt.counts(),
             "notes": [f"In-distribution reference {name} of '{shifted.name}' ({shifted.digest[:8]}), whose "
                       f"problem is: {facts['kind']}.", *notes]}
     return replace(dealt, card=json.loads(json.dumps(card)))
+
+
+def reference_facts(card: Mapping[str, Any]) -> dict[str, Any]:
+    """What the card of a reference says of it: `name`, `kind`, and as `shifted` its benchmark; {} on other cards.
+
+    Older cards have it under `setting`, the paper's word, with the benchmark as `reference`.
+    """
+    old = card.get("setting", {})
+    return dict(card.get("reference") or {("shifted" if key == "reference" else key): old[key] for key in old})
 
 
 def _extra(benchmark: Benchmark, rows: Ints, split: Strs) -> Mapping[str, Values]:

@@ -71,11 +71,6 @@ class Data:
             self.x = self.x.to(self.device)
 
     @cached_property
-    def kind(self) -> str:
-        """What is predicted: see `shiftbench.data.target`."""
-        return self.benchmark.target.kind
-
-    @cached_property
     def has_classes(self) -> bool:
         return self.benchmark.target.has_classes
 
@@ -195,7 +190,7 @@ class Data:
         x = x.view(*index.shape, *x.shape[1:]) if index.ndim > 1 else x
         if not self.has_classes:
             label = self.truth.index_select(0, row.flatten()).view(*index.shape, *self.truth.shape[1:])
-        return Batch(x, label, domain, group, index, weight, own, self.kind)
+        return Batch(x, label, domain, group, index, weight, own, self.benchmark.target.loss)
 
     def take(self, rows: Tensor) -> Tensor:
         """Inputs of benchmark rows, on the device; from host memory where all of them would not fit there."""

@@ -97,7 +97,7 @@ def _outputs_and_loss(run: Run, data: Data, net: Net, split: str) -> tuple[Outpu
     if data.has_classes:
         return outputs.numpy(), np.nan
     truth = data.truth[torch.from_numpy(data.rows(split)).to(data.device)].cpu()
-    loss = float(LOSSES[data.kind].per_item(outputs, truth).double().mean())
+    loss = float(LOSSES[data.benchmark.target.loss].per_item(outputs, truth).double().mean())
     return _own_units(data, outputs).numpy(), loss
 
 
@@ -144,5 +144,5 @@ def _tokens(run: Run, data: Data, net: Net, rows: Ints) -> tuple[Tensor, float]:
     chunks = iter(torch.from_numpy(rows).to(data.device).split(data.at_once))
     for outputs in data.each(net, net, rows, run.precision):
         tokens.append(outputs.argmax(dim=2).int().cpu())
-        loss += float(LOSSES[TOKENS].per_item(outputs, data.truth[next(chunks)]).sum())
+        loss += float(LOSSES[data.benchmark.target.loss].per_item(outputs, data.truth[next(chunks)]).sum())
     return torch.cat(tokens), loss / len(rows)

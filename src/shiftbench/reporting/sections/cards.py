@@ -26,7 +26,6 @@ from shiftbench.reporting.score_tables import (
     seeds_in_words,
     with_interval,
 )
-from shiftbench.reporting.sections.families import classes
 from shiftbench.scoring import GAP, Comparison, comparisons
 from shiftbench.scoring.metrics import in_words, is_worst, metric_of, own_metrics
 
@@ -68,7 +67,7 @@ def _card(results: Results, benchmark: Benchmark, looks: Mapping[str, Look]) -> 
     tags, bars = _tags(card), _bars(scores, benchmark)
     return {
         "name": benchmark.name, "shift": str(card.get("shift", "")), "trains": trains(benchmark),
-        "task": classes(benchmark) if benchmark.target.has_classes else task(benchmark),
+        "task": benchmark.target.task(benchmark.names["label"]),
         "collection": str(source.get("name", "")), "summary": summary(benchmark), "facts": _facts(benchmark),
         "explanation": tags, "n_classes": len(benchmark.names["label"]),
         "pictures": samples(benchmark, collection) if collection is not None and has_pictures else [],
@@ -99,15 +98,6 @@ def _counts(benchmark: Benchmark) -> list[Row]:
 def trains(benchmark: Benchmark) -> bool:
     """Whether a benchmark has training items; a benchmark that was not given counts as having some."""
     return not len(benchmark) or "train" in benchmark.splits
-
-
-def task(benchmark: Benchmark) -> str:
-    """The task in words, where it is not classification."""
-    kind, many = benchmark.target.kind, len(benchmark.names["label"])
-    words = {"number": "number", "tasks": "yes/no task"}
-    if kind in words:
-        return f"{many} {words[kind]}{'' if many == 1 else 's'}"
-    return f"boxes around {', '.join(benchmark.names['label'])}" if kind == "boxes" else "the next token"
 
 
 # Tags whose shares differ between training and test

@@ -57,7 +57,7 @@ def families(benchmarks: Sequence[Benchmark]) -> list[Family]:
             rest += members
             continue
         order = sorted(members, key=lambda b: -(_share(b) or 0.0) if kind == "share" else _distance(b) or 0.0)
-        listed.append(Family(kind, classes(order[0]), tuple(order)))
+        listed.append(Family(kind, order[0].target.task(order[0].names["label"]), tuple(order)))
     listed.sort(key=lambda family: ("distance", "share").index(family.kind))
     return [*listed, Family("other", "Other shifts" if listed else "All shifts", tuple(rest))] if rest else listed
 
@@ -107,12 +107,6 @@ def distance_tables(scores: Scores, benchmarks: Sequence[Benchmark]) -> list[Row
 def share_tables(scores: Scores, benchmarks: Sequence[Benchmark]) -> list[Row]:
     """A table per subpopulation shift: average and worst-group accuracy as the minority's share p falls."""
     return [family_table(scores, family) for family in families(benchmarks) if family.kind == "share"]
-
-
-def classes(benchmark: Benchmark) -> str:
-    """The task in words: `cat vs. dog`, or how many classes there are."""
-    names = benchmark.names["label"]
-    return " vs. ".join(names) if len(names) <= 3 else f"{len(names)} classes"
 
 
 def _share(benchmark: Benchmark) -> float | None:

@@ -1,4 +1,4 @@
-"""A fine-grained study (Wiles et al., 2022): the paper's figures, and its seven takeaways tested on the scores."""
+"""The fine-grained analysis of Wiles et al. (2022): its figures, and its seven takeaways tested on the scores."""
 
 import math
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from shiftbench.reporting.sections.fine_grained_scores import (
     ablation,
     bars,
     changes,
+    fine_grained_scores,
     ranks,
-    study,
 )
 from shiftbench.reporting.sections.fine_grained_scores import Line as Change
 from shiftbench.reporting.sections.fine_grained_scores import Panel as Sorted
@@ -48,8 +48,8 @@ def applies(benchmark: Benchmark) -> bool:
 
 
 def content(results: Results) -> Content | None:
-    """Figures and takeaways; None where the scores hold no such study."""
-    scores = study(results.shown, results.benchmarks)
+    """Figures and takeaways; None where the scores allow none of it."""
+    scores = fine_grained_scores(results.shown, results.benchmarks)
     if scores is None:
         return None
     marks = {True: "✓", False: "✗", None: "?"}

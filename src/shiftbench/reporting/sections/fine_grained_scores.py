@@ -117,7 +117,7 @@ def place(benchmark: Benchmark) -> Place | None:
                             default=str))
 
 
-def study(scores: Scores, benchmarks: Sequence[Benchmark]) -> FineGrainedScores | None:
+def fine_grained_scores(scores: Scores, benchmarks: Sequence[Benchmark]) -> FineGrainedScores | None:
     """The scores of such an experiment in a table of chosen runs (see `shown_scores`).
 
     None unless some benchmark of the three shifts has scores of the baseline and of FEWEST of the nineteen methods.
@@ -247,13 +247,13 @@ class Line(NamedTuple):
     best: bool  # the highest of its family on average over what is varied
 
 
-def changes(study: FineGrainedScores, axis: str, level: float = LEVEL) -> list[Line]:
+def changes(scores: FineGrainedScores, axis: str, level: float = LEVEL) -> list[Line]:
     """100 (m − b) / b of macro F1 on test, the mean over seeds and collections (Figures 3, 4, 6 and 7)."""
-    rows = rows_by(study, axis)
+    rows = rows_by(scores, axis)
     lines = []
-    for method in study.methods[1:]:
-        change = study.change(method)
-        points = {x: estimate(change[numbers], study.collections(numbers), level)
+    for method in scores.methods[1:]:
+        change = scores.change(method)
+        points = {x: estimate(change[numbers], scores.collections(numbers), level)
                   for x, numbers in sorted(rows.items())}
         points = {x: point for x, point in points.items() if point.benchmarks}
         if points:
@@ -264,18 +264,18 @@ def changes(study: FineGrainedScores, axis: str, level: float = LEVEL) -> list[L
     return [line._replace(best=line is best[line.family]) for line in lines]
 
 
-def rows_by(study: FineGrainedScores, axis: str) -> dict[float, list[int]]:
+def rows_by(scores: FineGrainedScores, axis: str) -> dict[float, list[int]]:
     """The benchmarks at each N, p or n. Under noise, p = 0 is the same shift without the condition."""
     rows: dict[float, list[int]] = {}
     if axis not in ("noise", "size"):
-        for row in study.where(shift=axis, condition=""):
-            rows.setdefault(float(study.places[row].n), []).append(row)
+        for row in scores.where(shift=axis, condition=""):
+            rows.setdefault(float(scores.places[row].n), []).append(row)
         return rows
-    for row in study.where(condition=axis):
-        rows.setdefault(study.places[row].strength, []).append(row)
+    for row in scores.where(condition=axis):
+        rows.setdefault(scores.places[row].strength, []).append(row)
     if axis == "noise":
-        noisy = {study.places[row].base for row in study.where(condition="noise")}
-        plain = [row for row in study.where(condition="") if study.places[row].base in noisy]
+        noisy = {scores.places[row].base for row in scores.where(condition="noise")}
+        plain = [row for row in scores.where(condition="") if scores.places[row].base in noisy]
         rows |= {0.0: plain} if plain else {}
     return rows
 
@@ -289,18 +289,18 @@ class Ranked(NamedTuple):
     ranks: tuple[tuple[str, int, float], ...]  # benchmark, seed, rank
 
 
-def ranks(study: FineGrainedScores) -> list[Ranked]:
+def ranks(scores: FineGrainedScores) -> list[Ranked]:
     """Rank the methods of every unseen benchmark and seed, and sort them by their median (Figure 5).
 
     Equal scores share the mean of their ranks. A method without a score somewhere has no rank there.
     """
     by_method: dict[str, list[tuple[str, int, float]]] = {}
-    for row in study.where(shift="unseen", condition=""):
-        for depth, seed in enumerate(study.seeds):
-            scored = study.values[row, :, depth]
+    for row in scores.where(shift="unseen", condition=""):
+        for depth, seed in enumerate(scores.seeds):
+            scored = scores.values[row, :, depth]
             here = np.flatnonzero(np.isfinite(scored))
             for at, rank in zip(here, placed(-scored[here]), strict=True):
-                by_method.setdefault(study.methods[at], []).append((study.places[row].benchmark, seed, float(rank)))
+                by_method.setdefault(scores.methods[at], []).append((scores.places[row].benchmark, seed, float(rank)))
     ranked = [Ranked(method, family_of(method), float(np.median([rank for *_, rank in listed])), tuple(listed))
               for method, listed in by_method.items()]
     return sorted(ranked, key=lambda row: (row.median, float(np.mean([rank for *_, rank in row.ranks])), row.method))
@@ -332,19 +332,19 @@ class Panel(NamedTuple):
     bars: tuple[Bar, ...]
 
 
-def bars(study: FineGrainedScores, shift: str, level: float = LEVEL) -> list[Panel]:
+def bars(scores: FineGrainedScores, shift: str, level: float = LEVEL) -> list[Panel]:
     """Mean and standard deviation over seeds of every method on every benchmark of a shift (Figures 10 to 12)."""
     panels = []
-    for row in study.where(shift=shift, condition=""):
+    for row in scores.where(shift=shift, condition=""):
         listed = []
-        for at, method in enumerate(study.methods):
-            known = study.values[row, at][np.isfinite(study.values[row, at])]
+        for at, method in enumerate(scores.methods):
+            known = scores.values[row, at][np.isfinite(scores.values[row, at])]
             if len(known):
                 deviation = float(known.std(ddof=1)) if len(known) > 1 else math.nan
                 listed.append(Bar(method, family_of(method), estimate(known[None], [""], level), deviation))
         if listed:
             listed.sort(key=lambda bar: (-bar.mean.value, bar.method))
-            panels.append(Panel(study.places[row], tuple(listed)))
+            panels.append(Panel(scores.places[row], tuple(listed)))
     return panels
 
 
@@ -356,28 +356,29 @@ class Ablated(NamedTuple):
     baseline: Estimate
 
 
-def ablation(study: FineGrainedScores, level: float = LEVEL) -> list[Ablated]:
+def ablation(scores: FineGrainedScores, level: float = LEVEL) -> list[Ablated]:
     """100 (f_o − 1/O Σ f_o') of macro F1 with operation o, per seed, then the mean over seeds (Figure 8).
 
     A seed counts if every operation of the benchmark has a score. The unseen shift, which the paper has, comes first.
     """
     ablations = []
-    for row, place in sorted(enumerate(study.places), key=lambda pair: pair[1].shift != "unseen"):
-        here = np.flatnonzero(np.isfinite(study.ablation[row]).any(axis=1))
+    for row, place in sorted(enumerate(scores.places), key=lambda pair: pair[1].shift != "unseen"):
+        here = np.flatnonzero(np.isfinite(scores.ablation[row]).any(axis=1))
         if len(here) < 2:
             continue
-        own = study.ablation[row, here]
+        own = scores.ablation[row, here]
         middle = own.mean(axis=0)  # NaN where an operation lacks the seed
-        operations = {study.operations[at].removeprefix(ONLY): estimate(100 * (line - middle)[None], [""], level)
+        operations = {scores.operations[at].removeprefix(ONLY): estimate(100 * (line - middle)[None], [""], level)
                       for at, line in zip(here, own, strict=True)}
-        ablations.append(Ablated(place, operations, estimate(100 * (study.values[row, 0] - middle)[None], [""], level)))
+        baseline = estimate(100 * (scores.values[row, 0] - middle)[None], [""], level)
+        ablations.append(Ablated(place, operations, baseline))
     return [ablated for ablated in ablations if any(point.benchmarks for point in ablated.operations.values())]
 
 
 # Do two benchmarks put the methods in the same order?
 
 def agreement(
-    study: FineGrainedScores, pairs: Sequence[tuple[int, int]], level: float = LEVEL
+    scores: FineGrainedScores, pairs: Sequence[tuple[int, int]], level: float = LEVEL
 ) -> tuple[Estimate, Estimate]:
     """Spearman's ρ of the methods' scores between the two benchmarks of each pair, and how far seeds are above it.
 
@@ -387,16 +388,16 @@ def agreement(
     the benchmarks. Both are per seed; the interval of ρ is cut at −1 and 1. Pairs of seeds overlap, so the interval of
     `lost` is a guide, not exact.
     """
-    across, lost = (np.full((len(pairs), len(study.seeds)), np.nan) for _ in range(2))
+    across, lost = (np.full((len(pairs), len(scores.seeds)), np.nan) for _ in range(2))
     for at, (first, second) in enumerate(pairs):
-        a, b = study.values[first].T, study.values[second].T
-        for seed in range(len(study.seeds)):
+        a, b = scores.values[first].T, scores.values[second].T
+        for seed in range(len(scores.seeds)):
             across[at, seed] = correlation(a[seed], b[seed])
             within = [correlation(side[seed], side[again]) for side in (a, b)
-                      for again in range(len(study.seeds)) if again != seed]
+                      for again in range(len(scores.seeds)) if again != seed]
             known = [value for value in within if math.isfinite(value)]
             lost[at, seed] = np.mean(known) - across[at, seed] if known else math.nan
-    collections = study.collections([first for first, _ in pairs])
+    collections = scores.collections([first for first, _ in pairs])
     rho = estimate(across, collections, level)
     return rho._replace(low=max(-1.0, rho.low), high=min(1.0, rho.high)) if rho.seeds > 1 else rho, estimate(
         lost, collections, level)

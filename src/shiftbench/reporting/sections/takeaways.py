@@ -52,126 +52,126 @@ class Takeaway(NamedTuple):
         return AGREES if self.parts and all(claim.holds for claim in self.parts) else OPEN
 
 
-def takeaways(study: FineGrainedScores, level: float = LEVEL) -> list[Takeaway]:
+def takeaways(scores: FineGrainedScores, level: float = LEVEL) -> list[Takeaway]:
     """All seven, in the paper's order and words."""
     return [
-        Takeaway(1, "While we can improve over ERM, no one method always performs best.", _best(study, level)),
+        Takeaway(1, "While we can improve over ERM, no one method always performs best.", _best(scores, level)),
         Takeaway(2, "Pretraining is a powerful tool across different shifts and datasets.",
-                 _across(study, "pretrained", level)),
+                 _across(scores, "pretrained", level)),
         Takeaway(3, "Heuristic augmentation improves generalization if the augmentation describes an attribute.",
-                 _heuristics(study, level)),
+                 _heuristics(scores, level)),
         Takeaway(4, "Learned data augmentation is effective across different conditions and distribution shifts.",
-                 _across(study, "stargan", level)),
-        Takeaway(5, "Domain generalization algorithms offer limited performance improvement.", _limited(study, level)),
-        Takeaway(6, "The best algorithms may differ under the precise conditions.", _conditions(study, level)),
-        Takeaway(7, "The precise attributes we consider directly impact the results.", _attributes(study, level)),
+                 _across(scores, "stargan", level)),
+        Takeaway(5, "Domain generalization algorithms offer limited performance improvement.", _limited(scores, level)),
+        Takeaway(6, "The best algorithms may differ under the precise conditions.", _conditions(scores, level)),
+        Takeaway(7, "The precise attributes we consider directly impact the results.", _attributes(scores, level)),
     ]
 
 
-def _best(study: FineGrainedScores, level: float) -> tuple[Part, ...]:
-    rows = [row for row in study.where(condition="") if np.isfinite(study.values[row, 0]).any()]
+def _best(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
+    rows = [row for row in scores.where(condition="") if np.isfinite(scores.values[row, 0]).any()]
     if not rows:
         return (_missing("No benchmark of the three shifts without a condition has the baseline"),)
-    ahead = np.stack([100 * leads(study.values[row, 1:], study.values[row, 0]) for row in rows])
+    ahead = np.stack([100 * leads(scores.values[row, 1:], scores.values[row, 0]) for row in rows])
     estimates = [estimate(line[None], [""], level) for line in ahead]
-    total = estimate(ahead, study.collections(rows), level)
+    total = estimate(ahead, scores.collections(rows), level)
     clear = sum(lead.above() is True for lead in estimates)
     first = (f"On {clear} of {len(rows)} benchmarks the interval of the lead of the best method (chosen on the other "
-             f"seeds) over {study.baseline} is above 0; it is {_written(total, ' points')} on average")
+             f"seeds) over {scores.baseline} is above 0; it is {_written(total, ' points')} on average")
     means = [np.where(known.any(axis=1), np.where(known, own, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1),
-                      -np.inf) for own in study.values[rows] for known in [np.isfinite(own)]]
-    winners = Counter(study.methods[int(mean.argmax())] for mean in means)
+                      -np.inf) for own in scores.values[rows] for known in [np.isfinite(own)]]
+    winners = Counter(scores.methods[int(mean.argmax())] for mean in means)
     winner, times = winners.most_common(1)[0]
     second = f"The best one is the same method, {winner}, on {times} of {len(rows)}"
-    return _judged(first, total, total.above()), _alone(study, rows, winner if times == len(rows) else "", second,
+    return _judged(first, total, total.above()), _alone(scores, rows, winner if times == len(rows) else "", second,
                                                         level)
 
 
-def _alone(study: FineGrainedScores, rows: Sequence[int], winner: str, text: str, level: float) -> Part:
+def _alone(scores: FineGrainedScores, rows: Sequence[int], winner: str, text: str, level: float) -> Part:
     """No method is always best: each is somewhere behind another, at a level shared among the benchmarks."""
     if len(rows) < 2:
         return Part(text, None, None, "one benchmark only")
 
     def behind(method: str, row: int, sure: float) -> bool | None:
-        own = study.methods.index(method)
-        lead = leads(np.delete(study.values[row], own, axis=0), study.values[row, own])
+        own = scores.methods.index(method)
+        lead = leads(np.delete(scores.values[row], own, axis=0), scores.values[row, own])
         return estimate(lead[None], [""], sure).above()
 
     if winner and all(behind(winner, row, level) is False for row in rows):
         return Part(f"{text}, and ahead of every other there beyond its interval", None, False)
     shared = 1 - (1 - level) / len(rows)
-    unbeaten = [method for method in study.methods if not any(behind(method, row, shared) for row in rows)]
+    unbeaten = [method for method in scores.methods if not any(behind(method, row, shared) for row in rows)]
     if not unbeaten:
         return Part(f"{text}; every method is somewhere behind another one beyond its interval", None, True)
-    who = unbeaten[0] if len(unbeaten) == 1 else f"{len(unbeaten)} of {len(study.methods)} methods"
+    who = unbeaten[0] if len(unbeaten) == 1 else f"{len(unbeaten)} of {len(scores.methods)} methods"
     return Part(text, None, None, f"{who} may be best everywhere")
 
 
-def _across(study: FineGrainedScores, method: str, level: float) -> tuple[Part, ...]:
+def _across(scores: FineGrainedScores, method: str, level: float) -> tuple[Part, ...]:
     """A method improves on the baseline under every shift there is, of which there must be two."""
-    if method not in study.methods:
+    if method not in scores.methods:
         return (_missing(f"No run of {method}"),)
     parts = []
     for shift, words in SHIFT_WORDS.items():
-        rows = study.where(shift=shift, condition="")
-        change = estimate(study.change(method)[rows], study.collections(rows), level)
+        rows = scores.where(shift=shift, condition="")
+        change = estimate(scores.change(method)[rows], scores.collections(rows), level)
         if change.benchmarks:
-            parts.append(_judged(f"Under {words} the change of {method} over {study.baseline} is "
+            parts.append(_judged(f"Under {words} the change of {method} over {scores.baseline} is "
                                  f"{_written(change, ' %')}", change, change.above()))
     if len(parts) < 2:
         parts.append(_missing(f"{len(parts)} of {len(COUNTED)} shifts have runs of {method} and the baseline"))
     return tuple(parts)
 
 
-def _heuristics(study: FineGrainedScores, level: float) -> tuple[Part, ...]:
-    standard, rows = "imagenet_augment", study.where(condition="")
-    if standard not in study.methods:
+def _heuristics(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
+    standard, rows = "imagenet_augment", scores.where(condition="")
+    if standard not in scores.methods:
         return (_missing(f"No run of {standard}"),)
-    change = estimate(study.change(standard)[rows], study.collections(rows), level)
-    first = _judged(f"The change of {standard} over {study.baseline} is {_written(change, ' %')}", change,
+    change = estimate(scores.change(standard)[rows], scores.collections(rows), level)
+    first = _judged(f"The change of {standard} over {scores.baseline} is {_written(change, ' %')}", change,
                     change.above())
-    others = [method for method in study.of_family(family(standard)) if method != standard]
-    rows = [row for row in rows if all(np.isfinite(study.change(method)[row]).any() for method in (standard, *others))]
+    others = [method for method in scores.of_family(family(standard)) if method != standard]
+    rows = [row for row in rows if all(np.isfinite(scores.change(method)[row]).any() for method in (standard, *others))]
     if not others or len(rows) < 3:
         return first, _missing("Too few other augmentations or benchmarks to compare how variable they are")
     # Per seed, so that the noise of single runs is in both and cancels.
-    own, *rest = (study.change(method)[rows].std(axis=0, ddof=1) for method in (standard, *others))
+    own, *rest = (scores.change(method)[rows].std(axis=0, ddof=1) for method in (standard, *others))
     spread = estimate((np.mean(rest, axis=0) - own)[None], [""], level)
     return first, _judged(
         f"The standard deviation of this change over benchmarks, for {', '.join(others)} minus that for {standard}, is "
         f"{_written(spread, ' points')}", spread, spread.above())
 
 
-def _limited(study: FineGrainedScores, level: float) -> tuple[Part, ...]:
+def _limited(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
     family, other = "domain generalization", "heuristic augmentation"
-    own, theirs = study.of_family(family), study.of_family(other)
-    rows = study.where(condition="")
+    own, theirs = scores.of_family(family), scores.of_family(other)
+    rows = scores.where(condition="")
     if not own:
         return (_missing(f"No run of {family}"),)
-    best = [np.stack([study.change(method) for method in methods]) for methods in (own, theirs) if methods]
-    ahead = [np.stack([leads(change[:, row], np.zeros(len(study.seeds))) for row in rows]) for change in best if rows]
+    best = [np.stack([scores.change(method) for method in methods]) for methods in (own, theirs) if methods]
+    ahead = [np.stack([leads(change[:, row], np.zeros(len(scores.seeds))) for row in rows]) for change in best if rows]
     if not ahead:
         return (_missing("No benchmark of the three shifts without a condition"),)
-    change = estimate(ahead[0], study.collections(rows), level)
+    change = estimate(ahead[0], scores.collections(rows), level)
     parts = [_judged(f"The change of the best {family} method (chosen on the other seeds) over "
-                     f"{study.baseline} is {_written(change, ' %')}; below {LIMITED:g} % counts as limited", change,
+                     f"{scores.baseline} is {_written(change, ' %')}; below {LIMITED:g} % counts as limited", change,
                      _below(change, LIMITED))]
     if not theirs:
         return (*parts, _missing(f"No run of {other} to compare with"))
-    apart = estimate(ahead[0] - ahead[1], study.collections(rows), level)
+    apart = estimate(ahead[0] - ahead[1], scores.collections(rows), level)
     return (*parts, _judged(f"Its change minus that of the best {other} is {_written(apart, ' points')}; below "
                             f"{LIMITED:g} counts as not much better", apart, _below(apart, LIMITED)))
 
 
-def _conditions(study: FineGrainedScores, level: float) -> tuple[Part, ...]:
-    return _noise(study, level), *_size(study, level)
+def _conditions(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
+    return _noise(scores, level), *_size(scores, level)
 
 
-def _noise(study: FineGrainedScores, level: float) -> Part:
-    pairs = _ends(study, "noise")
+def _noise(scores: FineGrainedScores, level: float) -> Part:
+    pairs = _ends(scores, "noise")
     if not pairs:
         return _missing("No shift was run at two levels of label noise")
-    across, lost = agreement(study, pairs, level)
+    across, lost = agreement(scores, pairs, level)
     holds = across.above(CONSISTENT)
     if holds is False and not lost.above():
         holds = None
@@ -179,45 +179,45 @@ def _noise(study: FineGrainedScores, level: float) -> Part:
                    f"above {CONSISTENT:g} counts as consistent", across, holds)
 
 
-def _size(study: FineGrainedScores, level: float) -> list[Part]:
-    pairs = _ends(study, "size")
+def _size(scores: FineGrainedScores, level: float) -> list[Part]:
+    pairs = _ends(scores, "size")
     if not pairs:
         return [_missing("No shift was run at two data-set sizes")]
     parts, (few, many) = [], (list(side) for side in zip(*pairs, strict=True))
-    heuristics = study.of_family("heuristic augmentation")
+    heuristics = scores.of_family("heuristic augmentation")
     if heuristics:
-        changes = np.mean([study.change(method) for method in heuristics], axis=0)
-        change = estimate(changes[few] - changes[many], study.collections(few), level)
+        changes = np.mean([scores.change(method) for method in heuristics], axis=0)
+        change = estimate(changes[few] - changes[many], scores.collections(few), level)
         parts.append(_judged(f"From the largest data set to the smallest the change of heuristic augmentation moves by "
                              f"{_written(change, ' points')}", change, _below(change, 0)))
     for method in ("pretrained", "stargan"):
-        if method in study.methods:
-            change = estimate(study.change(method)[few], study.collections(few), level)
-            parts.append(_judged(f"With the fewest items the change of {method} over {study.baseline} is "
+        if method in scores.methods:
+            change = estimate(scores.change(method)[few], scores.collections(few), level)
+            parts.append(_judged(f"With the fewest items the change of {method} over {scores.baseline} is "
                                  f"{_written(change, ' %')}", change, change.above()))
     return parts or [_missing("No run of heuristic augmentation, pretrained or stargan at two data-set sizes")]
 
 
-def _ends(study: FineGrainedScores, condition: str) -> list[tuple[int, int]]:
+def _ends(scores: FineGrainedScores, condition: str) -> list[tuple[int, int]]:
     """For every shift under a condition, the benchmarks with its least and its greatest strength."""
     by_shift: dict[tuple[str, ...], list[tuple[float, int]]] = {}
-    for x, rows in rows_by(study, condition).items():
+    for x, rows in rows_by(scores, condition).items():
         for row in rows:
-            position = study.places[row]
+            position = scores.places[row]
             key = (position.base,) if condition == "noise" else (
                 position.collection, position.shift, position.label, position.factor)
             by_shift.setdefault(key, []).append((x, row))
     return [(min(listed)[1], max(listed)[1]) for listed in by_shift.values() if len({x for x, _ in listed}) > 1]
 
 
-def _attributes(study: FineGrainedScores, level: float) -> tuple[Part, ...]:
-    rows = study.where(condition="")
-    key = [(position.collection, position.shift, position.n) for position in study.places]
+def _attributes(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
+    rows = scores.where(condition="")
+    key = [(position.collection, position.shift, position.n) for position in scores.places]
     pairs = [(a, b) for a in rows for b in rows if a < b and key[a] == key[b]
-             and study.places[a][2:4] != study.places[b][2:4]]
+             and scores.places[a][2:4] != scores.places[b][2:4]]
     if not pairs:
         return (_missing("No collection was run with two pairs of label and factor under one shift"),)
-    across, lost = agreement(study, pairs, level)
+    across, lost = agreement(scores, pairs, level)
     holds = _below(across, CONSISTENT)
     if holds and not lost.above():
         holds = None  # it is no higher between seeds of one benchmark: noise, not factors
