@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
-from shiftbench.metagraph.subsets import candidates, subset
+from shiftbench.metagraph.catalogue import Terms, catalogue
+from shiftbench.metagraph.subsets import candidates, paper_contexts, subset
 from shiftbench.readers import READERS
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "metashift" / "attributes-candidate-subsets.pkl"
@@ -61,21 +62,33 @@ def test_attribute_subsets_become_tags(tmp_path, subsets, protocol, default, inn
 
 @given(full, protocols)
 @in_folder
-def test_object_subsets_become_tags(tmp_path, subsets, protocol):
-    """Every item of cat(sofa) carries cat and sofa when the contexts are objects."""
-    path = written(tmp_path / "f.pkl", flat(subsets), protocol)
-    wanted = defaultdict(set)
-    for pair, members in subsets.items():
-        for word in pair:
-            wanted[f"object:{word}"] |= members
-    assert carried(metashift(path, contexts="object")) == {tag: members for tag, members in wanted.items() if members}
+def test_object_subsets_are_exactly_the_files(tmp_path, subsets, protocol):
+    """A class has the subsets that the file lists, with their items, and no other: also `man(man)`, also one way."""
+    path = written(tmp_path / "f.pkl", defaultdict(set, flat(subsets)), protocol)
+    read = metashift(path, contexts="object")
+    listed = {pair: members for pair, members in subsets.items() if members}
+    found = {(cls, word) for cls in {cls for cls, _ in listed} for word in candidates(read, cls, min_size=1).names}
+    assert found == set(listed)
+    for (cls, word), members in listed.items():
+        assert set(read.items[subset(read, f"{cls}({word})")].tolist()) == members
+        assert set(read.items[subset(read, f"{cls}(object:{word})")].tolist()) == members
+
+
+def test_meeting_elsewhere_is_no_subset(tmp_path):
+    """An image of cat(bed) and of sofa(lamp) is not in cat(sofa), which the file gives without it."""
+    path = written(tmp_path / "f.pkl", {"cat(sofa)": {"1"}, "cat(bed)": {"2"}, "sofa(lamp)": {"2"}, "bed(sofa)": {"2"},
+                                        "lamp(bed)": {"2"}})
+    read = metashift(path)
+    assert read.items[subset(read, "cat(sofa)")].tolist() == ["1"]
+    summary = catalogue(read, Terms(min_size=1, more_than=0))
+    assert (len(summary.classes), len(summary.sizes)) == (4, 5)
 
 
 def test_what_the_contexts_are_is_told_by_the_words(tmp_path):
     """Words that are classes of the file too are objects; words that are not are attributes; one may say which."""
     objects = written(tmp_path / "f.pkl", {"cat(sofa)": {"1"}, "sofa(cat)": {"1"}, "cat(bed)": {"2"}})
     attributes = written(tmp_path / "a.pkl", {"cat(black)": {1, 2}, "sofa(red)": {2}})
-    assert set(metashift(objects).tags.kinds) == {"object"}
+    assert set(metashift(objects).tags.kinds) == {"subject", "object"}
     assert set(metashift(attributes).tags.kinds) == {"subject", "attribute"}
     assert "attribute" in metashift(objects, contexts="attribute").tags.kinds
     both = metashift(objects, attributes, name="both")
@@ -85,11 +98,19 @@ def test_what_the_contexts_are_is_told_by_the_words(tmp_path):
         metashift(objects, contexts="attribut")
 
 
-def test_the_structured_file_says_the_same_as_the_flat_one(tmp_path):
-    """Type of attribute -> subject -> attribute -> ids gives the tags of subject(attribute) -> ids."""
-    flat = written(tmp_path / "flat.pkl", {"cat(black)": {"1"}, "dog(sitting)": {"2"}})
-    deep = written(tmp_path / "deep.pkl", {"color": {"cat": {"black": {"1"}}}, "activity": {"dog": {"sitting": ["2"]}}})
-    assert metashift(flat).digest == metashift(deep).digest
+def test_the_structured_file_keeps_its_types_of_attribute(tmp_path):
+    """Type -> subject -> attribute -> ids gives the subsets of the flat file, and each tag its type as its kind."""
+    flat = metashift(written(tmp_path / "flat.pkl", {"cat(black)": {"1"}, "dog(sitting)": {"2"}, "cat(dark)": {"3"}}))
+    deep = metashift(written(tmp_path / "deep.pkl", {
+        "color": {"cat": {"black": {"1"}, "dark": {"3"}}}, "activity": {"dog": {"sitting": ["2"]}}}))
+    assert dict(zip(deep.tags.names, deep.tags.kinds, strict=True)) == {
+        "cat": "subject", "dog": "subject", "cat(black)": "color", "cat(dark)": "color", "dog(sitting)": "activity"}
+    for name in flat.tags.names:
+        assert (subset(flat, name) == subset(deep, name)).all()
+    assert candidates(deep, "cat", kinds=["color"], min_size=1).names == ("black", "dark")
+    assert paper_contexts(deep).tags.names == deep.tags.names
+    with pytest.raises(ShiftBenchError, match="cannot be the name of a type"):
+        metashift(written(tmp_path / "bad.pkl", {"subject": {"cat": {"black": {"1"}}}}))
 
 
 class Evil:

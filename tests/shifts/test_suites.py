@@ -15,7 +15,8 @@ from shiftbench.exports import export
 from shiftbench.metagraph.subsets import parse_subset, subset
 from shiftbench.methods.presets import PRESETS
 from shiftbench.shifts import Subset
-from shiftbench.shifts.suites import ANIMALS, SUITES, TASKS, suite
+from shiftbench.shifts.metashift_tables import ANIMALS, TASKS
+from shiftbench.shifts.suites import SUITES, suite
 from shiftbench.training.run import Run
 from shiftbench.worlds import WORLDS
 from tests.strategies import toy

@@ -29,6 +29,7 @@ def graph(
     rungs: Annotated[int, typer.Option(
         "--ladder", help="Propose this many training sets, from near to far of --from.")] = 0,
     items: Annotated[int, typer.Option(help="Fewest items of each training set of --ladder.")] = 100,
+    merge: Annotated[bool, typer.Option("--merge", help="--ladder of whole communities, for merge = true.")] = False,
     engine: Annotated[str, typer.Option(help="Where --all counts: local or ray.")] = "local",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write it: FILE.png, .html, or .json with all "
                                        "subsets and edges; of --all and --ladder .json.")] = None,
@@ -51,7 +52,7 @@ def graph(
         source = paper_contexts(Collection.load(collection)) if ontology else collection
         _overview(source, threshold, min_size, tuple(kinds or ()), engine, out, json)
     elif rungs:
-        _ladder(collection, origin, rungs, items, threshold, min_size, tuple(kinds or ("object",)), out, json)
+        _ladder(collection, origin, rungs, items, threshold, min_size, tuple(kinds or ("object",)), merge, out, json)
     elif cls:
         loaded = paper_contexts(Collection.load(collection)) if ontology else Collection.load(collection)
         with progress(f"meta-graph of {cls}"):
@@ -112,7 +113,7 @@ def _overview(
 
 def _ladder(
     collection: Path, origin: str | None, rungs: int, items: int, threshold: float, min_size: int,
-    kinds: tuple[str, ...], out: Path | None, json: bool,
+    kinds: tuple[str, ...], merge: bool, out: Path | None, json: bool,
 ) -> None:
     """Training sets at growing distance from a test subset."""
     from shiftbench.core.files import write_json
@@ -120,7 +121,7 @@ def _ladder(
     if origin is None:
         raise typer.BadParameter("--ladder needs the test subset: --from 'dog(shelf)'.")
     training_sets = verbs.ladder(collection, origin, rungs, items=items, threshold=threshold, min_size=min_size,
-                                 kinds=kinds)
+                                 kinds=kinds, merge=merge)
     facts = {"test": origin, "rungs": [rung._asdict() for rung in training_sets]}
     if out is not None:
         write_json(out, facts)

@@ -22,7 +22,7 @@ not depend on the order of the nodes, which takes three rules that the paper lea
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +33,7 @@ from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.rng import child
 from shiftbench.data.collection import Collection
-from shiftbench.metagraph.subsets import Candidates, candidates, parse_subset, subset_name
+from shiftbench.metagraph.subsets import Candidates, candidates, parse_subset, subset_name, union
 
 COMMUNITIES = ("louvain", "leiden", "greedy")
 SCALINGS = ("orthonormal", "unit")
@@ -92,9 +92,7 @@ def meta_graph(
         best = max(zip(small.sizes.tolist(), small.names, strict=True), default=(0, ""))
         seen = f"{subset_name(cls, [best[1]])} has most, {best[0]}" if best[0] else "no context occurs with it"
         raise ShiftBenchError(f"Class '{cls}' has no context with at least {min_size} items ({seen}). Lower min_size.")
-    weights = overlap(meetings(subsets))
-    np.fill_diagonal(weights, 0.0)
-    weights[weights < threshold] = 0.0
+    weights = _edges(meetings(subsets), threshold)
     return MetaGraph(
         cls=cls,
         names=subsets.names,
@@ -105,6 +103,55 @@ def meta_graph(
         threshold=threshold,
     )
 
+
+# Similar subsets merged.
+
+def merge_similar(graph: MetaGraph, named: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Similar subsets merged by community (paper, section 4.1): name of the merged subset -> its contexts.
+
+    A merged subset is called by its `named` context, else by its largest. The paper does not say what happens to a
+    community with several named contexts: here it is divided among them, each other context going to the named one that
+    it overlaps most, the first among equals.
+    """
+    anchors: dict[int, str] = {node: name for name in named for node in nodes(graph, name)}
+    members: dict[str, list[int]] = {name: nodes(graph, name) for name in named}
+    for community in range(int(graph.communities.max()) + 1):
+        inside = np.flatnonzero(graph.communities == community)
+        own = [node for node in inside.tolist() if node in anchors]
+        free = [node for node in inside.tolist() if node not in anchors]
+        if not own and free:
+            members[graph.names[free[int(np.argmax(graph.sizes[free]))]]] = free
+        for node in free if own else ():
+            members[anchors[own[int(np.argmax(graph.weights[node, own]))]]].append(node)
+    return {name: tuple(graph.names[node] for node in sorted(inside)) for name, inside in members.items()}
+
+
+def merged_graph(
+    collection: Collection, cls: str, merged: Mapping[str, Sequence[str]], *, threshold: float = 0.1,
+    without: Ints | None = None, dims: int = 5, seed: int = 0,
+) -> MetaGraph:
+    """The meta-graph whose nodes are merged subsets: overlaps of their unions, less the items `without`.
+
+    The published code measures the distances of its tasks in this graph.
+    """
+    drop = np.zeros(0, np.int64) if without is None else without
+    member: Ints = np.zeros((len(collection), len(merged)), np.int64)
+    for node, contexts in enumerate(merged.values()):
+        member[np.setdiff1d(union(collection, cls, contexts)[0], drop), node] = 1
+    meeting = member.T @ member
+    weights = _edges(meeting, threshold)
+    return MetaGraph(cls=cls, names=tuple(merged), sizes=np.diag(meeting).copy(), weights=weights,
+                     communities=find_communities(weights, seed=seed), embedding=spectral(weights, dims),
+                     threshold=threshold)
+
+
+def mean_distance(graph: MetaGraph, train: Sequence[str], test: Sequence[str]) -> float:
+    """The mean of the distances between each training and each test subset, as the published code has it."""
+    points = [np.stack([mean_embedding(graph, [name]) for name in names]) for names in (train, test)]
+    return float(np.linalg.norm(points[0][:, None] - points[1][None], axis=2).mean())
+
+
+# Distances.
 
 def distance(graph: MetaGraph, train: str | Sequence[str], test: str | Sequence[str]) -> float:
     """How far the training subsets lie from the test subsets: d = ‖x̄(train) − x̄(test)‖.
@@ -185,6 +232,14 @@ def meetings(subsets: Candidates) -> Ints:
     member = csr_array((np.ones(len(context), np.int32), context, subsets.start),
                        shape=(len(subsets.items), len(subsets.names)))
     return np.asarray((member.T.tocsr() @ member).toarray(), np.int64)
+
+
+def _edges(meeting: Ints, threshold: float) -> Floats:
+    """Overlaps of different subsets, 0 where below the threshold."""
+    weights = overlap(meeting)
+    np.fill_diagonal(weights, 0.0)
+    weights[weights < threshold] = 0.0
+    return weights
 
 
 def overlap(meeting: Ints) -> Floats:

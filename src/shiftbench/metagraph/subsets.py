@@ -3,11 +3,12 @@
 `dog(shelf)` holds the items that carry both tags, `dog(cabinet + bed)` is the union of two subsets, `dog` alone is the
 whole class. A context is a tag of any kind.
 
-Every tag is a context of every class but itself, with two exceptions. Attributes of classes: `cat(black)` of kind
-attribute says that the cat, and nothing else in the picture, is black; it is the context `black` of class cat and no
-context of another class. And tags of kind subject: a class that is known from its attributes alone is no context, since
-an item without it may still show it. A context is spelled by its word where that word means one tag, by kind and word
-(`attribute:glass`) where it means several, so that what is printed can always be read back.
+Every tag is a context of every class but itself, with two exceptions. Tags of one class: `cat(black)` of kind attribute
+says that the cat, and nothing else in the picture, is black; it is the context `black` of class cat and no context of
+another class. And tags of kind subject: a class that is known from its own tags alone is no context, since an item
+without it may still show it; all its tags `cat(…)`, of whatever kind, are its own. A context is spelled by its word
+where that word means one tag, by kind and word (`attribute:glass`) where it means several, so that what is printed can
+always be read back.
 """
 
 from collections import Counter
@@ -30,9 +31,9 @@ SUBJECT = "subject"
 
 
 class Vocabulary(NamedTuple):
-    """Each tag's word and the class whose attribute it is, '' if it is none.
+    """Each tag's word and the class whose own tag it is, '' if it is none's.
 
-    `answers` counts the tags that a spelling means to any class; `owned` lists the attributes of each class.
+    `answers` counts the tags that a spelling means to any class; `owned` lists the own tags of each class.
     """
 
     owner: tuple[str, ...]
@@ -44,21 +45,34 @@ class Vocabulary(NamedTuple):
 def vocabulary(tags: Tags) -> Vocabulary:
     """The vocabulary of a collection's tags, made once and used for every class."""
     owner, word, owned = [], [], dict[str, list[int]]()
+    subjects = _subjects(tags)
     for code, (name, kind) in enumerate(zip(tags.names, tags.kinds, strict=True)):
-        cls, bracket, inner = name.partition("(")
-        of_class = kind == ATTRIBUTE and cls != "" and bracket != "" and inner.endswith(")") and len(inner) > 1
+        cls, _, inner = name.partition("(")
+        of_class = _is_own(name, kind, subjects)
         owner.append(cls if of_class else "")
         word.append(inner[:-1] if of_class else name)
         if of_class:
             owned.setdefault(cls, []).append(code)
     plain = [code for code, cls in enumerate(owner) if not cls]
-    answers = Counter(tags.names)
+    answers = Counter(name for name, kind in zip(tags.names, tags.kinds, strict=True) if kind != SUBJECT)
     answers.update(f"{tags.kinds[code]}:{word[code]}" for code in plain)
     return Vocabulary(tuple(owner), tuple(word), answers, owned)
 
 
+def _subjects(tags: Tags) -> frozenset[str]:
+    """Classes that are known from their own tags alone."""
+    return frozenset(name for name, kind in zip(tags.names, tags.kinds, strict=True) if kind == SUBJECT)
+
+
+def _is_own(name: str, kind: str, subjects: frozenset[str]) -> bool:
+    """Whether a tag `class(word)` says something of that class alone."""
+    cls, bracket, inner = name.partition("(")
+    return (bool(cls and bracket) and inner.endswith(")") and len(inner) > 1
+            and kind != SUBJECT and (kind == ATTRIBUTE or cls in subjects))
+
+
 def allowed_contexts(tags: Tags, words: Vocabulary, kinds: Sequence[str] = ()) -> tuple[Bools, Bools]:
-    """For each tag, whether it may be a context of every class, and of the class whose attribute it is."""
+    """For each tag, whether it may be a context of every class, and of the class whose own it is."""
     for kind in kinds:
         if kind not in tags.kinds:
             raise unknown("kind", kind, set(tags.kinds), where="Contexts")
@@ -82,7 +96,8 @@ def spell(tags: Tags, words: Vocabulary, cls: str, codes: Ints) -> tuple[str, ..
     """The spelling of each context of a class: the shortest that is unique to this tag."""
     own = {tags.names[code] for code in tags.codes(cls)}
     answers = Counter(
-        spelling for name in own for code in words.owned.get(name, []) for spelling in _own_spellings(words.word[code]))
+        spelling for name in own for code in words.owned.get(name, [])
+        for spelling in (words.word[code], f"{tags.kinds[code]}:{words.word[code]}"))
     spelled = []
     for code in codes.tolist():
         name, kind, word = tags.names[code], tags.kinds[code], words.word[code]
@@ -93,13 +108,12 @@ def spell(tags: Tags, words: Vocabulary, cls: str, codes: Ints) -> tuple[str, ..
 
 def resolve(tags: Tags, cls: str, context: str) -> list[int]:
     """The tags that a context's spelling means for a class; empty when there is none."""
-    own = {tags.names[code] for code in tags.codes(cls)}
+    own, subjects = {tags.names[code] for code in tags.codes(cls)}, _subjects(tags)
     kind, _, word = context.partition(":")
-    spelled = {f"{name}({context})" for name in own}
-    if kind == ATTRIBUTE:
-        spelled |= {f"{name}({word})" for name in own}
+    spelled, of_kind = {f"{name}({context})" for name in own}, {f"{name}({word})" for name in own}
     return [code for code, (name, sort) in enumerate(zip(tags.names, tags.kinds, strict=True))
-            if name == context or (kind and name == word and sort == kind) or (sort == ATTRIBUTE and name in spelled)]
+            if (name == context and sort != SUBJECT) or (kind and name == word and sort == kind != SUBJECT)
+            or ((name in spelled or (name in of_kind and sort == kind)) and _is_own(name, sort, subjects))]
 
 
 def known_contexts(tags: Tags, cls: str) -> tuple[str, ...]:
@@ -112,10 +126,6 @@ def no_context(tags: Tags, cls: str, context: str) -> ShiftBenchError:
     """The error for a context that is not there, with the nearest one that is."""
     hint = f" A union is written with spaces: {cls}({context.replace('+', ' + ')})." if "+" in context else ""
     return ShiftBenchError(f"{unknown('context', context, known_contexts(tags, cls), where=f'Class {cls!r}')}{hint}")
-
-
-def _own_spellings(word: str) -> tuple[str, str]:
-    return word, f"{ATTRIBUTE}:{word}"
 
 
 class Candidates(NamedTuple):
@@ -170,8 +180,9 @@ def subset(collection: Collection, name: str) -> Ints:
     """The numbers of the items of a subset, sorted; none when the context is known but never seen with the class."""
     tags = collection.tags
     cls, contexts = parse_subset(name)
-    kinds = {kind for tag, kind in zip(tags.names, tags.kinds, strict=True) if tag == name.strip()}
-    if kinds - {ATTRIBUTE}:
+    subjects = _subjects(tags)
+    if any(tag == name.strip() and not _is_own(tag, kind, subjects)
+           for tag, kind in zip(tags.names, tags.kinds, strict=True)):
         cls, contexts = name.strip(), ()  # a class, maybe with brackets in its own name
     members = collection.with_tag(cls)
     if not contexts:
@@ -188,6 +199,19 @@ def subset(collection: Collection, name: str) -> Ints:
     carrying: Bools = np.zeros(len(collection), np.bool_)
     carrying[tags.item[wanted[tags.tag]]] = True
     return members[carrying[members]]
+
+
+def union(collection: Collection, cls: str, contexts: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
+    """The items of a merged subset, sorted, and those of its contexts that no item of the collection carries.
+
+    A published list of contexts may name some that a smaller collection lacks; where it has none of them, the first is
+    an error.
+    """
+    lacking = tuple(context for context in contexts if not resolve(collection.tags, cls, context))
+    rows = [subset(collection, subset_name(cls, [context])) for context in contexts if context not in lacking]
+    if not rows:
+        raise no_context(collection.tags, cls, contexts[0])
+    return np.unique(np.concatenate(rows)), lacking
 
 
 def candidates(collection: Collection, cls: str, *, kinds: Sequence[str] = (), min_size: int = 25) -> Candidates:
@@ -283,4 +307,4 @@ def paper_contexts(collection: Collection) -> Collection:
 def _in_paper(name: str, kind: str) -> bool:
     if kind in ("place", "weather"):
         return name in _GENERAL
-    return kind != "attribute" or name.partition("(")[2].removesuffix(")") in _ATTRIBUTES
+    return (kind != "attribute" and kind not in ATTRIBUTES) or name.partition("(")[2].removesuffix(")") in _ATTRIBUTES

@@ -1,9 +1,12 @@
 """MetaShift's published candidate subsets: pickles of `subject(attribute)` or `class(context)` -> ids of images.
 
 In `attributes-candidate-subsets.pkl` the word in brackets is an attribute of the subject; in
-`full-candidate-subsets.pkl` it is another object in the image. An item of `cat(black)` carries the tags `cat` of kind
-subject and `cat(black)` of kind attribute; an item of `cat(sofa)` carries the objects `cat` and `sofa`. The third file,
-`structured-attributes-candidate-subsets.pkl`, has the attributes in levels: type of attribute -> subject -> attribute.
+`full-candidate-subsets.pkl` it is another object in the image, or a second of the same (`man(man)`). An item of
+`cat(black)` carries the tags `cat` of kind subject and `cat(black)` of kind attribute; an item of `cat(sofa)` carries
+`cat` of kind subject and `cat(sofa)` of kind object. So the subsets of a class are the file's and no others: that some
+image is in `cat(bed)` and in `sofa(lamp)` does not put it into `cat(sofa)`. The third file,
+`structured-attributes-candidate-subsets.pkl`, has the attributes in levels: type of attribute -> subject -> attribute;
+there the type (`color`, `pose`) is the kind of the tag.
 
 A pickle is a program that can call whatever it can name. Ours may name `dict`, `defaultdict`, `set` and `list` alone,
 and its instructions are checked before it runs: a short file can neither fill the memory nor run for ever.
@@ -26,7 +29,7 @@ from shiftbench.readers.annotation_files import image_folder, paths_below, sorte
 
 CONTEXTS = ("auto", "attribute", "object")
 SUBJECT = "subject"
-"""Kind of a class that is known from its attributes alone: where it is missing says nothing, so it is no context."""
+"""Kind of a class that is known from its own subsets alone: where it is missing says nothing, so it is no context."""
 
 
 def metashift(*sources: Path | str, name: str = "metashift", images: Path | str | None = None,
@@ -42,15 +45,14 @@ def metashift(*sources: Path | str, name: str = "metashift", images: Path | str 
     ids: list[str] = []
     rows: list[tuple[int, tuple[str, str]]] = []
     for path in source_files(sources, "metashift"):
-        subsets = dict(_subsets(path))
-        classes = {cls for cls, _ in subsets}
-        words = {word for _, word in subsets}
-        kind = contexts
+        subsets = list(_subsets(path))
+        classes = {cls for _, cls, _, _ in subsets}
+        words = {word for _, _, word, _ in subsets}
+        flat = contexts
         if contexts == "auto":
-            kind = "object" if 2 * len(words & classes) >= len(words) else "attribute"
-        for (cls, word), members in subsets.items():
-            context = ("object", word) if kind == "object" else ("attribute", f"{cls}({word})")
-            rows += [(len(members), ("object" if kind == "object" else SUBJECT, cls)), (len(members), context)]
+            flat = "object" if 2 * len(words & classes) >= len(words) else "attribute"
+        for kind, cls, word, members in subsets:
+            rows += [(len(members), (SUBJECT, cls)), (len(members), (kind or flat, f"{cls}({word})"))]
             ids += members + members
     code, tags = encode([f"{kind}:{word}" for _, (kind, word) in rows])
     items = sorted_ids(ids)
@@ -66,18 +68,21 @@ def metashift(*sources: Path | str, name: str = "metashift", images: Path | str 
     )
 
 
-def _subsets(path: Path) -> Iterator[tuple[tuple[str, str], list[str]]]:
-    """Class, word in brackets and ids of every subset of a file."""
+def _subsets(path: Path) -> Iterator[tuple[str, str, str, list[str]]]:
+    """Type of attribute ('' in a flat file), class, word in brackets and ids of every subset of a file."""
     content = _unpickle(path)
     if not _mapping(path, "it", content):
         raise ShiftBenchError(f"{path}: holds no subsets.")
     for key, members in content.items():
         if isinstance(members, Mapping):
+            kind = str(key).strip()
+            if kind == SUBJECT or ":" in kind:
+                raise ShiftBenchError(f"{path}: {kind[:80]!r} cannot be the name of a type of attribute.")
             for cls, attributes in members.items():
                 for word, inner in _mapping(path, f"{key}.{cls}", attributes).items():
-                    yield _names(path, f"{cls}({word})"), _ids(path, f"{key}.{cls}.{word}", inner)
+                    yield kind, *_names(path, f"{cls}({word})"), _ids(path, f"{key}.{cls}.{word}", inner)
         else:
-            yield _names(path, key), _ids(path, str(key), members)
+            yield "", *_names(path, key), _ids(path, str(key), members)
 
 
 def _names(path: Path, key: Any) -> tuple[str, str]:

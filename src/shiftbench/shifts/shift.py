@@ -43,6 +43,16 @@ def ambiguous_note(n: int) -> str:
     return f"{n} items carry the tags of two of the classes and were dropped."
 
 
+def lacking_note(names: Sequence[str]) -> list[str]:
+    """One note where a published list of contexts names some that the collection lacks."""
+    return [f"{len(names)} contexts of merged subsets are not in the collection: {', '.join(names)}."] if names else []
+
+
+def against_expected(expected: Mapping[str, int], actual: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Published sizes beside those of this collection, for the card."""
+    return {name: {"expected": size, "actual": int(actual.get(name, 0))} for name, size in expected.items()}
+
+
 def need_two(names: Names, factor: str, n: int) -> None:
     """A shift moves items between values of a factor, so there must be two of them."""
     if len(names) < 2:

@@ -1,7 +1,7 @@
 """Train on some subsets, test on others: MetaShift's domain generalization."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
@@ -13,11 +13,32 @@ from shiftbench.core.registry import Lists, register
 from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.metagraph.graph import MetaGraph, distance, mean_embedding, meta_graph, nodes
-from shiftbench.metagraph.subsets import parse_subset, subset, subset_name
-from shiftbench.shifts.shift import SHIFTS, ambiguous, ambiguous_note, card, deal, quota, remainder, spread
+from shiftbench.metagraph.graph import (
+    MetaGraph,
+    distance,
+    mean_distance,
+    mean_embedding,
+    merge_similar,
+    merged_graph,
+    meta_graph,
+    nodes,
+)
+from shiftbench.metagraph.subsets import parse_subset, subset, subset_name, union
+from shiftbench.shifts.shift import (
+    SHIFTS,
+    against_expected,
+    ambiguous,
+    ambiguous_note,
+    card,
+    deal,
+    lacking_note,
+    quota,
+    remainder,
+    spread,
+)
 
 Contexts = Mapping[str, tuple[str, ...]]
+Merged = Mapping[str, Contexts]  # class -> name of a merged subset -> its contexts
 
 
 @register(SHIFTS, "subset")
@@ -35,6 +56,12 @@ class Subset(Lists):
     Our reading of the domains, on which the paper is silent: the k-th contexts of all classes together form domain k,
     so that each domain has every class. Groups are the subsets. The card's distance is that of class `moves`, or the
     mean over the tested classes.
+
+    The paper's subsets are merged ones. With `merge`, a context stands for its whole community in the meta-graph of its
+    class; `merged` gives the contexts of a merged subset by hand instead, as published lists do. Then `dog(shelf)` is
+    the union of those contexts, and the card has two distances: `distances`, between mean embeddings in the graph of
+    subsets (the paper's text), and `merged_distances`, the mean over pairs in the graph of merged subsets (the authors'
+    code).
     """
 
     train: tuple[str, ...]  # e.g. ["cat(sofa + bed)", "dog(cabinet + bed)"]
@@ -45,6 +72,9 @@ class Subset(Lists):
     threshold: float = 0.1  # edges of the meta-graph under this overlap are dropped
     min_size: int = 25  # smallest subset in the meta-graph
     kinds: tuple[str, ...] = ("object",)  # kinds of contexts in the meta-graph; none: all
+    merge: bool = False  # a context stands for its community
+    merged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # {"dog(shelf)": ("desk", "shelf", …), …}
+    expected: Mapping[str, int] = field(default_factory=dict)  # published sizes of test subsets, kept on the card
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         train, test = _by_class(self.train, "train"), _by_class(self.test, "test")
@@ -56,15 +86,22 @@ class Subset(Lists):
         if self.moves and self.moves not in test:
             raise unknown("class", self.moves, test, "moves")
         dropped = ambiguous(collection, list(train))
-        tested = _members(collection, test, dropped, seed)
-        every = _members(collection, train, dropped, seed)
+        graphs = {cls: self._graph(collection, cls) for cls in train if cls in test or (self.merge and train[cls])}
+        merged = self._merged(graphs, train, test)
+        lacking = sorted({subset_name(cls, [context]) for cls, of_class in merged.items()
+                          for contexts in of_class.values() for context in union(collection, cls, contexts)[1]})
+        tested = _members(collection, test, merged, dropped, seed)
+        every = _members(collection, train, merged, dropped, seed)
         trained = every.only(~np.isin(every.row, tested.row))
         dealt, split = self._deal(trained, seed)
         after, part = self._after(tested, seed)
         rows = tested.only(np.searchsorted(tested.row, after)).join(trained.only(np.searchsorted(trained.row, dealt)))
         split = np.concatenate([part, split])
-        distances, each = self._distances(collection, train, test)
+        distances, each = self._distances(graphs, merged, train, test)
         known = [value for value in distances.values() if value is not None]
+        of_merged = {cls: self._merged_distance(collection, cls, merged[cls], train[cls], test[cls], dropped)
+                     for cls in sorted(test) if merged.get(cls)}
+        sizes = against_expected(self.expected, dict(zip(*np.unique(tested.group, return_counts=True), strict=True)))
         return Benchmark.of(
             collection, self, seed, rows.row, split, label=rows.label, domain=rows.domain, group=rows.group,
             card=card(
@@ -74,13 +111,40 @@ class Subset(Lists):
                     f"{len(every.row) - len(trained.row)} training items are also test items and went to the test.",
                     *(f"Class '{cls}' has no distance: a subset of it is not in the meta-graph (see min_size, kinds)."
                       for cls, value in distances.items() if value is None),
+                    *lacking_note(lacking),
                 ],
                 distance=distances[self.moves] if self.moves else float(np.mean(known)) if known else None,
                 distances=distances,
                 subsets=each,
                 contexts={"train": dict(train), "test": dict(test)},
+                **({"merged_distances": of_merged, "merged": {
+                    subset_name(cls, [name]): list(contexts) for cls in merged for name, contexts in merged[cls].items()
+                    if name in train.get(cls, ()) or name in test.get(cls, ())}} if merged else {}),
+                **({"sizes": sizes} if sizes else {}),
             ),
         )
+
+    def _graph(self, collection: Collection, cls: str) -> MetaGraph:
+        return meta_graph(collection, cls, threshold=self.threshold, min_size=self.min_size, kinds=self.kinds)
+
+    def _merged(self, graphs: Mapping[str, MetaGraph], train: Contexts, test: Contexts) -> Merged:
+        """The merged subsets of each class: those given and, with `merge`, the communities of its graph."""
+        given = {parse_subset(name): contexts for name, contexts in self.merged.items()}
+        for cls, names in given:
+            if cls not in train or len(names) != 1:
+                raise ShiftBenchError(f"merged names '{subset_name(cls, names)}'. A merged subset is called by one "
+                                      f"context of a class that is trained on: {', '.join(train)}.")
+        merged: dict[str, Contexts] = {}
+        for cls in train:
+            named = dict.fromkeys((*train[cls], *test.get(cls, ())))
+            of_class = {names[0]: contexts for (owner, names), contexts in given.items() if owner == cls and names}
+            if self.merge and cls in graphs:
+                graph = graphs[cls]
+                large = [name for name in named if name not in of_class and _is_node(graph, name)]
+                of_class = {**{name: (name,) for name in named}, **merge_similar(graph, large), **of_class}
+            if of_class:
+                merged[cls] = {**{name: (name,) for name in named}, **of_class}
+        return merged
 
     def _after(self, tested: "_Members", seed: int) -> tuple[Ints, Strs]:
         """`val` evenly over the test subsets, the rest to `test`."""
@@ -114,30 +178,53 @@ class Subset(Lists):
         return deal(trained.row, cell, remainder(available.ravel(), train.ravel()), seed, cells)
 
     def _distances(
-        self, collection: Collection, train: Contexts, test: Contexts
+        self, graphs: Mapping[str, MetaGraph], merged: Merged, train: Contexts, test: Contexts
     ) -> tuple[dict[str, float | None], dict[str, float]]:
         """Distances to the test subsets in the meta-graph of each tested class: of the union of training subsets, and
         of each training subset.
 
-        The union has no distance, None, where one of its subsets is not in the graph.
+        The union has no distance, None, where one of its subsets is not in the graph; of a merged subset, those
+        contexts count that are.
         """
         unions: dict[str, float | None] = {}
         single: dict[str, float] = {}
         for cls in sorted(test):
-            graph = meta_graph(collection, cls, threshold=self.threshold, min_size=self.min_size, kinds=self.kinds)
-            for context in train[cls]:
-                value = _distance(graph, [context], test[cls])
+            graph, of_class = graphs[cls], merged.get(cls, {})
+
+            def contexts(names: Sequence[str], graph: MetaGraph = graph, of_class: Contexts = of_class) -> list[str]:
+                return [context for name in names for context in
+                        [one for one in of_class.get(name, ()) if _is_node(graph, one)] or [name]]
+
+            goal = contexts(test[cls])
+            for name in train[cls]:
+                value = _distance(graph, contexts([name]), goal)
                 if value is not None:
-                    single[subset_name(cls, [context])] = value
-            unions[cls] = _distance(graph, train[cls], test[cls])
+                    single[subset_name(cls, [name])] = value
+            unions[cls] = _distance(graph, contexts(train[cls]), goal)
         return unions, single
+
+    def _merged_distance(
+        self, collection: Collection, cls: str, merged: Contexts, train: Sequence[str], test: Sequence[str],
+        dropped: Ints,
+    ) -> float | None:
+        """The mean distance of the class's training from its test subsets in the graph of all its merged subsets."""
+        if not train or not test:
+            return None
+        graph = merged_graph(collection, cls, merged, threshold=self.threshold, without=dropped)
+        return mean_distance(graph, train, test)
+
+
+def _is_node(graph: MetaGraph, context: str) -> bool:
+    try:
+        return bool(nodes(graph, context))
+    except ShiftBenchError:  # too few items, or another kind
+        return False
 
 
 def _distance(graph: MetaGraph, train: Sequence[str], test: Sequence[str]) -> float | None:
-    try:
-        return distance(graph, train, test)
-    except ShiftBenchError:  # the contexts exist, so one is not a node: too few items, or another kind
+    if not train or not test or not all(_is_node(graph, context) for context in (*train, *test)):
         return None
+    return distance(graph, train, test)
 
 
 class _Members(NamedTuple):
@@ -167,7 +254,7 @@ def _by_class(names: Sequence[str], where: str) -> Contexts:
     return contexts
 
 
-def _members(collection: Collection, classes: Contexts, dropped: Ints, seed: int) -> _Members:
+def _members(collection: Collection, classes: Contexts, merged: Merged, dropped: Ints, seed: int) -> _Members:
     """Every item of the subsets; an item in two contexts of its class belongs to the one listed first."""
     n_domains = max(1, *(len(contexts) for contexts in classes.values()))
     contexts_of = {cls: contexts or ("",) for cls, contexts in classes.items()}  # no context: the whole class
@@ -178,7 +265,9 @@ def _members(collection: Collection, classes: Contexts, dropped: Ints, seed: int
         taken = dropped
         for first, context in enumerate(contexts):
             name = subset_name(cls, [context] if context else [])
-            rows = np.setdiff1d(subset(collection, name), taken)
+            contexts_in = merged.get(cls, {}).get(context, ())
+            rows = np.setdiff1d(union(collection, cls, contexts_in)[0] if contexts_in else subset(collection, name),
+                                taken)
             taken = np.union1d(taken, rows)
             # A class with fewer contexts than others spreads each over several domains, so that none lacks the class.
             own = np.arange(first, n_domains, len(contexts))
@@ -202,13 +291,14 @@ class Rung(NamedTuple):
 
 def ladder(
     collection: Collection, test: str, k: int = 4, *, items: int = 100, contexts: int = 2, threshold: float = 0.1,
-    min_size: int = 25, kinds: tuple[str, ...] = ("object",),
+    min_size: int = 25, kinds: tuple[str, ...] = ("object",), merge: bool = False,
 ) -> list[Rung]:
     """Propose k training sets for the class of `test`, from near to far, as evenly spread as the graph allows.
 
     A training set is a union of `contexts` subsets of one community (the paper: two, `dog(cabinet + bed)`) with at
-    least `items` items that are not in the test subset. Of all of them, each rung takes the one whose distance is
-    nearest to
+    least `items` items that are not in the test subset; with `merge`, a union of `contexts` whole communities,
+    each called by its largest subset, and the test is the community of its subset (`merge = true` in a recipe). Of all
+    of them, each rung takes the one whose distance is nearest to
 
         d_j = d_min + (d_max − d_min) j / (k − 1),   j = 0 … k − 1,
 
@@ -216,21 +306,24 @@ def ladder(
     """
     cls, tested = parse_subset(test)
     graph = meta_graph(collection, cls, threshold=threshold, min_size=min_size, kinds=kinds)
-    goal = mean_embedding(graph, tested)
-    own = {node for context in tested for node in nodes(graph, context)}
-    taken = subset(collection, test)
-    held = {node: np.setdiff1d(subset(collection, subset_name(cls, [name])), taken)
-            for node, name in enumerate(graph.names) if node not in own}
-    candidates: list[tuple[float, int, tuple[int, ...]]] = []
+    merged = merge_similar(graph, tested) if merge else {name: (name,) for name in (*graph.names, *tested)}
+    inside = {name: sorted({node for context in merged[name] for node in nodes(graph, context)}) for name in merged}
+    own = {node for name in tested for node in inside[name]}
+    goal = mean_embedding(graph, [graph.names[node] for node in sorted(own)])
+    taken = np.unique(np.concatenate([union(collection, cls, merged[name])[0] for name in tested]))
+    held = {name: np.setdiff1d(union(collection, cls, merged[name])[0], taken)
+            for name in merged if not own.intersection(inside[name])}
+    candidates: list[tuple[float, int, tuple[str, ...]]] = []
     for group in combinations(held, contexts):
-        if len({int(graph.communities[node]) for node in group}) > 1:
+        together = [node for name in group for node in inside[name]]
+        if not merge and len({int(graph.communities[node]) for node in together}) > 1:
             continue
-        there = len(np.unique(np.concatenate([held[node] for node in group])))
+        there = len(np.unique(np.concatenate([held[name] for name in group])))
         if there >= items:
-            middle = mean_embedding(graph, [graph.names[node] for node in group])
+            middle = mean_embedding(graph, [graph.names[node] for node in together])
             candidates.append((float(np.linalg.norm(middle - goal)), there, group))
     rungs: list[Rung] = []
-    used: set[int] = set()
+    used: set[str] = set()
     far = sorted(candidates)
     for step in range(k):
         free = [one for one in far if not used.intersection(one[2])]
@@ -240,5 +333,5 @@ def ladder(
         target = far[0][0] + (far[-1][0] - far[0][0]) * step / max(k - 1, 1)
         distance, there, group = min(free, key=lambda one: (abs(one[0] - target), one[2]))
         used.update(group)
-        rungs.append(Rung(subset_name(cls, [graph.names[node] for node in group]), distance, there))
+        rungs.append(Rung(subset_name(cls, group), distance, there))
     return sorted(rungs, key=lambda rung: rung.distance)
