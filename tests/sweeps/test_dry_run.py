@@ -151,9 +151,15 @@ def test_a_sweep_from_the_command_line(shell, place):
     code, said, _ = shell(*words, "--dry-run")
     assert "2 runs: 2 done" in said
     assert "nothing is left to do" in said
-    code, said, _ = shell(*words, "--dry-run", "--set", "search='wiles'", "--set", "lr=0.001")
+
+
+def test_what_a_search_leaves_pinned_is_said_first(shell, place):
+    """Before anything is timed, the command says which values of the file are pinned and which are replaced."""
+    _, said, _ = shell("sweep", write(place, SMALL), "--out", place / "runs", "--dry-run", "--device", "tpu",
+                       "--set", "search='wiles'", "--set", "lr=0.001")
     assert '[run] batch_size = 8: replaced by search = "wiles"' in said
     assert "[run] lr = 0.001: pinned, not searched" in said
+    assert "[methods.irm] penalty = [1.0, 10.0]: pinned, not searched" in said
 
 
 @pytest.mark.slow
