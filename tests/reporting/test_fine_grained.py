@@ -250,7 +250,7 @@ def test_one_seed_has_no_interval(made):
     """With one seed every figure says that there is no interval, and no takeaway is judged."""
     scores = table(plain, made, seeds=(0,))
     drawn = [one for one in content(results_of(scores, made))["figures"] if one.name != "fine-grained-5-unseen"]
-    assert len(drawn) == 7
+    assert len(drawn) == 8
     assert all("no intervals" in one.definition for one in drawn)
     assert all(mark.style not in ("whisker", "reach", "band") for one in drawn for panel in one.panels
                for group in panel.groups for mark in group.marks)
@@ -378,8 +378,8 @@ def test_figures_stand_alone(made):
     drawn = figures(table(plain, evil, (*METHODS, "only_rotate", "only_invert")), evil)
     assert sorted(drawn) == sorted([
         "fine-grained-3-spurious", "fine-grained-4-low_data", "fine-grained-5-unseen", "fine-grained-6-noise",
-        "fine-grained-7-size", "fine-grained-8-ablation", "fine-grained-10-unseen", "fine-grained-11-spurious",
-        "fine-grained-12-low_data"])
+        "fine-grained-7-size", "fine-grained-8-ablation", "fine-grained-9-labels", "fine-grained-10-unseen",
+        "fine-grained-11-spurious", "fine-grained-12-low_data"])
     for name, text in drawn.items():
         root = ET.fromstring(text)  # noqa: S314 - written a line above
         assert root.tag.endswith("svg")
@@ -401,7 +401,7 @@ def test_the_page_has_the_section(made, tmp_path):
     Page(text)
     assert 'href="#fine-grained"' in text
     part = text.partition('<section id="fine-grained">')[2].partition("</section>")[0]
-    assert part.count("<figure") == 8
+    assert part.count("<figure") == 9
     assert part.count('class="claim"') == 7
     assert "left out here: group_dro" in part
     assert "url(" not in text

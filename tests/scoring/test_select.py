@@ -90,7 +90,7 @@ class Looked:
         """What the rule of a choice makes of a rival: the larger, the better."""
         if one.rule == "leave_one_domain_out":
             return float(np.mean([self.value(one, setting, "test", "accuracy", f"{MARK}d{part}") for part in range(2)]))
-        split = {"ood": "val", "f1": "val", "wilds": "val", "oracle": "test"}.get(one.rule, "id_val")
+        split = {"ood": "val", "f1": "val", "accuracy": "val", "wilds": "val", "oracle": "test"}.get(one.rule, "id_val")
         metric = "macro_f1" if one.rule == "wilds" else RULES[one.rule].metric or one.target
         found = self.value(one, setting, split, metric)
         return -found if RULES[one.rule].lower else found

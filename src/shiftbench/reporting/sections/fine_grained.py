@@ -9,11 +9,12 @@ from shiftbench.methods.presets import NINETEEN
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import Bar, Dot, Look, Scale, Series, hundredths, legends, lines, rows, scale, signed
 from shiftbench.reporting.plots import Row as Line
-from shiftbench.reporting.results import Content, Results, Section
+from shiftbench.reporting.results import Content, Results, Section, shown_scores
 from shiftbench.reporting.sections.fine_grained_scores import (
     AXES,
     COUNTED,
     FAMILIES,
+    METRICS,
     ONLY,
     Ablated,
     Estimate,
@@ -28,7 +29,9 @@ from shiftbench.reporting.sections.fine_grained_scores import (
 from shiftbench.reporting.sections.fine_grained_scores import Line as Change
 from shiftbench.reporting.sections.fine_grained_scores import Panel as Sorted
 from shiftbench.reporting.sections.takeaways import SHIFT_WORDS, takeaways
+from shiftbench.scoring.select import RULES
 
+WHOSE = {"macro_f1": "as the text of the paper", "accuracy": "top-1, as the released code"}
 SHOWN = 6
 """Panels of sorted bars that are open on the page; the others are folded away."""
 LINES = {
@@ -48,14 +51,32 @@ def applies(benchmark: Benchmark) -> bool:
 
 
 def content(results: Results) -> Content | None:
-    """Figures and takeaways; None where the scores allow none of it."""
-    scores = fine_grained_scores(results.shown, results.benchmarks)
-    if scores is None:
+    """Figures and takeaways by each metric; None where the scores hold no such study.
+
+    Where the rule of the page is one of the paper's, each metric has the runs that its own rule chooses.
+    """
+    by_metric = {}
+    for metric, rule in METRICS.items():
+        own = results.rule in METRICS.values() and results.rule != rule
+        shown = shown_scores(results.runs, results.benchmarks, rule) if own else results.shown
+        scores = fine_grained_scores(shown, results.benchmarks, metric)
+        if scores is not None:
+            by_metric[metric] = scores
+    if not by_metric:
         return None
+    first = next(iter(by_metric.values()))
+    parts = [_part(scores, results) for scores in by_metric.values()]
+    return {"baseline": first.baseline, "methods": len(first.methods), "benchmarks": len(first.places),
+            "seeds": len(first.seeds), "others": first.others, "scratch": first.scratch is not None, "shown": SHOWN,
+            "parts": parts, "figures": [figure for part in parts for figure in part["figures"]]}
+
+
+def _part(scores: FineGrainedScores, results: Results) -> Content:
+    """What the section says by one metric."""
     marks = {True: "✓", False: "✗", None: "?"}
-    return {"baseline": scores.baseline, "methods": len(scores.methods), "benchmarks": len(scores.places),
-            "seeds": len(scores.seeds), "others": scores.others, "figures": figures(scores, results.level),
-            "shown": SHOWN,
+    rule = METRICS[scores.metric] if results.rule in METRICS.values() else results.rule
+    return {"metric": scores.metric, "words": scores.words, "whose": WHOSE[scores.metric], "rule": RULES[rule].head,
+            "figures": figures(scores, results.level),
             "takeaways": [{"claim": takeaway.claim, "verdict": takeaway.verdict, "parts": [
                 {"text": evidence.text, "why": evidence.why, "mark": marks[evidence.holds]}
                 for evidence in takeaway.parts]} for takeaway in takeaways(scores, results.level)]}
@@ -67,28 +88,34 @@ def figures(scores: FineGrainedScores, level: float) -> list[Figure]:
     drawn = [figure for axis in AXES[:2] for figure in _changes(scores, axis, level)]
     drawn += _ranks(scores)
     drawn += [figure for axis in AXES[2:] for figure in _changes(scores, axis, level)]
-    for shift, number in BARS.items():
-        panels = bars(scores, shift, level)
-        if panels:
-            drawn.append(Figure(
-                f"fine-grained-{number}-{shift}", f"Figure {number}. {_upper(HEADS[shift])}: every method",
-                "Macro F1 on test in per cent, mean over seeds, sorted anew for every benchmark. Band and ±: one "
-                f"standard deviation of single runs over seeds. Line: Student’s {sure} % interval of the mean over "
-                f"seeds.{_lone(scores)}", tuple(_sorted_bars(panel, _named(scores, panel.place)) for panel in panels),
-                ("benchmark", "method", "family", "value", "low", "high", "deviation", "seeds"),
-                tuple((panel.place.benchmark, bar.method, bar.family, *bar.mean[:3], bar.deviation, bar.mean.seeds)
-                      for panel in panels for bar in panel.bars)))
+    drawn += [figure for shift, number in BARS.items() for figure in _bars(
+        scores, number, f"{_upper(HEADS[shift])}: every method", shift, bars(scores, shift, level), level)]
+    drawn += _bars(scores, "9", "Unseen data shift with other labels: every method", "labels",
+                   [panel for panel in bars(scores, "unseen", level) if _several_labels(scores, panel.place)], level)
     alone = ablation(scores, level)
     if alone:
         drawn.append(Figure(
-            "fine-grained-8-ablation", "Figure 8. RandAugment ablation: one operation at a time",
-            "100 (f − f̄): macro F1 on test with one operation of RandAugment or the identity, minus the mean over all "
-            f"operations with the same seed, in points, mean over seeds. Line: Student’s {sure} % interval over seeds, "
-            f"cut at the frame. Dashed: {scores.baseline}, without augmentation.{_lone(scores)}",
+            _file(scores, "8", "ablation"), f"Figure 8. RandAugment ablation: one operation at a time, {scores.words}",
+            f"100 (f − f̄): {scores.words} on test with one operation of RandAugment or the identity, minus the mean "
+            f"over all operations with the same seed, in points, mean over seeds. Line: Student’s {sure} % interval "
+            f"over seeds, cut at the frame. Dashed: {scores.baseline}, without augmentation.{_lone(scores)}",
             _ablated(scores, alone), ("benchmark", "operation", "points", "low", "high", "seeds"),
             tuple((ablated.place.benchmark, name, *point[:3], point.seeds) for ablated in alone
                   for name, point in [*ablated.operations.items(), ("none", ablated.baseline)] if point.benchmarks)))
     return drawn
+
+
+def _bars(scores: FineGrainedScores, number: str, head: str, what: str, panels: Sequence[Sorted],
+          level: float) -> list[Figure]:
+    """The methods of each benchmark from the best to the worst (Figures 9 to 12)."""
+    return [Figure(
+        _file(scores, number, what), f"Figure {number}. {head}, {scores.words}",
+        f"{_upper(scores.words)} on test in per cent, mean over seeds, sorted anew for every benchmark. Band and ±: "
+        f"one standard deviation of single runs over seeds. Line: Student’s {100 * level:g} % interval of the mean "
+        f"over seeds.{_lone(scores)}", tuple(_sorted_bars(panel, _named(scores, panel.place)) for panel in panels),
+        ("benchmark", "method", "family", "value", "low", "high", "deviation", "seeds"),
+        tuple((panel.place.benchmark, bar.method, bar.family, *bar.mean[:3], bar.deviation, bar.mean.seeds)
+              for panel in panels for bar in panel.bars))] if panels else []
 
 
 def _changes(scores: FineGrainedScores, axis: str, level: float) -> list[Figure]:
@@ -104,11 +131,13 @@ def _changes(scores: FineGrainedScores, axis: str, level: float) -> list[Figure]
     uneven = " Some points rest on fewer data sets than others, as their titles say." if len(
         {point.benchmarks for point in points}) > 1 else ""
     return [Figure(
-        f"fine-grained-{number}-{axis}", f"Figure {number}. {_upper(HEADS[axis])}: change over {scores.baseline}",
-        f"100 (m − b) / b, with m the macro F1 on test of a run and b that of {scores.baseline} with the same seed; "
-        f"mean over seeds, then over data sets, at each {words}. Intervals: Student’s {100 * level:g} % over these "
-        "differences between seeds, cut at the frame. In full colour the method of each family that is best on average "
-        f"over {unit}, the others pale.{far}{uneven}{_lone(scores)}", (change_lines(drawn, axis, 760, 150),),
+        _file(scores, number, axis),
+        f"Figure {number}. {_upper(HEADS[axis])}: change over {scores.baseline}, {scores.words}",
+        f"100 (m − b) / b, with m the {scores.words} on test of a run and b that of {scores.baseline}{_own(scores)} "
+        f"with the same seed; mean over seeds, then over data sets, at each {words}. Intervals: Student’s "
+        f"{100 * level:g} % over these differences between seeds, cut at the frame. In full colour the method of each "
+        f"family that is best on average over {unit}, the others pale.{far}{uneven}{_lone(scores)}",
+        (change_lines(drawn, axis, 760, 150),),
         ("method", "family", unit, "change_percent", "low", "high", "seeds", "data_sets"),
         tuple((line.method, line.family, x, *point[:3], point.seeds, point.collections)
               for line in drawn for x, point in line.points.items()), narrow=(change_lines(drawn, axis, 380, 136),),
@@ -161,9 +190,10 @@ def _ranks(scores: FineGrainedScores) -> list[Figure]:
     wide, narrow = (rows("", listed, x, width=width, left=150, height=22, x_name="rank, 1 is best", coloured=True,
                          spread=3) for width in (760, 380))
     return [Figure(
-        "fine-grained-5-unseen", "Figure 5. Unseen data shift: ranks",
-        "For each benchmark and seed the methods are ranked by macro F1 on test, 1 the best; equal scores share the "
-        "mean of their ranks. A dot is one benchmark and seed, the black bar the median, by which the rows are sorted. "
+        _file(scores, "5", "unseen"), f"Figure 5. Unseen data shift: ranks, {scores.words}",
+        f"For each benchmark and seed the methods are ranked by {scores.words} on test, 1 the best; equal scores share "
+        "the mean of their ranks. A dot is one benchmark and seed, the black bar the median, by which the rows are "
+        "sorted. "
         f"{dots}", (wide,), ("method", "family", "benchmark", "seed", "rank"),
         tuple((ranked.method, ranked.family, *rank) for ranked in ranking for rank in ranked.ranks), narrow=(narrow,),
         legends=_families(ranked.family for ranked in ranking))]
@@ -210,14 +240,28 @@ def _families(there: Any) -> tuple[Panel, ...]:
     return legends([(family, look) for family, look in LOOKS.items() if family in names])
 
 
+def _file(scores: FineGrainedScores, number: str, what: str) -> str:
+    """The name of a figure's file; that of the metric is in it, except of the paper's."""
+    metric = "" if scores.metric == next(iter(METRICS)) else f"{scores.metric}-"
+    return f"fine-grained-{metric}{number}-{what}"
+
+
+def _own(scores: FineGrainedScores) -> str:
+    return " (of pretrained: the same net from scratch)" if scores.scratch is not None else ""
+
+
 def _lone(scores: FineGrainedScores) -> str:
     return "" if len(scores.seeds) > 1 else " There is one seed, so there are no intervals."
 
 
 def _named(scores: FineGrainedScores, place: Place) -> str:
     """A panel's head: the benchmark, and what is predicted where a collection has several such tasks."""
-    pairs = {(other.label, other.factor) for other in scores.places if other.collection == place.collection}
-    return f"{place.benchmark} ({place.label} by {place.factor})" if len(pairs) > 1 else place.benchmark
+    return f"{place.benchmark} ({place.label} by {place.factor})" if _several_labels(scores, place) else place.benchmark
+
+
+def _several_labels(scores: FineGrainedScores, place: Place) -> bool:
+    """Whether the collection of a benchmark has several pairs of label and factor (B.3)."""
+    return len({(other.label, other.factor) for other in scores.places if other.collection == place.collection}) > 1
 
 
 def _upper(text: str) -> str:

@@ -14,19 +14,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Floats
+from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.methods.presets import NINETEEN, family
 from shiftbench.scoring.intervals import LEVEL, student
+from shiftbench.scoring.metrics import in_words
 
 FAMILIES = tuple(dict.fromkeys(map(family, NINETEEN)))
 BASELINES = ("resnet18", "erm")
 """What a change is measured against: the first of them that the table has."""
+PRETRAINED, SCRATCH = "pretrained", "erm"
+"""Where both have one architecture, other than the baseline's, the first is compared with the second."""
 FEWEST = 4
 """Methods of the nineteen that one benchmark must have for a table to count as such an experiment."""
 ONLY = "only_"
 """How the methods of the RandAugment ablation are named: `only_rotate` is ERM with that one operation."""
-METRIC = "macro_f1"
+METRICS = {"macro_f1": "f1", "accuracy": "accuracy"}
+"""What the experiment is scored by -> the rule that chooses settings by it on validation items. The text of the paper
+scores and selects by F1, its released code by top-1 accuracy."""
 COUNTED = {"spurious": "n_uncorrelated", "low_data": "n_low", "unseen": ""}
 """The three shifts, and the parameter that is the paper's N."""
 STRENGTH = {"noise": "p", "size": "n"}
@@ -49,8 +55,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FineGrainedScores:
-    """Macro F1 on test of every run: benchmarks × methods × seeds, NaN where there is none."""
+    """One metric on test of every run: benchmarks × methods × seeds, NaN where there is none."""
 
+    metric: str  # one of METRICS
     places: tuple[Place, ...]
     methods: tuple[str, ...]  # the baseline, then the others of the nineteen in their order
     seeds: tuple[int, ...]
@@ -58,6 +65,7 @@ class FineGrainedScores:
     operations: tuple[str, ...]  # of the RandAugment ablation
     ablation: Floats  # benchmarks × operations × seeds
     others: tuple[str, ...]  # methods of the table that are neither among the nineteen nor in the ablation
+    scratch: Floats | None = None  # benchmarks × seeds: the architecture of `pretrained`, trained from scratch
 
     @property
     def baseline(self) -> str:
@@ -72,9 +80,22 @@ class FineGrainedScores:
         """The methods of a family that the table has, the baseline aside."""
         return [method for method in self.methods[1:] if family_of(method) == family]
 
+    @property
+    def words(self) -> str:
+        """The metric in words."""
+        return in_words(self.metric)
+
+    def from_scratch(self, method: str) -> bool:
+        """Whether a method is compared with its own net from scratch: another net would be part of the change."""
+        return method == PRETRAINED and self.scratch is not None
+
+    def against(self, method: str) -> str:
+        """What a method's change is measured from, in words."""
+        return "the same net from scratch" if self.from_scratch(method) else self.baseline
+
     def change(self, method: str) -> Floats:
-        """100 (m − b) / b against the baseline's run with the same seed: benchmarks × seeds."""
-        base = self.values[:, 0]
+        """100 (m − b) / b, b the run of the baseline with the same seed (see `against`): benchmarks × seeds."""
+        base = self.scratch if self.scratch is not None and self.from_scratch(method) else self.values[:, 0]
         with np.errstate(invalid="ignore", divide="ignore"):
             percent = 100 * (self.values[:, self.methods.index(method)] - base) / base
         return np.where(base > 0, percent, np.nan)
@@ -117,39 +138,56 @@ def place(benchmark: Benchmark) -> Place | None:
                             default=str))
 
 
-def fine_grained_scores(scores: Scores, benchmarks: Sequence[Benchmark]) -> FineGrainedScores | None:
-    """The scores of such an experiment in a table of chosen runs (see `shown_scores`).
+def fine_grained_scores(
+    scores: Scores, benchmarks: Sequence[Benchmark], metric: str = "macro_f1"
+) -> FineGrainedScores | None:
+    """The scores of such an experiment in a table of chosen runs (see `shown_scores`), by one of METRICS.
 
     None unless some benchmark of the three shifts has scores of the baseline and of FEWEST of the nineteen methods.
     Means over seeds are left out: the figures make their own from single runs. Replicates share a name, and their
     cards differ only in the draw, so one card represents all.
     """
+    find(METRICS, "metric", metric)
     known = {position.benchmark: position for position in map(place, reversed(benchmarks)) if position is not None}
-    single = scores.where(stat=RUN, split="test", metric=METRIC, by="", group=ALL)
+    single = scores.where(stat=RUN, split="test", metric=metric, by="", group=ALL)
     single = single.take(np.isin(single["benchmark"], list(known)) & np.isfinite(single["value"]))
-    benchmark, method, seed, value = single["benchmark"], single.names, single["seed"], single["value"]
-    present = set(method.tolist())
+    present = set(single.names.tolist())
     baseline = next((name for name in BASELINES if name in present), "")
     if not baseline:
         return None
     methods = (baseline, *(name for name in NINETEEN if name in present and name != baseline))
     operations = tuple(sorted(name for name in present if name.startswith(ONLY)))
-    names, seeds = tuple(name for name in known if name in benchmark), tuple(np.unique(seed).tolist())
-    table = np.full((len(names), len(methods) + len(operations), len(seeds)), np.nan)
-    column = {name: at for at, name in enumerate((*methods, *operations))}
-    row, depth = ({key: at for at, key in enumerate(listed)} for listed in (names, seeds))
-    for where, which, when, number in zip(benchmark.tolist(), method.tolist(), seed.tolist(), value.tolist(),
-                                          strict=True):
-        if which in column:
-            table[row[where], column[which], depth[when]] = number
-    here = np.isfinite(table[:, :len(methods)]).any(axis=2)
+    scratch = (SCRATCH,) if _own_net(single) else ()
+    names = tuple(name for name in sorted(known, key=lambda name: _order(known[name])) if name in single["benchmark"])
+    seeds = tuple(np.unique(single["seed"]).tolist())
+    table = _cube(single, names, (*methods, *operations, *scratch), seeds)
+    n = len(methods)
+    here = np.isfinite(table[:, :n]).any(axis=2)
     nineteen = here[:, [at for at, name in enumerate(methods) if name in NINETEEN]].sum(axis=1)
     if not (here[:, 0] & (nineteen >= FEWEST)).any():
         return None
-    order = sorted(range(len(names)), key=lambda at: _order(known[names[at]]))
     return FineGrainedScores(
-        tuple(known[names[at]] for at in order), methods, seeds, table[order][:, :len(methods)], operations,
-        table[order][:, len(methods):], tuple(sorted(present - set(column))))
+        metric, tuple(known[name] for name in names), methods, seeds, table[:, :n], operations,
+        table[:, n:n + len(operations)], tuple(sorted(present.difference(methods, operations, scratch))),
+        table[:, -1] if scratch else None)
+
+
+def _own_net(single: Scores) -> bool:
+    """Whether SCRATCH is the net of PRETRAINED without its weights, and the baseline is another net."""
+    pretrained, scratch, baseline = ({*single["model"][single.names == name].tolist()} - {""}
+                                     for name in (PRETRAINED, SCRATCH, BASELINES[0]))
+    return len(scratch) == 1 and scratch == pretrained and bool(baseline) and scratch.isdisjoint(baseline)
+
+
+def _cube(single: Scores, names: Sequence[str], methods: Sequence[str], seeds: Sequence[int]) -> Floats:
+    """Scores as benchmarks × methods × seeds; NaN where there is none."""
+    table = np.full((len(names), len(methods), len(seeds)), np.nan)
+    row, column, depth = ({key: at for at, key in enumerate(listed)} for listed in (names, methods, seeds))
+    for benchmark, method, seed, value in zip(single["benchmark"].tolist(), single.names.tolist(),
+                                              single["seed"].tolist(), single["value"].tolist(), strict=True):
+        if method in column:
+            table[row[benchmark], column[method], depth[seed]] = value
+    return table
 
 
 def _number(value: Any) -> float:
@@ -248,7 +286,7 @@ class Line(NamedTuple):
 
 
 def changes(scores: FineGrainedScores, axis: str, level: float = LEVEL) -> list[Line]:
-    """100 (m − b) / b of macro F1 on test, the mean over seeds and collections (Figures 3, 4, 6 and 7)."""
+    """100 (m − b) / b of the metric on test, the mean over seeds and collections (Figures 3, 4, 6 and 7)."""
     rows = rows_by(scores, axis)
     lines = []
     for method in scores.methods[1:]:
@@ -317,7 +355,7 @@ def placed(values: Floats) -> Floats:
 
 
 class Bar(NamedTuple):
-    """A method's macro F1 on one benchmark: mean and interval, and the standard deviation over seeds."""
+    """A method's score on one benchmark: mean and interval, and the standard deviation over seeds."""
 
     method: str
     family: str
@@ -357,7 +395,7 @@ class Ablated(NamedTuple):
 
 
 def ablation(scores: FineGrainedScores, level: float = LEVEL) -> list[Ablated]:
-    """100 (f_o − 1/O Σ f_o') of macro F1 with operation o, per seed, then the mean over seeds (Figure 8).
+    """100 (f_o − 1/O Σ f_o') of the metric with operation o, per seed, then the mean over seeds (Figure 8).
 
     A seed counts if every operation of the benchmark has a score. The unseen shift, which the paper has, comes first.
     """

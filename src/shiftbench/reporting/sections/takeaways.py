@@ -116,7 +116,7 @@ def _across(scores: FineGrainedScores, method: str, level: float) -> tuple[Part,
         rows = scores.where(shift=shift, condition="")
         change = estimate(scores.change(method)[rows], scores.collections(rows), level)
         if change.benchmarks:
-            parts.append(_judged(f"Under {words} the change of {method} over {scores.baseline} is "
+            parts.append(_judged(f"Under {words} the change of {method} over {scores.against(method)} is "
                                  f"{_written(change, ' %')}", change, change.above()))
     if len(parts) < 2:
         parts.append(_missing(f"{len(parts)} of {len(COUNTED)} shifts have runs of {method} and the baseline"))
@@ -193,7 +193,7 @@ def _size(scores: FineGrainedScores, level: float) -> list[Part]:
     for method in ("pretrained", "stargan"):
         if method in scores.methods:
             change = estimate(scores.change(method)[few], scores.collections(few), level)
-            parts.append(_judged(f"With the fewest items the change of {method} over {scores.baseline} is "
+            parts.append(_judged(f"With the fewest items the change of {method} over {scores.against(method)} is "
                                  f"{_written(change, ' %')}", change, change.above()))
     return parts or [_missing("No run of heuristic augmentation, pretrained or stargan at two data-set sizes")]
 

@@ -47,15 +47,17 @@ RULES: dict[str, Rule] = {
     "worst_class": Rule("Worst class", "worst_class_accuracy", ("id_val", "val"), "labels of validation items"),
     "nooch": Rule("NOOCh", "worst_group_nll", ("id_val", "val"), "labels and groups of validation items"),
     "f1": Rule("Validation F1", "macro_f1", ("val", "id_val"), "labels of validation items, shifted ones first"),
+    "accuracy": Rule("Validation accuracy", "accuracy", ("val", "id_val"),
+                     "labels of validation items, shifted ones first"),
     "ood": Rule("OOD validation", "accuracy", ("val",), "labels of items drawn after the shift"),
     "wilds": Rule("WILDS", "", ("val",), "labels and groups of items drawn after the shift", headline=True),
     "oracle": Rule("Oracle", "", ("test",), "the labels of the test"),
 }
 """`nooch` minimises the larger of the mean losses of hard positives and hard negatives (Madras & Zemel, 2021, §6);
 where no group is named so, the largest group's. `f1` is Wiles et al.'s (2022): top-1 F1 on the validation set, which is
-out of distribution where there is such a one. `wilds` is Koh et al.'s (2021): the benchmark's own headline on `val`,
-FMoW's worst region, Amazon's user at the tenth percentile, and so on. `oracle` chooses by the reported
-value itself: it is the upper bound.
+out of distribution where there is such a one; `accuracy` is the same by top-1 accuracy, as their released code has it.
+`wilds` is Koh et al.'s (2021): the benchmark's own headline on `val`, FMoW's worst region, Amazon's user at the tenth
+percentile, and so on. `oracle` chooses by the reported value itself: it is the upper bound.
 """
 
 
