@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats
+from shiftbench.core.arrays import Bools, Floats
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, RUN, Scores
@@ -162,7 +162,7 @@ def fine_grained_scores(
     seeds = tuple(np.unique(single["seed"]).tolist())
     table = _cube(single, names, (*methods, *operations, *scratch), seeds)
     n = len(methods)
-    here = np.isfinite(table[:, :n]).any(axis=2)
+    here: Bools = np.asarray(np.isfinite(table[:, :n]).any(axis=2))
     nineteen = here[:, [at for at, name in enumerate(methods) if name in NINETEEN]].sum(axis=1)
     if not (here[:, 0] & (nineteen >= FEWEST)).any():
         return None
