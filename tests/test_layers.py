@@ -13,9 +13,9 @@ from shiftbench.api import HOME
 SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 
 ORDER = (
-    "core", "data", "readers", "worlds", "metagraph", "hierarchies", "text", "shifts", "scoring", "images", "exports",
-    "models", "methods", "training", "conflict", "sweeps", "reporting", "human", "leaderboard", "compat", "api",
-    "demonstration", "cli",
+    "core", "data", "downloads", "readers", "worlds", "metagraph", "hierarchies", "text", "shifts", "scoring", "images",
+    "exports", "models", "methods", "training", "conflict", "sweeps", "reporting", "human", "leaderboard", "compat",
+    "api", "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 

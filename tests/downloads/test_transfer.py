@@ -7,7 +7,7 @@ import pytest
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.downloads import transfer as module
-from shiftbench.downloads.sources import Checksum, File
+from shiftbench.downloads.data_sets import Checksum, File
 from shiftbench.downloads.transfer import difference, digest, received, transfer
 from tests.downloads.local_server import Answer
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shiftbench.api.making import (
         build,
         check,
+        download,
         export,
         graph,
         hierarchy,
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 HOME = {
     **dict.fromkeys(("gap", "table"), "comparing"),
     **dict.fromkeys(("board", "hardest", "power", "report", "score", "select", "study"), "judging"),
-    **dict.fromkeys(("build", "check", "export", "graph", "hierarchy", "ladder", "read", "reference", "setting",
-                     "suite", "superclasses", "trust"), "making"),
+    **dict.fromkeys(("build", "check", "download", "export", "graph", "hierarchy", "ladder", "read", "reference",
+                     "setting", "suite", "superclasses", "trust"), "making"),
     **dict.fromkeys(("conflicts", "embed", "fetch", "pretrain", "retrain", "sweep", "train"), "training"),
 }
 """Verb -> its module."""
 
-__all__ = ["HOME", "board", "build", "check", "conflicts", "embed", "export", "fetch", "gap", "graph", "hardest",
-           "hierarchy", "ladder", "power", "pretrain", "read", "reference", "report", "retrain", "score", "select",
-           "setting", "study", "suite", "superclasses", "sweep", "table", "train", "trust"]
+__all__ = ["HOME", "board", "build", "check", "conflicts", "download", "embed", "export", "fetch", "gap", "graph",
+           "hardest", "hierarchy", "ladder", "power", "pretrain", "read", "reference", "report", "retrain", "score",
+           "select", "setting", "study", "suite", "superclasses", "sweep", "table", "train", "trust"]
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,23 @@ if TYPE_CHECKING:
     from shiftbench.shifts.subset import Rung
 
 
+def download(
+    *name: str, root: Place = "data", origin: Place | None = None, accept_licence: bool = False,
+    keep_archives: bool = False, progress: Advance | None = None,
+) -> Path:
+    """Fetch a published data set and give its folder: download("wilds", "camelyon17", accept_licence=True).
+
+    `origin` is a folder or an address of one's own that has the files under the same names. A broken download goes on
+    where it stopped, and a finished one is not repeated.
+    """
+    from shiftbench.downloads.data_sets import find_source
+    from shiftbench.downloads.fetching import Options
+    from shiftbench.downloads.fetching import download as fetch
+
+    options = Options(None if origin is None else str(origin), keep_archives, progress or (lambda done, total: None))
+    return fetch(find_source(*name), root, accept_licence, options)[0]
+
+
 def read(
     format: str, *sources: Place, out: Place | None = None, overwrite: bool = False, drop_missing: bool = False,
     **options: Any,

@@ -12,6 +12,7 @@ from shiftbench.cli.build import build
 from shiftbench.cli.check import check
 from shiftbench.cli.conflicts import conflicts
 from shiftbench.cli.demo import demo
+from shiftbench.cli.download import download
 from shiftbench.cli.embed import embed
 from shiftbench.cli.export import export
 from shiftbench.cli.fetch import fetch
@@ -50,7 +51,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 PANELS = {
-    "Data": (show, export, trust),
+    "Data": (download, show, export, trust),
     "Shifts": (graph, hierarchy, build, check, power),
     "Training": (methods, embed, train, pretrain, retrain, sweep, fetch),
     "Judging": (score, select, gap, table, conflicts),

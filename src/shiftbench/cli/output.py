@@ -19,11 +19,13 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
+    TransferSpeedColumn,
 )
 from rich.segment import Segment
 from rich.table import Table
@@ -156,13 +158,14 @@ def teller(silent: bool = False) -> Callable[[str], None]:
 
 
 @contextmanager
-def progress(what: str, quiet: bool = False) -> Iterator[Advance]:
+def progress(what: str, quiet: bool = False, in_bytes: bool = False) -> Iterator[Advance]:
     """A callable (done, total): a bar on a terminal, else a line now and then, on standard error; none when quiet."""
     if quiet or not sys.stderr.isatty():
         yield _lines(what, math.inf if quiet else EVERY)
         return
-    bar = Progress(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-                   TimeRemainingColumn(), console=_Plain(stderr=True), transient=True)
+    counts = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else (MofNCompleteColumn(),)
+    bar = Progress(TextColumn("{task.description}", markup=False), BarColumn(), *counts, TimeRemainingColumn(),
+                   console=_Plain(stderr=True), transient=True)
     with bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

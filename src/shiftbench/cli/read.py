@@ -177,7 +177,7 @@ def read_wilds(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """One of the ten data sets of WILDS, from the folder into which WILDS unpacks it. Nothing is downloaded.
+    """One of the ten data sets of WILDS, from the folder into which WILDS or `shiftbench download` unpacks it.
 
     shiftbench read wilds iwildcam --root data --out collections/iwildcam
     """

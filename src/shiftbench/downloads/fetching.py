@@ -15,7 +15,7 @@ from urllib.parse import quote
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock, read_json, write_json, writing
 from shiftbench.downloads.archives import Damaged, Unpacked, unpack
-from shiftbench.downloads.sources import SOURCES, File, Source
+from shiftbench.downloads.data_sets import SOURCES, File, Source
 from shiftbench.downloads.transfer import BLOCK, Advance, difference, digest, received, transfer
 
 RECORDS = ".downloads"
@@ -50,6 +50,8 @@ def download(
     Fetching needs the licence to be accepted; a finished folder is not fetched again.
     """
     base, options = Path(root), options or Options()
+    if source.login and options.origin is None and not is_finished(source, base):
+        raise ShiftBenchError(f"{source.words} cannot be fetched by a program: {source.login}.")
     if not accept_licence and not is_finished(source, base):
         raise ShiftBenchError(f"{source.words}: {licence_words(source)} Accept it with --accept-licence "
                               "(accept_licence=True in Python).")
@@ -63,7 +65,7 @@ def licence_words(source: Source) -> str:
     licence = source.licence
     use = {"yes": "Commercial use is allowed.", "no": "Commercial use is not allowed.",
            "not said": "Whether commercial use is allowed is not said."}[licence.commercial]
-    return f"The licence is {licence.name} ({licence.url}). {use}{' ' + licence.note if licence.note else ''}"
+    return f"Licence: {licence.name} ({licence.url}). {use}{' ' + licence.note if licence.note else ''}"
 
 
 def is_finished(source: Source, root: Path) -> bool:
@@ -90,7 +92,7 @@ def fetch_source(source: Source, root: Path, options: Options) -> bool:
         write_json(_record_path(source, root), {**facts, "finished": False, "addresses": {}, **columns})
         addresses: dict[str, str] = {}
         for file in source.files:
-            addresses[file.path] = _fetch(file, source, root, options)
+            addresses[file.path] = _fetch(file, root, options)
             for unpacked in _contents(file, root, options):
                 for column, value in zip(columns.values(), unpacked, strict=True):
                     column.append(value)
@@ -210,7 +212,7 @@ def _local(file: File, options: Options) -> Path | None:
     return next((Path(options.origin) / name for name in names if (Path(options.origin) / name).is_file()), None)
 
 
-def _fetch(file: File, source: Source, root: Path, options: Options) -> str:
+def _fetch(file: File, root: Path, options: Options) -> str:
     """Bring one file to its place, or find it there or in one's own folder; gives where it came from."""
     target = root / file.path
     if target.is_file():
@@ -222,8 +224,6 @@ def _fetch(file: File, source: Source, root: Path, options: Options) -> str:
     if options.origin is not None and not _is_address(options.origin):
         return _copy(file, target, options)
     urls = file.urls if options.origin is None else (f"{options.origin.rstrip('/')}/{quote(file.path)}",)
-    if not urls:
-        raise ShiftBenchError(f"{source.words} cannot be fetched by a program: {source.login}.")
     return transfer(file, target, urls, options.progress, options.say, options.wait)
 
 

@@ -31,7 +31,7 @@ from urllib.request import (
 
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import read_json, write_json
-from shiftbench.downloads.sources import File
+from shiftbench.downloads.data_sets import File
 
 Advance = Callable[[int, int], None]
 

@@ -72,14 +72,18 @@ class Source:
         return " ".join(self.name)
 
     @property
-    def size(self) -> int | None:
-        """Bytes to fetch, None where a file's size is not published."""
-        sizes = [file.size for file in self.files]
-        return sum(size for size in sizes if size is not None) if None not in sizes else None
+    def size(self) -> int:
+        """Bytes to fetch, of the files whose size is published."""
+        return sum(file.size or 0 for file in self.files)
+
+    @property
+    def sized(self) -> bool:
+        """Whether the size of every file is published."""
+        return all(file.size is not None for file in self.files)
 
     @property
     def checksums(self) -> str:
-        """How many files have a published checksum: all, some or none."""
+        """Which files have a published checksum: all, some, or "not published"."""
         count = sum(file.checksum is not None for file in self.files)
         return "all" if count == len(self.files) else "some" if count else "not published"
 
