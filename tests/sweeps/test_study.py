@@ -117,6 +117,19 @@ def test_a_protocol_stands_under_everything_else_and_a_list_of_them_is_a_sweep()
 # Laws
 
 
+def test_a_protocol_knows_the_epochs_of_its_tasks(place):
+    """BREEDS trains 300 epochs of ENTITY-13, 450 of others, of the items that there are; steps of the file win."""
+    for name, task in (("toy-a", "entity13"), ("toy-b", "")):
+        folder = place / "benchmarks" / name
+        benchmark = Benchmark.load(folder)
+        benchmark.card["params"] = {"task": task}
+        benchmark.save(folder)
+    path = write(place, 'benchmarks = ["../benchmarks/toy-*"]\npreset = "breeds-resnet18"\n[methods.erm]\n')
+    assert [job.settings["steps"] for job in Study.load(path).jobs(place / "runs")] == [
+        math.ceil(300 * 64 / 128), math.ceil(450 * 60 / 128)]
+    assert {job.settings["steps"] for job in Study.load(path, {"steps": 7}).jobs(place / "runs")} == {7}
+
+
 @given(st.sampled_from(sorted(SPACES)), st.integers(0, 99), st.integers(1, 6))
 def test_every_named_space_fits_every_method(search, seed, draws):
     """Every space gives valid runs for every method; the first of a drawn space is its defaults."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.training import Run
 from shiftbench.training.batches import Batches
-from shiftbench.training.run import split_features
+from shiftbench.training.run import on_benchmark, split_features
 from tests.toys import FEATURES, learn, toy_features, toy_rows, toy_run
 
 # Batches
@@ -50,6 +50,22 @@ def test_another_seed_gives_other_batches():
 
 
 # Runs
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0.1, 50), st.sampled_from(["", "plain", "domain", "group"]), st.integers(1, 40), st.integers(0, 3))
+def test_epochs_are_as_many_steps_as_draw_the_items_so_often(epochs, batches, size, at_once):
+    """The steps draw at least `epochs` times all training items, and less than one batch more, in every kind of batch;
+    without epochs the steps stay."""
+    benchmark = toy_rows()[1]
+    run = Run("", features=FEATURES, epochs=epochs, batches=batches, batch_size=size, domains_per_batch=at_once)
+    on = Run.of(on_benchmark(run.to_json(), benchmark))
+    rows = benchmark.rows("train")
+    codes = np.zeros(len(rows), np.int64) if run.batch_kind == "plain" else getattr(benchmark, run.batch_kind)[rows]
+    drawn = on.steps * len(Batches(codes, size, 0, at_once=at_once))
+    assert epochs * len(rows) <= drawn + 1e-6 < epochs * len(rows) + drawn / on.steps + 1e-5
+    assert (on.epochs, on.benchmark) == (0, benchmark.digest)
+    assert on_benchmark(dataclasses.replace(run, epochs=0).to_json(), benchmark)["steps"] == run.steps
+
 
 
 def test_a_run_survives_json_and_has_one_name():

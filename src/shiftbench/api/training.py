@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,7 @@ def train(
     from shiftbench.training.device import check_device
 
     check_device(device)
-    run = run_of(method, params or {}, settings, preset)
+    run_of(method, params or {}, settings, preset)  # which checks all of it
     loaded = Benchmark.load(benchmark)
     folder = collection_folder_of(benchmark, collection)
     images = Collection.load(folder)
@@ -63,7 +62,7 @@ def train(
     from shiftbench.training.folder import is_done
     from shiftbench.training.folder import train as train_run
 
-    run = replace(run, benchmark=loaded.digest)
+    run = run_of(method, params or {}, settings, preset, loaded)
     if run.features and not is_done(Path(out) / run.id):
         _embed_first(run, images, images.index(loaded.items), folder, progress, say)
     return train_run(loaded, images, run, Path(out), device=device,
@@ -89,21 +88,23 @@ def _embed_first(run: "Run", images: Collection, rows: "Ints", folder: Path, pro
 
 
 def run_of(method: str, params: Mapping[str, Any], settings: Mapping[str, Any],
-           preset: str | Sequence[str] = ()) -> "Run":
-    """A run that is checked but has no benchmark yet. A head works on a backbone's features by default."""
+           preset: str | Sequence[str] = (), benchmark: Benchmark | None = None) -> "Run":
+    """A run that is checked, on a benchmark or on none yet. A head works on a backbone's features by default."""
     from shiftbench.methods.presets import expand
     from shiftbench.models.names import CATALOGUE
-    from shiftbench.training.run import Run, default_model, split_settings
+    from shiftbench.training.run import Run, default_model, on_benchmark, split_settings, task_of
 
     if not method and not preset:
         raise ShiftBenchError("train: name a method or a preset. `shiftbench methods` lists both.")
-    method, variant, protocol = expand(listed(preset), method)
+    method, variant, protocol = expand(listed(preset), method, task_of(benchmark) if benchmark else "")
     own, of_run = split_settings(protocol)
+    if "steps" in settings:
+        of_run.pop("epochs", None)
     of_run = {"model": default_model(method, variant), **of_run, **settings}
     if find(CATALOGUE, "model", of_run["model"]).takes == "features":
         of_run.setdefault("features", "efficientnet-lite0")
-    return Run.of({"benchmark": "", "method": method, "preset": variant, "params": {**own, **params}, **of_run},
-                  "train")
+    run = Run.of({"benchmark": "", "method": method, "preset": variant, "params": {**own, **params}, **of_run}, "train")
+    return run if benchmark is None else Run.of(on_benchmark(run.to_json(), benchmark), "train")
 
 
 def pretrain(

@@ -29,6 +29,7 @@ class Preset:
     method: str = ""  # of a variant: its method. Empty: a protocol, for any method
     family: str = ""  # of a variant, beside the families of methods
     by_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what single methods change of a protocol
+    by_task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what single tasks of a paper change of it
 
 
 # Variants
@@ -125,31 +126,20 @@ METASHIFT = Preset(
 BREEDS_RATES = {"alexnet": 0.01, "vgg11": 0.01, "resnet18": 0.1, "resnet34": 0.1, "resnet50": 0.1, "densenet121": 0.1}
 """Models and learning rates of BREEDS, Table 13."""
 
-BREEDS_EPOCHS = {"entity13": 300, "entity30": 300, "living17": 450, "nonliving26": 450}
+BREEDS_EPOCHS = {"entity13": 300.0, "entity30": 300.0, "living17": 450.0, "nonliving26": 450.0}
 """Epochs; the learning rate drops to a tenth after each third of them (A.7.1)."""
 
 
-def epochs_to_steps(epochs: float, n_items: int, batch_size: int) -> int:
-    """The number of steps that draw as many items as so many epochs.
-
-    >>> epochs_to_steps(450, 44_200, 128)
-    155391
-    """
-    return max(1, math.ceil(epochs * n_items / batch_size))
-
-
-def breeds(model: str, epochs: float = 450, n_items: int = 44_200) -> dict[str, Any]:
-    """BREEDS, A.7.1, for a model of its Table 13 and a benchmark of so many training items; LIVING-17 has 34 source
-    subclasses of about 1,300 images.
+def breeds(model: str) -> dict[str, Any]:
+    """BREEDS, A.7.1, for a model of its Table 13.
 
     The paper names neither momentum nor augmentation: momentum is that of its training library, 0.9, as are random
-    resized crops, flips and colour jitter, whose nearest is our `imagenet`. An evaluation every ten epochs; the last
-    weights are kept.
+    resized crops, flips and colour jitter, whose nearest is our `imagenet`. A benchmark that is none of the four tasks
+    gets the 450 epochs of the smaller two. An evaluation every ten epochs of LIVING-17; the last weights are kept.
     """
-    steps = epochs_to_steps(epochs, n_items, 128)
     return {"model": model, "size": 224, "augment": "imagenet", "batch_size": 128, "optimizer": "sgd",
-            "lr": BREEDS_RATES[model], "momentum": 0.9, "weight_decay": 1e-4, "schedule": "thirds", "steps": steps,
-            "eval_every": max(1, math.ceil(10 * steps / epochs)), "select_on": "last"}
+            "lr": BREEDS_RATES[model], "momentum": 0.9, "weight_decay": 1e-4, "schedule": "thirds", "epochs": 450.0,
+            "eval_every": 3_450, "select_on": "last"}
 
 
 # Protocols of WILDS
@@ -246,7 +236,9 @@ PRESETS: Mapping[str, Preset] = {
     **VARIANTS,
     "metashift": METASHIFT,
     **{f"breeds-{model}": Preset(breeds(model), BREEDS, "A.7.1 and Table 13; momentum and augmentation are those of "
-                                 "its library", f"{model} from scratch for 450 epochs of LIVING-17, SGD in thirds.")
+                                 "its library", f"{model} from scratch, SGD in thirds: 300 epochs of an ENTITY task, "
+                                 "450 of others.",
+                                 by_task={task: {"epochs": epochs} for task, epochs in BREEDS_EPOCHS.items()})
        for model in BREEDS_RATES},
     **{f"wilds-{name}": _wilds(name) for name in PUBLISHED},
 }
@@ -261,17 +253,18 @@ def wilds(dataset: str, method: str = "erm") -> dict[str, Any]:
     return preset_settings(f"wilds-{dataset}", method)
 
 
-def preset_settings(name: str, method: str) -> dict[str, Any]:
+def preset_settings(name: str, method: str, task: str = "") -> dict[str, Any]:
     """The settings of a preset for a method: fields of a run and, where the paper gives them, the method's own."""
     preset = find(PRESETS, "preset", name)
-    return {**preset.settings, **preset.by_method.get(method, {})}
+    return {**preset.settings, **preset.by_method.get(method, {}), **preset.by_task.get(task, {})}
 
 
-def expand(names: Iterable[str], method: str = "") -> tuple[str, str, dict[str, Any]]:
+def expand(names: Iterable[str], method: str = "", task: str = "") -> tuple[str, str, dict[str, Any]]:
     """What presets stand for: the method, the name of the variant, and the settings of protocols.
 
     A run is of one variant at most, and the variant's settings win over those of protocols. Among protocols the first
-    wins. Without a method, and without a variant that has one, the method is ERM.
+    wins. Without a method, and without a variant that has one, the method is ERM. `task` is the name of the benchmark's
+    task in its paper, where it has one.
     """
     presets = {name: find(PRESETS, "preset", name) for name in names}
     variants = [name for name, preset in presets.items() if preset.method]
@@ -282,7 +275,7 @@ def expand(names: Iterable[str], method: str = "") -> tuple[str, str, dict[str, 
     method = method or (presets[variant].method if variant else "erm")
     settings: dict[str, Any] = {}
     for name in (*variants, *(name for name in presets if name != variant)):
-        settings = {**preset_settings(name, method), **settings}
+        settings = {**preset_settings(name, method, task), **settings}
     return method, variant, {key: value for key, value in settings.items()
                              if not variant or key not in presets[variant].settings}
 
@@ -307,7 +300,8 @@ def preset_facts(name: str) -> dict[str, Any]:
     """What a list of presets shows of one. `wiles` is the grid of Wiles et al. for a variant."""
     preset = find(PRESETS, "preset", name)
     return {"name": name, "method": preset.method or "any", "family": preset.family, "settings": dict(preset.settings),
-            "by_method": {method: dict(own) for method, own in preset.by_method.items()}, "paper": preset.paper,
+            "by_method": {method: dict(own) for method, own in preset.by_method.items()},
+            "by_task": {task: dict(own) for task, own in preset.by_task.items()}, "paper": preset.paper,
             "source": preset.source, "wiles": listed(name, "wiles") if preset.method else {}, "summary": preset.summary}
 
 

@@ -67,7 +67,13 @@ class Block:
 
     @staticmethod
     def of(method: str, variant: str, layers: Sequence[Layer]) -> "Block":
-        """The first layer that has a setting decides it. A law's draw 0 is what would stand there without the law."""
+        """The first layer that has a setting decides it. A law's draw 0 is what would stand there without the law.
+
+        Steps and epochs are one setting: the steps of a layer hide the epochs of those below it.
+        """
+        first = next((number for number, one in enumerate(layers) if "steps" in one), len(layers))
+        layers = [one if number <= first else {key: value for key, value in one.items() if key != "epochs"}
+                  for number, one in enumerate(layers)]
         fixed: dict[str, Any] = {}
         grid: dict[str, tuple[Any, ...]] = {}
         laws: dict[str, Drawn] = {}

@@ -17,7 +17,7 @@ from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.settings import Block, layer, run_fields, settings
 from shiftbench.sweeps.storage import is_url
 from shiftbench.sweeps.study_benchmarks import Builds, Say, entries, match
-from shiftbench.training.run import default_model
+from shiftbench.training.run import default_model, on_benchmark, task_of
 
 MOST = 1_000_000
 """The most runs of one study; more is surely a mistake."""
@@ -148,8 +148,8 @@ class Study:
                                   "search = \"domainbed\", or write a law, penalty = {power = [10, -1, 5]}.")
         return study
 
-    def blocks(self) -> Iterator[Block]:
-        """The fixed, swept and drawn settings of every method and block."""
+    def blocks(self, task: str = "") -> Iterator[Block]:
+        """The fixed, swept and drawn settings of every method and block, on a task of a paper by name, or on any."""
         run = layer(self.run, "", f"{self.source} [run]")
         space = SPACES[self.search]
         for method, tables in self.methods.items():
@@ -157,7 +157,7 @@ class Study:
                 where = f"{self.source} [methods.{method}]"
                 own = layer({key: value for key, value in table.items() if key != "preset"}, method, where)
                 for top, preset in product(self.preset or [""], _names(table.get("preset", ""), where)):
-                    _, variant, protocol = expand([name for name in (top, preset) if name], method)
+                    _, variant, protocol = expand([name for name in (top, preset) if name], method, task)
                     fixed = {"model": METHODS[method].model} if METHODS[method].model else {}
                     fixed |= VARIANTS[variant].settings if variant else {}
                     # A method with a model of its own takes neither the model of the others nor their features.
@@ -185,9 +185,9 @@ class Study:
             notes += [f"[methods.{method}] {', '.join(own)}: pinned, not searched"] if own else []
         return notes
 
-    def settings(self) -> list[dict[str, Any]]:
+    def settings(self, task: str = "") -> list[dict[str, Any]]:
         """The settings of the runs, without benchmark and seed: whole, checked, each once, in a fixed order."""
-        blocks = list(self.blocks())
+        blocks = list(self.blocks(task))
         runs = sum(block.size(self.draws) for block in blocks) * len(self.seeds) * (
             len(self.benchmarks) + len(self.builds.members()))
         if runs > MOST:
@@ -216,12 +216,18 @@ class Study:
 
         Without `collections` nothing but benchmarks is looked for: the runs can then be named, not done.
         """
-        all_settings, built = self.settings(), self.prepare(out, scratch)
+        by_task, built = {"": self.settings()}, self.prepare(out, scratch)
         below = Path(scratch or out) / "benchmarks" if self.leave_one_domain_out else None
-        return [Job(entry.folder, entry.collection, {**one, "benchmark": entry.digest, "seed": seed})
-                for entry in entries([*self.benchmarks, *built], self.seeds, self.collection if collections else None,
-                                     below, self.source)
-                for one in all_settings for seed in entry.seeds]
+        jobs = []
+        for entry in entries([*self.benchmarks, *built], self.seeds, self.collection if collections else None, below,
+                             self.source):
+            task = task_of(entry.benchmark)
+            if task not in by_task:
+                by_task[task] = self.settings(task)
+            jobs += [Job(entry.folder, entry.collection, {**one, "seed": seed})
+                     for one in (on_benchmark(settings, entry.benchmark) for settings in by_task[task])
+                     for seed in entry.seeds]
+        return jobs
 
 
 def _names(value: Any, where: str) -> tuple[str, ...]:

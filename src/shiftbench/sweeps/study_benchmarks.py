@@ -183,10 +183,10 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 class Entry(NamedTuple):
-    """A benchmark of a study: its folder, digest and collection, and the seeds of its runs."""
+    """A benchmark of a study: its folder and collection, and the seeds of its runs."""
 
     folder: str
-    digest: str
+    benchmark: Benchmark
     collection: str
     seeds: tuple[int, ...]
 
@@ -218,11 +218,11 @@ def entries(
         except ShiftBenchError as problem:
             hint = " In a study: collection = \"FOLDER\"." if "--collection" in str(problem) else ""
             raise ShiftBenchError(f"{source}: {problem}{hint}") from problem
-        yield Entry(folder, one.digest, str(source_folder), own_seeds)
+        yield Entry(folder, one, str(source_folder), own_seeds)
         for part in parts:
             assert parts_below is not None
             kept = str(parts_below / part.name) if collection is None else _keep(part, parts_below, source_folder, draw)
-            yield Entry(kept, part.digest, str(source_folder), own_seeds)
+            yield Entry(kept, part, str(source_folder), own_seeds)
 
 
 def _check_replicates(alike: Sequence[tuple[str, Benchmark]], seeds: Sequence[int], source: str) -> None:

@@ -1,6 +1,7 @@
 """The folder of a run: run.json, log.jsonl, checkpoint.safetensors, predictions.parquet and, written last, done."""
 
 import contextlib
+import json
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -132,7 +133,8 @@ def _finish(one: Fitting) -> None:
         raise ShiftBenchError(f"run {run.id}: after {learned.step} steps '{run.label}' predicts numbers that are "
                               "not finite. Lower lr.")
     predictions.save(folder / PREDICTIONS)
-    save_weights(folder / CHECKPOINT, learned.net.state_dict(), run=run.id, model=run.model)
+    save_weights(folder / CHECKPOINT, learned.net.state_dict(), run=run.id, model=run.model,
+                 classes=json.dumps(data.benchmark.names["label"], ensure_ascii=False))
     sign(folder, PREDICTIONS, CHECKPOINT)
     with writing(folder / "done") as hidden:
         hidden.write_text(f"{learned.step} steps, weights of step {learned.best_step}\n", encoding="utf-8")

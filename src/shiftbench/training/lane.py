@@ -14,6 +14,7 @@ from torch import Tensor
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import child, uniform
+from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods.method import METHODS, Codes, Stage, Task
 from shiftbench.models.net import MODELS, Net, build
 from shiftbench.training.batches import Batches
@@ -21,6 +22,7 @@ from shiftbench.training.checkpoint import Log, Parts, Point, read_point, restor
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
 from shiftbench.training.evaluate import check_selection, evaluate, rank
+from shiftbench.training.pretrained import seen_note
 from shiftbench.training.run import Run
 from shiftbench.training.step import factors, make_optimizer
 
@@ -75,7 +77,7 @@ class Lane:
             module.training = not stage.trains or any(one.requires_grad for one in module.parameters())
         batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage), run.domains_per_batch)
         lane = Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
-                    notes_of(run, stage, task, number), started=time.monotonic() - point.seconds)
+                    notes_of(run, stage, task, number, data.benchmark), started=time.monotonic() - point.seconds)
         if lane.selection_split:
             check_selection(lane.select_on, data, lane.selection_split)
         return lane
@@ -196,13 +198,15 @@ BELOW_1 = np.nextafter(np.float32(1), np.float32(0))
 """The largest number of [0, 1) in 32 bits: rounding would make a few draws 1."""
 
 
-def notes_of(run: Run, stage: Stage, task: Task, number: int) -> tuple[str, ...]:
-    """A line for each setting that changes nothing in this stage; those of the run come with the first stage."""
+def notes_of(run: Run, stage: Stage, task: Task, number: int, benchmark: Benchmark) -> tuple[str, ...]:
+    """A line for each setting that changes nothing in this stage, and one where the weights have seen the target; those
+    of the run come with the first stage."""
     params = {**run.params, **vars(stage.method)}
     method = {name: (params[name], why) for name, why in {**stage.method.idle(task), **stage.idle}.items()}
     settings = {name: (getattr(run, name), why) for name, why in run.idle().items()} if number == 0 else {}
-    return tuple(f"{run.label}: {name}={value} has no effect: {why}."
-                 for name, (value, why) in {**settings, **method}.items())
+    seen = seen_note(run.to_json(), benchmark) if number == 0 else ""
+    return (*(f"{run.label}: {name}={value} has no effect: {why}."
+              for name, (value, why) in {**settings, **method}.items()), *([f"{run.label}: {seen}"] if seen else []))
 
 
 def steps_of(run: Run, stage: Stage) -> int:

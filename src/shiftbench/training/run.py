@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from math import ceil
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import find, make
+from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import label_of, run_id
 from shiftbench.images.augment import joined, parts_of
 from shiftbench.methods import METHODS, Method
@@ -59,6 +63,7 @@ class Run:
     batch_size: int = 32  # items of a plain batch; items of each domain or group in the others
     domains_per_batch: int = 0  # domains or groups of a batch, drawn at every step; 0: all of them
     steps: int = 300
+    epochs: float = 0.0  # passes over the training items, in place of steps; 0: steps count
     optimizer: str = "adam"
     lr: float = 1e-3
     weight_decay: float = 0.0
@@ -85,7 +90,7 @@ class Run:
             least = int(name in ("steps", "batch_size", "eval_every", "attack_steps"))
             if getattr(self, name) < least:
                 raise ShiftBenchError(f"run: '{name}' is {getattr(self, name)}, but must be at least {least}.")
-        for name in ("lr", "weight_decay", "momentum", "attack"):
+        for name in ("lr", "weight_decay", "momentum", "attack", "epochs"):
             value = float(getattr(self, name))
             object.__setattr__(self, name, value)  # 1 and 1.0 must give one id
             if not 0 <= value < float("inf") or (name == "lr" and value == 0):
@@ -197,12 +202,35 @@ class Run:
         return run_id(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "preset" or self.preset}
+        return {part.name: getattr(self, part.name) for part in fields(self)
+                if part.name not in ("preset", "epochs") or getattr(self, part.name)}
 
     @staticmethod
     def of(settings: Mapping[str, Any], where: str = "run") -> "Run":
         """From settings of a file or a command line: every key is checked, every value cast to its field's type."""
         return make(Run, settings, where)
+
+
+def on_benchmark(settings: Mapping[str, Any], benchmark: Benchmark) -> dict[str, Any]:
+    """The settings of a run on this benchmark: with its digest, and with epochs as the steps that they take.
+
+    steps = ⌈epochs · n / m⌉ for n training items and m items of a batch, which is `batch_size` of plain batches and
+    that many of each domain or group of the others.
+    """
+    own = {**settings, "benchmark": benchmark.digest}
+    epochs = own.pop("epochs", 0)
+    if epochs:
+        rows = benchmark.rows("train")
+        kind = own["batches"] or METHODS[own["method"]].batches
+        pools = 1 if kind == "plain" else len(np.unique(getattr(benchmark, kind)[rows]))
+        own["steps"] = max(1, ceil(epochs * len(rows) / (own["batch_size"] * min(own["domains_per_batch"] or pools,
+                                                                                pools))))
+    return own
+
+
+def task_of(benchmark: Benchmark) -> str:
+    """The name of a benchmark's task in its paper, as presets know it: living17; empty where it has none."""
+    return str(benchmark.card.get("params", {}).get("task", ""))
 
 
 class Outcome(NamedTuple):
