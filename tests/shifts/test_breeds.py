@@ -64,6 +64,25 @@ def test_sides_grow_apart_from_good_to_bad(scenes):
     assert good == 0 < half < bad == 1
 
 
+@pytest.mark.parametrize("overlap", [0.0, 0.1, 0.25, 0.5])
+def test_sides_may_overlap(scenes, overlap):
+    """A share of every subclass stands on the other side, in every pair of splits; the distance falls with it, and none
+    of it is the shift of before, bit for bit."""
+    apart = Breeds("breed", split="bad").build(scenes)
+    mild = Breeds("breed", split="bad", overlap=overlap).build(scenes)
+    assert mild.card["distance"] == pytest.approx((1 - 2 * overlap) * apart.card["distance"])
+    assert (mild.digest == apart.digest) == (overlap == 0)
+    source = subclasses(apart, SOURCE)
+    for inside, outside in zip(SOURCE, ("target_train", "val", "test"), strict=True):
+        for name in np.unique(apart.extra["subclass"]):
+            n_inside, n_outside = (int((mild.extra["subclass"][mild.rows(split)] == name).sum())
+                                   for split in (inside, outside))
+            own, other = (n_inside, n_outside) if name in source else (n_outside, n_inside)
+            assert abs(other - overlap * (own + other)) <= 0.5
+    with pytest.raises(ShiftBenchError, match=r"'overlap' is 0\.6, but it must be from 0"):
+        Breeds("breed", overlap=0.6).build(scenes)
+
+
 def test_without_a_split_there_is_no_shift(scenes):
     """The same subclasses before and after, no item in two splits, nothing to adapt with."""
     made = Breeds("breed", level=3, split="none").build(scenes)

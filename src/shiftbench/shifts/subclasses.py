@@ -36,6 +36,10 @@ class Breeds(Lists):
     Which subclasses go where is said in `hierarchies.superclasses`; with split "none" both sides have the same, and
     there is no shift. A `task` by name is the paper's own, and needs no hierarchy.
 
+    With `overlap` w the shift is milder, as footnote 2 suggests: a share w of every subclass's items stands on the
+    other side, so that the sides have the same subclasses in other proportions, (1 − w) S + w T against
+    (1 − w) T + w S, and their separation is 1 − 2 w of what it is apart.
+
     Our reading of the domains, on which the paper is silent: the k-th source subclasses of all superclasses together
     form domain `source k`, so that each domain has every class; so too `target k`. Groups are the subclasses, or the
     superclasses on each side, whose accuracies the paper draws per class.
@@ -56,12 +60,16 @@ class Breeds(Lists):
     given: str = ""  # factor that says train or val, if the data have their own split
     held: float = 0.2  # share of a subclass's items in each held-out split that is drawn
     groups: str = "subclass"  # or superclass
+    overlap: float = 0.0  # share of each subclass's items that stand on the other side, from 0 to 0.5
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         if self.groups not in GROUPS:
             raise unknown("kind of group", self.groups, GROUPS)
         if not 0 < self.held < 0.5:
             raise ShiftBenchError(f"breeds: 'held' is {self.held}, but two such shares must leave items to train on.")
+        if not 0 <= self.overlap <= 0.5:
+            raise ShiftBenchError(f"breeds: 'overlap' is {self.overlap}, but it must be from 0, no subclass on both "
+                                  "sides, to 0.5, as many of each on both.")
         names = _known_classes(collection, self.label)
         hierarchy, ids, notes = self._hierarchy(collection, names)
         chosen = self._superclasses(hierarchy, seed)
@@ -73,7 +81,7 @@ class Breeds(Lists):
         leaf, dropped = _subclass_of(collection, self.label, ids, chosen.subclasses, sides)
         if dropped:
             notes.append(f"{dropped} items carry subclasses of two superclasses, or of both sides, and were dropped.")
-        rows, split = _deal(collection, leaf, sides, self.given, self.held, seed)
+        rows, split = _deal(collection, leaf, sides, self.given, self.held, self.overlap, seed)
         own = leaf[rows]
         titles, words = (np.asarray(_titles(chosen, nodes)) for nodes in (chosen.nodes, chosen.subclasses))
         label, side = titles[sides.superclass[own]], sides.word[own]
@@ -84,7 +92,8 @@ class Breeds(Lists):
             extra={"subclass": np.asarray(chosen.subclasses)[own]},
             card=card(
                 collection, rows, split, notes=[*notes, *chosen.notes],
-                distance=float(np.mean(chosen.separation)) if chosen.separation and any(chosen.target) else None,
+                distance=((1 - 2 * self.overlap) * float(np.mean(chosen.separation))
+                          if chosen.separation and any(chosen.target) else None),
                 superclasses=_table(chosen, titles.tolist()),
                 hierarchy=None if hierarchy is None else {
                     "name": hierarchy.name, "nodes": len(hierarchy), "digest": hierarchy.digest},
@@ -240,7 +249,7 @@ def _subclass_of(
 
 
 def _deal(
-    collection: Collection, leaf: Ints, sides: Sides, split_factor: str, held: float, seed: int
+    collection: Collection, leaf: Ints, sides: Sides, split_factor: str, held: float, overlap: float, seed: int
 ) -> tuple[Ints, Strs]:
     """Rows and their splits. If the data have a split, items are held out only from its training items.
 
@@ -251,7 +260,7 @@ def _deal(
         n = np.bincount(leaf[rows], minlength=len(sides.names))
         _enough(n, 4 if (sides.source & sides.target).any() else 3, sides.names, "items")
         part = np.maximum(1, (n * held).astype(np.int64))
-        return deal(rows, leaf[rows], _wanted(n, part, part, sides), seed, sides.names)
+        return deal(rows, leaf[rows], _wanted(n, part, part, sides, overlap), seed, sides.names)
     word = collection.factor(split_factor).astype(np.str_)[rows]
     for strange in np.setdiff1d(word, (*TRAINED, *TESTED))[:1]:
         raise unknown("split", str(strange), (*TRAINED, *TESTED), f"Factor '{split_factor}'")
@@ -261,12 +270,12 @@ def _deal(
     _enough(tested, 2 if (sides.source & sides.target).any() else 1, sides.names, "validation items")
     part = np.maximum(1, (n * held).astype(np.int64))
     nothing = np.zeros_like(n)
-    parts = [deal(rows[where], leaf[rows[where]], wanted, seed, sides.names) for where, wanted in (
-        (trained, _wanted(n, part, nothing, sides)), (~trained, _wanted(tested, nothing, tested, sides)))]
+    parts = [deal(rows[where], leaf[rows[where]], _wanted(total, val, test, sides, overlap), seed, sides.names)
+             for where, total, val, test in ((trained, n, part, nothing), (~trained, tested, nothing, tested))]
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
-def _wanted(n: Ints, val: Ints, test: Ints, sides: Sides) -> dict[str, Ints]:
+def _wanted(n: Ints, val: Ints, test: Ints, sides: Sides, overlap: float) -> dict[str, Ints]:
     """How many of each subclass go to each split. Where source and target are the same, their test items are halved
     when they come from one pool of test items, and there is nothing to adapt with."""
     both = sides.source & sides.target
@@ -274,10 +283,13 @@ def _wanted(n: Ints, val: Ints, test: Ints, sides: Sides) -> dict[str, Ints]:
         out = np.where(test == n, test // 2, test)
         inside = np.where(test == n, test - test // 2, test)
         return {"test": out, "id_test": inside, "id_val": val, "train": np.maximum(0, n - out - inside - val)}
-    source, target = sides.source.astype(np.int64), sides.target.astype(np.int64)
-    left = n - val - test
-    return {"test": test * target, "val": val * target, "id_test": test * source, "id_val": val * source,
-            "train": left * source, "target_train": left * target}
+    wanted = {}
+    for inside, outside, total in (("id_test", "test", test), ("id_val", "val", val),
+                                   ("train", "target_train", n - val - test)):
+        moved = np.rint(overlap * total).astype(np.int64)
+        wanted |= {outside: np.where(sides.target, total - moved, moved),
+                   inside: np.where(sides.source, total - moved, moved)}
+    return {name: wanted[name] for name in ("test", "val", "id_test", "id_val", "train", "target_train")}
 
 
 def _enough(n: Ints, least: int, names: Sequence[str], what: str) -> None:
