@@ -283,12 +283,12 @@ def _wanted(n: Ints, val: Ints, test: Ints, sides: Sides, overlap: float) -> dic
         out = np.where(test == n, test // 2, test)
         inside = np.where(test == n, test - test // 2, test)
         return {"test": out, "id_test": inside, "id_val": val, "train": np.maximum(0, n - out - inside - val)}
-    wanted = {}
-    for inside, outside, total in (("id_test", "test", test), ("id_val", "val", val),
-                                   ("train", "target_train", n - val - test)):
+    wanted: dict[str, Ints] = {}
+    for own, other, total in (("id_test", "test", test), ("id_val", "val", val),
+                              ("train", "target_train", n - val - test)):
         moved = np.rint(overlap * total).astype(np.int64)
-        wanted |= {outside: np.where(sides.target, total - moved, moved),
-                   inside: np.where(sides.source, total - moved, moved)}
+        wanted |= {other: np.where(sides.target, total - moved, moved),
+                   own: np.where(sides.source, total - moved, moved)}
     return {name: wanted[name] for name in ("test", "val", "id_test", "id_val", "train", "target_train")}
 
 
