@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request gets. `sent` bytes of the body are sent before the connection is cut; `length` is what
-    Content-Length says, None the truth; `ranges` and `conditional` say whether Range and If-Range are honoured."""
+    """What a request gets. `sent` bytes of the body are sent before the connection is cut, or with `hold` kept open
+    until the server ends; `length` is what Content-Length says, None the truth; `ranges` and `conditional` say whether
+    Range and If-Range are honoured."""
 
     body: bytes = b""
     status: int = 200
@@ -21,6 +22,7 @@ class Answer:
     conditional: bool = True
     kind: str = "application/octet-stream"
     location: str = ""
+    hold: bool = False
 
 @dataclass
 class Server:
@@ -29,6 +31,7 @@ class Server:
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     port: int = 0
+    ended: Event = field(default_factory=Event)
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -67,6 +70,9 @@ def handler(server: Server) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(rest) if answer.length is None else answer.length))
             self.end_headers()
             self.wfile.write(rest if answer.sent is None else rest[:answer.sent])
+            if answer.hold:
+                self.wfile.flush()
+                server.ended.wait()
             self.close_connection = True
 
         def log_message(self, *words: object) -> None:
@@ -84,6 +90,7 @@ def serving() -> Iterator[Server]:
     try:
         yield server
     finally:
+        server.ended.set()
         service.shutdown()
         service.server_close()
         thread.join()

@@ -1,6 +1,9 @@
 """A file arrives whole and as published, or not at all, whatever the server does."""
 
 import hashlib
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -67,6 +70,23 @@ def test_another_run_goes_on_too(server, fetch):
     server.put("/a", Answer(BODY, etag='"1"'))
     assert fetch(UNKNOWN, url) == BODY
     assert server.ranges()[-1] == "bytes=4000-"
+
+
+def test_a_killed_process_leaves_what_has_arrived(server, fetch):
+    """SIGKILL in the middle of a file: the next run asks for the rest alone."""
+    url = server.put("/a", Answer(BODY, etag='"1"', sent=5000, hold=True), Answer(BODY, etag='"1"'))
+    script = ("import sys, time; from pathlib import Path; from shiftbench.downloads.transfer import transfer; "
+              "from shiftbench.downloads.data_sets import File; "
+              "transfer(File('set/data.bin', ()), Path(sys.argv[1]), [sys.argv[2]], lambda done, total: print(done, "
+              "flush=True), print, time.sleep)")
+    with subprocess.Popen([sys.executable, "-c", script, str(fetch.target), url], stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "no_proxy": "*"}) as process:
+        while int(process.stdout.readline()) < 5000:
+            pass
+        process.kill()
+    assert received(fetch.target) == (5000, len(BODY))
+    assert fetch(UNKNOWN, url) == BODY
+    assert server.ranges() == ["", "bytes=5000-"]
 
 
 def test_a_server_without_ranges_starts_over(server, fetch):

@@ -36,6 +36,8 @@ from shiftbench.downloads.data_sets import File
 Advance = Callable[[int, int], None]
 
 BLOCK = 1 << 20
+START = 1 << 10
+"""Bytes that tell a web page from a file."""
 TIMEOUT = 60.0
 ATTEMPTS = 5
 """Rounds over the addresses that bring nothing new before a file is given up."""
@@ -189,7 +191,7 @@ def _write(
     file: File, part: Path, response: Any, offset: int, total: int | None, progress: Advance, notes: dict[str, Any]
 ) -> None:
     shown = total or file.size or 0
-    block = _read(response, total, offset)
+    block = response.read(START)
     if not offset and PAGE.match(block) and not file.path.endswith((".html", ".htm")):
         raise Useless("answers with a web page instead of the file: a login, a quota or an error")
     try:
@@ -204,21 +206,15 @@ def _write(
         while block:
             try:
                 handle.write(block)
+                handle.flush()  # a killed process leaves what has arrived
             except OSError as problem:
                 raise ShiftBenchError(f"{part}: cannot be written ({problem.strerror}).") from problem
             offset += len(block)
             progress(offset, max(shown, offset))
-            block = _read(response, total, offset)
-        handle.flush()
+            block = response.read1(BLOCK)
         os.fsync(handle.fileno())
     if total is not None and offset < total:
         raise Interrupted(f"broke off at {offset:,} of {total:,} bytes")
-
-
-def _read(response: Any, total: int | None, offset: int) -> bytes:
-    """The next block, and never more than was offered."""
-    block: bytes = response.read(BLOCK if total is None else min(BLOCK, total - offset))
-    return block
 
 
 def _accept(file: File, part: Path) -> None:
