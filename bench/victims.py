@@ -31,7 +31,7 @@ class Local:
         self.seen: set[tuple[int, str]] = set()
 
     def targets(self, driver: int) -> list[Target]:
-        found = [pid for pid in children(driver) if b"spawn_main" in command_of(pid)]
+        found = [pid for server in children(driver) for pid in children(server)]  # a server forks the workers
         self.seen |= {(pid, started(pid)) for pid in found}
         return [("worker", lambda pid=pid: self.kill(pid)) for pid in found]  # type: ignore[misc]
 
@@ -99,10 +99,3 @@ def started(pid: int) -> str:
     except OSError:
         return ""
     return "" if stat[0] in "ZX" else stat[19]
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

@@ -73,17 +73,13 @@ def until(true, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+def children(parent: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
 def workers_of(driver: int) -> list[int]:
-    """Its children, but for the process with which multiprocessing keeps its books."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == driver and b"spawn_main" in (place / "cmdline").read_bytes():
-                found.append(int(place.name))
-        except OSError:
-            continue
-    return found
+    """What the driver's server has forked."""
+    return [worker for child in children(driver) for worker in children(child)]
 
 
 def alive(process: int) -> bool:

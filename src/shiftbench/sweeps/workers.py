@@ -4,12 +4,13 @@ import contextlib
 import os
 import resource
 import signal
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -27,8 +28,10 @@ from shiftbench.training.run import Outcome
 Pack = dict[str, Job]
 """Run -> job."""
 
-CONTEXT = get_context("spawn")
-"""Processes are started fresh: a fork would inherit torch's threads and could hang."""
+CONTEXT = get_context("forkserver") if sys.platform == "linux" else get_context("spawn")
+"""A worker is never a fork of the driver: it would inherit torch's threads and could hang. On Linux it is a fork of a
+server that has imported torch and done nothing else, so that any number of workers pay for one import."""
+CONTEXT.set_forkserver_preload(["torch._dynamo", "shiftbench.sweeps.workers", "shiftbench.training.folder"])
 
 GUESSES = {"SIGKILL": ", out of memory? Lower batch_size or the number of workers", "SIGBUS": ", is the disk full?"}
 
@@ -45,7 +48,7 @@ class WorkerOptions(NamedTuple):
 
 @dataclass(eq=False)
 class Worker:
-    process: SpawnProcess
+    process: BaseProcess
     pipe: "Connection[Any, Any]"
     device: str
     ready: bool = False
@@ -54,8 +57,8 @@ class Worker:
     @staticmethod
     def start(options: WorkerOptions) -> "Worker":
         ours, theirs = CONTEXT.Pipe()
-        process = CONTEXT.Process(target=serve, args=(theirs, options), daemon=True)
         with _for_a_child(options.threads):
+            process = CONTEXT.Process(target=serve, args=(theirs, options, dict(os.environ)), daemon=True)
             process.start()
         theirs.close()  # so that the pipe ends when the worker does
         return Worker(process, ours, options.device)
@@ -126,8 +129,10 @@ def _for_a_child(threads: int) -> Iterator[None]:
 
 # Inside a worker process.
 
-def serve(pipe: "Connection[Any, Any]", options: WorkerOptions) -> None:
+def serve(pipe: "Connection[Any, Any]", options: WorkerOptions, environment: Mapping[str, str]) -> None:
     """Say that we are ready, then do pack after pack until the driver lets go of the pipe or dies."""
+    os.environ.clear()  # a fork has the environment that the server was started in
+    os.environ.update(environment)
     orders: SimpleQueue[list[Job]] = SimpleQueue()
     # A thread of its own reads the pipe: it must see the driver's end while a run is being trained.
     Thread(target=_listen, args=(pipe, orders), daemon=True).start()
