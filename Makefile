@@ -15,6 +15,8 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 # A worker keeps to neighbouring tests, which share fixtures, and takes over from the other when it has none left.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# pip leaves byte code to the first import; where no import may keep it, every process compiles torch again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test-fast test test-learning test-real fuzz bench clean
 .DEFAULT_GOAL := demo

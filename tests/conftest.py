@@ -16,6 +16,19 @@ settings.register_profile("shiftbench", deadline=None, derandomize="CI" in os.en
 settings.load_profile("shiftbench")
 
 
+def pytest_collection_modifyitems(items):
+    """Each worker of xdist begins with its share of the slow tests: what is left to take over at the end is short.
+
+    The workers of `--dist worksteal` start with equal stretches of the list, in which neighbours stay together.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow = [item for item in items if item.get_closest_marker("slow") or item.get_closest_marker("learning")]
+    marked = set(slow)
+    quick = [item for item in items if item not in marked]
+    items[:] = [item for worker in range(workers) for part in (slow, quick)
+                for item in part[worker * len(part) // workers:(worker + 1) * len(part) // workers]]
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_notes(tmp_path_factory):
     """What is confirmed in tests is noted in a place of theirs."""

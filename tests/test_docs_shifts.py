@@ -60,6 +60,7 @@ def test_the_page_has_every_condition_and_question():
         FORMS.values())
 
 
+@pytest.mark.slow
 def test_every_recipe_runs(folder, monkeypatch, shell):
     """Both collections are read and every recipe builds, as the page says; one without `test` builds all domains."""
     monkeypatch.chdir(folder)

@@ -53,6 +53,7 @@ def test_every_reader_shift_and_verb_is_fuzzed(known):
     assert VERBS - set(NOTHING_TO_READ) - UNFUZZED <= used
 
 
+@pytest.mark.slow
 def test_a_careless_reader_is_found(tmp_path, monkeypatch):
     """A reader without a sample of its own is fed files of every format, and what it stumbles over is named."""
 

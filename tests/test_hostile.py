@@ -23,6 +23,7 @@ def damaged(data, name):
         yield from (b"[]", b"3", b"null")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["toy/collection.json", "toy/items.parquet", "toy/tags.parquet", "toy/texts.parquet",
                                   "toy/parents.parquet", "b/benchmark.json", "b/rows.parquet", "recipe.toml"])
 def test_no_damage_ends_in_a_traceback(shell, project, file):

@@ -73,6 +73,7 @@ def test_graph_draws(shell, project):
     assert len(facts["edges"]) > 0
 
 
+@pytest.mark.slow
 def test_graph_writes_what_it_prints(shell, project):
     """--all and --ladder are written as JSON, and as nothing else."""
     for words in (["--all"], ["--from", "cat(shelf)", "--ladder", "1", "--items", "5"]):

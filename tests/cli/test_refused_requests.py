@@ -75,6 +75,7 @@ def test_a_folder_that_is_not_ours_to_write_stops_a_fetch(tmp_path, no_rights):
         sb.fetch(f"file://{tmp_path}/store", tmp_path / "mine")
 
 
+@pytest.mark.slow
 def test_the_graph_page_runs_its_own_script_alone(project, shell):
     """Its content policy loads nothing from anywhere and allows one script, by its digest."""
     assert shell("graph", "toy", "--class", "cat", "--out", "g.html")[0] == 0

@@ -130,6 +130,7 @@ def test_lists_scores_and_reports_need_no_torch(outcomes, words):
     assert not outcomes[words]["torch"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(verb, *words) for verb, words in WRONG.items()] + NAMES, ids=" ".join)
 def test_a_wrong_argument_is_told_before_torch_is_loaded(outcomes, words):
     """One line that says what is wrong, exit code 1, and no torch."""

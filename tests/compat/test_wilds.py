@@ -284,6 +284,7 @@ def test_evaluate_is_here_too():
     assert evaluate("camelyon17", np.asarray([1, 1]), np.asarray([1, 0]), metadata)["acc_avg"] == 0.5
 
 
+@pytest.mark.slow
 def test_the_example_runs_changed_and_unchanged(folder, tmp_path, capsys):
     """The script prints the same with its import changed and, unchanged, through -m; with either loader. Which group is
     the worst only the changed one says: the other has the package's words."""
@@ -330,6 +331,7 @@ def test_a_wrong_call_is_one_line(monkeypatch, tmp_path, words, message):
         main(wilds_modules)
 
 
+@pytest.mark.slow
 def test_workers_that_start_anew_find_the_modules_too(folder, tmp_path):
     """A loader whose worker is spawned, and so imports the script again, gives the same batches through -m."""
     script = tmp_path / "workers.py"

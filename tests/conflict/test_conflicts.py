@@ -314,6 +314,7 @@ test = ["cat(lamp)", "dog(lamp)"]
     return folder
 
 
+@pytest.mark.slow
 def test_indoor_cats_and_dogs_conflict(shell, world, monkeypatch):
     """On the built-in world the command finds the paper's conflict zone, and writes its three files."""
     monkeypatch.chdir(world)
@@ -346,6 +347,7 @@ def test_indoor_cats_and_dogs_conflict(shell, world, monkeypatch):
     assert json.loads(out) == facts
 
 
+@pytest.mark.slow
 def test_conflicts_of_a_network_on_images(world):
     """A convolutional net is measured on the images themselves; the verb can be called again and again."""
     for _ in range(2):

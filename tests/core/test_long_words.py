@@ -22,6 +22,7 @@ def diary(tmp_path):
     return tmp_path / "diary.csv"
 
 
+@pytest.mark.slow
 def test_one_long_text_does_not_widen_every_row(diary, tmp_path):
     """Reading, saving and loading such a table takes no more than some ten times its size."""
     tracemalloc.start()

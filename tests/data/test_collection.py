@@ -9,6 +9,7 @@ from shiftbench.data.collection import Collection, Tags
 from tests.strategies import collections
 
 
+@pytest.mark.slow
 @given(collections())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_load_gives_back_what_save_wrote(tmp_path, collection):

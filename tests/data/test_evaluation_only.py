@@ -42,6 +42,7 @@ def test_evaluation_data_are_fit_for_scoring(project, shell):
     assert json.loads(shell("check", "b", "--json")[1]) == {"fit": True, "fit_for": ["scoring"], "findings": []}
 
 
+@pytest.mark.slow
 def test_evaluation_data_are_scored_and_reported(project, shell):
     """`score` gives groups and intervals, `report` a page of them."""
     code = shell("score", "b", "a.csv", "b.csv", "--by", "city", "--out", "s.parquet", "--json")[0]

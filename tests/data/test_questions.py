@@ -123,6 +123,7 @@ def test_questions_that_cannot_be_answered_say_why(name, message):
     assert any(part in str(problem.value) for part in message.split("|"))
 
 
+@pytest.mark.slow
 def test_questions_may_be_about_questions():
     """The year of a year is that year, however often it is asked."""
     collection = people(40)

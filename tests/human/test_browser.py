@@ -17,6 +17,8 @@ if "SHIFTBENCH_BROWSER" not in os.environ:  # .ci/run sets it: then a missing on
         pytest.skip("no chromium on the path (Debian: apt-get install chromium)", allow_module_level=True)
 from playwright.sync_api import sync_playwright
 
+pytestmark = pytest.mark.slow
+
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
          "--disable-sync")
 

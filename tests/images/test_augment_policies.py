@@ -276,6 +276,7 @@ def test_imagenet_crops_more_than_standard():
     assert 138 < light.max() <= 140.001
 
 
+@pytest.mark.slow
 def test_black_ground_stays_black():
     """On sprites: color, brightness, posterize and sharpness move no light into what is black all around."""
     x = torch.from_numpy(draw(order(0)[:16]))

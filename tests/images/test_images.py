@@ -93,6 +93,7 @@ def test_an_unreadable_file_is_named(folder, fault, monkeypatch):
         assert "pixels, more than" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_real_bomb_is_refused_before_it_is_decoded(tmp_path):
     """A small file that claims 30,000 × 30,000 pixels is refused by its header."""
     Image.new("1", (30_000, 30_000)).save(tmp_path / "bomb.png")

@@ -105,6 +105,7 @@ def erased():
     return done, rows.argmax(1), columns.argmax(1), rows.sum(1), columns.sum(1)
 
 
+@pytest.mark.slow
 def test_half_the_images_lose_a_rectangle(erased):
     """Erased are as many as the probability says."""
     done = erased[0]

@@ -236,6 +236,7 @@ def test_nothing_outside_a_submission_is_read(benchmark, tmp_path, monkeypatch):
     assert "at most 100 are read" in found["large"].verified.reasons[0]
 
 
+@pytest.mark.slow
 def test_other_metrics_rank(folder, benchmark, tmp_path):
     """Any metric ranks, one that is better when lower from below; an unknown one is an error."""
     for metric, lower in (("worst_group_accuracy", False), ("macro_recall", False), ("nll", True)):

@@ -204,6 +204,7 @@ def test_labels_touch_nothing(seed, n):
         assert (np.linalg.norm(reach, axis=1) >= radii - 1e-9).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threshold", [0.1, 1.0])
 def test_pictures_are_written(tmp_path, threshold):
     """A PNG and a self-contained page, also of a graph without edges; the same call gives the same bytes."""

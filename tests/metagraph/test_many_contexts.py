@@ -1,6 +1,7 @@
 """A class of very many contexts is drawn by its largest, and the rest is listed."""
 
 import numpy as np
+import pytest
 
 from shiftbench.metagraph.graph import MetaGraph, heaviest
 from shiftbench.metagraph.graph_page import draw_html
@@ -16,6 +17,7 @@ def crowd(n: int) -> MetaGraph:
                      np.arange(n) % 7, np.stack([np.cos(angle), np.sin(angle)], axis=1), 0.1)
 
 
+@pytest.mark.slow
 def test_the_largest_are_drawn_and_all_others_are_listed(tmp_path):
     """The page says how many subsets are drawn, and every other one stands in a list with its size."""
     graph = crowd(900)

@@ -118,6 +118,7 @@ def plainly(sets: dict[int, set[int]], threshold: float) -> dict[tuple[int, int]
 thresholds = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0])
 
 
+@pytest.mark.slow
 @quick
 @given(seeds, thresholds, st.integers(1, 12))
 def test_all_classes_at_once_are_each_class_alone(seed, threshold, size):

@@ -51,6 +51,7 @@ def same(one: Catalogue, other: Catalogue) -> bool:
         for a, b in zip([*one[1:-1], *one.edges], [*other[1:-1], *other.edges], strict=True))
 
 
+@pytest.mark.slow
 @quick
 @given(seeds, st.integers(1, 60), st.integers(1, 400), st.integers(1, 300), st.booleans())
 def test_batches_of_any_size_give_the_catalogue_of_the_whole(seed, rows, group, cells, plain):

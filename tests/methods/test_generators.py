@@ -78,6 +78,7 @@ def test_the_bound_is_a_bound(seed, centre, log_variance):
     assert float(bound.mean()) <= float(evidence) + 4 * float(bound.std()) / 16 + 0.01
 
 
+@pytest.mark.slow
 def test_the_second_stage_leaves_the_code_alone():
     """The encoder learns without labels in the first stage and is bit for bit the same after the second."""
     x, benchmark = squares(48)

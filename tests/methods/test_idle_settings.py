@@ -85,6 +85,7 @@ def outcomes(name: str) -> dict[str, torch.Tensor]:
     return {field: said_by(one) for field, one in pack.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "field"), CASES)
 def test_every_hyperparameter_matters(name, field):
     """Another value of it gives other predictions in a default run."""
@@ -98,6 +99,7 @@ def test_excuses_are_about_hyperparameters():
         assert reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["irm", "vrex"])
 def test_a_penalty_matters_from_a_tenth_of_the_steps(name):
     """By default the penalty counts: 1 and 10,000 predict otherwise; with anneal=1 they predict the same bytes."""
@@ -203,6 +205,7 @@ def test_the_log_has_it_once(tmp_path):
     assert "irm: penalty=100.0 has no effect" in lines[0]["notes"][1]
 
 
+@pytest.mark.slow
 def test_the_terminal_says_it(shell, tmp_path, monkeypatch):
     """`train` says it on standard error, `sweep` at the end with the number of runs; --quiet says nothing."""
     monkeypatch.chdir(tmp_path)
@@ -245,6 +248,7 @@ def test_the_paper_s_steps_are_in_its_presets():
             assert told["anneal"] * told["steps"] == pytest.approx(500)
 
 
+@pytest.mark.slow
 def test_the_example_of_sweep_sweeps_settings_that_differ(tmp_path):
     """In the study that `sweep --help` shows, no two settings predict the same."""
     shown = (sweep.__doc__ or "").split("taken each with each:")[1].split("search =")[0]

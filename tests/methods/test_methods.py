@@ -56,6 +56,7 @@ def test_learns_a_separable_toy(name, model):
     assert (logits[test].argmax(dim=1).numpy() == benchmark.label[test]).mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_repeats_under_a_seed(name):
     """The same seed gives the same logits bit for bit, whatever was drawn before; another seed gives others."""
@@ -146,6 +147,7 @@ def test_search_space_draws_legal_settings(name):
 # The laws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batches", ["plain", "domain", "group"])
 @pytest.mark.parametrize("name", [name for name in NAMES if "penalty" in facts(name)["parameters"]])
 def test_penalty_zero_is_erm(name, batches):
@@ -158,6 +160,7 @@ def test_penalty_zero_is_erm(name, batches):
     assert not torch.equal(plain, learn(toy_run(benchmark, method=name, batches=batches), benchmark, x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [{}, {"by": "domain"}, {"step_size": 5.0}])
 def test_one_group_makes_group_dro_erm(params):
     """With one group, or one domain, there is nothing to weigh: Group DRO has ERM's trajectory bit for bit."""

@@ -169,6 +169,7 @@ def test_images_are_mixed_like_features():
     torch.testing.assert_close(seen[0], torch.stack([0.75 * x[0] + 0.25 * x[1], x[0]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mixup", "lisa"])
 def test_nothing_to_mix_is_erm(name):
     """With one domain MixUp, and LISA within labels, has ERM's trajectory, up to the rounding of one that mixes; with
@@ -200,6 +201,7 @@ def test_what_is_no_law_is_refused(name, params, message):
         method_of(name, **params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), [
     ("mixup", [{"alpha": 0.1}, {"alpha": 8.0}, {}]),
     ("lisa", [{"alpha": 0.5}, {"p_sel": 0.9}, {"p_sel": 0.0, "alpha": 5.0}]),
@@ -330,6 +332,7 @@ def test_sagnet_loss_is_the_three_losses():
     torch.testing.assert_close(sagnet.loss(net, batch, state, 0), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", sorted(name for name, net in image_models().items() if net.has_maps))
 def test_the_content_predictor_predicts(model):
     """On every model with maps the net stays a Net: features = pool(maps), a linear head on 64 of them, the body's
@@ -376,6 +379,7 @@ def test_sagnet_needs_maps():
             toy_run(benchmark, method="sagnet", **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mixup", "lisa"])
 def test_mixing_resumes_exactly(name, tmp_path):
     """A run that was stopped and goes on draws what it would have drawn."""

@@ -61,6 +61,7 @@ def noisy():
 # Numbers that differ within a pack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), [
     ("vrex", [{"penalty": 0.5, "anneal": 0.25}, {"penalty": 20.0, "anneal": 0.4}]),
     ("mmd", [{"penalty": 0.1}, {"penalty": 5.0}]),
@@ -237,6 +238,7 @@ def test_eqrm_gradient_is_the_quantiles(alpha):
     assert sum(slopes) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("smooth", [True, False])
 def test_eqrm_is_erm_until_burn_in(smooth):
     """Before `burn_in` the loss is the mean, and the trajectory ERM's bit for bit; from there it is the quantile."""
@@ -371,6 +373,7 @@ def test_unknown_kind_of_group_is_refused():
         method_of("reweight", by="clas")
 
 
+@pytest.mark.slow
 def test_none_is_erm_by_another_name():
     """On a toy with errors to make, every method ends with other weights than ERM on its kind of batches."""
     benchmark, x = noisy()

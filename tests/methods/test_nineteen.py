@@ -107,6 +107,7 @@ def test_the_study_of_five_seeds_stays_inside_table_4():
         "pixel-mlp", "irm", "dann", "resnet50", "beta_vae", "stargan"))  # those that had not learnt in small.toml
 
 
+@pytest.mark.slow
 def test_none_is_another_under_a_second_name(trained):
     """After three steps from one seed no two of them predict alike, and none has ERM's weights but BN-Adapt."""
     names = list(trained)

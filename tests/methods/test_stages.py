@@ -60,6 +60,7 @@ STAGED = {"dfr": {}, "beta_vae": {"model": "beta-vae", "params": {"latent": 3}, 
           "stargan": {"params": {"width": 2}}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [2, 5], ids=["first stage", "second stage"])
 @pytest.mark.parametrize("name", STAGED)
 def test_goes_on_in_its_stage(name, calls, tmp_path):
@@ -142,6 +143,7 @@ def test_a_net_without_batch_norms_is_told():
 # DFR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 def test_the_last_layer_learns_from_held_out_items(model, tmp_path):
     """Features are ERM's bit for bit, the head is not; the second stage's items are those of id_val alone."""

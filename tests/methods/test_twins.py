@@ -36,6 +36,7 @@ def stop_at(step: int):
 # In packs, and over a kill
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), [
     ("lff", [{"q": 0.1}, {"q": 0.9}, {}]),
     ("swa", [{"start": 0.5, "every": 1}, {"start": 0.25, "every": 5}, {"every": 3}]),

@@ -23,6 +23,7 @@ def images(side: int, n: int = 2) -> torch.Tensor:
     return torch.randn(n, 3, side, side, generator=torch.Generator().manual_seed(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "millions", "width"), [
     ("alexnet", 57.09, 4096), ("vgg11", 128.85, 4096), ("densenet121", 6.97, 1024), ("resnet34", 21.29, 512)])
 def test_sizes(name, millions, width):
@@ -35,6 +36,7 @@ def test_sizes(name, millions, width):
         assert net(images(64)).shape == (2, 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NEW)
 def test_the_least_image(name):
     """A net takes images of its least side, and says of smaller ones how large they must be: built for them, or fed."""
@@ -48,6 +50,7 @@ def test_the_least_image(name):
         build(name, 2, least - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "side"), [("alexnet", 96), ("vgg11", 40), ("densenet121", 64), ("resnet34", 32)])
 def test_published_weights_make_torchvisions_net(name, side, tmp_path):
     """A file with torchvision's names gives the same logits as torchvision's net."""
@@ -61,6 +64,7 @@ def test_published_weights_make_torchvisions_net(name, side, tmp_path):
         torch.testing.assert_close(net(images(side)), published(images(side)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["alexnet", "densenet121"])
 def test_our_own_files_load(name, tmp_path):
     """A net's own weights, dropout's numbers with them, make a net of another seed the same one; a head for other

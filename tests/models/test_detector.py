@@ -80,6 +80,7 @@ def torchvision_of(net) -> GeneralizedRCNN:
 
 # ------------------------------------------------------------------------------------------------------------- losses
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_mean_of_the_losses_is_torchvisions(name):
     """Where every image gives as many anchors and proposals, torchvision's four losses of the batch add up to our mean
@@ -198,6 +199,7 @@ def test_it_is_learnt_by_methods():
         torch.testing.assert_close(method.loss(net, batch, method.state(task), 0), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["erm", "group_dro"])
 def test_a_run_ends_in_answers(method, tmp_path):
     """A run on boxes of a collection writes boxes as shares of the image for every item, and the same ones when it is
@@ -274,6 +276,7 @@ def old_names(key: str) -> str:
         ".weight").replace(".0.bias", ".bias")
 
 
+@pytest.mark.slow
 def test_a_file_of_torchvision_finds_what_torchvision_finds(tmp_path):
     """A detector's file gives torchvision's own boxes; names as published are those of now; of a file with other kinds
     all is taken but the head."""
@@ -303,6 +306,7 @@ def test_a_file_of_torchvision_finds_what_torchvision_finds(tmp_path):
     assert torch.equal(net.rpn.head.cls_logits.weight, state["rpn.head.cls_logits.weight"] + 1)
 
 
+@pytest.mark.slow
 def test_a_resnet_is_a_beginning():
     """Of a ResNet-50's file, torchvision's or ours, the body is taken and the rest stays fresh; its first layers then
     no longer learn."""
@@ -322,6 +326,7 @@ def test_a_resnet_is_a_beginning():
     assert learns == {name: not name.startswith(("conv1", "layer1")) for name in learns}
 
 
+@pytest.mark.slow
 def test_without_weights_all_layers_learn():
     """A net without a file starts with values of moderate size, and each of its layers has a gradient."""
     net = build("faster-rcnn", 1)

@@ -42,6 +42,7 @@ def test_a_net_is_head_of_features(name):
     assert net(x).shape == (2, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_seed_fixes_the_start(name):
     """The same seed gives the same weights, whatever torch drew before, and leaves torch's own stream alone."""
@@ -69,6 +70,7 @@ def test_weights_round_trip(name, suffix, tmp_path):
     assert torch.equal(other.head.weight, build(name, 5, INPUTS[name], seed=2).head.weight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if MODELS[name].takes == "images" and name != "vgg11"])
 def test_folding_batch_norm_changes_nothing(name):
     """The folded features used for embedding agree with the net's own, with batch norms that do something."""
@@ -109,6 +111,7 @@ def test_efficientnet_lite_takes_every_tensor_of_the_file():
     assert sum(value.numel() for value in net.parameters()) == 4_652_008
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 def test_torchvision_names_are_understood(name, tmp_path):
     """A file with torchvision's own names loads into our net of that name."""

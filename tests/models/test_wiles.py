@@ -57,6 +57,7 @@ def test_features_are_pooled_maps(name):
     assert maps.shape[2] * maps.shape[3] == {"small-cnn": 16, "vit": 256}.get(name, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({"linear", "mlp", *IMAGES} - set(WITH_MAPS)))
 def test_a_net_without_maps_names_those_that_have(name):
     """Where features belong to no place, asking for maps is an error that lists the models with maps."""
@@ -67,6 +68,7 @@ def test_a_net_without_maps_names_those_that_have(name):
             ask(images())
 
 
+@pytest.mark.slow
 def test_norms_are_the_batch_norms():
     """`norms` gives every module that keeps running statistics, and nothing where there is none."""
     counts = {name: len(build(name, 2, SIDES[name]).norms()) for name in ("linear", "mlp", *IMAGES)}
@@ -359,6 +361,7 @@ def test_another_latent_size_is_a_fresh_net():
         net.with_latent(0)
 
 
+@pytest.mark.slow
 def test_encoder_and_decoder_learn_to_reproduce():
     """A few steps on the reconstruction alone bring it below the best that one picture for all images can have."""
     torch.manual_seed(0)

@@ -95,6 +95,7 @@ def truth(files: list[dict]) -> dict:
             "areas": {pair: sum(some) if some else float("nan") for pair, some in areas.items()}}
 
 
+@pytest.mark.slow
 @given(data_sets())
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_data_set_is_read_as_it_was_written(tmp_path, files):

@@ -40,6 +40,7 @@ def test_a_cut_file_is_one_clear_error(tmp_path: Path, kind: str, data: st.DataO
         factors(source, kind=form)
 
 
+@pytest.mark.slow
 @given(place=st.integers(0, 10**6), mask=st.integers(1, 255), packed=st.booleans())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_changed_byte_of_an_npz_is_noticed(tmp_path: Path, place: int, mask: int, packed: bool) -> None:
@@ -86,6 +87,7 @@ def test_room_that_the_disk_does_not_have_is_an_error() -> None:
         room.room((10**9, 10**9), Path("huge.npz"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dsprites", "shapes3d", "smallnorb"])
 def test_images_are_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Reading and saving takes memory for a few blocks, a small part of what the images take."""

@@ -208,6 +208,7 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.stem: path for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_mpi3ds_factors_are_the_place_in_the_grid(arm: dict[str, Path]) -> None:
     """The image at a cell's place in row-major order has that cell's values, the last factor the fastest."""
     read = factors(arm["real"], kind="mpi3d")
@@ -222,6 +223,7 @@ def test_mpi3ds_factors_are_the_place_in_the_grid(arm: dict[str, Path]) -> None:
         assert int.from_bytes(read.pixels[row].tobytes(), "little") == row
 
 
+@pytest.mark.slow
 def test_mpi3d_stored_or_compressed_is_the_same(arm: dict[str, Path]) -> None:
     """Stored images are used where they lie, compressed ones are unpacked, both are equal; complex is another grid."""
     stored, packed = (factors(arm[name], kind="mpi3d", name="arm") for name in ("real", "packed"))

@@ -79,6 +79,7 @@ def same(read, images: dict[str, dict]) -> None:
     assert all(np.allclose(sorted(found[row]), sorted(boxes[row]), atol=1e-6) for row in found)
 
 
+@pytest.mark.slow
 @given(scenes(), st.data())
 @in_folder
 def test_scene_graphs_are_read_as_they_were_written(tmp_path, images, data):
@@ -96,6 +97,7 @@ def test_scene_graphs_are_read_as_they_were_written(tmp_path, images, data):
     same(gqa(train, val), images)
 
 
+@pytest.mark.slow
 @given(scenes(), st.permutations(["objects", "attributes", "image_data"]))
 @in_folder
 def test_visual_genome_says_the_same_in_its_own_files(tmp_path, images, order):

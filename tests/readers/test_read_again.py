@@ -42,6 +42,7 @@ def test_another_content_asks_for_overwrite(shell, project):
     assert len(Collection.load("c")) == 8
 
 
+@pytest.mark.slow
 def test_other_pixels_are_other_content(project):
     """A world of another size has the same annotations and other images: in Python it takes overwrite=True."""
     sb.read("world", "sprites", out="w", items=4, size=32)

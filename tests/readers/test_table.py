@@ -58,6 +58,7 @@ def test_columns_become_what_they_are_named_for(tmp_path: Path) -> None:
     assert matrix.tolist() == [[40 + n, n / 4] for n in range(12)]
 
 
+@pytest.mark.slow
 @few
 @given(rows=st.lists(st.tuples(words, words, st.sampled_from(SPLITS), numbers, st.integers(-2 ** 53, 2 ** 53),
                                words | st.just("")), min_size=1, max_size=12),

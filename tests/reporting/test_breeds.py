@@ -114,6 +114,7 @@ def test_the_interval_of_one_run_covers(p, q, n):
     assert np.median([one.value for one in found]) == pytest.approx(q / p, abs=0.015)
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_mean_over_seeds_covers():
     """With other items and other seeds each time, the interval holds the ratio of a run's expected accuracies."""
     inside, rng = [], np.random.default_rng(5)
@@ -147,6 +148,7 @@ def test_the_frontier_is_what_none_beats(pairs):
     assert [xs[one] for one in kept] == sorted(xs[one] for one in kept)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.floats(0.05, 1), st.floats(0.02, 1)), min_size=1, max_size=8,
                 unique_by=lambda one: one[0]))

@@ -45,6 +45,7 @@ def text_of(scores: Scores, benchmarks: list[Benchmark], folder) -> str:
     return report(scores, benchmarks, folder / "page.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [["one"], ["one", "two"]])
 def test_seeds_are_counted_method_by_method(names, tmp_path):
     """Where one method has two seeds and another has one, each count stands beside its method."""

@@ -62,6 +62,7 @@ def study():
     return Scores.join([scored(one) for one in made]), made
 
 
+@pytest.mark.slow
 def test_a_table_has_the_scored_numbers(study):
     """Hard and easy side by side, each the mean as scored; the worst group's error is 1 − its accuracy."""
     scores, made = study

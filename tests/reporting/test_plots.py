@@ -149,6 +149,7 @@ def test_a_drawing_has_no_foreign_markup_and_every_style():
     assert sheet.count("--m7: ") == 3  # light, dark and print
 
 
+@pytest.mark.slow
 def test_figures_are_written_whole(tmp_path):
     """Every figure has four files that repeat to the byte, and an index; names that are equal are told apart."""
     figures = [figure(), figure(), figure("groups-a/b: c", EVIL)]
@@ -176,6 +177,7 @@ def test_a_folder_that_is_not_ours_stays(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "thesis.tex"]
 
 
+@pytest.mark.slow
 def test_both_painters_draw_the_same(tmp_path):
     """The PNG has twice the pixels of the SVG, its paper around, and the colours of the series that the SVG names."""
     folder = write_figures([figure()], tmp_path / "f")
@@ -190,6 +192,7 @@ def test_both_painters_draw_the_same(tmp_path):
     assert "prefers-color-scheme: dark" in to_svg(figure())
 
 
+@pytest.mark.slow
 def test_matplotlib_is_loaded_for_png_alone(tmp_path):
     """A page and its SVG need no matplotlib, which takes a second to load."""
     script = ("import sys; from shiftbench.data.scores import Scores; from shiftbench.reporting import report\n"

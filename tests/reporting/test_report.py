@@ -306,6 +306,7 @@ def section_of(page: str) -> str:
     return page.partition('<section id="selection">')[2].partition("</section>")[0]
 
 
+@pytest.mark.slow
 def test_every_rule_stands_beside_the_others(sweep, sweep_page):
     """For each rule, method and target: mean and regret over seeds, then over benchmarks; the page prints these."""
     scores, made, _ = sweep
@@ -371,6 +372,7 @@ def test_a_report_refuses_to_choose_by_the_target(sweep, tmp_path):
         report(scores, made, tmp_path / "a.html", rule="oracle")
 
 
+@pytest.mark.slow
 def test_import_is_light():
     """Scoring and reporting load what they draw with only when they draw."""
     script = ("import shiftbench.scoring, shiftbench.reporting, sys;"

@@ -38,6 +38,7 @@ def scored(shell, project):
     return project
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_benchmark_is_found_under_another_name(shell, scored, ending):
     """The card of a benchmark that was built elsewhere with the same rows is that of the scores, whatever its name."""
@@ -150,6 +151,7 @@ def test_a_study_needs_runs(shell, scored):
     assert "folder of runs" in said
 
 
+@pytest.mark.slow
 def test_the_advice_about_the_oracle_works(shell, project):
     """A report refuses to choose by target labels and says two commands that do it all the same."""
     runs = make(project / "many", 120)
@@ -193,6 +195,7 @@ def test_every_figure_is_written_as_files(shell, scored):
     assert [path.name for path in (scored / "mine").iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.slow
 def test_each_file_of_a_run_is_read_once(shell, project, monkeypatch):
     """A report of runs with several settings opens every run.json and every predictions file once."""
     runs = make(project / "many", 120)

@@ -172,6 +172,7 @@ def test_markdown_is_a_table(found):
     assert to_markdown(found).count("**woods**") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_the_shell_prints_and_writes(shell, tmp_path, runs, name):
     """What is printed is what --out writes; the ending of a file says its format."""
@@ -202,6 +203,7 @@ def test_what_cannot_be_told_is_one_line(shell, runs, words, said):
     assert said in problem
 
 
+@pytest.mark.slow
 def test_several_settings_are_chosen_by_a_rule(tmp_path):
     """Each method has one line, the mean of what the rule chose; a rule by target labels is refused."""
     runs = make(tmp_path, 120)

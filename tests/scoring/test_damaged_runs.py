@@ -100,6 +100,7 @@ def test_a_report_names_what_it_lacks(runs, shell):
     assert "none of its 2 finished runs can be read" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["run.json", "predictions.parquet", "benchmark"])
 def test_one_bad_run_does_not_stop_the_others(runs, damage):
     """Whatever file of one run is bad, the others are scored as if it were not there, and Python warns."""

@@ -60,6 +60,7 @@ def plainly(folder, names, **options) -> Scores:
     return Scores.join(found)
 
 
+@pytest.mark.slow
 def test_a_batch_gives_the_rows_of_the_plain_way(folder, scores):
     """Every row of a run is the plain way's, in its order, with its value and interval."""
     for name in sorted(os.listdir(folder))[::40]:
@@ -104,6 +105,7 @@ def test_the_folders_are_those_that_training_writes(folder, tmp_path):
             assert (tmp_path / file).read_bytes() == (run.folder / file).read_bytes()
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(benchmarks(), st.data())
 def test_scores_are_the_plain_ways_whatever_was_predicted(tmp_path_factory, benchmark, data):

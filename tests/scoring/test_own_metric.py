@@ -76,6 +76,7 @@ def project(tmp_path, monkeypatch):
     return benchmark
 
 
+@pytest.mark.slow
 def test_a_metric_of_ones_own_goes_the_whole_way(shell, project, registry, tmp_path):
     """One file makes a sweep choose weights by it, and score, select, table, report and board show and rank by it."""
     own = ("--import", "mine.py")
@@ -119,6 +120,7 @@ def test_a_metric_of_ones_own_goes_the_whole_way(shell, project, registry, tmp_p
     assert "Cost of errors" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_bootstrap_of_means_counts_items_once_and_seeds_too(registry):
     """Runs of a method share the drawn items: with equal runs a mean is known as well as one of them, and no better."""
     benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(sprites(300, seed=0, size=32))

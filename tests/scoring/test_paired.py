@@ -158,6 +158,7 @@ def grouped(rng, runs, shifts, n=50):
     return np.concatenate(parts), np.repeat(np.arange(len(shifts)), runs), np.arange(groups) * n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, 3])
 def test_even_groups_are_no_handicap(runs):
     """A method with all groups alike is seldom called worse than one whose worst group is as bad, others far better."""

@@ -105,6 +105,7 @@ def test_the_gap_is_what_it_says():
     assert set(score(benchmark, less, replicates=10)["split"].tolist()) == {"test"}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(benchmarks(), seeds)
 def test_worst_class_and_losses(benchmark, seed):

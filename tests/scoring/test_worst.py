@@ -43,6 +43,7 @@ def test_the_interval_holds_the_truth(name):
 RATES = st.sampled_from([0.0, 0.02, 0.2, 0.5, 0.51, 0.8, 0.95, 0.99, 1.0]) | st.floats(0.001, 0.999)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 9), RATES), min_size=1, max_size=4), st.sampled_from([0.5, 0.8, 0.95]))
 def test_the_level_is_kept_exactly(groups, level):

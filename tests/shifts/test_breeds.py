@@ -32,6 +32,7 @@ def subclasses(benchmark, splits):
     return set(benchmark.extra["subclass"][np.isin(benchmark.split, splits)])
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 1000), level=st.sampled_from([1, 2, 3]), split=st.sampled_from(["rand", "good", "bad"]),
        balanced=st.booleans(), groups=st.sampled_from(["subclass", "superclass"]))
 @quick

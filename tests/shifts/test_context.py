@@ -44,6 +44,7 @@ def photos(n=300, seed=0, captions=False):
         Texts(np.asarray([i for i, _ in texts], np.int64), np.asarray([text for _, text in texts], np.object_)))
 
 
+@pytest.mark.slow
 @given(seeds, st.sampled_from(["", "part"]), st.sampled_from(["all", "easy"]), st.sampled_from(["all", "hard"]))
 def test_the_shift_deals_what_it_states(seed, split, train_on, test_on):
     """Each item once; kinds by the criterion on training cues; hard training items gone, easy test items apart."""

@@ -152,6 +152,7 @@ def test_items_kept_for_test_must_be_some(where, message):
         replace(LOW, test_where=where).build(TOYS)
 
 
+@pytest.mark.slow
 def test_no_toy_of_smallnorb_is_trained_and_tested_on():
     """All 24,300 images of the published training toys and as many of the test toys: every suite keeps them apart."""
     info = np.stack(np.meshgrid(*map(np.arange, (5, 10, 6, 18, 9)), indexing="ij"), axis=-1).reshape(-1, 5)

@@ -312,6 +312,7 @@ def test_the_smallest_study_of_the_paper_can_start_from_nothing(tmp_path):
     assert all(len(one) == 9 and min(one) == max(one) == 4 for one in tests)
 
 
+@pytest.mark.slow
 def test_from_nothing_to_a_report(study, tmp_path):
     """Sweep, score, select, show and report on draws: one name, every seed its own draw, means over both."""
     out = tmp_path / "R"

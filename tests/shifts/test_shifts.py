@@ -98,6 +98,7 @@ def test_largest_is_the_last_that_fits():
     assert largest(lambda n: n == 0, 100) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SHIFTS))
 @given(seed=st.integers(0, 1000))
 @quick
@@ -273,6 +274,7 @@ def test_an_unknown_setting_on_the_command_line_is_explained(tmp_path):
         parse_changes(["p"])
 
 
+@pytest.mark.slow
 def test_the_digest_is_the_same_in_another_process(tmp_path):
     """Rows do not depend on the order of sets or dictionaries: another hash seed, the same digest."""
     toy(500).save(tmp_path / "toy")
@@ -307,6 +309,7 @@ def test_factor_values_can_be_chosen():
     assert made.names["domain"] == ("indoors", "outdoors")
 
 
+@pytest.mark.slow
 def test_a_ladder_climbs_and_uses_each_context_once():
     """k training sets, distances growing and spread over the range, enough items outside the test subset."""
     scenes = WORLDS["scenes"](items=3000, seed=1)

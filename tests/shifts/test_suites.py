@@ -65,6 +65,7 @@ def test_only_the_dog_moves_in_the_ten_animal_task(scenes):
     assert len(train[0]["dog"] & train[3]["dog"]) < 0.1 * len(train[0]["dog"])
 
 
+@pytest.mark.slow
 def test_a_suite_is_built_and_trained_from_the_shell(shell, scenes, tmp_path):
     """One command builds a table, another trains on it; a preset is overridden by what is said on the line."""
     scenes.save(tmp_path / "scenes")

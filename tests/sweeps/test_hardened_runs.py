@@ -36,6 +36,7 @@ def trained(one, data, folder=None, **options):
     return fitting.learned.logits("test").numpy()
 
 
+@pytest.mark.slow
 def test_an_attack_changes_training_and_vanishes_with_its_radius(data):
     """A run on attacked images ends elsewhere; a radius near 0 leaves what ERM gives; it combines with any method."""
     plain = trained(run(data), data)

@@ -250,6 +250,7 @@ def url(request, tmp_path):
     return f"{'file' if request.param == 'file' else 'dir::file'}://{tmp_path}/store"
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_a_store(toy, url, tmp_path):
     """A run that stopped on one machine goes on from its checkpoint on another, and its end is in the store, whole."""
     (job,) = jobs = toy.jobs([30], 100)

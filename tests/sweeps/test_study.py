@@ -130,6 +130,7 @@ def test_a_protocol_knows_the_epochs_of_its_tasks(place):
     assert {job.settings["steps"] for job in Study.load(path, {"steps": 7}).jobs(place / "runs")} == {7}
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(SPACES)), st.integers(0, 99), st.integers(1, 6))
 def test_every_named_space_fits_every_method(search, seed, draws):
     """Every space gives valid runs for every method; the first of a drawn space is its defaults."""

@@ -114,6 +114,7 @@ t.embed_texts(t.captioned(*t.MANY), t.Counted(), sys.argv[1], die)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_nothing_wrong(tmp_path, monkeypatch):
     """After kill -9 what was finished is kept, the rest is computed, and the result is the same."""
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], cwd=Path(__file__).parents[2])

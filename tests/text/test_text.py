@@ -183,6 +183,7 @@ def test_any_folder_gives_the_vectors_of_torch(tmp_path, pooling, unit):
     np.testing.assert_allclose(encoder(folder).encode(texts), by_torch(folder, texts, 3, 12, pooling, unit), atol=2e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=12), st.randoms())
 def test_order_and_company_never_matter(small, texts, draw):
@@ -331,6 +332,7 @@ def test_an_unknown_name_says_what_is_known():
             encoder("all-minlm")
 
 
+@pytest.mark.slow
 def test_any_model_of_the_package_is_the_same(tmp_path):
     """Where sentence-transformers is installed it gives our vectors for a folder of ours."""
     pytest.importorskip("sentence_transformers")

@@ -27,6 +27,7 @@ def runs_of(benchmark, method, model="mlp", **more):
     return [toy_run(benchmark, method=method, model=model, **(one | more)) for one in (*SETTINGS, *more_settings)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "model", "optimizer"), [
     *((name, "mlp", "adam") for name in HEADS), ("erm", "linear", "sgd"), ("group_dro", "linear", "adamw"),
     ("irm", "mlp", "sgd")])

@@ -47,6 +47,7 @@ def lines(folder: Path) -> list[dict]:
 # The loop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [
     *({"method": name} for name in HEADS),
     {"optimizer": "sgd", "lr": 0.1, "weight_decay": 0.01}, {"optimizer": "adamw", "weight_decay": 0.1},
@@ -81,6 +82,7 @@ def test_an_image_run_goes_on_exactly(tmp_path):
         broken / "predictions.parquet", benchmark)
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing(tmp_path):
     """SIGKILL in the middle of training; the next process goes on and ends with an unbroken run's predictions."""
     collection, benchmark = toy_rows(120)
@@ -156,6 +158,7 @@ def test_a_method_of_two_stages_goes_on_in_its_stage(calls, tmp_path, monkeypatc
     assert [(line["stage"], line["step"]) for line in lines(tmp_path)] == [(0, 6), (1, 10), (1, 20)]
 
 
+@pytest.mark.slow
 def test_early_stop_keeps_the_best_weights(tmp_path):
     """Training stops after `patience` evaluations without a better one; what is kept is the best evaluation's net."""
     _, benchmark = toy_rows()
@@ -339,6 +342,7 @@ def test_training_writes_nothing_without_a_folder(tmp_path, monkeypatch):
 # What the stage needs
 
 
+@pytest.mark.slow
 def test_the_stage_imports_on_a_bare_gpu_machine():
     """Training needs numpy, pyarrow, pillow and torch: none of the parsers, graphs, compilers and screens."""
     script = """
@@ -352,6 +356,7 @@ shiftbench.models.build("efficientnet-lite0", 2, weights="imagenet")
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", [
     "from shiftbench.models import build",
     "from shiftbench.methods import METHODS; METHODS['erm']().state(None)",

@@ -186,6 +186,7 @@ def test_the_contexts_of_the_paper_are_there(world: Collection) -> None:
     assert sum(kind == "object" for kind in world.tags.kinds) >= 14 + 30
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_world() -> None:
     """Annotations and pixels do not depend on the process or on PYTHONHASHSEED."""
     code = ("import hashlib; from shiftbench.worlds.scenes import scenes; c = scenes(60, seed=9);"
@@ -214,6 +215,7 @@ def test_a_saved_world_loads_as_it_was(world: Collection, tmp_path) -> None:
     assert Collection.load(few.save(tmp_path / "scenes")) == few
 
 
+@pytest.mark.slow
 def test_the_world_is_imported_without_numba_or_torch() -> None:
     """Only the first picture pays for numba."""
     code = "import sys, shiftbench.worlds; assert not {'numba', 'torch'} & set(sys.modules)"

@@ -60,6 +60,7 @@ def test_a_picture_alone_is_the_picture_of_any_larger_draw(some: Collection, row
         np.testing.assert_array_equal(column, some.factors[name][np.asarray(rows, np.int64)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [32, 128])
 def test_a_picture_alone_has_the_pixels_of_many_at_every_size(size: int) -> None:
     """Chunks and threads leave no trace, also where pictures are halved or enlarged."""
@@ -228,6 +229,7 @@ def test_a_spurious_correlation_of_shape_and_colour_is_fit(tmp_path: Path) -> No
     assert not [found for found in check(built, content_hashes(saved, saved.index(built.items))) if found.unfit]
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_world() -> None:
     """Annotations and pixels do not depend on the process or on PYTHONHASHSEED."""
     code = ("import hashlib; from shiftbench.worlds.sprites import sprites; c = sprites(300, seed=9);"
