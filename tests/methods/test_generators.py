@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.methods import METHODS, Batch
 from shiftbench.methods.beta_vae import VALUES, normal, parts
-from shiftbench.methods.stargan import convincing, drawn, normalised, plain, telling
+from shiftbench.methods.stargan import _OnTranslated, convincing, drawn, normalised, plain, telling
 from shiftbench.models import build
 from shiftbench.models.translator import Discriminator, Generator, blocks_for
 from shiftbench.training.data import Data
@@ -187,6 +187,24 @@ def test_the_second_stage_sees_translated_images():
         y = normalised(generator(plain(batch.x, lane.net), (u[:, 0] >= 0.5).long()), lane.net)
         want = F.cross_entropy(lane.net(y), batch.label)
         torch.testing.assert_close(lane.stage.method.loss(lane.net, batch, lane.parts.state, 0), want)
+
+
+@given(st.floats(0, 1), st.integers(0, 999))
+@settings(max_examples=20, deadline=None)
+def test_a_share_alpha_of_the_images_is_translated(alpha, seed):
+    """p_aug: an image is translated where its number is below alpha, into each domain alike; others are real."""
+    rng = torch.Generator().manual_seed(seed)
+    net, generator = build("small-cnn", 2), Generator(3, 4)
+    x, u = torch.randn((48, 3, 16, 16), generator=rng), torch.rand((48, 1), generator=rng)
+    batch = Batch(x, *torch.zeros((4, 48), dtype=torch.long), None, u)
+    augmented = _OnTranslated(generator, alpha).augmented(net, batch)
+    touched = (augmented != x).flatten(1).any(dim=1)
+    assert torch.equal(touched, u[:, 0] < alpha)
+    whole = _OnTranslated(generator).augmented(net, batch._replace(u=(u / alpha).clamp(max=1) if alpha else u))
+    assert torch.equal(augmented[touched], whole[touched])
+    assert torch.equal(_OnTranslated(generator, 0.0).augmented(net, batch), x)
+    with pytest.raises(ShiftBenchError, match="a share from 0 to 1"):
+        METHODS["stargan"](alpha=1.5)
 
 
 def test_scales_come_and_go():

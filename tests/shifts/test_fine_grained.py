@@ -302,7 +302,7 @@ def test_the_sprites_suites_build_on_the_world_as_it_is_drawn_by_default():
 def test_table_2_has_six_data_sets_and_five_families():
     """Names are as the data sets', N runs as in the authors' code, and A_c has the size the table gives."""
     assert set(SETUPS) == {"dsprites", "mpi3d", "shapes3d", "smallnorb", "camelyon17", "iwildcam", "sprites"}
-    assert len(FINE_GRAINED) == 5 * len(SETUPS)
+    assert len([name for name in FINE_GRAINED if not name.endswith("/swapped")]) == 5 * len(SETUPS)
     assert [key for key, _ in suite("fine_grained/dsprites/low_data")] == [f"low-{n}" for n in COUNTS]
     for name, values, low in (("mpi3d", tuple(dict(SETUPS["mpi3d"].spurious.pairs).values()), 4),
                               ("shapes3d", tuple(f"0.{k}" for k in range(10)), 8),

@@ -28,11 +28,13 @@ class StarGAN(ERM):
         1. min over G, max over D   L_r + L_c - lambda L_a
            L_r = mean |x - G(G(x, v), d)|,     L_c = CE(C(G(x, v)), v),
            L_a = mean (D(x) - 1)^2 / 2 + mean D(G(x, v))^2 / 2
-        2. min over f   mean_i l(f(G(x_i, v_i)), y_i)
+        2. min over f   E_{(x, y) ~ p_aug} l(f(x), y),     p_aug = (1 - alpha) p_reweight + alpha p_G(x | y, v) p(y, v)
 
     G(x, v) is image x as it would look in domain v, d its own domain, v uniform among those of the training items. D
     says how real an image looks at each place, and C, which shares its layers, of which domain it is; C learns from
-    real images. The second stage sees no real image (alpha = 0 in the paper); what is scored later are real ones.
+    real images. In the second stage each image drawn by p_reweight is translated, G(x, v), with probability alpha
+    (§2.1). At alpha = 1 it sees no real image, which is how the paper trains (F.3 writes "alpha = 0, using no real
+    samples", §2.1 and E call it alpha = 1), at alpha = 0 it is ERM; what is scored later are real images.
 
     Our reading, where codes differ. G and D step together, in one backward pass, by one optimizer, the run's, with the
     learning rate `gan_lr`: D's part of the loss sees G's images without their history, and G's part sees D with its
@@ -48,10 +50,11 @@ class StarGAN(ERM):
     gan_lr: float = 1e-4
     width: int = 64  # channels after the first layer of G and of D
     gan_share: float = 1.0
+    alpha: float = 1.0  # share of translated images in the second stage
 
     family: ClassVar[str] = "learned augmentation"
     needs: ClassVar[str] = "images"
-    shapes: ClassVar[tuple[str, ...]] = ("width",)
+    shapes: ClassVar[tuple[str, ...]] = ("width", "alpha")
     space: ClassVar[Space] = {"adversarial": Power(10, -2, 1), "gan_lr": Choice((1e-3, 1e-4, 1e-5))}
 
     def __post_init__(self) -> None:
@@ -59,13 +62,15 @@ class StarGAN(ERM):
             value = getattr(self, name)
             if not 0 <= value < float("inf") or (least == "above" and value == 0):
                 raise ShiftBenchError(f"stargan: '{name}' is {value}, but must be a finite number {least} 0.")
+        if not 0 <= self.alpha <= 1:
+            raise ShiftBenchError(f"stargan: 'alpha' is {self.alpha}, but must be a share from 0 to 1.")
         if self.width < 1:
             raise ShiftBenchError(f"stargan: 'width' is {self.width}, but must be at least 1.")
 
     def fit(self) -> Generating[Stage, Trained, Trained]:
         first = yield Stage(_Translation(self.adversarial, self.width), share=self.gan_share, lr=self.gan_lr,
                             select_on="last")
-        return (yield Stage(_OnTranslated(first.state.generator.requires_grad_(False))))
+        return (yield Stage(_OnTranslated(first.state.generator.requires_grad_(False), self.alpha)))
 
 
 @dataclass(frozen=True)
@@ -122,15 +127,26 @@ class _OnTranslated(ERM):
     first stage's."""
 
     generator: Generator
+    alpha: float = 1.0
 
     @property
     def draws(self) -> int:
         return 1
 
     def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
+        return super().loss(net, batch._replace(x=self.augmented(net, batch)), state, step)
+
+    def augmented(self, net: Net, batch: Batch) -> Tensor:
+        """Images of p_aug: below alpha, the number that is drawn for an image also says into which domain it goes."""
+        assert batch.u is not None
+        if not self.alpha:
+            return batch.x
+        share = batch._replace(u=(batch.u / self.alpha).clamp(max=1))
         with torch.no_grad():
-            translated = self.generator(plain(batch.x, net), drawn(batch, self.generator))
-        return super().loss(net, batch._replace(x=normalised(translated, net)), state, step)
+            translated = normalised(self.generator(plain(batch.x, net), drawn(share, self.generator)), net)
+        if self.alpha == 1:
+            return translated
+        return torch.where((batch.u[:, 0] < self.alpha)[:, None, None, None], translated.to(batch.x.dtype), batch.x)
 
 
 def drawn(batch: Batch, generator: Generator) -> Tensor:

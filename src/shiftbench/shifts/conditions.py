@@ -71,8 +71,8 @@ class Size:
         |train| = n,     |few| = max(1, round(ratio · n))  where training has a part `few`
 
     With ratio = 0 every cell of part × label × domain keeps its share. Other splits stay as they are, and so does how
-    often each part is drawn. Which items stay depends on the benchmark's seed and their ids alone: where n grows, items
-    are added to each cell by the same order.
+    often each part is drawn (with resampling = "importance": each cell). Which items stay depends on the benchmark's
+    seed and their ids alone: where n grows, items are added to each cell by the same order.
     """
 
     n: int
@@ -103,7 +103,10 @@ class Size:
         extra = dict(benchmark.extra)
         if "weight" in extra:
             weight = extra["weight"].astype(np.float64)
-            weight[train] = _reweighted(weight[train], few, kept)
+            if benchmark.card.get("params", {}).get("resampling") == "importance":
+                weight[train] = _of_cells(weight[train], cell, kept)
+            else:
+                weight[train] = _reweighted(weight[train], few, kept)
             extra["weight"] = weight
         return _under(self, _rows(benchmark, rows, extra), f"Cut to {self.n} of {len(train)} training items.")
 
@@ -159,6 +162,13 @@ def _reweighted(weight: Floats, few: Bools, kept: Bools) -> Floats:
     for part in (few, ~few):
         if weight[part & kept].sum() > 0:
             scaled[part] *= weight[part].sum() / weight[part & kept].sum()
+    return scaled * (int(kept.sum()) / float(scaled[kept].sum()))
+
+
+def _of_cells(weight: Floats, cell: Ints, kept: Bools) -> Floats:
+    """Weights with which each cell is drawn as often as before, 1 on average over the kept items."""
+    total, left = np.bincount(cell, weight), np.bincount(cell, weight * kept)
+    scaled: Floats = weight * (total / np.where(left > 0, left, np.inf))[cell]
     return scaled * (int(kept.sum()) / float(scaled[kept].sum()))
 
 

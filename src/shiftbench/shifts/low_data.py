@@ -6,6 +6,7 @@ cells of label × factor, and N that know nothing of the correlation. The test i
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import product
 
 import numpy as np
 
@@ -34,6 +35,9 @@ Where = Mapping[str, tuple[str, ...]]
 Regions = Callable[[Names, Names, Ints], tuple[Bools, Bools]]
 """Label names, factor values, items per cell -> which cells are trained on whole, and from which the N items come."""
 PAIRINGS = ("order", "commonest")
+RESAMPLINGS = ("parts", "importance")
+"""How the weights of training items are set: `parts` as in the authors' released code, where a share `drawn` of the
+draws goes to the N items; `importance` as in the paper (§2.1), W = p / p_train with p uniform over the cells."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class TwoParts(Lists):
     n_val: int = 0  # id_val and id_test each; 0: a tenth of training
     n_ood: int = 0  # val, drawn as test is
     test_where: Where = field(default_factory=dict)  # items for test and val alone, {source = ["testing"]}
+    resampling: str = "parts"  # or "importance": every cell that training has is drawn equally often (see RESAMPLINGS)
 
 
 @register(SHIFTS, "low_data")
@@ -135,6 +140,9 @@ class Spurious(TwoParts):
     reading: "the uncorrelated distribution" is U over all cells, as in the authors' code, so about N Σ_y |pairs(y)| /
     (|Y| |A|) of the N items agree with the correlation; with `against` all N contradict it. Where `pairs` is silent the
     k-th label value goes with the k-th factor value. `correlation` is the same shift by shares, at a fixed total.
+
+    With `other`, two factors that are not the label go together (§2.2, any two attributes): the law above holds with
+    the values b of `other` in the place of y, for every label alike, and the test is uniform over the cells (y, b, a).
     """
 
     n_uncorrelated: int = 50  # N
@@ -142,13 +150,14 @@ class Spurious(TwoParts):
     pairs: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)  # label value -> its factor value(s)
     pairing: str = "order"  # for the other label values; "commonest": the factor value each is most often seen with
     against: bool = False  # take the N items from outside the correlated cells only
+    other: str = ""  # the factor that `factor` goes with, instead of the label; `pairs` are then of its values
     draw: int = 0  # number of the replicate: another one takes other N items, and moves nothing else
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         if self.n_uncorrelated < 1:
             raise ShiftBenchError(f"n_uncorrelated = {self.n_uncorrelated}, but without a single uncorrelated item "
                                   "label and factor cannot be told apart. Give 1 or more.")
-        return two_parts(self, collection, seed, self.n_uncorrelated, self.drawn, self._regions, self.draw)
+        return two_parts(self, collection, seed, self.n_uncorrelated, self.drawn, self._regions, self.draw, self.other)
 
     def _regions(self, y_names: Names, a_names: Names, counts: Ints) -> tuple[Bools, Bools]:
         if self.pairing not in PAIRINGS:
@@ -157,7 +166,7 @@ class Spurious(TwoParts):
         mates = order if self.pairing == "order" else counts.argmax(axis=1)
         together = np.arange(len(a_names)) == mates[:, None]
         for name, value in self.pairs.items():
-            for code in pick([name], y_names, self.label):
+            for code in pick([name], y_names, self.other or self.label):
                 together[code] = False
                 together[code, pick([value] if isinstance(value, str) else value, a_names, self.factor)] = True
         return together, ~together if self.against else np.ones_like(together)
@@ -175,7 +184,8 @@ def _has(collection: Collection, column: str, words: Sequence[str], where: str =
 # The two parts and the test, dealt.
 
 def two_parts(
-    shift: TwoParts, collection: Collection, seed: int, n_few: int, drawn: float, regions: Regions, replicate: int = 0
+    shift: TwoParts, collection: Collection, seed: int, n_few: int, drawn: float, regions: Regions, replicate: int = 0,
+    other: str = "",
 ) -> Benchmark:
     """Deal a test that is uniform over the cells of label × factor, then N items of some cells, then all of the others.
 
@@ -184,6 +194,10 @@ def two_parts(
     column `weight` how often it is to be drawn, 1 on average over training:
 
         weight(i) ∝ (1 − drawn) 1[i ∈ main] / |main|  +  drawn 1[i ∈ few] / N,     drawn = 0: every item alike
+
+    or, with resampling = "importance", W = p / p_train of the item's cell (§2.1), p uniform over the cells of which
+    training has items: weight(i) ∝ 1 / |{j ∈ train : cell(j) = cell(i)}|. Cells are of label × factor, and of a third
+    factor `other` where that is the one that goes with `factor`.
 
     A larger N adds items and takes none away, and leaves the test as it is. `id_val` and `id_test` follow the training
     items' own shares. A shift with `balanced = False` draws test and the N items at random instead, for collections
@@ -194,14 +208,23 @@ def two_parts(
     if min(n_few, replicate) < 0:
         raise ShiftBenchError(f"{n_few} items of the second part are asked for; give 0 or more." if n_few < 0 else
                               f"draw = {replicate}, but replicates are counted from 0.")
+    if shift.resampling not in RESAMPLINGS:
+        raise unknown("resampling", shift.resampling, RESAMPLINGS)
     rows, y, y_names, a, a_names, dropped = _chosen(shift, collection)
-    cell = y * len(a_names) + a
+    b, b_names = _others(collection, other, rows)
+    cell = (y * len(b_names) + b) * len(a_names) + a
     apart = _kept_for_test(collection, rows, shift.test_where)
     tested, trained = (apart, ~apart) if apart.any() else (np.ones_like(apart), np.ones_like(apart))
-    counts = np.bincount(cell[trained], minlength=len(y_names) * len(a_names))
-    whole, few_from = (region.ravel() for region in regions(y_names, a_names, counts.reshape(len(y_names), -1)))
+    counts = np.bincount(cell[trained], minlength=len(y_names) * len(b_names) * len(a_names))
+    counts = counts.reshape(len(y_names), len(b_names), len(a_names))
+    if other:
+        mates, times = regions(b_names, a_names, counts.sum(axis=0)), len(y_names)
+    else:
+        mates, times = regions(y_names, a_names, counts.sum(axis=1)), 1
+    whole, few_from = (np.tile(region.ravel(), times) for region in mates)
     if shift.balanced:
-        stratum, names = cell, tuple(f"{one}, {other}" for one in y_names for other in a_names)
+        stratum = cell
+        names = tuple(", ".join(filter(None, words)) for words in product(y_names, b_names, a_names))
     else:
         stratum, names = (2 * few_from + whole)[cell], ("neither part", "main part", "few", "both parts")
         whole, few_from = np.asarray([False, True, False, True]), np.asarray([False, False, True, True])
@@ -233,8 +256,8 @@ def two_parts(
         again, part = _replicate(rows[free], stratum[free], n_few, whole, few_from, shift.balanced, seed, replicate,
                                  names)
         picked, split = np.concatenate([picked[held], again]), np.concatenate([split[held], part])
-    kind = np.zeros(len(collection), np.int64)
-    kind[rows] = stratum
+    kind, cells = np.zeros((2, len(collection)), np.int64)
+    kind[rows], cells[rows] = stratum, cell
     part = np.where(split == "few", "few", np.where(split == "train", "main", ""))
     split = np.where(split == "few", "train", split)
     notes = [ambiguous_note(dropped),
@@ -244,7 +267,8 @@ def two_parts(
         collection, shift, seed, picked, split, label=collection.factor(shift.label)[picked],
         domain=collection.factor(shift.factor)[picked],
         card=card(collection, picked, split, notes, **({"draw": replicate} if replicate else {})),
-        extra={"part": part, "weight": _weights(part, whole[kind[picked]], drawn)})
+        extra={"part": part, "weight": importance(cells[picked], part != "") if shift.resampling == "importance" else
+               _weights(part, whole[kind[picked]], drawn)})
 
 
 def _kept_for_test(collection: Collection, rows: Ints, where: Where) -> Bools:
@@ -299,6 +323,15 @@ def _chosen(shift: TwoParts, collection: Collection) -> tuple[Ints, Ints, Names,
             len(chosen) - len(rows))
 
 
+def _others(collection: Collection, factor: str, rows: Ints) -> tuple[Ints, Names]:
+    """The codes of a third factor, one nameless value for all where there is none."""
+    if not factor:
+        return np.zeros(len(rows), np.int64), ("",)
+    codes, names = encode(collection.factor(factor)[rows])
+    need_two(names, factor, len(rows))
+    return codes, names
+
+
 def _few(n: int, there: Ints, balanced: bool, seed: int) -> Ints:
     """How many of the N items each stratum gives: evenly, where the seed says who gives the odd one, or by size."""
     if n > there.sum():
@@ -325,6 +358,18 @@ def _replicate(
     there = np.bincount(stratum, minlength=len(names))
     few = _few(n, np.where(few_from, there, 0), balanced, own)
     return deal(rows, stratum, {"few": few, "train": np.where(whole, there - few, 0)}, own, names)
+
+
+def importance(cell: Ints, train: Bools) -> Floats:
+    """W = p / p_train for p uniform over the cells of training, 1 on average over training; 0 outside it.
+
+    >>> importance(np.asarray([0, 0, 0, 2, 5]), np.asarray([True, True, True, True, False])).round(2).tolist()
+    [0.67, 0.67, 0.67, 2.0, 0.0]
+    """
+    _, code, count = np.unique(cell[train], return_inverse=True, return_counts=True)
+    weight: Floats = np.zeros(len(cell))
+    weight[train] = len(code) / len(count) / count[code]
+    return weight
 
 
 def _weights(part: Strs, whole: Bools, drawn: float) -> Floats:

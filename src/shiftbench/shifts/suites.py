@@ -21,7 +21,8 @@ from shiftbench.shifts.subclasses import Breeds
 # The suites of Wiles et al. (2022), Table 2: three shifts and two conditions on each of six data sets.
 #
 # `fine_grained/dsprites/low_data` is a family over N; `…/spurious`, `…/unseen`, `…/noise` (over p) and `…/size` (over
-# n) are its like. `fine_grained/sprites/…` are the dSprites ones on the built-in world, in its sizes.
+# n) are its like; `…/swapped` predicts colour and leaves out a shape (B.3). `fine_grained/sprites/…` are the dSprites
+# ones on the built-in world, in its sizes.
 
 COUNTS = (1, 5, 10, 50, 100, 500, 1000, 5000, 10_000)
 """The N of the authors' code; the paper's text does not list those of its figures."""
@@ -43,9 +44,12 @@ class Setup:
     ratio: float = 0.001  # N / n under the condition of size
     n_low: int = 10  # N under label noise
     conditioned: LowData | None = None  # what the conditions are applied to; default: low_data
+    swapped: Unseen | None = None  # the other factor is predicted (B.3)
 
     def suites(self) -> dict[str, Callable[[], Mapping[str, Shift]]]:
+        swapped = self.swapped
         return {
+            **({"swapped": lambda: {"unseen-swapped": swapped}} if swapped else {}),
             "spurious": lambda: {f"spurious-{n}": replace(self.spurious, n_uncorrelated=n) for n in self.counts},
             "low_data": lambda: {f"low-{n}": replace(self.low_data, n_low=n) for n in self.counts},
             "unseen": lambda: {"unseen": self.unseen},
@@ -82,8 +86,11 @@ NORB = setup("category", "azimuth", ("#5..",), TOYS, counts=COUNTS[:7], totals=T
 HELD_OUT = {"split": ("val", "test")}  # the locations that are out of distribution in WILDS
 CAMERAS = LowData("animal", "location", low_where=HELD_OUT, balanced=False, n_test=10_000, n_val=10_000)
 
+SWAPPED = Unseen("colour", "shape", ("heart",), n_test=10_000, n_val=10_000)
+"""B.3 predicts colour and leaves out "some shapes"; which ones it does not say."""
+
 SETUPS = {
-    "dsprites": setup("shape", "colour", ("blue",), SPRITES),
+    "dsprites": replace(setup("shape", "colour", ("blue",), SPRITES), swapped=SWAPPED),
     "mpi3d": setup("object_shape", "object_color", ("red", "blue", "brown", "olive"), OBJECTS),
     "shapes3d": setup("shape", "object_hue", ("#3..",), ROOMS, totals=TOTALS[:2]),
     # Azimuth drifts or is unseen; correlation and conditions are on the lighting (D.1). The table has no A_c for that:
@@ -97,7 +104,8 @@ SETUPS = {
     "iwildcam": Setup(
         Spurious("animal", "location", pairing="commonest", balanced=False, n_test=10_000), CAMERAS,
         Given("animal", "split", domain="location")),
-    "sprites": setup("shape", "colour", ("blue",), SPRITES, (1, 10, 100, 1000), (100, 300, 1000), 0.01, 0, 0),
+    "sprites": replace(setup("shape", "colour", ("blue",), SPRITES, (1, 10, 100, 1000), (100, 300, 1000), 0.01, 0, 0),
+                       swapped=replace(SWAPPED, n_test=0, n_val=0)),
 }
 
 FINE_GRAINED = {f"fine_grained/{name}/{kind}": make for name, one in SETUPS.items()
