@@ -3,6 +3,7 @@
 import math
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -240,7 +241,8 @@ def test_splits_of_one_task_are_a_family(study):
 def test_figures_stand_alone(study):
     """Each figure is a file of its own: well-formed, with every colour and class it uses, and names that are text."""
     drawn = figures(*study)
-    assert list(drawn) == ["breeds-source-target", "breeds-relative", "breeds-classes", "breeds-splits"]
+    assert list(drawn) == [f"breeds-{word}" for word in (
+        "source-target", "relative", "retrained", "classes", "splits")]
     for name, text in drawn.items():
         root = ET.fromstring(text)  # noqa: S314 - written a line above
         assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
@@ -250,6 +252,30 @@ def test_figures_stand_alone(study):
         assert used <= set(re.findall(r"(--\w+):", style)), name
         classes_ = {word for element in root.iter() for word in element.get("class", "").split()}
         assert all(f"svg .{word} " in style for word in classes_), classes_
+
+
+def test_models_trained_on_the_target_stand_beside(study, tmp_path):
+    """Runs on the reference test-to-test are points of their benchmark and no benchmark of their own; Figure 21 has the
+    retrained models, the highest first."""
+    scores, made = study
+    whole = replace(made[1], card={**made[1].card, "name": "oracle", "reference": {
+        "name": "test-to-test", "shifted": {"name": made[1].name}}})
+    runs = {("erm", "mlp", "a1", 'erm (model="mlp")'): [guesses(whole, 0.9, 0.97, seed) for seed in range(3)],
+            ("erm", "linear", "b2", 'erm (model="linear")'): [guesses(whole, 0.7, 0.75, seed) for seed in range(3)]}
+    both = Scores.join([scores, scored(whole, runs, rt=False)])
+    told = content(results_of(both, [*made, whole]))
+    assert [table["name"] for table in told["tables"]] == ["good", "rand", "bad"]
+    rows = {row["name"]: row["whole"] and row["whole"]["value"] for row in told["tables"][1]["rows"]}
+    assert rows["erm, mlp"] == pytest.approx(0.97, abs=0.03)
+    assert rows["erm, linear"] == pytest.approx(0.75, abs=0.05)
+    assert rows["resnet18"] is None
+    assert all(row["whole"] is None for row in told["tables"][0]["rows"])
+    shapes = {figure.name: figure for figure in told["figures"]}
+    assert {row[2] for row in shapes["breeds-source-target"].rows} == {"source", "target", "rt", "whole"}
+    retrained = [(row[0], row[3]) for row in shapes["breeds-retrained"].rows if row[2] == "rt"]
+    assert retrained == sorted(retrained, key=lambda row: (["good", "rand", "bad"].index(row[0]), -row[1]))
+    report(both, [*made, whole], tmp_path / "r.html")
+    assert (tmp_path / "r.html").read_text().count("Target-trained<small>end to end") == 3
 
 
 def test_annotators_stand_beside_models(study, tmp_path):
@@ -278,7 +304,7 @@ def test_the_page_has_the_section(study, tmp_path):
     assert "script" not in page.tags
     assert 'href="#breeds"' in text
     part = text.partition('<section id="breeds">')[2].partition("</section>")[0]
-    assert part.count("<figure") == 4
+    assert part.count("<figure") == 5
     assert part.count("<table") == 3
     listed = points(by_model(scores, made), made[0])
     for point in listed:

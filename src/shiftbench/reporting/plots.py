@@ -122,7 +122,7 @@ class Spot(NamedTuple):
     y: Cell
     look: Look
     title: str
-    hollow: bool = False
+    style: str = "dot"
 
 
 class Guide(NamedTuple):
@@ -151,7 +151,7 @@ def scatter(title: str, spots: Sequence[Spot], x: Scale, y: Scale, names: tuple[
         bars = [line([(at_x(end), here[1]) for end in _ends(spot.x)], "whisker"),
                 line([(here[0], at_y(end)) for end in _ends(spot.y)], "whisker")]
         drawn.append(Group((*(bar for bar in bars if bar.points), marker(
-            spot.look.marker, *here, "hollow-dot" if spot.hollow else "dot")), spot.title, spot.look.colour))
+            spot.look.marker, *here, spot.style)), spot.title, spot.look.colour))
     return Panel(WIDTH, HEIGHT, (*_frame(title, x, y, names, WIDTH, HEIGHT), *drawn), title)
 
 

@@ -30,7 +30,8 @@ def seen_note(settings: Mapping[str, Any], benchmark: Benchmark) -> str:
     if "subclass" not in benchmark.extra:
         return ""
     target = set(benchmark.extra["subclass"][benchmark.rows("test")].tolist())
-    weights = settings["weights"] if settings["features"] in ("", COLUMNS, SENTENCES) else "imagenet"  # a backbone's
+    features, weights = str(settings.get("features", "")), str(settings.get("weights", "none"))
+    weights = weights if features in ("", COLUMNS, SENTENCES) else "imagenet"  # a backbone's
     known = set(filter(SYNSET.fullmatch, target)) if weights == "imagenet" else classes_in(weights)
     seen = target & known
     if not seen:

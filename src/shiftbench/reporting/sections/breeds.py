@@ -41,9 +41,14 @@ from shiftbench.reporting.sections.breeds_points import (
     separation,
     split_of,
 )
+from shiftbench.shifts.in_distribution import reference_facts
+from shiftbench.training.pretrained import seen_note
 
 Tasks = list[tuple[Benchmark, list[Point]]]
 QUANTITIES = {"source": "Source accuracy", "target": "Target accuracy", "rt": "Target-RT accuracy"}
+ON_TARGET = {"target": ("target", "dot"), "rt": ("target-RT", "hollow-dot"),
+             "whole": ("trained on the target", "pale-dot")}
+"""Accuracies on the target: what figures call them, and how they are drawn."""
 COLUMNS = ("benchmark", "model", "quantity", "value", "low", "high")
 
 
@@ -53,16 +58,29 @@ def applies(benchmark: Benchmark) -> bool:
 
 def content(results: Results) -> Content | None:
     """A table per benchmark and the paper's figures; None where no benchmark has a source and a target accuracy."""
-    own = list({benchmark.name: benchmark for benchmark in results.benchmarks if applies(benchmark)}.values())
-    shown = by_model(results.scores, own, results.rule)
-    tasks = [(benchmark, listed) for benchmark in own if (listed := points(shown, benchmark, results.level))]
+    known = list({benchmark.name: benchmark for benchmark in results.benchmarks if applies(benchmark)}.values())
+    shown = by_model(results.scores, known, results.rule)
+    references = {facts["shifted"]["name"]: benchmark for benchmark in known
+                  if (facts := reference_facts(benchmark.card)) and facts["name"] == "test-to-test"}
+    tasks = [(benchmark, listed) for benchmark in known if not reference_facts(benchmark.card)
+             and (listed := points(shown, benchmark, results.level, references.get(benchmark.name)))]
     if not tasks:
         return None
     humans = any(PAIRWISE in results.scores.where(benchmark=benchmark.name, method=HUMAN)["metric"]
                  for benchmark, _ in tasks)
-    retrained = any(point.rt for _, listed in tasks for point in listed)
-    return {"tables": [_table(benchmark, listed) for benchmark, listed in tasks], "retrained": retrained,
-            "humans": humans, "figures": _figures(shown, results, tasks, retrained)}
+    measured = [name for name in ON_TARGET if any(getattr(point, name) for _, listed in tasks for point in listed)]
+    return {"tables": [_table(benchmark, listed) for benchmark, listed in tasks], "measured": measured,
+            "seen": _seen([benchmark for benchmark, _ in tasks], results), "humans": humans,
+            "figures": _figures(shown, results, tasks, measured)}
+
+
+def _seen(benchmarks: Sequence[Benchmark], results: Results) -> list[str]:
+    """What pretrained weights of the runs have seen of the targets, a sentence for each."""
+    known = {benchmark.digest: benchmark for benchmark in benchmarks}
+    runs = results.index.runs if results.index else ()
+    notes = [seen_note(run.settings, known[digest]) for run in runs
+             if (digest := str(run.benchmark["digest"])) in known]
+    return sorted(set(filter(None, notes)))
 
 
 def _table(benchmark: Benchmark, listed: Sequence[Point]) -> Row:
@@ -76,6 +94,7 @@ def _table(benchmark: Benchmark, listed: Sequence[Point]) -> Row:
     about += [f"split {split_of(benchmark)}"] if split_of(benchmark) else []
     about += [f"separation {apart:.2f}"] if apart is not None else []
     cells = [{"name": point.name, "source": point.source, "target": point.target, "rt": point.rt, "drop": point.drop,
+              "whole": point.whole,
               "relative": point.relative and {**point.relative._asdict(), "best": False, "tied": False}}
              for point in listed]
     return {"name": benchmark.name, "about": ", ".join(about), "rows": cells,
@@ -87,21 +106,22 @@ def _few(counts: Sequence[int]) -> str:
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-def _figures(shown: Scores, results: Results, tasks: Tasks, retrained: bool) -> list[Figure]:
+def _figures(shown: Scores, results: Results, tasks: Tasks, measured: Sequence[str]) -> list[Figure]:
     """Every figure there is, in the order of the page."""
     names = methods_in(point.name for _, listed in tasks for point in listed)
     looks, sure = looks_of(names), f"{100 * results.level:g}"
     key = list(looks.items())
-    rt = " Hollow: the same model with its last layer trained on the target." if retrained else ""
+    more = " Hollow: the same model with its last layer trained on the target." if "rt" in measured else ""
+    more += " Pale: the same model trained end to end on the target." if "whole" in measured else ""
     drawn = [Figure(
         "breeds-source-target", "Figure 5. Source against target accuracy",
         f"A point is a model, its lines the {sure} % intervals. Dashed: no drop. Grey: every model loses the share "
-        f"that the one weakest on the source loses; above it a model is more robust and not only more accurate.{rt}",
+        f"that the one weakest on the source loses; above it a model is more robust and not only more accurate.{more}",
         tuple(source_against_target(listed, benchmark.name, looks) for benchmark, listed in tasks), COLUMNS,
         tuple(_listed(benchmark, point, name, getattr(point, name)) for benchmark, listed in tasks for point in listed
-              for name in ("source", "target", "rt") if getattr(point, name)),
+              for name in ("source", *ON_TARGET) if getattr(point, name)),
         legends=legends([*key, ("identity", "same"), ("constant drop", "drop"),
-                         *([("target-RT", "hollow-dot")] if retrained else [])]))]
+                         *(ON_TARGET[name] for name in measured[1:])]))]
     robust = [(benchmark, [point for point in listed if point.relative]) for benchmark, listed in tasks]
     robust = [(benchmark, listed) for benchmark, listed in robust if listed]
     if robust:
@@ -114,6 +134,7 @@ def _figures(shown: Scores, results: Results, tasks: Tasks, retrained: bool) -> 
                   for name, cell in (("source", point.source),
                                      ("relative", point.relative._asdict() if point.relative else {}))),
             legends=legends([*key, ("Pareto frontier", "same")])))
+    drawn += _retrained(tasks, looks, sure)
     drawn += _classes(shown, tasks, looks, results.level)
     for number, members in enumerate(families([benchmark for benchmark, _ in tasks])):
         drawn.append(_splits(members, tasks, looks, "" if not number else f"-{number + 1}"))
@@ -125,12 +146,12 @@ def _listed(benchmark: Benchmark, point: Point, name: str, cell: Cell) -> tuple[
 
 
 def source_against_target(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
-    """Target accuracy against source accuracy, before and after the last layer was trained on the target (Figure 5)."""
+    """Target accuracy against source accuracy, before and after training on the target (Figure 5)."""
     weakest, kept = constant_drop([point.source["value"] for point in listed],
                                   [point.target["value"] for point in listed])
     spots = [Spot(point.source, cell, looks[point.name],
-                  f"{point.name}: source {with_interval(point.source)}, {word} {with_interval(cell)}", hollow)
-             for name, word, hollow in (("rt", "target-RT", True), ("target", "target", False)) for point in listed
+                  f"{point.name}: source {with_interval(point.source)}, {word} {with_interval(cell)}", style)
+             for name, (word, style) in reversed(ON_TARGET.items()) for point in listed
              if (cell := getattr(point, name))]
     x, y = _accuracy(spot.x for spot in spots), _accuracy([*(spot.y for spot in spots), *(spot.x for spot in spots)])
     drop = f"constant drop: what {listed[weakest].name} keeps, {percent(kept)} % of its source accuracy"
@@ -151,6 +172,27 @@ def _pareto(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> P
              for number, (point, cell) in enumerate(zip(listed, cells, strict=True))]
     return scatter(title, spots, x, y, ("source accuracy, %", "relative accuracy, %"),
                    [Guide("same", "Pareto frontier", points=tuple(edge))])
+
+
+def _retrained(tasks: Tasks, looks: Mapping[str, Look], sure: str) -> list[Figure]:
+    """Target accuracy before and after the last layer was trained on the target, the highest first (Figure 21)."""
+    listed = [(benchmark, sorted((point for point in points_ if point.rt), key=lambda point: -_value(point.rt)))
+              for benchmark, points_ in tasks]
+    panels = [rows(benchmark.name, [
+        Line(point.name, looks[point.name], (Bar(point.target, "pale-bar"), Bar(point.rt or {})),
+             title=f"{point.name}: target {with_interval(point.target)}, target-RT {with_interval(point.rt or {})}",
+             number=f"{percent(point.target['value'])} → {percent(_value(point.rt))}") for point in points_],
+        scale([0.0, 1.0], write=hundredths, ticks=3), right=88, height=30) for benchmark, points_ in listed if points_]
+    return [] if not panels else [Figure(
+        "breeds-retrained", "Figure 21. Target accuracy after the last layer was trained on the target",
+        f"Accuracy on the target, of the model as it was trained on the source (pale) and with its last layer trained "
+        f"on the target (full). Lines: {sure} % intervals.", tuple(panels), COLUMNS,
+        tuple(_listed(benchmark, point, name, getattr(point, name)) for benchmark, points_ in listed
+              for point in points_ for name in ("target", "rt")))]
+
+
+def _value(cell: Cell | None) -> float:
+    return float(cell["value"]) if cell else 0.0
 
 
 def _accuracy(cells: Iterable[Cell]) -> Scale:

@@ -46,6 +46,7 @@ class Point(NamedTuple):
     rt: Row | None  # None where its last layer was not trained on the target
     relative: Relative | None  # None where source accuracy is 0
     drop: Row | None
+    whole: Row | None = None  # target accuracy of the same model, trained end to end on the target
 
 
 class Classed(NamedTuple):
@@ -94,13 +95,20 @@ def by_model(scores: Scores, benchmarks: Sequence[Benchmark], rule: str = DEFAUL
     return shown_scores(rows.assign(label=words).take(keep), benchmarks, rule)
 
 
-def points(shown: Scores, benchmark: Benchmark, level: float = LEVEL) -> list[Point]:
-    """Every model of a benchmark that has a source and a target accuracy, in the order of the page."""
+def points(shown: Scores, benchmark: Benchmark, level: float = LEVEL, reference: Benchmark | None = None
+           ) -> list[Point]:
+    """Every model of a benchmark that has a source and a target accuracy, in the order of the page.
+
+    Runs on its reference test-to-test are those of models that were trained end to end on the target.
+    """
     rows = shown.where(benchmark=benchmark.name)
+    whole = {} if reference is None else column_of(shown.where(benchmark=reference.name), reference.name, "accuracy",
+                                                   TARGET, level=level)
     source, target, rt, drop = (column_of(rows, benchmark.name, metric, split, level=level) for metric, split in (
         ("accuracy", SOURCE), ("accuracy", TARGET), (RT, TARGET), ("accuracy_gap", GAP)))
     return [Point(name, source[name], target[name], rt.get(name),
-                  relative(source[name], target[name], level, purpose=f"{benchmark.name} {name}"), drop.get(name))
+                  relative(source[name], target[name], level, purpose=f"{benchmark.name} {name}"), drop.get(name),
+                  whole.get(name))
             for name in methods_in(source) if name in target]
 
 
