@@ -275,6 +275,19 @@ def test_what_is_no_coco_file_is_refused(tmp_path, text, message):
         coco(path)
 
 
+def test_a_second_list_of_annotations_is_refused(tmp_path):
+    """A file with the key twice is refused in one line; the word elsewhere, as text or further inside, is none."""
+    path = written(tmp_path / "x.json")
+    text = path.read_text()
+    for more in ('"annotations": []', '"annotations"\n :\t[]'):
+        path.write_text(text.rstrip()[:-1] + f", {more}}}")
+        with pytest.raises(ShiftBenchError, match=r"x\.json: has 'annotations' twice\. Join the two"):
+            coco(path)
+    more = ', "note": "annotations", "more": {"annotations": [1]}, "\\"a": ["annotations"]}'
+    path.write_text(text.rstrip()[:-1] + more)
+    assert len(coco(path).items) == 1
+
+
 def test_files_that_are_not_there_are_refused(tmp_path):
     """No file, a folder, no such file and the same file twice are four different messages."""
     path = written(tmp_path / "x.json")

@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 BLOCK = 1 << 20
 _SIGN = re.compile(rb"\S")
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"\s*:?|[][{}]')
 _BYTE = re.compile(r"(?:JSON is malformed: )?(.*) \(byte (\d+)\)")
 _FIELD = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?")
 
@@ -106,11 +107,14 @@ def first_bracket(path: Path) -> str:
         return _SIGN.search(text)[0].decode(errors="replace")  # type: ignore[index]
 
 
-def decode_json(path: Path, content: type[T]) -> T:
-    """The content of a JSON file, or an error that names the file and the byte, line or field."""
-    with _mapped(path) as text, _no_collection(), memoryview(text) as view:
+def decode_json(path: Path, content: type[T], once: str = "") -> T:
+    """The content of a JSON file, or an error that names the file and the byte, line or field.
+
+    `once` is a key of the outermost object that may not come twice, since the decoder would keep the last alone.
+    """
+    with _mapped(path) as text, no_collection(), memoryview(text) as view:
         try:
-            return msgspec.json.decode(view, type=content)
+            decoded = msgspec.json.decode(view, type=content)
         except msgspec.ValidationError as problem:
             raise _misfit(path, view, problem, content) from problem
         except msgspec.DecodeError as problem:
@@ -119,6 +123,22 @@ def decode_json(path: Path, content: type[T]) -> T:
             raise ShiftBenchError(f"{path}: is not UTF-8 text.") from problem
         except RecursionError as problem:
             raise ShiftBenchError(f"{path}: brackets are nested too deeply.") from problem
+        if once and _repeats(text, once):
+            raise ShiftBenchError(f"{path}: has '{once}' twice. Join the two in one list.")
+        return decoded
+
+
+def _repeats(text: mmap.mmap, key: str) -> bool:
+    """Whether the outermost object has a key twice. A search finds most often that the word comes once anywhere."""
+    word = f'"{key}"'.encode()
+    if text.find(word, text.find(word) + 1) < 0:
+        return False
+    depth = times = 0
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        depth += (token in (b"{", b"[")) - (token in (b"}", b"]"))
+        times += depth == 1 and token.startswith(word) and token.endswith(b":")
+    return times > 1
 
 
 @contextmanager
@@ -140,7 +160,7 @@ def _mapped(path: Path) -> Iterator[mmap.mmap]:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Turn the garbage collector off: millions of new objects without a cycle would be searched for one in vain."""
     enabled = gc.isenabled()
     gc.disable()

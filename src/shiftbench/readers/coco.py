@@ -126,7 +126,7 @@ class CocoFile(NamedTuple):
 
 def _load(path: Path) -> CocoFile:
     """Read one file; whether its ids and sizes fit together is for the caller to check."""
-    content = decode_json(path, Content)
+    content = decode_json(path, Content, once="annotations")
     if content.images is msgspec.UNSET and content.annotations is msgspec.UNSET:
         raise ShiftBenchError(f"{path}: has neither 'images' nor 'annotations', so it is no COCO annotation file.")
     images, rows, categories = content.images or [], content.annotations or [], content.categories

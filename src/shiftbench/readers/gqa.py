@@ -9,6 +9,7 @@ A file that is a dictionary of scenes is GQA's; one that is a list of images is 
 import math
 from collections.abc import Sequence
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from shiftbench.readers.annotation_files import (
     decode_json,
     first_bracket,
     image_folder,
+    no_collection,
     paths_below,
     sorted_ids,
     source_files,
@@ -43,6 +45,10 @@ class Thing(msgspec.Struct, gc=False):
     names: list[str] = []
     attributes: list[str] | None = None
     object_id: Id | None = None
+
+
+COLUMNS = attrgetter("x", "y", "w", "h", "name", "names", "attributes")
+"""What becomes columns, read in one pass: the objects of a file lie far apart in memory."""
 
 
 class Scene(msgspec.Struct):
@@ -74,10 +80,11 @@ def gqa(*sources: Path | str, name: str = "gqa", images: Path | str | None = Non
     root = image_folder(images)
     table = Table()
     for path in source_files(sources, "gqa"):
-        if first_bracket(path) == "{":
-            table.add_scenes(path, decode_json(path, dict[str, Scene]))
-        else:
-            table.add_pictures(path, decode_json(path, list[Picture]))
+        with no_collection():
+            if first_bracket(path) == "{":
+                table.add_scenes(path, decode_json(path, dict[str, Scene]))
+            else:
+                table.add_pictures(path, decode_json(path, list[Picture]))
     ids = sorted_ids(table.images)
     numbers = [table.images[key] for key in ids]
     item: Ints = np.zeros(len(ids), np.int64)
@@ -121,15 +128,17 @@ class Table:
 
     def add_scenes(self, path: Path, scenes: dict[str, Scene]) -> None:
         """Add a GQA file."""
-        images = [self.image(path, key, scene.width, scene.height) for key, scene in scenes.items()]
+        images: Ints = np.asarray([self.image(path, key, scene.width, scene.height) for key, scene in scenes.items()],
+                                  np.int64)
         for key, scene in scenes.items():
             for own, thing in scene.objects.items():
-                if not thing.name.strip():
+                if not thing.name or thing.name.isspace():
                     raise ShiftBenchError(f"{path}: {key}.objects.{own} has no name.")
         own_ids = [int(own) if own.isdecimal() and len(own) < 19 else -1
                    for scene in scenes.values() for own in scene.objects]
-        self.scenery["place"].append(self.rows(images, [[scene.location or ""] for scene in scenes.values()]))
-        self.scenery["weather"].append(self.rows(images, [[scene.weather or ""] for scene in scenes.values()]))
+        one: Ints = np.ones(len(scenes), np.int64)
+        self.scenery["place"].append(self.rows(images, one, [scene.location or "" for scene in scenes.values()]))
+        self.scenery["weather"].append(self.rows(images, one, [scene.weather or "" for scene in scenes.values()]))
         self.add_things([list(scene.objects.values()) for scene in scenes.values()], images, own_ids)
 
     def add_pictures(self, path: Path, pictures: Sequence[Picture]) -> None:
@@ -140,9 +149,10 @@ class Table:
                 raise ShiftBenchError(f"{path}: image {picture.image_id} has no objects, no attributes and no size. "
                                       "Visual Genome's objects, attributes and image_data files can be read.")
             images.append(self.image(path, str(picture.image_id), picture.width or 0, picture.height or 0))
-        things = [[*(picture.objects or ()), *(picture.attributes or ())] for picture in pictures]
+        things = [[*(picture.objects or ()), *picture.attributes] if picture.attributes else picture.objects or []
+                  for picture in pictures]
         own_ids = [-1 if thing.object_id is None else thing.object_id for here in things for thing in here]
-        self.add_things(things, images, own_ids)
+        self.add_things(things, np.asarray(images, np.int64), own_ids)
 
     def image(self, path: Path, key: str, width: int, height: int) -> int:
         """The number of an image; two files must agree on its size."""
@@ -158,21 +168,34 @@ class Table:
                                   f"{other}. Give files of the same images.")
         return number
 
-    def add_things(self, by_image: Sequence[Sequence[Thing]], images: Sequence[int], own_ids: Sequence[int]) -> None:
+    def add_things(self, by_image: Sequence[Sequence[Thing]], images: Ints, own_ids: Sequence[int]) -> None:
         """Add the objects of each image of a file."""
-        things = list(chain.from_iterable(by_image))
-        n, numbers = len(things), range(self.count, self.count + len(things))
+        n = len(own_ids)
+        if not n:
+            return
+        numbers = np.arange(self.count, self.count + n)
         self.count += n
-        self.owner.append(np.repeat(np.asarray(images, np.int64), [len(here) for here in by_image]))
-        self.own_id.append(np.asarray(own_ids, np.int64))
-        self.boxes.append(np.stack([np.fromiter([getattr(thing, side) for thing in things], np.float64, n)
-                                    for side in ("x", "y", "w", "h")], axis=1))
-        self.named.append(self.rows(numbers, [[*thing.names, thing.name] for thing in things]))
-        self.described.append(self.rows(numbers, [thing.attributes or () for thing in things]))
+        self.owner.append(np.repeat(images, [len(here) for here in by_image]))
+        self.own_id.append(np.fromiter(own_ids, np.int64, n))
+        *sides, name, names, attributes = zip(*map(COLUMNS, chain.from_iterable(by_image)), strict=True)
+        self.boxes.append(np.stack([np.fromiter(side, np.float64, n) for side in sides], axis=1))
+        if not any(names):
+            self.named.append(self.rows(numbers, np.ones(n, np.int64), name))
+        else:
+            self.named.append(self.lists(numbers, [[*many, one] for many, one in zip(names, name, strict=True)]
+                                         if any(name) else names))
+        self.described.append(self.lists(numbers, [words or () for words in attributes]))
 
-    def rows(self, owners: Sequence[int], words: Sequence[Sequence[str]]) -> Ints:
-        """The owner and the number of every word that is not blank; blanks around a word do not count."""
-        every = list(chain.from_iterable(words))
+    def lists(self, owners: Ints, words: Sequence[Sequence[str]]) -> Ints:
+        """`rows` of a list of words per owner."""
+        count: Ints = np.fromiter(map(len, words), np.int64, len(words))
+        return self.rows(owners, count, list(chain.from_iterable(words)))
+
+    def rows(self, owners: Ints, count: Ints, every: Sequence[str]) -> Ints:
+        """The owner and the number of every word that is not blank; blanks around a word do not count.
+
+        An owner has `count` words, which follow those of the owner before.
+        """
         for word in set(every).difference(self.codes):
             bare = word.strip()
             if bare and bare not in self.codes:
@@ -180,7 +203,7 @@ class Table:
                 self.words.append(bare)
             self.codes[word] = self.codes[bare] if bare else -1
         code = np.fromiter(map(self.codes.__getitem__, every), np.int64, len(every))
-        owner = np.repeat(np.asarray(owners, np.int64), np.fromiter(map(len, words), np.int64, len(words)))
+        owner = np.repeat(owners, count)
         return np.stack([owner, code], axis=1)[code >= 0]
 
     def tags(self, item_of: Ints, sizes: Ints) -> Tags:
