@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+from itertools import islice
 
 import pytest
 from hypothesis import settings
@@ -17,16 +18,22 @@ settings.load_profile("shiftbench")
 
 
 def pytest_collection_modifyitems(items):
-    """Each worker of xdist begins with its share of the slow tests: what is left to take over at the end is short.
+    """Each worker of xdist begins with slow tests: what is left at the end is short, so that they end together.
 
-    The workers of `--dist worksteal` start with equal stretches of the list, in which neighbours stay together.
+    The workers of `--dist worksteal` start with equal stretches of the list. Slow tests are dealt by files, whose tests
+    share fixtures.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    slow = [item for item in items if item.get_closest_marker("slow") or item.get_closest_marker("learning")]
-    marked = set(slow)
-    quick = [item for item in items if item not in marked]
-    items[:] = [item for worker in range(workers) for part in (slow, quick)
-                for item in part[worker * len(part) // workers:(worker + 1) * len(part) // workers]]
+    slow, quick = [], []
+    for item in items:
+        (slow if item.get_closest_marker("slow") or item.get_closest_marker("learning") else quick).append(item)
+    files = {path: number % workers for number, path in enumerate(dict.fromkeys(item.path for item in slow))}
+    size, rest = len(items) // workers, iter(quick)
+    items.clear()
+    for worker in range(workers):
+        share = [item for item in slow if files[item.path] == worker]
+        items += [*share, *islice(rest, max(0, size - len(share)))]
+    items += rest
 
 
 @pytest.fixture(autouse=True, scope="session")

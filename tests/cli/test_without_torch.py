@@ -123,6 +123,7 @@ def test_every_verb_has_a_wrong_argument_here():
     assert verbs == {*WRONG, "methods"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", RIGHT, ids=" ".join)
 def test_lists_scores_and_reports_need_no_torch(outcomes, words):
     """What only lists, scores or reports ends well, without torch."""

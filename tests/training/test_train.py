@@ -17,10 +17,12 @@ import torch
 import shiftbench
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.methods import ERM, METHODS
 from shiftbench.methods.method import Stage
 from shiftbench.models import build
+from shiftbench.sweeps.workers import CONTEXT
 from shiftbench.training.checkpoint import read_point, save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
@@ -82,6 +84,13 @@ def test_an_image_run_goes_on_exactly(tmp_path):
         broken / "predictions.parquet", benchmark)
 
 
+def train_slowly(place, run, pause):
+    """What the process to be killed does: it saves a checkpoint after every step, and waits."""
+    torch.set_num_threads(1)
+    train(Benchmark.load(place / "benchmark"), Collection.load(place / "collection"), run, place / "runs", device="cpu",
+          checkpoint_seconds=0, progress=lambda done, total: time.sleep(pause))
+
+
 @pytest.mark.slow
 def test_a_killed_process_loses_nothing(tmp_path):
     """SIGKILL in the middle of training; the next process goes on and ends with an unbroken run's predictions."""
@@ -90,30 +99,19 @@ def test_a_killed_process_loses_nothing(tmp_path):
     benchmark.save(tmp_path / "benchmark")
     benchmark = Benchmark.load(tmp_path / "benchmark")
     run = toy_run(benchmark, model="small-cnn", features="", method="group_dro", steps=60)
-    script = tmp_path / "go.py"
-    script.write_text(f"""
-import json, sys, time
-from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
-from shiftbench.training.folder import train
-from shiftbench.training.run import Run
-from shiftbench.training.device import set_threads
-set_threads(1)
-train(Benchmark.load({str(tmp_path / "benchmark")!r}), Collection.load({str(tmp_path / "collection")!r}),
-      Run.of(json.loads({json.dumps(run.to_json())!r})), {str(tmp_path / "runs")!r}, device="cpu", checkpoint_seconds=0,
-      progress=lambda done, total: time.sleep(float(sys.argv[1])))
-""")
-    process = subprocess.Popen([sys.executable, script, "0.05"])
+    process = CONTEXT.Process(target=train_slowly, args=(tmp_path, run, 0.05))
+    process.start()
     resume = tmp_path / "runs" / run.id / "resume.safetensors"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (resume.is_file() and (read_point(resume, run.id).step >= 12)):
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     point = read_point(resume, run.id)
     assert 12 <= point.step < 60
     assert not is_done(resume.parent)
-    subprocess.run([sys.executable, script, "0"], check=True)
+    train_slowly(tmp_path, run, 0.0)  # in this process
     assert is_done(resume.parent)
     assert not resume.exists()
     whole = train(benchmark, collection, run, tmp_path / "whole", device="cpu")
