@@ -38,7 +38,7 @@ test: $(READY)
 	$(BIN)/mypy & $(PYTEST); tests=$$?; wait $$! || { echo "mypy found something: see above." >&2; exit 1; }; exit $$tests
 
 test-learning: $(READY)
-	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 $(PYTEST) -m learning
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 $(PYTEST) -m learning $$(grep -rl --include='*.py' mark.learning tests)
 
 test-real: $(READY)
 	$(PIP_INSTALL) --no-deps resvg-py==0.5.0 || \
