@@ -27,8 +27,9 @@ from shiftbench.compat.wilds import (
 )
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection, Texts
+from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
+from shiftbench.data.tags import Texts
 from shiftbench.scoring import score
 from shiftbench.shifts.recipe import collection_folder
 from shiftbench.worlds.scenes import scenes

@@ -13,9 +13,10 @@ from shiftbench.core.files import read_array, read_json, read_text, read_toml
 from shiftbench.core.parsing import DEEPEST, parse_json, parse_toml, parse_value
 from shiftbench.core.tables import MOST_COLUMNS, decimal, no_doubles, read_table, strings, values_of, whole
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection, Tags
+from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Scores
+from shiftbench.data.tags import Tags
 from shiftbench.scoring import runs_in
 from tests.strategies import toy
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection, Tags
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Tags
 from tests.strategies import collections
 
 

@@ -13,10 +13,11 @@ import pyarrow as pa
 import shiftbench as sb
 from shiftbench.core.files import write_table
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection, Texts
+from shiftbench.data.collection import Collection
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.roots import note
+from shiftbench.data.tags import Texts
 from shiftbench.human import Design, write_study
 from shiftbench.shifts import SHIFTS
 from shiftbench.sweeps.study import Study

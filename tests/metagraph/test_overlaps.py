@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection, Tags
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Tags
 from shiftbench.metagraph import overlaps as counting
 from shiftbench.metagraph import overlaps as tables
 from shiftbench.metagraph.graph import meetings, overlap

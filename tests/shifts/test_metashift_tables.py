@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection, Tags
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Tags
 from shiftbench.metagraph.graph import mean_distance, merge_similar, merged_graph, meta_graph
 from shiftbench.metagraph.subsets import subset, subset_name, union
 from shiftbench.shifts import Subset

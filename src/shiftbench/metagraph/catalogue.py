@@ -12,7 +12,8 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.data.collection import Collection, Tags
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Tags
 from shiftbench.metagraph.overlaps import (
     Counts,
     Edges,

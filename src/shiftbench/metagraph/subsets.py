@@ -22,7 +22,8 @@ import numpy.typing as npt
 from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import listed
-from shiftbench.data.collection import Collection, Tags
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Tags
 
 Codes = npt.NDArray[np.uint32]
 

@@ -12,7 +12,8 @@ from shiftbench.core.arrays import Floats, Strs, Values, to_strings
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import listed
 from shiftbench.core.tables import FAULTS, decimal, filled, read_table
-from shiftbench.data.collection import Collection, Texts
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Texts
 from shiftbench.readers.annotation_files import image_folder, paths_below
 
 SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train")

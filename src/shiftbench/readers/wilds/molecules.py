@@ -11,7 +11,8 @@ from shiftbench.core.arrays import Ints, Values
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import read_array
 from shiftbench.core.tables import FAULTS, long_texts, no_doubles
-from shiftbench.data.collection import Collection, Texts
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Texts
 from shiftbench.readers.wilds.metadata import needed
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}

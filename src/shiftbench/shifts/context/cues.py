@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.data.collection import Collection, Tags
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Tags
 
 # How much of each item every tag covers: what the CE criterion is computed from.
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from shiftbench.core.arrays import Floats, Images, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection, Tags, Texts
+from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Tags, Texts
 from shiftbench.worlds.scenes import themes
 from shiftbench.worlds.scenes.layout import Layout, arrange
 from shiftbench.worlds.scenes.scene import Scenes, sample, things
