@@ -25,8 +25,9 @@ from tests.fuzz.samples import Command, readers
 from tests.hierarchies.test_hierarchy_files import noun
 from tests.human.test_human import answered, creatures
 from tests.leaderboard.test_boards import guesses, submit, wilds_files
-from tests.scoring.test_kinds import bench, model, publish
-from tests.scoring.test_kinds import write as write_logits
+from tests.scoring.test_kinds import bench, model
+from tests.scoring.test_published_lists import publish
+from tests.scoring.test_published_lists import write as write_logits
 from tests.scoring.test_target_scores import code, heads, numbers, python, wealth, wheat
 from tests.shifts.test_shifts import EXAMPLES, with_part
 from tests.strategies import toy

@@ -8,15 +8,8 @@ from shiftbench.data.scores import Scores
 from shiftbench.reporting import report
 from shiftbench.reporting.page import results_of
 from shiftbench.reporting.sections.fine_grained import content
-from shiftbench.reporting.sections.fine_grained_scores import (
-    AXES,
-    METRICS,
-    ablation,
-    bars,
-    changes,
-    fine_grained_scores,
-    ranks,
-)
+from shiftbench.reporting.sections.fine_grained_numbers import AXES, ablation, bars, changes, ranks
+from shiftbench.reporting.sections.fine_grained_scores import METRICS, fine_grained_scores
 from shiftbench.reporting.sections.takeaways import takeaways
 from shiftbench.scoring.select import RULES, select
 from tests.reporting.test_fine_grained import METHODS, grid, noise, plain, table

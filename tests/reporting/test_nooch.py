@@ -18,20 +18,8 @@ from shiftbench.reporting import report
 from shiftbench.reporting.drawing import to_svg
 from shiftbench.reporting.page import results_of
 from shiftbench.reporting.plots import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Look
-from shiftbench.reporting.sections.nooch import (
-    Point,
-    applies,
-    beaten,
-    cells,
-    compared,
-    content,
-    harder,
-    nooch_in,
-    points,
-    points_panel,
-    table,
-    tasks,
-)
+from shiftbench.reporting.sections.nooch import beaten, compared, content, points_panel
+from shiftbench.reporting.sections.nooch_scores import Point, applies, cells, harder, nooch_in, points, table, tasks
 from shiftbench.scoring import RunIndex, means, score, score_runs
 from shiftbench.scoring.metrics import losses
 from tests.reporting.test_report import Page

@@ -10,24 +10,18 @@ from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import Bar, Dot, Look, Scale, Series, hundredths, legends, lines, rows, scale, signed
 from shiftbench.reporting.plots import Row as Line
 from shiftbench.reporting.results import Content, Results, Section, shown_scores
+from shiftbench.reporting.sections.fine_grained_numbers import AXES, Ablated, Estimate, ablation, bars, changes, ranks
+from shiftbench.reporting.sections.fine_grained_numbers import Line as Change
+from shiftbench.reporting.sections.fine_grained_numbers import Panel as Sorted
 from shiftbench.reporting.sections.fine_grained_scores import (
-    AXES,
     COUNTED,
     FAMILIES,
     METRICS,
     ONLY,
-    Ablated,
-    Estimate,
     FineGrainedScores,
     Place,
-    ablation,
-    bars,
-    changes,
     fine_grained_scores,
-    ranks,
 )
-from shiftbench.reporting.sections.fine_grained_scores import Line as Change
-from shiftbench.reporting.sections.fine_grained_scores import Panel as Sorted
 from shiftbench.reporting.sections.takeaways import SHIFT_WORDS, takeaways
 from shiftbench.scoring.select import RULES
 
