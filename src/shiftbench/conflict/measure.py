@@ -92,7 +92,7 @@ def measure(
 def _contribution(estimate: Effects, train: Side, evaluation: Side, rows: Ints) -> Measured:
     """How much each training subset does to the other subsets: the root of its mean squared effect.
 
-    As a multiple of the median training subset's, in every replicate anew.
+    It is a multiple of the median training subset's, computed anew in every replicate.
     """
     own = np.asarray(evaluation.names)[None, :] == np.asarray(train.names)[:, None]
     other = ~(own & (evaluation.kind == IN))

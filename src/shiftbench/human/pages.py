@@ -36,7 +36,8 @@ SHAPE = {"id": str, "benchmark": {str: str}, "design": {str: object}, "notes": [
 @dataclass(frozen=True, eq=False)
 class Key:
     """Tasks as they are written: {"id", "condition", "split", "labels": [of group 0, of group 1], "examples": [[item…],
-    [item…]], "questions": {image: {"item", "group"}}}. `id` is of all there is, so a study has one key and no other."""
+    [item…]], "questions": {image: {"item", "group"}}}. `id` is a digest of all the rest, so a human study has one key.
+    """
 
     benchmark: Mapping[str, str]  # name and digest
     design: Design
@@ -90,7 +91,7 @@ class Key:
 
 
 def find_key(study: Path | str | None, answers: Sequence[Path | str]) -> Key:
-    """The key of the folder `study`; without one, of a folder that the answers lie in or beside."""
+    """The key of the folder `study`; without one, the key of a folder that holds the answers or stands beside them."""
     if study is not None:
         return Key.load(study)
     for file in answers:

@@ -84,7 +84,7 @@ def joined(first: str, then: str) -> str:
 def augment(images: Tensor, preset: str, mean: Tensor, std: Tensor, u: Tensor | None = None) -> Tensor:
     """uint8 N × H × W × 3 to float N × 3 × H × W: (augmented - mean) / std, with mean and std on the 0..255 scale.
 
-    `u` holds uniform numbers, N × draws_of(preset). Who calls makes them from seed and step, so a run draws the same
+    `u` holds uniform numbers, N × draws_of(preset). The caller makes them from seed and step, so a run draws the same
     crops on a laptop and on a GPU, and a resumed one needs no memory of earlier draws.
     """
     names = parts_of(preset)
@@ -98,7 +98,7 @@ def augment(images: Tensor, preset: str, mean: Tensor, std: Tensor, u: Tensor | 
 
 
 def augmented(x: Tensor, name: str, u: Tensor) -> Tensor:
-    """One augmentation, of a single name: N × 3 × H × W on the 0..255 scale to the same, from bytes or floats.
+    """Apply one augmentation of a single name: N × 3 × H × W on the 0..255 scale to the same, from bytes or floats.
 
     The operations of Pillow's kind (randaugment and those after it) work on whole levels: floats are rounded first.
     """

@@ -73,7 +73,7 @@ def erase(x: Tensor, u: Tensor) -> Tensor:
 def texture(x: Tensor, u: Tensor) -> Tensor:
     """Replace the image's texture by a random one; shapes and colours stay.
 
-    Ours, and no Stylized ImageNet: no painting and no net has a part in it, and colours are kept. First the image is
+    This is ours and not Stylized ImageNet: it uses no painting and no net, and it keeps colours. First the image is
     flattened, edges kept (`flattened`). Then two random textures are added (`field`), one to what is brighter than the
     image's mean and one to what is darker, each with an orientation, a scale, a colour and a strength of its own.
     """
@@ -89,7 +89,7 @@ def texture(x: Tensor, u: Tensor) -> Tensor:
 def flattened(x: Tensor) -> Tensor:
     """Twice, each pixel becomes the mean of the most even of the four squares of which it is a corner (Kuwahara,
     1976): surfaces become even, edges stay sharp. The squares' side is a 40th of the image's and one pixel.
-    Lines thinner than half of that go, too."""
+    Lines thinner than half of that vanish too."""
     reach = max(1, round(min(x.shape[2:]) / 40))
     height, width = x.shape[2:]
     for _ in range(PASSES):

@@ -304,7 +304,7 @@ def spectral(weights: Floats, dims: int = 5, scaling: str = "unit") -> Floats:
 def canonical(space: Floats, rank: int) -> Floats:
     """The same points on axes of their own choice: each axis points to the farthest node that remains.
 
-    A law of the points alone: any rotation of `space` gives the same result, and a permutation permutes its rows.
+    It depends on the points alone: any rotation of `space` gives the same result, and a permutation permutes its rows.
     """
     rest, axes = space.copy(), np.zeros((len(space), rank))
     for axis in range(rank):

@@ -32,7 +32,7 @@ SUBJECT = "subject"
 
 
 class Vocabulary(NamedTuple):
-    """Each tag's word and the class whose own tag it is, '' if it is none's.
+    """Each tag's word, and the class that owns the tag; '' if no class does.
 
     `answers` counts the tags that a spelling means to any class; `owned` lists the own tags of each class.
     """

@@ -65,7 +65,7 @@ class Decoder(nn.Module):
 class BetaVAE(Net):
     """features(x) = MLP(μ(x)): the mean code of an encoder, and the four hidden layers of appendix F.1 on it.
 
-    The encoder is `features.encoder`; training it without labels, and keeping it fixed after, is the method's part.
+    The encoder is `features.encoder`; training it without labels, and keeping it fixed after, is up to the method.
     """
 
     def __init__(self, n_classes: int, n_inputs: int = 0, latent: int = LATENT) -> None:

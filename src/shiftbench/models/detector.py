@@ -209,7 +209,7 @@ def _padded(x: Tensor) -> Tensor:
 
 
 def _fixed(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    """Nothing before it learns."""
+    """No layer before this one learns."""
     return output.detach()
 
 

@@ -107,7 +107,7 @@ class _Block(nn.Module):
 
 
 class _SameConv(nn.Conv2d):
-    """The weights were trained with TensorFlow's SAME padding: of an odd total the larger part goes right and below."""
+    """The weights were trained with TensorFlow's SAME padding: the larger part of an odd total goes right and below."""
 
     def forward(self, x: Tensor) -> Tensor:
         pads: list[int] = []

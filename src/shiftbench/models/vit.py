@@ -115,7 +115,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _linear(below: int, above: int, parts: int = 1) -> nn.Linear:
-    """A layer that starts as in the original: Glorot's uniform weights, of each part by itself, and no bias."""
+    """A layer that starts as in the original: Glorot's uniform weights, drawn for each part by itself, and no bias."""
     layer = nn.Linear(below, above)
     for part in layer.weight.detach().chunk(parts):
         nn.init.xavier_uniform_(part)

@@ -129,7 +129,7 @@ def decode_json(path: Path, content: type[T], once: str = "") -> T:
 
 
 def _repeats(text: mmap.mmap, key: str) -> bool:
-    """Whether the outermost object has a key twice. A search finds most often that the word comes once anywhere."""
+    """Whether the outermost object has a key twice. Mostly one search shows that the word comes once."""
     word = f'"{key}"'.encode()
     if text.find(word, text.find(word) + 1) < 0:
         return False
@@ -189,7 +189,7 @@ def _malformed(path: Path, problem: Exception) -> ShiftBenchError:
 
 
 def _misfit(path: Path, text: memoryview, problem: Exception, content: Any) -> ShiftBenchError:
-    """JSON that does not hold what it should. The decoder names the field, but of a dictionary's entry not the key."""
+    """JSON that does not hold what it should. The decoder names the field, but not the key of a dictionary's entry."""
     what, field = _FIELD.fullmatch(str(problem)).groups()  # type: ignore[union-attr]
     if get_origin(content) is dict and field:
         try:

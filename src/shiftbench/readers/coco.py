@@ -332,7 +332,7 @@ def _sums(area: Floats, first: Ints) -> Floats:
 
 
 def _check_sizes(what: str, size: Floats, files: Sequence[CocoFile], order: Ints, image: Ints) -> None:
-    """Raise the error of the first annotation that is out of all proportion to its image; a NaN is none."""
+    """Raise the error of the first annotation that is out of all proportion to its image; NaN never is."""
     for row in np.flatnonzero((np.abs(size) > LARGEST).any(axis=1))[:1]:
         number = int(order[row])
         for file in files:

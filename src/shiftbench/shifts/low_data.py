@@ -324,7 +324,7 @@ def _chosen(shift: TwoParts, collection: Collection) -> tuple[Ints, Ints, Names,
 
 
 def _others(collection: Collection, factor: str, rows: Ints) -> tuple[Ints, Names]:
-    """The codes of a third factor, one nameless value for all where there is none."""
+    """The codes of a third factor; without one, all items have one nameless value."""
     if not factor:
         return np.zeros(len(rows), np.int64), ("",)
     codes, names = encode(collection.factor(factor)[rows])

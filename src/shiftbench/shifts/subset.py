@@ -183,8 +183,8 @@ class Subset(Lists):
         """Distances to the test subsets in the meta-graph of each tested class: of the union of training subsets, and
         of each training subset.
 
-        The union has no distance, None, where one of its subsets is not in the graph; of a merged subset, those
-        contexts count that are.
+        The union has no distance, None, where one of its subsets is not in the graph; a merged subset counts by
+        those of its contexts that are.
         """
         unions: dict[str, float | None] = {}
         single: dict[str, float] = {}

@@ -47,7 +47,7 @@ class ResultsFolder:
         return failure(self.out / run)
 
     def give_up(self, run: str, reason: str) -> str:
-        """Record that a run failed; gives how it stands then."""
+        """Record that a run failed; returns how it stands then."""
         return give_up(self.out / run, reason).state
 
     def forget_failure(self, run: str) -> None:

@@ -29,7 +29,7 @@ def run_packs(
     report: Callable[[Outcome], None] | None = None, retry_failed: bool = False, retries: int = 5,
     checkpoint_seconds: float = 30.0,
 ) -> list[Outcome]:
-    """Do every run that is not done yet; gives how each ended, in the order of the jobs.
+    """Do every run that is not done yet; returns how each ended, in the order of the jobs.
 
     The jobs of a pack are on one benchmark and are trained together. `workers` = 0 means one per GPU, else one
     per core; they share the cores. `report` hears of every run once, first of those found done or failed (0 seconds).

@@ -48,7 +48,7 @@ def run_packs(
     report: Callable[[Outcome], None] | None = None, retry_failed: bool = False, retries: int = 5,
     checkpoint_seconds: float = 30.0, address: str | None = None,
 ) -> list[Outcome]:
-    """Do every run that is not done yet; gives how each ended, in the order of the jobs. As the local engine, on Ray.
+    """Do every run that is not done yet; returns how each ended, in the order of the jobs. As the local engine, on Ray.
 
     The cluster is that of this process, else at `address` or RAY_ADDRESS, else one started on this machine for as long
     as this takes. A task has one core, and one GPU where there are any and `device` is not cpu. `workers` limits how
@@ -210,7 +210,7 @@ def sending(url: str, runs: Sequence[str], folder: Path, seconds: float) -> Iter
 
 
 def _sent(url: str, run: str, folder: Path) -> str:
-    """Send how a run ended, more than once if need be; gives what went wrong, empty when it is there."""
+    """Send how a run ended, more than once if need be; returns what went wrong, or an empty text once it is there."""
     reason = ""
     for trial in range(TRIES):
         time.sleep(trial**2)

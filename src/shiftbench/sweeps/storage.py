@@ -59,7 +59,7 @@ def url_of(out: Path | str) -> str:
 
 
 def fetch(url: Path | str, folder: Path | str) -> list[str]:
-    """Bring what finished runs left for scoring to a local folder, and why others failed; gives the finished runs.
+    """Bring what finished runs left for scoring to a local folder, and why others failed; returns the finished runs.
 
     What is already there is not brought again, so that it can be called while a sweep goes on.
     """
@@ -119,7 +119,7 @@ class Store:
             return "failed.json cannot be read"
 
     def give_up(self, run: str, reason: str) -> str:
-        """Record that a run failed, unless it ended otherwise; gives how it stands then."""
+        """Record that a run failed, unless it ended otherwise; returns how it stands then."""
         state = self.look(run)
         if state in ("done", "failed"):
             return state
@@ -232,10 +232,10 @@ def _names(folder: Path) -> list[str]:
 
 
 def _pack(folder: Path, handle: Any) -> None:
-    """Where a run stands, as it can go on from there, while the run goes on.
+    """The state from which a run can go on, copied while it goes on.
 
-    A checkpoint is replaced, never changed: a second name holds the one there is. The other files are read after it: of
-    the log, what is too much is cut when the run goes on, but what is missing would stay so.
+    A checkpoint is replaced, never changed: a second name holds the one there is. The other files are read after it: a
+    log that is too long is cut when the run goes on, but missing lines would stay missing.
     """
     held = folder / f".{uuid.uuid4().hex}"
     held.mkdir()

@@ -45,7 +45,7 @@ class Study:
         anneal = {power = [10, -2, -0.3]}     # drawn, 10^U(-2, -0.3); also {uniform = [a, b]} and {choice = [...]}
 
     Lists are taken each with each. Laws are drawn `draws` times, from a stream per method, draw and setting, the same
-    for every benchmark and seed: a setting more moves no other, and runs pair across seeds. A method's own table wins
+    for every benchmark and seed: one more setting moves no other, and runs pair across seeds. A method's own table wins
     over the search space, the search space over [run] where it names the setting, and [run] over a preset such as
     `metashift`. What --set changes in [run] is pinned. [[methods.irm]] more than once is one block after another.
 

@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 class Built(NamedTuple):
-    """Where a benchmark of a study lies, or is to lie, and what it is."""
+    """The folder of a benchmark of a study, there or not, and what it is built from."""
 
     folder: Path
     member: Member

@@ -98,7 +98,7 @@ def devices_for(device: str) -> list[str]:
 
 
 def cores() -> int:
-    """Those this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

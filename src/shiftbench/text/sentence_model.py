@@ -36,7 +36,7 @@ class NotOurs(ShiftBenchError):
 
 @dataclass(frozen=True, eq=False)
 class SentenceModel:
-    """Texts to vectors: word pieces, BERT, the mean over a text's pieces (or its first one), unit length if it says so.
+    """Texts to vectors: word pieces, BERT, the mean over a text's pieces (or its first one), unit length if asked for.
 
     A text longer than `pieces` word pieces is cut there, as its makers do; an empty one gets the vector of no words.
     """

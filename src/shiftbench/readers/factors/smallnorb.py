@@ -124,7 +124,7 @@ def _shape(file: Path) -> tuple[int, ...]:
 
 
 def _facts(file: Path, rows: int) -> tuple[Ints, Ints]:
-    """Category, and instance, elevation, azimuth and lighting, of each pair."""
+    """The category of each pair, and its instance, elevation, azimuth and lighting."""
     category = _small(_beside(file, "cat"), (rows,))
     info = _small(_beside(file, "info"), (rows, len(LIMITS)))
     wrong = (category < 0) | (category >= len(CATEGORIES)) | (info < 0).any(axis=1)
@@ -168,7 +168,7 @@ def _values(stream: IO[bytes], kind: str, shape: tuple[int, ...]) -> Values:
 
 
 def _ended(stream: IO[bytes]) -> None:
-    """Nothing may follow; of a compressed file the check sum is looked at here."""
+    """Nothing may follow; the check sum of a compressed file is tested here."""
     if stream.read(1):
         raise ValueError("it goes on behind its last value")
 

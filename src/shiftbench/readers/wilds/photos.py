@@ -153,7 +153,7 @@ def _mixed(split: Strs, kept: Ints, word: Strs, year: Ints) -> Strs:
 
 
 def _regions(path: Path, country: Strs) -> Strs:
-    """The region of each country code, `Other` where the file names none; of a code that comes twice, the last."""
+    """The region of each country code, `Other` where the file names none; a code that comes twice has the last."""
     table = read_table(path, ("alpha-3", "region"), text=("alpha-3", "region"), every=False)
     code, region = (strings(path, table, name, gap="") for name in ("alpha-3", "region"))
     code, last = np.unique(code[::-1], return_index=True)

@@ -54,8 +54,8 @@ def poverty(folder: Path, images: bool = True) -> Collection:
 def split(country: Strs, fold: str) -> Strs:
     """The split of each row in one fold.
 
-    test: the fold's own countries;  val: those of the next fold (A → B → … → E → A).  Of all other rows, shuffled by
-    the seed ord(fold) + 541433, the first 1,000 are id_val, the next 1,000 id_test, the rest train.
+    test: the fold's own countries;  val: those of the next fold (A → B → … → E → A).  All other rows are shuffled by
+    the seed ord(fold) + 541433: the first 1,000 are id_val, the next 1,000 id_test, the rest train.
     """
     letters = list(HELD_OUT)
     after = letters[(letters.index(fold) + 1) % len(letters)]

@@ -169,7 +169,7 @@ class Ranked(NamedTuple):
 def hardest_tasks(hard: Mapping[str, float], every: Mapping[str, float], n: int = 12) -> list[Ranked]:
     """The n tasks with the largest  mean loss on hard items − mean loss on all items,  largest first.
 
-    Tasks without a loss on hard items (NaN: they have none) do not take part; of equal ones the name decides.
+    Tasks without a loss on hard items (NaN: they have none) do not take part; the name decides between equal ones.
 
     >>> chosen = hardest_tasks({"car": 0.9, "tie": 0.3, "cat": 0.4}, {"car": 0.4, "tie": 0.1, "cat": 0.1}, 2)
     >>> [one.task for one in chosen]

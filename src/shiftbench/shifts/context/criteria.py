@@ -140,7 +140,7 @@ def by_lists(shift: "Context", collection: Collection, split: Strs) -> Judged:
 
 
 def by_expression(shift: "Context", collection: Collection, split: Strs) -> Judged:
-    """A question about factors: φ = 1 is hard. Of a label with two values, the second in order is the positive."""
+    """A question about factors: φ = 1 is hard. The positive of a label with two values is the second in order."""
     if re.fullmatch(r"\w+", shift.criterion) and shift.criterion not in collection.factors:
         raise unknown("criterion", shift.criterion, ["ce", "gist", *collection.factors], "Write ce, gist or a question")
     hard = holds(collection, shift.criterion)
@@ -279,6 +279,6 @@ def matched(similarity: Floats, carried: Bools, split: Strs, like: Codes) -> Mat
 
 
 def _length(vectors: Floats) -> Floats:
-    """The length of each vector as a column; 1 for one of length 0, which so is at a right angle to all others."""
+    """The length of each vector as a column; 1 for one of length 0, which is then at a right angle to all."""
     length: Floats = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.where(length > 0, length, 1.0)

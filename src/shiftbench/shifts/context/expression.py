@@ -107,7 +107,7 @@ def _apply(op: str, one: Values, other: Any) -> Bools:
 
 
 def _factor(collection: Collection, name: str) -> Values | None:
-    """The factor of that name, None where there is none: then the word is a value."""
+    """The factor of that name; None where there is none, since the word is a value then."""
     return _filled(collection, name) if name in collection.factors or ":" in name else None
 
 
