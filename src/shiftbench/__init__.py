@@ -7,14 +7,24 @@ Names are loaded when they are first used, so that the import is quick and needs
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shiftbench.api import HOME as VERBS
+if TYPE_CHECKING:  # so that an editor completes the verbs and a type checker knows them
+    from shiftbench.api import *  # noqa: F403
+    from shiftbench.data.benchmark import Benchmark as Benchmark
+    from shiftbench.data.collection import Collection as Collection
+    from shiftbench.data.predictions import Predictions as Predictions
+    from shiftbench.data.scores import Scores as Scores
 
 __version__ = "0.1.0"
 
+VERBS = ("board", "build", "check", "conflicts", "download", "embed", "export", "fetch", "gap", "graph", "hardest",
+         "hierarchy", "ladder", "power", "pretrain", "read", "reference", "report", "retrain", "score", "select",
+         "setting", "study", "suite", "superclasses", "sweep", "table", "train", "trust")
+"""The functions of shiftbench.api, named here so that they need not be loaded."""
+
 _HOME = {
-    **{verb: f"api.{module}" for verb, module in VERBS.items()}, "demo": "demonstration",
+    **dict.fromkeys(VERBS, "api"), "demo": "demonstration",
     **dict.fromkeys(("Collection", "Tags", "Texts"), "data.collection"), "Benchmark": "data.benchmark",
     "Predictions": "data.predictions", "Scores": "data.scores", "ShiftBenchError": "core.errors",
     **dict.fromkeys(("Breeds", "Given", "Subset", "Correlation", "Subpopulation", "Recipe", "SHIFTS"), "shifts"),

@@ -26,12 +26,11 @@ from shiftbench.compat.wilds import (
     get_train_loader,
 )
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.benchmark import Benchmark, collection_folder
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.tags import Texts
 from shiftbench.scoring import score
-from shiftbench.shifts.recipe import collection_folder
 from shiftbench.worlds.scenes import scenes
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "wilds_script.py"

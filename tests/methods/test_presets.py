@@ -5,7 +5,6 @@ from dataclasses import fields
 import pytest
 from typer.testing import CliRunner
 
-from shiftbench.api.training import run_of
 from shiftbench.cli import app
 from shiftbench.core.arrays import settings_id
 from shiftbench.core.errors import ShiftBenchError
@@ -25,7 +24,7 @@ from shiftbench.methods.presets import (
 )
 from shiftbench.models import MODELS
 from shiftbench.training.folder import load_run
-from shiftbench.training.run import Run
+from shiftbench.training.run import Run, run_of
 
 CASES = [(name, method) for name, methods in WILDS_RUNS.items() for method in methods]
 

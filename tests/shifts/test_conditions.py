@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.parsing import parse_changes
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.shifts import Noise, Recipe, Size, Spurious, Under, build
-from shiftbench.shifts.recipe import parse_changes
 from tests.shifts.test_fine_grained import GRID, LOW, SHIFTS_BEFORE, chosen, grid, quick
 from tests.strategies import seeds
 

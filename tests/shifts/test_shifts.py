@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.core.parsing import parse_changes
+from shiftbench.data.benchmark import Benchmark, collection_folder
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.subsets import parse_subset, subset
 from shiftbench.shifts import (
@@ -29,7 +30,7 @@ from shiftbench.shifts import (
     Temporal,
     Unseen,
 )
-from shiftbench.shifts.recipe import Recipe, build, collection_folder, parse_changes
+from shiftbench.shifts.recipe import Recipe, build
 from shiftbench.shifts.shift import deal, largest, quota, spread
 from shiftbench.shifts.subset import ladder
 from shiftbench.worlds import WORLDS

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from shiftbench import demonstration
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.parsing import parse_changes
 from shiftbench.core.registry import make
 from shiftbench.core.rng import child
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.benchmark import Benchmark, collection_folder
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import SPACES, Choice, Drawn, Power, Uniform, law
-from shiftbench.shifts.recipe import collection_folder, parse_changes
 from shiftbench.sweeps.jobs import train_jobs
 from shiftbench.sweeps.study import Study
 from shiftbench.training import Run

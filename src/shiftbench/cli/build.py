@@ -45,7 +45,8 @@ def build(
 
     shiftbench build benchmarks/cat-dog --reference mixed-to-test --out benchmarks/cat-dog-mixed
     """
-    from shiftbench.shifts.recipe import Recipe, parse_changes, several
+    from shiftbench.core.parsing import parse_changes
+    from shiftbench.shifts.recipe import Recipe, several
     from shiftbench.shifts.recipe import build as build_recipe
     from shiftbench.shifts.suites import SUITES
 
@@ -73,7 +74,7 @@ def _reference(
     quiet: bool,
 ) -> None:
     """The in-distribution reference of a benchmark."""
-    from shiftbench.api.making import reference
+    from shiftbench.api import reference
 
     known = {"moved": float, "unseen": bool, "given": str}
     for key, value in changes.items():
@@ -97,7 +98,7 @@ def _facts(folder: Path, benchmark: "Benchmark") -> dict[str, Any]:
 
 def _suite(name: str, changes: dict[str, Any], out: Path, only: str, replicates: int, json: bool, quiet: bool) -> None:
     """All benchmarks of a paper's table, or of a recipe that stands for several, each in a folder below `out`."""
-    from shiftbench.api.making import build_suite
+    from shiftbench.shifts.suites import build_suite
 
     collection, seed = changes.pop("collection", None), changes.pop("seed", None)
     if collection is None and not Path(name).is_file():
@@ -105,7 +106,8 @@ def _suite(name: str, changes: dict[str, Any], out: Path, only: str, replicates:
     if type(seed) is not int and seed is not None:
         raise ShiftBenchError(f"Suite '{name}': 'seed' is {seed!r}, but it must be a whole number of at least 0.")
     with progress(f"building {name}", quiet or json) as advance:
-        benchmarks = build_suite(name, collection, out, seed, only, replicates, changes, advance)
+        benchmarks = build_suite(name, collection, out, seed=seed, only=only, replicates=replicates,
+                                 changes=changes, progress=advance)
     if json:
         print_json([_facts(folder, benchmark) for folder, benchmark in benchmarks.items()])
     elif not quiet:

@@ -33,7 +33,7 @@ def conflicts(
 
     shiftbench conflicts benchmarks/animals --features efficientnet-lite0@128 --out conflicts
     """
-    from shiftbench.shifts.recipe import parse_changes
+    from shiftbench.core.parsing import parse_changes
 
     settings: dict[str, Any] = {"model": model, "features": features, "weights": weights, "steps": steps,
                                 "repeats": repeats, "seed": seed, "makeup": makeup, **parse_changes(changes or [])}

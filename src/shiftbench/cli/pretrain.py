@@ -28,7 +28,7 @@ def pretrain(
     shiftbench train benchmarks/low-10 --preset pretrained --model resnet18 \
         --weights pretrained/scenes/weights.safetensors --out runs
     """
-    from shiftbench.shifts.recipe import parse_changes
+    from shiftbench.core.parsing import parse_changes
 
     with progress(f"pretraining {model}", quiet or json) as advance:
         file = verbs.pretrain(collection, label, out, model=model, seed=seed, device=device, progress=advance,

@@ -224,8 +224,8 @@ def _read(
 
     `bar` is the title of a progress bar, for readers that report progress.
     """
-    from shiftbench.api.making import keep
-    from shiftbench.api.making import read as read_collection
+    from shiftbench.api import read as read_collection
+    from shiftbench.readers import keep
 
     chosen: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     with noted() as notes:

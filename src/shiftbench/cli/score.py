@@ -56,7 +56,7 @@ def score(
 
     shiftbench score my_model.csv --nooch nooch --task "fire hydrant"
     """
-    from shiftbench.api.judging import is_answers
+    from shiftbench.data.predictions import is_answers
     from shiftbench.reporting.terminal import score_tables
     from shiftbench.scoring import to_json
 

@@ -69,7 +69,7 @@ def select(
 
 def _read(source: Path, folders: list[Path]) -> "tuple[Scores, list[Benchmark]]":
     """The scores, and the benchmarks that are at hand."""
-    from shiftbench.api.judging import scores_of
+    from shiftbench.scoring.runs import scores_of
 
     scores, benchmarks = scores_of(source, folders)
     return scores, [loaded for loaded, _ in benchmarks]
@@ -77,7 +77,7 @@ def _read(source: Path, folders: list[Path]) -> "tuple[Scores, list[Benchmark]]"
 
 def _hardest(source: Path, n: int, method: str, split: str, json: bool) -> None:
     """The tasks whose hard items cost most, as NOOCh chose its twelve."""
-    from shiftbench.api.judging import hardest
+    from shiftbench.api import hardest
 
     tasks = hardest(source, n, method=method, split=split)
     if json:

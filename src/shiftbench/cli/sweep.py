@@ -79,7 +79,7 @@ def sweep(
 
     shiftbench show runs; shiftbench report runs --out report.html
     """
-    from shiftbench.shifts.recipe import parse_changes
+    from shiftbench.core.parsing import parse_changes
     from shiftbench.sweeps.study import Study
 
     plan = Study.load(study, parse_changes(changes or []))

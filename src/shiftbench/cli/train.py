@@ -32,8 +32,8 @@ def train(
 
     shiftbench train benchmarks/cat-dog --method group_dro --set step_size=0.1 --seed 1 --out runs
     """
+    from shiftbench.core.parsing import parse_changes
     from shiftbench.methods.presets import variant_of
-    from shiftbench.shifts.recipe import parse_changes
     from shiftbench.training.run import split_settings
 
     if not method and not preset:

@@ -17,9 +17,8 @@ from shiftbench.compat.wilds_options import Options
 from shiftbench.compat.wilds_subset import WILDSDataset, WILDSSubset
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import listed
-from shiftbench.data.benchmark import MARKER, Benchmark
+from shiftbench.data.benchmark import MARKER, Benchmark, collection_folder
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.recipe import collection_folder
 
 __all__ = ["CombinatorialGrouper", "GroupSampler", "WILDSDataset", "WILDSSubset", "evaluate", "get_dataset",
            "get_eval_loader", "get_train_loader"]

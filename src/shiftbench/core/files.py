@@ -214,6 +214,20 @@ def lock(path: Path | str) -> Iterator[bool]:
         os.close(handle)
 
 
+def write_text(path: Path | str, text: str) -> Path:
+    """Write a text file; it appears whole or not at all."""
+    with writing(path) as hidden:
+        hidden.write_text(text, encoding="utf-8")
+    return Path(path)
+
+
+def copy_file(source: Path | str, path: Path | str) -> Path:
+    """Copy a file; the copy appears whole or not at all."""
+    with writing(path) as hidden:
+        shutil.copyfile(source, hidden)
+    return Path(path)
+
+
 def write_json(path: Path | str, value: Any) -> None:
     with writing(path) as hidden:
         hidden.write_text(json.dumps(value, indent=1, ensure_ascii=False, sort_keys=False) + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@ stop whatever comes after: a number of more than 64 bits is in no array, half of
 import json
 import re
 import tomllib
+from collections.abc import Sequence
 from datetime import date, time
 from typing import Any
 
@@ -58,6 +59,21 @@ def parse_value(text: str, where: str) -> Any:
     except (RecursionError, ValueError):  # the same again says what is wrong
         pass
     return text if "\n" in text else parse_toml(f"value = {text}", where)["value"]
+
+
+def parse_changes(pairs: Sequence[str]) -> dict[str, Any]:
+    """`key=value` words from the command line; a value is read as TOML, else taken as text.
+
+    >>> parse_changes(["p=0.06", "label=class", "classes=['cat', 'dog']"])
+    {'p': 0.06, 'label': 'class', 'classes': ['cat', 'dog']}
+    """
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ShiftBenchError(f"'{pair}' is not a setting. Write --set key=value.")
+        changes[key.strip()] = parse_value(value, f"--set {key.strip()}")
+    return changes
 
 
 def _check(value: Any, where: str, odd: bool) -> None:

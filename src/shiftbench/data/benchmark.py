@@ -1,6 +1,7 @@
 """A benchmark: the rows that a shift makes from a collection and a seed. It holds no pixels."""
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
@@ -16,6 +17,8 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_parts, read_folder, read_marker, write_json, write_table, writing_folder
 from shiftbench.core.rng import checked_seed
 from shiftbench.core.tables import read_table, strings, values_of
+from shiftbench.data.collection import FORMAT as COLLECTION_FORMAT
+from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import Measure
 from shiftbench.data.target import Target
@@ -258,3 +261,69 @@ def table(benchmark: Benchmark, columns: Sequence[str] = ("item", "split", *CODE
     for column in CODED:
         words[column] = np.asarray(benchmark.names[column], np.str_)[getattr(benchmark, column)]
     return {name: {**words, **benchmark.extra}[name] for name in columns}
+
+
+# Between a saved benchmark and its collection
+
+def save_for(benchmark: Benchmark, out: Path | str, collection: Path | str | None, name: str = "") -> Benchmark:
+    """Save a benchmark with the path of its collection on its card, and return it under its new name.
+
+    The path is a hint for finding pixels again, relative so that a project folder can be moved as a whole.
+    """
+    card = dict(benchmark.card)
+    if collection is not None:
+        card["collection"] = {**card.get("collection", {}), "path": os.path.relpath(collection, out)}
+    replace(benchmark, card=card).save(out, name)
+    return replace(benchmark, card={**card, "name": name or Path(out).name})
+
+
+def collection_path(
+    benchmark: Benchmark, folder: Path | str | Benchmark, collection: Collection | Path | str | None = None
+) -> Path | None:
+    """Where the collection of a benchmark should be, as given or as its card says; None where nobody knows."""
+    if isinstance(collection, Path | str):
+        return Path(collection)
+    path = benchmark.card.get("collection", {}).get("path")
+    return None if isinstance(folder, Benchmark) or not path else Path(os.path.normpath(Path(folder) / path))
+
+
+def collection_folder(
+    benchmark: Benchmark, folder: Path | str | Benchmark, override: Path | str | None = None
+) -> Path:
+    """Where the collection of a saved benchmark is, checked to be the one that it was built from."""
+    if isinstance(folder, Benchmark):
+        if override is None:
+            raise ShiftBenchError("A benchmark in memory does not know where its collection is. Give `collection`.")
+        return Path(override)
+    facts, path = benchmark.card.get("collection", {}), collection_path(benchmark, folder, override)
+    if path is None:
+        raise ShiftBenchError(f"{folder}: does not say where its collection is. Name it with --collection.")
+    if not path.exists():
+        raise ShiftBenchError(f"{folder}: its collection '{facts.get('name')}' is not at {path} any more. "
+                              "Name it with --collection.")
+    digest = str(read_marker(path, COLLECTION, "collection", COLLECTION_FORMAT, {"digest": str}).get("digest"))
+    if digest != facts.get("digest"):
+        raise ShiftBenchError(f"{path}: digest is {digest[:8]}, but {folder} was built from "
+                              f"{str(facts.get('digest'))[:8]}. The collection was changed; build the benchmark again.")
+    return path
+
+
+def collection_of(
+    benchmark: Benchmark, folder: Path | str | Benchmark, collection: Collection | Path | str | None = None
+) -> Collection:
+    """The collection of a benchmark: as given, or from where the saved benchmark says that it is."""
+    if isinstance(collection, Collection):
+        return collection
+    return Collection.load(collection_folder(benchmark, folder, collection))
+
+
+def collection_if_there(
+    benchmark: Benchmark, folder: Path | str | Benchmark, collection: Collection | Path | str | None = None
+) -> Collection | None:
+    """The collection of a benchmark; None where none is named and the saved benchmark's cannot be found."""
+    try:
+        return collection_of(benchmark, folder, collection)
+    except ShiftBenchError:
+        if collection is not None:
+            raise
+        return None

@@ -138,6 +138,12 @@ def columns_in(spec: str, known: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(name for part in _parts(spec, known) for name in part.columns)
 
 
+def needs_collection(benchmark: Benchmark, by: Sequence[str]) -> bool:
+    """Whether a grouping has a column that the benchmark's rows lack."""
+    own = {*CODED, *benchmark.extra}
+    return any(base_of(name, own) not in own for grouping in by for name in columns_in(grouping, own))
+
+
 def group_by(columns: Mapping[str, Values | Coded], spec: str, *, strict: bool = True) -> Grouping:
     """Group the rows of a table whose columns are words, whole numbers or codes. NaN means no value.
 

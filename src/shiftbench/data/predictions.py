@@ -158,6 +158,24 @@ def read_predictions(
     return replace(source, split=np.where(rows >= 0, benchmark.split[rows], source.split))
 
 
+def is_answers(file: object) -> bool:
+    """Whether an argument of `score` is a file of annotators' answers: its name ends in .json."""
+    return isinstance(file, str | Path) and Path(file).suffix.lower() == ".json"
+
+
+def model_names(sources: "Sequence[Predictions | Answers | Path | str]") -> list[str]:
+    """A name for each: the name of its file, with its folder where two files have the same name, as in runs.
+
+    >>> model_names(["mine.csv", "runs/a/predictions.parquet", "runs/b/predictions.parquet"])
+    ['mine', 'a/predictions', 'b/predictions']
+    """
+    paths = [Path(source) if isinstance(source, Path | str) else Path("predictions") for source in sources]
+    names = [path.stem for path in paths]
+    names = [f"{path.parent.name}/{name}" if names.count(name) > 1 and path.parent.name else name
+             for path, name in zip(paths, names, strict=True)]
+    return [f"{name} {number + 1}" if names.count(name) > 1 else name for number, name in enumerate(names)]
+
+
 def prediction_table(
     path: Path | str, benchmark: Benchmark, text: Sequence[str], roles: Sequence[str],
     columns: Mapping[str, str] | None, ignore_extra: bool,

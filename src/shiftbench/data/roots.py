@@ -53,6 +53,14 @@ def note(marker: Path, root: Path | str) -> bool:
     return False
 
 
+def confirm(marker: Path, root: Path) -> None:
+    """`note` for a person who asked for it: what stands in the way is an error."""
+    if not root.is_dir():
+        raise ShiftBenchError(f"{root}: no such folder. Name the folder that holds the files with --root.")
+    if not note(marker, root):
+        raise ShiftBenchError(f"{notes()}: cannot be written, so it cannot be noted. Set {ROOTS}={root} instead.")
+
+
 def is_safe(root: Path, home: Path) -> bool:
     """Whether files below `root` may be used without asking: it is in the collection's own folder, or allowed."""
     allowed = [home, *(Path(part) for part in os.environ.get(ROOTS, "").split(os.pathsep) if part)]

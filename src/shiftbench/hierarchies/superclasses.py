@@ -230,9 +230,17 @@ TASKS = {
 
 def named_task(
     name: str, hierarchy: Hierarchy | None = None, split: str = "rand", *, adversariality: float | None = None,
-    seed: int = 0, compat: str = "",
+    seed: int = 0, compat: str = "", level: int | None = None, root: str = "", subclasses: int | None = None,
+    balanced: bool = True,
 ) -> Superclasses:
-    """A task by name: the task's cut of a hierarchy or, without one, the random split in the paper's tables."""
+    """A task by name: the task's cut of a hierarchy or, without one, the random split in the paper's tables.
+
+    A task has its own `level`, `root` and `subclasses`, and is balanced: others are refused.
+    """
+    fixed = {"level": level, "root": root, "subclasses": subclasses}
+    own = [key for key, value in fixed.items() if value not in (None, "")]
+    if own:
+        raise ShiftBenchError(f"Task '{name}' has its own {' and '.join(own)}. Leave them or the task out.")
     task = find(TASKS, "task", name.lower().replace("-", "").replace("_", ""))
     if hierarchy is not None:
         return superclasses(hierarchy, task.level, task.root, task.subclasses, split, adversariality=adversariality,

@@ -1,7 +1,7 @@
 """Annotators and models on the same pairs of superclasses, as scores."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from shiftbench.human.answers import Answers, pair_name, read_answers
 from shiftbench.human.pages import Key, find_key
 from shiftbench.reporting.score_tables import percent
 from shiftbench.reporting.terminal import score_tables
-from shiftbench.scoring import GAP
+from shiftbench.scoring import GAP, score_models
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, effective, student, wilson
 from shiftbench.scoring.metrics.pairwise import PairMean, over_pairs
 
@@ -28,6 +28,20 @@ METRICS = (METRIC, f"{METRIC}_gap", "answered", "agreement", "fleiss_kappa")
 """The metrics that a human study adds to a table of scores."""
 
 Row = dict[str, Any]
+
+
+def score_people(
+    benchmark: Benchmark, answers: Sequence[Path | str], models: Mapping[str, Any], study: Path | str | None = None,
+    **options: Any,
+) -> Scores:
+    """Scores of models, of annotators, and of classifiers on the pairs of superclasses that annotators saw."""
+    scores = score_models(benchmark, models, **options)
+    own = {name: options[name] for name in ("level", "replicates") if name in options}
+    key = find_key(study, answers)
+    key.check(benchmark)
+    people = [human_scores(benchmark, key, read_answers(answers, key), **own)] if answers else []
+    classifiers = [(name, model) for name, model in models.items() if isinstance(model, Predictions)]
+    return Scores.join([scores, *people, model_scores(benchmark, key, classifiers, **own)])
 
 
 def human_scores(

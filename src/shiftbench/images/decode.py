@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from shiftbench.core.arrays import Images, Ints, Strs, Values
+from shiftbench.core.arrays import Bools, Images, Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
+from shiftbench.data.roots import missing_files
 from shiftbench.readers.npz import mapped
 
 # Space for the images of a benchmark: in memory, or in a file if they do not fit.
@@ -79,6 +80,15 @@ def content_hashes(collection: Collection, rows: Ints) -> Strs:
             raise _unreadable(collection, row, path, problem) from problem
 
     return np.asarray(list(_threaded(of_file, np.asarray(rows, np.int64))), np.str_)
+
+
+def hashes_and_missing(collection: Collection, items: Strs) -> tuple[Values, Bools]:
+    """A content hash per item, and which items have no image file; those differ from all others."""
+    rows = collection.index(items)
+    missing = np.isin(rows, missing_files(collection.pixels, collection.root))
+    hashes = np.char.add("no file of ", items).astype(np.object_)
+    hashes[~missing] = content_hashes(collection, rows[~missing])
+    return hashes, missing
 
 
 def _stack(collection: Collection, rows: Ints, size: int | None) -> Images:

@@ -1,9 +1,15 @@
 """Readers: one per annotation format, each gives a Collection. They never guess, and drop only what the
 format's own makers drop; a split that comes with the data is a factor like any other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
-from shiftbench.data.collection import Collection
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import check_regular
+from shiftbench.core.registry import find
+from shiftbench.data.collection import MARKER, Collection
+from shiftbench.readers.annotation_files import with_files
 from shiftbench.readers.coco import coco
 from shiftbench.readers.factors import factors
 from shiftbench.readers.gqa import gqa
@@ -16,3 +22,33 @@ from shiftbench.readers.wilds import wilds
 READERS: dict[str, Callable[..., Collection]] = {
     "coco": coco, "factors": factors, "gqa": gqa, "imagenet": imagenet, "metashift": metashift,
     "table": table, "waterbirds": waterbirds, "wilds": wilds}
+
+
+def read_files(
+    format: str, sources: Sequence[Path | str], *, drop_missing: bool = False, **options: Any
+) -> Collection:
+    """Read annotation files into a collection. Image files that are not there are counted in a warning, or their items
+    are dropped."""
+    reader = find(READERS, "format", format)
+    for source in sources:
+        check_regular(source)
+    return with_files(reader(*map(str, sources), **options), drop_missing)
+
+
+def keep(collection: Collection, out: Path | str, overwrite: bool = False) -> bool:
+    """Save a collection, and say whether that was needed: where `out` holds the same one, nothing is written."""
+    if (Path(out) / MARKER).exists():
+        try:
+            before = Collection.load(out)
+        except ShiftBenchError:
+            before = None
+        if before is not None and before == collection:
+            return False
+        if not overwrite:
+            what = "a damaged collection" if before is None else (
+                f"another collection ('{before.name}', {len(before):,} items; this one is '{collection.name}', "
+                f"{len(collection):,} items)")
+            raise ShiftBenchError(f"{out} holds {what}. Name another folder, or replace it with --overwrite "
+                                  "(overwrite=True); benchmarks that were built on it stay as they are.")
+    collection.save(out)
+    return True

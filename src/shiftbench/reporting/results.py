@@ -2,15 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark, collection_if_there
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import RUN, Scores
 from shiftbench.scoring.reading import RunIndex
-from shiftbench.scoring.select import DEFAULT, Runs, chosen, setting_of
+from shiftbench.scoring.runs import scores_of
+from shiftbench.scoring.select import DEFAULT, Runs, chosen, chosen_means, setting_of
+from shiftbench.sweeps.status import UNREADABLE, Status, counted, describe
+
+if TYPE_CHECKING:
+    from shiftbench.sweeps.study import Study
 
 HUMAN, PAIRWISE = "human", "pairwise_accuracy"
 ANNOTATED = (PAIRWISE, f"{PAIRWISE}_gap", "answered", "agreement", "fleiss_kappa")
@@ -39,6 +46,55 @@ class Results:
     images: Mapping[str, Collection]  # by digest
     index: RunIndex | None = None  # the runs behind the scores, where they are available
     compare: Sequence[str] = ()  # two methods whose items are compared; default: see nooch.compared
+
+
+class Source(NamedTuple):
+    """What a page or a table is about: scores, benchmarks with their folders, the runs, and those that are absent."""
+
+    scores: Scores
+    folders: Sequence[tuple[Benchmark, Path]]
+    runs: RunIndex | None = None
+    absent: Sequence[Status] = ()
+
+    @property
+    def benchmarks(self) -> list[Benchmark]:
+        return [benchmark for benchmark, _ in self.folders]
+
+    def pictures(self) -> list[Collection | None]:
+        """The collections that images may be taken from; a page can do without."""
+        collections = [collection_if_there(benchmark, folder) for benchmark, folder in self.folders]
+        return [None if collection is None or collection.foreign else collection for collection in collections]
+
+
+def read_source(
+    source: Scores | Path | str, benchmarks: Path | str | Sequence[Path | str] = (), *, rule: str = DEFAULT,
+    study: "Study | Path | str | None" = None, tolerant: bool = False,
+) -> Source:
+    """Read a table of scores, or score a folder of runs and the means over the runs that `rule` chooses.
+
+    With a study its runs alone count. A run that cannot be read is an error; if `tolerant`, it is absent.
+    """
+    if isinstance(source, Scores) or not Path(source).is_dir():
+        if study is not None:
+            raise ShiftBenchError("A study says which runs belong to it, and scores do not: name a folder of runs.")
+        return Source(*scores_of(source, benchmarks))
+    only, absent = counted(source, study)
+    unreadable: dict[str, str] | None = {} if tolerant else None
+    index = RunIndex(source, only, unreadable)
+    scores, folders = scores_of(index, benchmarks, unreadable)
+    absent += [describe(Path(source) / run, UNREADABLE)._replace(reason=why)
+               for run, why in (unreadable or {}).items()]
+    means = chosen_means(index, scores, [benchmark for benchmark, _ in folders], rule, remedy=REMEDY)
+    return Source(Scores.join([scores, means]), folders, index, absent)
+
+
+def check_compared(compare: Sequence[str], source: Scores | Path | str) -> Sequence[str]:
+    """The two methods whose items are to be compared; none, or two of a folder of runs."""
+    if len(compare) not in (0, 2):
+        raise ShiftBenchError(f"compare names {len(compare)} methods, but it takes two: erm,group_dro.")
+    if compare and (isinstance(source, Scores) or not Path(source).is_dir()):
+        raise ShiftBenchError("Two methods are compared item by item, by predictions: report on a folder of runs.")
+    return compare
 
 
 class Section(NamedTuple):

@@ -3,7 +3,7 @@
 Scores are recomputed from predictions, never trusted: a new metric needs no training.
 """
 
-from shiftbench.scoring.judge import GAP, means, score, versus
+from shiftbench.scoring.judge import GAP, means, score, score_models, versus
 from shiftbench.scoring.listing import Finished, Names, names_in, read_run, runs_in
 from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import score_runs
@@ -11,5 +11,5 @@ from shiftbench.scoring.views import Comparison, comparisons, named, to_json
 
 __all__ = [
     "GAP", "Comparison", "Finished", "Names", "RunIndex", "comparisons", "means", "named",
-    "names_in", "read_run", "runs_in", "score", "score_runs", "to_json", "versus",
+    "names_in", "read_run", "runs_in", "score", "score_models", "score_runs", "to_json", "versus",
 ]

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.scores import ALL
+from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.scoring.estimates import (
     Estimate,
     Measured,
@@ -28,6 +29,7 @@ from shiftbench.scoring.intervals import means as take_apart
 from shiftbench.scoring.intervals import over_runs, student, wilson
 from shiftbench.scoring.metrics.classification import calibration, confidences
 from shiftbench.scoring.metrics.curves import auc_items
+from shiftbench.shifts.context.challenge_sets import Ranked, hardest_tasks
 
 COLUMN = "kind"
 SIDES = ("hard_positive", "hard_negative")
@@ -127,3 +129,17 @@ def _larger(
         most = worst_loss(losses[:, rows], start, owner, level)
         measured.append(Measured("worst_hard_nll", SIDES, size, most.estimate, worst=most))
     return measured
+
+
+def hardest(scores: Scores, n: int = 12, *, method: str = "erm", split: str = "test") -> list[Ranked]:
+    """Rank tasks (benchmarks) by how much more hard items cost than the average item; the first n."""
+    scores = scores.where(stat=RUN, split=split, metric="nll", by="")
+    losses: dict[str, dict[str, list[float]]] = {HARD: {}, ALL: {}}
+    for row in scores.take(scores.names == method):
+        if row["group"] in losses:
+            losses[row["group"]].setdefault(row["benchmark"], []).append(row["value"])
+    if not losses[HARD]:
+        raise ShiftBenchError(f"No run of method '{method}' has a loss on hard items of {split}. Train it on "
+                              "benchmarks of shift 'context' first, or name another method.")
+    hard, every = ({task: sum(values) / len(values) for task, values in by_task.items()} for by_task in losses.values())
+    return hardest_tasks(hard, every, min(n, len(hard)))

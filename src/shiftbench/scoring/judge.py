@@ -210,6 +210,16 @@ def versus(benchmark: Benchmark, models: Mapping[str, Predictions | Answers], **
     return Scores.of({**row, "run": row["method"], "seed": 0} for row in together.where(stat=DIFFERENCE))
 
 
+def score_models(
+    benchmark: Benchmark, models: Mapping[str, Predictions | Answers], **options: Any
+) -> Scores:
+    """Scores of every model by name, and of several also how far each is behind the best."""
+    parts = [score(benchmark, model, run=name, method=name, **options) for name, model in models.items()]
+    if len(models) > 1:
+        parts.append(versus(benchmark, models, **{key: value for key, value in options.items() if key != "metrics"}))
+    return Scores.join(parts)
+
+
 def _groupings(benchmark: Benchmark, by: Sequence[str], collection: Collection | None) -> tuple[Grouping, ...]:
     target = benchmark.target
     if not target.has_classes and by:

@@ -4,9 +4,10 @@ An image's id alone makes it hard, as in the authors' code. That code skips list
 here a split must be predicted whole or not at all, so that the numbers are comparable with the published ones.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,18 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.tables import decimal, read_table, strings
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.predictions import CHOICES, IDS, Predictions, refuse_trained
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import (
+    CHOICES,
+    IDS,
+    Predictions,
+    model_names,
+    read_predictions,
+    refuse_trained,
+)
+from shiftbench.data.scores import Scores
 from shiftbench.scoring.hard_items import COLUMN, EASY, SIDES
+from shiftbench.scoring.judge import score
 from shiftbench.shifts.context.challenge_sets import (
     CRITERIA,
     PHASES,
@@ -35,6 +46,55 @@ TRUTH = "truth"
 """Column with the true label: `car` and `no car`, or 1 and 0. The lists give the label of hard images only."""
 ONE = ("logit", "probability")
 """Columns with one number per image: the logit or probability that the class is present."""
+
+
+def score_on_lists(
+    first: Benchmark | Path | str, others: Sequence[Predictions | Answers | Path | str], folder: Path | str,
+    task: str = "", *, ignore_splits: bool = False, **options: Any,
+) -> Scores:
+    """Score predictions on the published lists.
+
+    `first` is a benchmark, or a file of predictions like the others: then the lists make a benchmark of each file's
+    images.
+    """
+    if isinstance(first, Path | str) and not Path(first).exists():
+        raise ShiftBenchError(f"{first}: there is no such file. With nooch (--nooch) the first name is a file of "
+                              "predictions, or the folder of a benchmark.")
+    benchmark, sources = None, others
+    if isinstance(first, Path | str) and Path(first).is_file():
+        sources = (first, *others)
+    else:
+        benchmark = first if isinstance(first, Benchmark) else Benchmark.load(first)
+    if not sources:
+        raise ShiftBenchError("There are no predictions to score. Name at least one file.")
+    parts = []
+    for name, source in zip(model_names(sources), sources, strict=True):
+        pairs = (challenges(_file(source), folder, task, ignore_splits=ignore_splits) if benchmark is None
+                 else _on_benchmark(source, benchmark, folder, task, ignore_splits))
+        parts += [score(challenge, predictions, run=f"{name}, {challenge.name}", method=name, **options)
+                  for challenge, predictions in pairs]
+    return Scores.join(parts)
+
+
+def _file(source: Predictions | Answers | Path | str) -> Path | str:
+    if isinstance(source, Predictions | Answers):
+        raise ShiftBenchError("Without a benchmark, name files of predictions to score on published lists.")
+    return source
+
+
+def _on_benchmark(
+    source: Predictions | Answers | Path | str, benchmark: Benchmark, folder: Path | str, task: str,
+    ignore_splits: bool,
+) -> Iterator[tuple[Benchmark, Predictions | Answers]]:
+    """Yield the benchmark with the published kinds, and the predictions on it, for every criterion."""
+    if isinstance(source, Answers):
+        raise ShiftBenchError("Published lists are of classes; these predictions are boxes or tokens.")
+    predictions = read_predictions(source, benchmark, ignore_splits=ignore_splits)
+    positive = task.replace("_", " ") or str(benchmark.card.get("positive") or "")
+    if isinstance(predictions, Predictions) and len(predictions.classes) == 2 and positive in predictions.classes:
+        predictions = no_at_ties(predictions, positive)
+    for challenge in on_lists(benchmark, folder, task):
+        yield challenge, predictions
 
 
 def on_lists(benchmark: Benchmark, folder: Path | str, task: str = "") -> Iterator[Benchmark]:

@@ -18,6 +18,7 @@ from shiftbench.scoring.judge import means, score
 from shiftbench.scoring.listing import Finished, LeftOut, leaving_out, written
 from shiftbench.scoring.pieces import Piece, score_each, together
 from shiftbench.scoring.reading import RunIndex
+from shiftbench.scoring.views import named
 from shiftbench.shifts.replicates import replicate_of, same_rows, shared_splits
 
 SETTINGS = 100
@@ -249,3 +250,31 @@ def mean_retrained(
 def _renamed(scores: Scores) -> Scores:
     kept: Bools = (scores["metric"] == "accuracy") & (scores["by"] == "") & (scores["stat"] != DIFFERENCE)
     return scores.take(kept).assign(metric=RETRAINED)
+
+
+# Scores and the benchmarks that they are about
+
+Place = Path | str
+
+
+def scores_of(
+    source: Scores | Place | RunIndex, benchmarks: Place | Sequence[Place] = (), left_out: LeftOut | None = None
+) -> tuple[Scores, list[tuple[Benchmark, Path]]]:
+    """The scores of a table or of a folder of runs, and the benchmarks they are about with their folders.
+
+    Benchmarks are those given and, for runs, those that they were trained on; scores find theirs by its digest. A run
+    that cannot be read is an error, or is noted in `left_out` with the reason.
+    """
+    given = [benchmarks] if isinstance(benchmarks, str | Path) else benchmarks
+    folders = {Path(folder): Benchmark.load(folder) for folder in given}
+    if isinstance(source, Scores):
+        scores = source
+    elif isinstance(source, RunIndex) or Path(source).is_dir():
+        index = RunIndex.of(source)
+        scores = score_runs(index, benchmarks=list(folders.values()), left_out=left_out)
+        known = {benchmark.digest for benchmark in folders.values()}
+        folders |= {folder: index.benchmark(folder)
+                    for folder in index.benchmark_folders(set(scores["run"].tolist()), known)}
+    else:
+        scores = Scores.load(source)
+    return scores, [(benchmark, folder) for folder, loaded in folders.items() for benchmark in named([loaded], scores)]

@@ -1,17 +1,15 @@
 """A recipe: which collection, which shift, under which conditions, which seed. TOML in, a benchmark out."""
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import read_marker, read_toml
-from shiftbench.core.parsing import parse_value
+from shiftbench.core.files import read_toml
 from shiftbench.core.registry import find, make
-from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import FORMAT, MARKER, Collection
+from shiftbench.data.benchmark import Benchmark, save_for
+from shiftbench.data.collection import Collection
 from shiftbench.shifts.conditions import CONDITIONS, Under
 from shiftbench.shifts.shift import SHIFTS, Shift
 
@@ -72,43 +70,7 @@ def build(
     """Build a benchmark from a recipe and, where `out` is given, save it there."""
     plan = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe, changes)
     benchmark = plan.shift.build(Collection.load(plan.collection), plan.seed)
-    if out is None:
-        return benchmark
-    # The path is a hint for finding pixels again, relative so that a project folder can be moved as a whole.
-    benchmark.card["collection"]["path"] = os.path.relpath(plan.collection, out)
-    benchmark.save(out)
-    return replace(benchmark, card={**benchmark.card, "name": Path(out).name})
-
-
-def collection_folder(benchmark: Benchmark, folder: Path | str, override: Path | str | None = None) -> Path:
-    """Where the collection of a saved benchmark is, checked to be the one it was built from."""
-    facts = benchmark.card.get("collection", {})
-    if override is None and not facts.get("path"):
-        raise ShiftBenchError(f"{folder}: does not say where its collection is. Name it with --collection.")
-    path = Path(override) if override else Path(os.path.normpath(Path(folder) / facts["path"]))
-    if not path.exists():
-        raise ShiftBenchError(f"{folder}: its collection '{facts.get('name')}' is not at {path} any more. "
-                              "Name it with --collection.")
-    digest = str(read_marker(path, MARKER, "collection", FORMAT, {"digest": str}).get("digest"))
-    if digest != facts.get("digest"):
-        raise ShiftBenchError(f"{path}: digest is {digest[:8]}, but {folder} was built from "
-                              f"{str(facts.get('digest'))[:8]}. The collection was changed; build the benchmark again.")
-    return path
-
-
-def parse_changes(pairs: Sequence[str]) -> dict[str, Any]:
-    """`key=value` words from the command line; a value is read as TOML, else taken as text.
-
-    >>> parse_changes(["p=0.06", "label=class", "classes=['cat', 'dog']"])
-    {'p': 0.06, 'label': 'class', 'classes': ['cat', 'dog']}
-    """
-    changes: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise ShiftBenchError(f"'{pair}' is not a setting. Write --set key=value.")
-        changes[key.strip()] = parse_value(value, f"--set {key.strip()}")
-    return changes
+    return benchmark if out is None else save_for(benchmark, out, plan.collection)
 
 
 def _conditions(tables: Any, path: Path | str) -> dict[str, dict[str, Any]]:

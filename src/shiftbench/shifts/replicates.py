@@ -5,7 +5,6 @@ benchmark share its name, test, validation and large part; card["draw"] numbers 
 """
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.data.benchmark import CODED, Benchmark
+from shiftbench.data.benchmark import CODED, Benchmark, save_for
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.conditions import Under
 from shiftbench.shifts.low_data import LowData, Spurious
@@ -41,14 +40,9 @@ class Member(NamedTuple):
 
     def save(self, collection: Collection, out: Path | str, path: Path | str | None = None) -> Benchmark:
         """Build it and save it below `out`; `path` is where the collection is, for those who look for pixels."""
-        folder = Path(out) / self.folder
         benchmark = self.shift.build(collection, self.seed)
         card = {**benchmark.card, "name": self.name, **({} if self.replicate is None else {"draw": self.replicate})}
-        if path is not None:
-            card["collection"] = {**card["collection"], "path": os.path.relpath(path, folder)}
-        benchmark = replace(benchmark, card=card)
-        benchmark.save(folder, self.name)
-        return benchmark
+        return save_for(replace(benchmark, card=card), Path(out) / self.folder, path, self.name)
 
 
 def members(shifts: Iterable[tuple[str, Shift]], replicates: Sequence[int] = (), seed: int = 0) -> list[Member]:

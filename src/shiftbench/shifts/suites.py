@@ -1,19 +1,25 @@
 """Suites: the benchmarks of a paper's table, by name. Each is a family of shifts on one collection."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import find
+from shiftbench.core.rng import checked_seed
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.superclasses import TASKS as BREEDS
+from shiftbench.readers import keep, read_files
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.shifts.conditions import Condition, Noise, Size, Under
 from shiftbench.shifts.context.out_of_context import NOOCH
 from shiftbench.shifts.low_data import LowData, Spurious, Unseen, Where
 from shiftbench.shifts.metashift_tables import METASHIFT, Suite
-from shiftbench.shifts.recipe import changed
+from shiftbench.shifts.recipe import Recipe, changed, each, several
+from shiftbench.shifts.replicates import Member, members
 from shiftbench.shifts.shift import Shift
 from shiftbench.shifts.splits import Given
 from shiftbench.shifts.subclasses import Breeds
@@ -180,3 +186,51 @@ def only_of(shifts: Suite, only: str, name: str) -> Suite:
     if not chosen:
         raise ShiftBenchError(f"Suite '{name}' has no benchmark that begins with '{only}'. It has {', '.join(shifts)}.")
     return chosen
+
+
+def build_suite(
+    name: Path | str, collection: Collection | Path | str | None, out: Path | str, *, seed: int | None = None,
+    only: str = "", replicates: int = 0, changes: Mapping[str, Any] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[Path, Benchmark]:
+    """Build the benchmarks of a suite, or of a recipe that stands for several; by their folders below `out`.
+
+    ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
+    """
+    if str(name) not in SUITES and Path(name).is_file():
+        own = {"collection": str(collection)} if isinstance(collection, Path | str) else {}
+        plan = Recipe.load(name, {**(changes or {}), **own, **({} if seed is None else {"seed": seed})})
+        if not several(plan.shift):
+            raise ShiftBenchError(f"{name}: stands for one benchmark. Build it with `build`.")
+        source: Collection | Path = collection if isinstance(collection, Collection) else plan.collection
+        images = source if isinstance(source, Collection) else Collection.load(source)
+        wanted = members(only_of(each(plan.shift, images), only, str(name)).items(), (), plan.seed)
+        return _save_all(wanted, images, source, out, f"recipe '{name}'", "", progress)
+    if collection is None:
+        raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder.")
+    wanted = members(suite(str(name), only, changes), range(replicates), checked_seed(seed or 0))
+    if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
+            Path(collection) / "train").is_dir():
+        raw, collection = str(collection), Path(out) / "collection"
+        keep(read_files("imagenet", [raw]), collection, overwrite=True)
+    images = collection if isinstance(collection, Collection) else Collection.load(collection)
+    hint = " Name the benchmark of your data set with --only." if not only and len(wanted) > 1 else ""
+    return _save_all(wanted, images, collection, out, f"suite '{name}'", hint, progress)
+
+
+def _save_all(
+    wanted: Sequence[Member], images: Collection, source: Collection | Path | str, out: Path | str, what: str,
+    hint: str, progress: Callable[[int, int], None] | None,
+) -> dict[Path, Benchmark]:
+    """Build each benchmark and save it below `out`."""
+    path = None if isinstance(source, Collection) else source
+    benchmarks: dict[Path, Benchmark] = {}
+    for number, member in enumerate(wanted):
+        try:
+            benchmarks[Path(out) / member.folder] = member.save(images, out, path)
+        except ShiftBenchError as problem:
+            raise ShiftBenchError(f"Benchmark '{member.name}' of {what} cannot be built on collection "
+                                  f"'{images.name}': {problem}{hint}") from problem
+        if progress:
+            progress(number + 1, len(wanted))
+    return benchmarks

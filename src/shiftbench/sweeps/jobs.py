@@ -1,20 +1,26 @@
 """What a sweep hands out: runs as jobs, packs of jobs that train faster together, and the features that they need."""
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import load_torch
+from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.sweeps.storage import is_url
 from shiftbench.training.device import choose_device
 from shiftbench.training.run import COLUMNS, SENTENCES, Outcome, Run, split_features
+
+if TYPE_CHECKING:
+    from shiftbench.sweeps.study import Study
 
 GRAPHS = 8
 """Image runs side by side on one GPU: more of them do not get more out of it (bench/train_gpu.py)."""
@@ -149,3 +155,22 @@ def _present(folder: Path, features: str, n: int) -> Bools:
             if marks.shape == (n,) and marks.dtype == np.bool_:
                 return np.asarray(marks)
     return np.zeros(n, np.bool_)
+
+
+def sweep(
+    study: "Study", out: Path | str, *, engine: str = "local", workers: int = 0, device: str = "auto",
+    retry_failed: bool = False, logs: Sequence[str] = (), checkpoint_seconds: float = 30.0,
+    progress: Callable[[Outcome, int], None] | None = None,
+) -> list[Outcome]:
+    """Do every run of a study with an engine; logs are copied while it goes on."""
+    from shiftbench.sweeps.log_mirror import Mirror
+
+    run_packs = find(ENGINES, "engine", engine)
+    check_out(out, engine, logs, study.leave_one_domain_out)
+    jobs = study.jobs(out)
+    report = None if progress is None else lambda end: progress(end, len(jobs))
+    with Mirror(out, logs, [job.run.id for job in jobs]):
+        load_torch()
+        embed_missing(jobs, device)
+        return run_packs(make_packs(jobs, device, workers or os.cpu_count() or 1), out, workers=workers, device=device,
+                         report=report, retry_failed=retry_failed, checkpoint_seconds=checkpoint_seconds)

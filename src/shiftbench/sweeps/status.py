@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +13,7 @@ from shiftbench.data.scores import label_of
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.jobs import Job
+    from shiftbench.sweeps.study import Study
 
 STATES = ("failed", "running", "unfinished", "not started", "done")
 """In the order in which a person wants to read them."""
@@ -169,3 +170,33 @@ def _seconds(folder: Path | str) -> float:
         except (ValueError, KeyError, TypeError):
             continue
     return 0.0
+
+
+def counted(out: Path | str, study: "Study | Path | str | None" = None) -> tuple[list[str] | None, list[Status]]:
+    """Which runs of a folder count, None for all, and those that are missing or in the way (`left_out`).
+
+    With a study its own count.
+    """
+    if study is None:
+        return None, left_out(out)
+    from shiftbench.sweeps.study import Study
+
+    jobs = (study if isinstance(study, Study) else Study.load(study)).jobs(out, collections=False)
+    absent = left_out(out, jobs)
+    lacking = {status.run for status in absent if status.state != LEFT_OVER}
+    done = [run for run in dict.fromkeys(job.run.id for job in jobs) if run not in lacking]
+    if not done:
+        raise ShiftBenchError(f"{out}: none of the {len(jobs):,} runs that the study asks for is done. Is it the "
+                              "study that was swept, with the same --set?")
+    return done, absent
+
+
+def in_words(absent: Sequence[Status], most: int = 5) -> str:
+    """The runs that a report lacks, the first of them by name."""
+    words = []
+    for status in absent[:most]:
+        known = (status.method, status.benchmark and f"on {status.benchmark}",
+                 f"seed {status.seed}" if status.seed >= 0 else "", status.reason.rstrip("."))
+        words.append(f"{status.run} ({status.state}: {', '.join(fact for fact in known if fact)})")
+    more = f" and {len(absent) - most:,} more" if len(absent) > most else ""
+    return f"not in the report are {summary(status.state for status in absent)}: {'; '.join(words)}{more}."

@@ -14,10 +14,10 @@ from shiftbench.core.files import lock, read_marker
 from shiftbench.core.registry import find
 from shiftbench.data import benchmark as benchmarks
 from shiftbench.data import collection as collections
-from shiftbench.data.benchmark import MARKER, Benchmark
+from shiftbench.data.benchmark import MARKER, Benchmark, collection_folder
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.leave_one_domain_out import leave_out
-from shiftbench.shifts.recipe import Recipe, collection_folder
+from shiftbench.shifts.recipe import Recipe
 from shiftbench.shifts.replicates import Member, members, replicate_of, same_rows
 from shiftbench.shifts.suites import suite
 

@@ -19,6 +19,7 @@ from shiftbench.images.augment import augment, draws_of
 from shiftbench.methods.method import Batch, Task
 from shiftbench.models.net import MODELS, Net
 from shiftbench.scoring.scorer import Scorer, scorer
+from shiftbench.training.features import Report, Say
 from shiftbench.training.inputs import Ragged, inputs, truth_of
 from shiftbench.training.run import Run
 
@@ -29,9 +30,14 @@ MEASURED = 512
 """Items from which the statistics of batch norms are taken, all in one forward pass."""
 
 
-def load(benchmark: Benchmark, collection: Collection, run: Run, device: torch.device, folder: Path | str | None
-         ) -> "Data":
-    """The data a run is trained on, from memory where this process has just used the same."""
+def load(
+    benchmark: Benchmark, collection: Collection, run: Run, device: torch.device, folder: Path | str | None,
+    progress: Report | None = None, say: Say | None = None,
+) -> "Data":
+    """The data a run is trained on, from memory where this process has just used the same.
+
+    `folder` is the collection's, where features are cached; `progress` and `say` hear of features that are not.
+    """
     shape = "" if collection.pixels is None else str(collection.pixels.shape)  # a digest does not know it
     takes = MODELS[run.model].takes
     words = (run.model, run.weights) if takes == "tokens" else ()  # each net of tokens has its own
@@ -40,7 +46,8 @@ def load(benchmark: Benchmark, collection: Collection, run: Run, device: torch.d
     if key not in _LOADED:
         while len(_LOADED) >= KEPT:
             del _LOADED[next(iter(_LOADED))]
-        _LOADED[key] = Data(benchmark, inputs(benchmark, collection, run, Path(folder) if folder else None), device)
+        x = inputs(benchmark, collection, run, Path(folder) if folder else None, progress, say)
+        _LOADED[key] = Data(benchmark, x, device)
     return _LOADED[key]
 
 

@@ -28,6 +28,7 @@ from shiftbench.training.device import choose_device
 
 Features = npt.NDArray[np.float32]
 Report = Callable[[int, int], None]
+Say = Callable[[str], None]
 
 PIXELS_AT_ONCE = 600_000
 """Per forward pass on a CPU: 12 images of 224 px, 36 of 128. More falls out of its cache and gets slower."""
@@ -46,8 +47,9 @@ def embed(
     *,
     weights: str = "imagenet",
     device: str = "auto",
+    say: Say | None = None,
 ) -> Features:
-    """Features of these items, len(rows) × D.
+    """Features of these items, len(rows) × D. `say` is told how many are computed: it may take longer than training.
 
     With `folder` (the collection's) they are kept in folder/features/KEY/ and only what is missing is computed. KEY
     stands for backbone, weights, preprocessing and the collection's items. A row counts as present only after its
@@ -67,6 +69,9 @@ def embed(
     wanted = np.unique(rows)
     missing = wanted[~present[wanted]]
     check_writable(table, len(missing))
+    if len(missing) and say is not None:
+        say(f"features {backbone}@{size} of {len(missing):,} of {len(rows):,} items are not cached: computing them "
+            f"once, into {Path(folder) / 'features'}. Others, or a smaller size, by --features BACKBONE@SIZE.")
 
     def keep(chunk_rows: slice, values: Features) -> None:
         write_rows(table, missing[chunk_rows], values)  # the features first, then the mark that they are there
@@ -74,13 +79,6 @@ def embed(
 
     _fill(net, collection, missing, size, device, progress, keep)
     return np.asarray(table[rows])
-
-
-def count_missing(collection: Collection, rows: Ints, backbone: str, size: int, folder: Path | str) -> int:
-    """How many of these items have no features in the collection's cache yet."""
-    check_backbone(backbone)
-    _, present = _open(Path(folder), collection, build(backbone, 1, size, weights="imagenet"), backbone, size)
-    return int((~present[np.unique(np.asarray(rows, np.int64))]).sum())
 
 
 def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, progress: Report | None,

@@ -98,7 +98,7 @@ def train_pack(
                 elif is_done(folder):  # by another process, a moment ago
                     end(run)
                 else:
-                    data = load(benchmark, collection, run, choose_device(device), collection_path)
+                    data = load(benchmark, collection, run, choose_device(device), collection_path, progress, say)
                     fittings.append(Fitting(run, data, folder, say))
             except Exception as problem:
                 end(run, problem)

@@ -14,7 +14,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, boxes_of, kinds_of, tokens_of
 from shiftbench.images.decode import channel_images, images
 from shiftbench.models.net import MODELS
-from shiftbench.training.features import embed
+from shiftbench.training.features import Report, Say, embed
 from shiftbench.training.run import COLUMNS, SENTENCES, Run, split_features
 
 PADDING = -1
@@ -50,7 +50,10 @@ class Ragged(NamedTuple):
         return torch.where(inside[:, :, None], self.values[line].long(), PADDING)
 
 
-def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path | None) -> Tensor | Ragged:
+def inputs(
+    benchmark: Benchmark, collection: Collection, run: Run, cache: Path | None, progress: Report | None = None,
+    say: Say | None = None,
+) -> Tensor | Ragged:
     """One input per row of the benchmark.
 
     Cached features as float32, N × D; images as uint8, N × H × W × 3, those of more channels as float32, N × C × H × W;
@@ -59,7 +62,7 @@ def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path |
     net = MODELS[run.model]
     rows = collection.index(benchmark.items)
     if net.takes == "features":
-        return torch.from_numpy(_features(benchmark, collection, rows, run, cache))
+        return torch.from_numpy(_features(benchmark, collection, rows, run, cache, progress, say))
     if net.takes == "tokens":
         return torch.from_numpy(_tokens(benchmark, collection, rows, run))
     if net.takes == "graphs":
@@ -77,7 +80,10 @@ def inputs(benchmark: Benchmark, collection: Collection, run: Run, cache: Path |
     return torch.from_numpy(pixels)
 
 
-def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run, cache: Path | None) -> np.ndarray:
+def _features(
+    benchmark: Benchmark, collection: Collection, rows: Ints, run: Run, cache: Path | None,
+    progress: Report | None, say: Say | None,
+) -> np.ndarray:
     """Features of a backbone, vectors of texts, or the columns of a table."""
     if run.features == SENTENCES:
         from shiftbench.text import embed_texts, encoder
@@ -103,7 +109,7 @@ def _features(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run
         mean, spread = known.mean(axis=0), known.std(axis=0)
         return np.asarray((taken - mean) / np.where(spread > 0, spread, 1), np.float32)
     backbone, size = split_features(run.features)
-    return embed(collection, rows, backbone, size, folder=cache)
+    return embed(collection, rows, backbone, size, folder=cache, progress=progress, say=say)
 
 
 def _tokens(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run) -> np.ndarray:

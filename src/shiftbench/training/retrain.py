@@ -10,12 +10,12 @@ import torch
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, scratch, write_json
-from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
+from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark, collection_folder
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import TARGET_RT, Predictions
 from shiftbench.models.net import MODELS, build
 from shiftbench.models.weights import load_into, read_weights
-from shiftbench.scoring.listing import read_run
+from shiftbench.scoring.listing import Finished, read_run
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device, set_threads
@@ -105,3 +105,20 @@ def _features(folder: Path, run: Run, data: Data) -> tuple[torch.Tensor, dict[st
     load_into(net, read_weights(file), file)
     head = {f"head.{key}": value.detach().cpu().clone() for key, value in net.head.state_dict().items()}
     return data.outputs(net.to(data.device), np.arange(len(data.benchmark)), run.precision, net.features), head
+
+
+def retrain_all(
+    runs: Sequence[Finished], *, steps: int = STEPS, rates: float | Sequence[float] | None = None,
+    collection: Path | str | None = None, device: str = "auto", progress: Report | None = None,
+) -> dict[str, Retrained]:
+    """Retrain the last layer of each run on its own benchmark; by run."""
+    chosen = (rates,) if isinstance(rates, int | float) else rates or RATES
+    outcomes: dict[str, Retrained] = {}
+    for number, run in enumerate(runs):
+        benchmark = Benchmark.load(run.benchmark_folder)
+        folder = collection_folder(benchmark, run.benchmark_folder, collection)
+        outcomes[run.folder.name] = retrain(run.folder, benchmark, Collection.load(folder), steps=steps, rates=chosen,
+                                            device=device, cache=folder)
+        if progress:
+            progress(number + 1, len(runs))
+    return outcomes

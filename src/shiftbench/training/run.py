@@ -1,6 +1,6 @@
 """A run: one method, one benchmark, one model, one seed. Flat, frozen, JSON, and named by its content."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from math import ceil
 from typing import Any, NamedTuple
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.registry import find, make
+from shiftbench.core.registry import find, listed, make
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import label_of, run_id
 from shiftbench.images.augment import joined, parts_of
 from shiftbench.methods import METHODS, Method
 from shiftbench.methods.method import BATCHES, NEEDS
-from shiftbench.methods.presets import VARIANTS, find_method
+from shiftbench.methods.presets import VARIANTS, expand, find_method
 from shiftbench.models.names import CATALOGUE, image_models
 from shiftbench.scoring.metrics import METRICS
 
@@ -231,6 +231,24 @@ def on_benchmark(settings: Mapping[str, Any], benchmark: Benchmark) -> dict[str,
 def task_of(benchmark: Benchmark) -> str:
     """The name of a benchmark's task in its paper, as presets know it: living17; empty where it has none."""
     return str(benchmark.card.get("params", {}).get("task", ""))
+
+
+def run_of(
+    method: str, params: Mapping[str, Any], settings: Mapping[str, Any], preset: str | Sequence[str] = (),
+    benchmark: Benchmark | None = None,
+) -> Run:
+    """A run that is checked, on a benchmark or on none yet. A head works on a backbone's features by default."""
+    if not method and not preset:
+        raise ShiftBenchError("train: name a method or a preset. `shiftbench methods` lists both.")
+    method, variant, protocol = expand(listed(preset), method, task_of(benchmark) if benchmark else "")
+    own, of_run = split_settings(protocol)
+    if "steps" in settings:
+        of_run.pop("epochs", None)
+    of_run = {"model": default_model(method, variant), **of_run, **settings}
+    if find(CATALOGUE, "model", of_run["model"]).takes == "features":
+        of_run.setdefault("features", "efficientnet-lite0")
+    run = Run.of({"benchmark": "", "method": method, "preset": variant, "params": {**own, **params}, **of_run}, "train")
+    return run if benchmark is None else Run.of(on_benchmark(run.to_json(), benchmark), "train")
 
 
 class Outcome(NamedTuple):
