@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shiftbench import api as verbs
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_json, writing
+from shiftbench.core.files import read_json, write_text
 from shiftbench.core.later import load_torch
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import MARKER
@@ -113,17 +113,15 @@ def demo(
     folders = []
     for name, text in recipes(world.name).items():
         recipe = root / "recipes" / f"{name}.toml"
-        with writing(recipe) as hidden:
-            hidden.write_text(text)
+        write_text(recipe, text)
         verbs.build(recipe, root / "benchmarks" / name)
         folders.append(root / "benchmarks" / name)
     ends: list[Outcome] = []
     for file, names, held_out in (("study", [folder.name for folder in folders], "false"),
                                   ("held_out", HELD_OUT, "true")):
-        with writing(root / f"{file}.toml") as hidden:
-            hidden.write_text(STUDY.format(
-                features=FEATURES, seeds=", ".join(map(str, seeds)), held_out=held_out,
-                benchmarks=", ".join(f'"benchmarks/{name}"' for name in names)))
+        write_text(root / f"{file}.toml", STUDY.format(
+            features=FEATURES, seeds=", ".join(map(str, seeds)), held_out=held_out,
+            benchmarks=", ".join(f'"benchmarks/{name}"' for name in names)))
         study = Study.load(root / f"{file}.toml")
         with shown("embedding the items") as advance:
             embed_missing(study.jobs(root / "runs"), progress=advance)
@@ -144,8 +142,7 @@ def demo(
     with shown("reporting"):
         verbs.report(scores, root / "report.html", benchmarks=folders, title="Cats and dogs out of context")
         benchmarks = [Benchmark.load(folder) for folder in folders]
-        with writing(root / "tables.md") as hidden:
-            hidden.write_text(f"{tables_text(scores, benchmarks)}\n", encoding="utf-8")
+        write_text(root / "tables.md", f"{tables_text(scores, benchmarks)}\n")
     return Shown(scores, tuple(folders), root / "report.html")
 
 

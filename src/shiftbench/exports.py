@@ -12,8 +12,9 @@ import pyarrow as pa
 from PIL import Image
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import write_json, write_table, writing_folder
+from shiftbench.core.files import write_json, writing_folder
 from shiftbench.core.registry import find
+from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark, table
 from shiftbench.data.collection import Collection
 from shiftbench.data.target import TOKEN_KINDS, TOKENS, kinds_of, tokens_of

@@ -11,7 +11,7 @@ import pytest
 
 import shiftbench as sb
 from shiftbench.cli import PANELS, RENAMED, app
-from shiftbench.core.files import write_table
+from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 
 

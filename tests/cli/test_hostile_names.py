@@ -12,7 +12,7 @@ import pytest
 import shiftbench as sb
 from shiftbench.cli import app
 from shiftbench.core.errors import LONGEST, ShiftBenchError, printable
-from shiftbench.core.files import write_table
+from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions

@@ -15,7 +15,7 @@ import pytest
 from bench.many_runs import make
 from shiftbench.cli import app
 from shiftbench.core.errors import plural, unknown
-from shiftbench.core.files import write_table
+from shiftbench.core.tables import write_table
 from shiftbench.shifts import Recipe, Subpopulation
 from shiftbench.shifts.recipe import build
 from tests.strategies import toy

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import write_table
+from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import CODED, SPLITS, Benchmark, table
 from shiftbench.data.checks import check, fit, uses
 from shiftbench.data.collection import Collection

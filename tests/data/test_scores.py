@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import write_table
+from shiftbench.core.tables import write_table
 from shiftbench.data.scores import COLUMNS, DEFAULTS, DIFFERENCE, MEAN, RUN, VERSION_KEY, Measure, Scores
 
 ROW = {"run": "r", "benchmark": "b", "method": "erm", "seed": 0, "split": "test", "group": "all", "n": 3,

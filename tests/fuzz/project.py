@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 import shiftbench as sb
-from shiftbench.core.files import write_table
+from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.prediction_lists import Answers

@@ -11,7 +11,7 @@ from PIL import Image
 
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import write_table
+from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.human import Design, Key, plan, read_answers, write_study

@@ -193,10 +193,12 @@ def test_both_painters_draw_the_same(tmp_path):
 
 
 @pytest.mark.slow
-def test_matplotlib_is_loaded_for_png_alone(tmp_path):
-    """A page and its SVG need no matplotlib, which takes a second to load."""
+def test_a_page_loads_what_it_shows(tmp_path):
+    """A page and its SVG need no matplotlib, which takes a second to load, and no section that does not apply."""
     script = ("import sys; from shiftbench.data.scores import Scores; from shiftbench.reporting import report\n"
               "report(Scores.of([]), [], sys.argv[1])\n"
-              "assert 'jinja2' in sys.modules and 'matplotlib' not in sys.modules")
+              "assert 'jinja2' in sys.modules and 'matplotlib' not in sys.modules\n"
+              "papers = {f'shiftbench.reporting.sections.{name}' for name in ('breeds', 'fine_grained', 'nooch')}\n"
+              "assert not papers & set(sys.modules), papers & set(sys.modules)")
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "r.html"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

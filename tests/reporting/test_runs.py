@@ -14,7 +14,7 @@ import pytest
 
 import shiftbench as sb
 from bench.many_runs import make
-from shiftbench.core.files import write_table
+from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Scores

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import shiftbench as sb
 from bench.many_runs import BENCHMARKS, SEEDS, facts, make
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import write_json, write_table
+from shiftbench.core.files import write_json
+from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, COLUMNS, MEAN, RUN, Scores

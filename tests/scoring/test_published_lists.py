@@ -9,7 +9,7 @@ import pytest
 
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import write_table
+from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.scoring import score
 from shiftbench.shifts.context.challenge_sets import HardIds

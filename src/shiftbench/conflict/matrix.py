@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import write_json, write_table, writing_folder
+from shiftbench.core.files import write_json, writing_folder
 from shiftbench.core.rng import child, uniform
+from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.training.run import Run
 

@@ -25,11 +25,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.core.formulas import no_formulas
 from shiftbench.core.parsing import parse_json, parse_toml
 
 T = TypeVar("T")
@@ -229,8 +226,7 @@ def copy_file(source: Path | str, path: Path | str) -> Path:
 
 
 def write_json(path: Path | str, value: Any) -> None:
-    with writing(path) as hidden:
-        hidden.write_text(json.dumps(value, indent=1, ensure_ascii=False, sort_keys=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, sort_keys=False) + "\n")
 
 
 def read_json(path: Path | str) -> Any:
@@ -370,14 +366,3 @@ def read_array(path: Path | str) -> npt.NDArray[Any]:
     except Exception as problem:
         raise ShiftBenchError(f"{path}: not an array in numpy's format, or a damaged one ({first_line(problem)}). Copy "
                               "or make it again; files of Python objects are never opened.") from problem
-
-
-def write_table(path: Path | str, table: pa.Table) -> None:
-    """Write a parquet file, or a CSV file where the name ends so."""
-    with writing(path) as hidden:
-        if Path(path).suffix == ".csv":
-            from pyarrow import csv
-
-            csv.write_csv(no_formulas(table), hidden)
-        else:
-            pq.write_table(table, hidden, compression="zstd")

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from shiftbench.core.arrays import Ints, Strs, Values, digest, encode, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import check_parts, read_folder, read_marker, write_json, write_table, writing_folder
+from shiftbench.core.files import check_parts, read_folder, read_marker, write_json, writing_folder
 from shiftbench.core.rng import checked_seed
-from shiftbench.core.tables import read_table, strings, values_of
+from shiftbench.core.tables import read_table, strings, values_of, write_table
 from shiftbench.data.collection import FORMAT as COLLECTION_FORMAT
 from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.collection import Collection

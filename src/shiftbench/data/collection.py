@@ -20,10 +20,9 @@ from shiftbench.core.files import (
     read_folder,
     read_marker,
     write_json,
-    write_table,
     writing_folder,
 )
-from shiftbench.core.tables import decimal, long_texts, read_table, strings, values_of, whole
+from shiftbench.core.tables import decimal, long_texts, read_table, strings, values_of, whole, write_table
 from shiftbench.data.questions import FORMS, about_tags, base_of, resolve
 from shiftbench.data.roots import is_safe, note, noted_root, unconfirmed
 from shiftbench.data.tags import Tags, Texts

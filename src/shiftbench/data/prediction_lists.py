@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_json, write_table, writing
-from shiftbench.core.tables import FAULTS, long_texts, strings
+from shiftbench.core.files import read_json, writing
+from shiftbench.core.tables import FAULTS, long_texts, strings, write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import IDS, SPLIT, match_items, prediction_table, refuse_trained
 from shiftbench.data.target import BOXES, TOKENS

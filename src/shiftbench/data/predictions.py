@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Floats, Ints, Strs, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import write_table, writing
-from shiftbench.core.tables import decimal, read_table, strings
+from shiftbench.core.files import writing
+from shiftbench.core.tables import decimal, read_table, strings, write_table
 from shiftbench.data.benchmark import Benchmark
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from shiftbench.core.arrays import Bools, Strs, Values, encode, settings_id
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import write_table
-from shiftbench.core.tables import decimal, read_table, strings, whole
+from shiftbench.core.tables import decimal, read_table, strings, whole, write_table
 
 COLUMNS: Mapping[str, type] = {
     "run": str, "stat": str, "runs": int, "benchmark": str, "digest": str, "method": str, "model": str, "setting": str,

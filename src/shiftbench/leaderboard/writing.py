@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from shiftbench import __version__
-from shiftbench.core.files import write_json, write_table, writing
+from shiftbench.core.files import write_json, write_text
+from shiftbench.core.tables import write_table
 from shiftbench.data.groupings import spaced
 from shiftbench.data.scores import Measure
 from shiftbench.leaderboard.ranking import SPLITS, Board, Cell, Listed, further
@@ -30,8 +31,7 @@ def write_board(board: Board, out: Path | str, *, title: str = "") -> Path:
     write_table(folder / CSV, _table(board))
     named = board.benchmark.name + (f" to {board.folds[-1].name}" if board.folds else "")
     text = _page(board, title or f"Leaderboard: {named}")
-    with writing(folder / PAGE) as hidden:
-        hidden.write_text(text, encoding="utf-8")
+    write_text(folder / PAGE, text)
     return folder / PAGE
 
 

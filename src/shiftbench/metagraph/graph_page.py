@@ -11,7 +11,7 @@ import numpy as np
 
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import writing
+from shiftbench.core.files import write_text
 from shiftbench.core.rng import child
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.graph import MetaGraph, distances, heaviest
@@ -116,9 +116,7 @@ def draw_html(graph: MetaGraph, path: Path | str, collection: Collection | None 
     """Write one HTML file that needs nothing else: hover over a node for its facts and, with images, sample items."""
     shown = heaviest(graph, DRAWN)
     text = page(graph, shown, picture(shown, seed, width=760, height=680), collection, seed)
-    with writing(path) as hidden:
-        hidden.write_text(text, encoding="utf-8")
-    return Path(path)
+    return write_text(path, text)
 
 
 def page(

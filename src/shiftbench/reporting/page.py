@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shiftbench import __version__
-from shiftbench.core.files import write_json, writing, writing_folder
+from shiftbench.core.files import write_json, write_text, writing_folder
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import MEAN, RUN, Measure, Scores
@@ -70,7 +70,7 @@ def report(
     results = results_of(scores, benchmarks, collections or (), level, rule, index, compare)
     sections = []
     for section in SECTIONS:
-        content = section.content(results) if any(map(section.applies, results.benchmarks)) else None
+        content = section.content(results)
         if content is not None:
             sections.append((section, content))
     order = results.benchmarks
@@ -85,9 +85,7 @@ def report(
         absent=_absent(absent))
     if figures is not None:
         write_figures([figure for _, content in sections for figure in content["figures"]], figures)
-    with writing(out) as hidden:
-        hidden.write_text(text, encoding="utf-8")
-    return Path(out)
+    return write_text(out, text)
 
 
 def environment(*folders: Path) -> Any:

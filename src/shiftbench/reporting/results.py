@@ -1,6 +1,6 @@
 """What a page is made of: scores, benchmarks and pictures, read once and passed to every section."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -95,19 +95,6 @@ def check_compared(compare: Sequence[str], source: Scores | Path | str) -> Seque
     if compare and (isinstance(source, Scores) or not Path(source).is_dir()):
         raise ShiftBenchError("Two methods are compared item by item, by predictions: report on a folder of runs.")
     return compare
-
-
-class Section(NamedTuple):
-    """A section of a page: which benchmarks it is about, and its content.
-
-    Its template is `sections/NAME.html`; `anchor` and `head` are its entry in the contents.
-    """
-
-    name: str
-    anchor: str
-    head: str
-    applies: Callable[[Benchmark], bool]
-    content: Callable[[Results], Content | None]
 
 
 def of_runs(scores: Scores) -> Scores:

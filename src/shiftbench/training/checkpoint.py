@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import writing
+from shiftbench.core.files import write_text, writing
 from shiftbench.core.later import torch
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ class Log:
         if self.path is None or not self.path.exists():
             return
         kept = [line for line in lines(self.path) if (line["stage"], line["step"]) <= (point.stage, point.step)]
-        with writing(self.path) as hidden:  # a process killed here must not lose the lines before the checkpoint
-            hidden.write_text("".join(f"{json.dumps(line)}\n" for line in kept), encoding="utf-8")
+        # A process killed here must not lose the lines before the checkpoint.
+        write_text(self.path, "".join(f"{json.dumps(line)}\n" for line in kept))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

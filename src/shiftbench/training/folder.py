@@ -15,7 +15,7 @@ import torch
 
 import shiftbench
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import file_digests, lock, read_json, write_json, writing
+from shiftbench.core.files import file_digests, lock, read_json, write_json, write_text
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import PREDICTIONS, Predictions
@@ -136,8 +136,7 @@ def _finish(one: Fitting) -> None:
     save_weights(folder / CHECKPOINT, learned.net.state_dict(), run=run.id, model=run.model,
                  classes=json.dumps(data.benchmark.names["label"], ensure_ascii=False))
     sign(folder, PREDICTIONS, CHECKPOINT)
-    with writing(folder / "done") as hidden:
-        hidden.write_text(f"{learned.step} steps, weights of step {learned.best_step}\n", encoding="utf-8")
+    write_text(folder / "done", f"{learned.step} steps, weights of step {learned.best_step}\n")
     _tidy(folder)
 
 

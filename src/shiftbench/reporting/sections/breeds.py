@@ -25,7 +25,7 @@ from shiftbench.reporting.plots import (
     steps,
 )
 from shiftbench.reporting.plots import Row as Line
-from shiftbench.reporting.results import HUMAN, PAIRWISE, Content, Results, Section
+from shiftbench.reporting.results import HUMAN, PAIRWISE, Content, Results
 from shiftbench.reporting.score_tables import Row, column_of, methods_in, percent, seeds_in_words, with_interval
 from shiftbench.reporting.sections.breeds_points import (
     SOURCE,
@@ -52,13 +52,10 @@ ON_TARGET = {"target": ("target", "dot"), "rt": ("target-RT", "hollow-dot"),
 COLUMNS = ("benchmark", "model", "quantity", "value", "low", "high")
 
 
-def applies(benchmark: Benchmark) -> bool:
-    return benchmark.card.get("shift") == "breeds"
-
-
 def content(results: Results) -> Content | None:
     """A table per benchmark and the paper's figures; None where no benchmark has a source and a target accuracy."""
-    known = list({benchmark.name: benchmark for benchmark in results.benchmarks if applies(benchmark)}.values())
+    known = list({benchmark.name: benchmark for benchmark in results.benchmarks
+                  if benchmark.card.get("shift") == "breeds"}.values())
     shown = by_model(results.scores, known, results.rule)
     references = {facts["shifted"]["name"]: benchmark for benchmark in known
                   if (facts := reference_facts(benchmark.card)) and facts["name"] == "test-to-test"}
@@ -270,6 +267,3 @@ def _humans(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
         f"were shown source images of both and no names; a model takes the one it scores higher. Lines: "
         f"{sure} % intervals.", tuple(panels), ("benchmark", "who", "split", "value", "low", "high", "n"),
         tuple(listed))]
-
-
-SECTION = Section("breeds", "breeds", "Subpopulation shift (BREEDS)", applies, content)

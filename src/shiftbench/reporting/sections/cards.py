@@ -15,7 +15,7 @@ from shiftbench.reporting.drawing import Figure
 from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.plots import Bar, Dot, Look, hundredths, legends, looks_of, rows, scale
 from shiftbench.reporting.plots import Row as Line
-from shiftbench.reporting.results import Content, Results, Section
+from shiftbench.reporting.results import Content, Results
 from shiftbench.reporting.score_tables import (
     Row,
     column_of,
@@ -43,10 +43,6 @@ ZERO = "\u200b"
 
 Column = tuple[Measure, str, str, str]
 """A column of a card's table: measure, split, head and the text under the head."""
-
-
-def applies(benchmark: Benchmark) -> bool:
-    return True
 
 
 def content(results: Results) -> Content | None:
@@ -277,6 +273,3 @@ def _bars_figures(name: str, listed: Sequence[Row], looks: Mapping[str, Look], l
             tuple((panel["group"], row["method"], row["value"], row["low"], row["high"], row["n"])
                   for panel in bars["groups"] for row in panel["rows"])))
     return figures
-
-
-SECTION = Section("cards", "cards", "", applies, content)

@@ -15,7 +15,7 @@ from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.drawing import Figure
 from shiftbench.reporting.plots import Dot, Look, Scale, Series, hundredths, legends, lines, looks_of, rows, scale
 from shiftbench.reporting.plots import Row as Line
-from shiftbench.reporting.results import Content, Results, Section
+from shiftbench.reporting.results import Content, Results
 from shiftbench.reporting.score_tables import (
     Row,
     column_of,
@@ -131,13 +131,9 @@ def _head(benchmark: Benchmark, kind: str) -> str:
 
 # Content of the page
 
-def applies(benchmark: Benchmark) -> bool:
-    return benchmark.target.has_classes  # families are compared by accuracy, which other targets do not have
-
-
 def content(results: Results) -> Content | None:
     """A table per family of two benchmarks or more, and a figure of those that are ladders or shares."""
-    own_families = [family._replace(members=tuple(filter(applies, family.members)))
+    own_families = [family._replace(members=tuple(member for member in family.members if member.target.has_classes))
                     for family in families(results.benchmarks)]
     own_families = [family for family in own_families if len(family.members) > 1]
     listed = [_family(results, family, [other.kind for other in own_families[:at]].count(family.kind))
@@ -290,6 +286,3 @@ def best_in_words(listed: Sequence[Row], column: int, where: str, per: str = "\u
         return words + ", significantly ahead of every other method."
     beaten = [method for method, cell in known if not cell["tied"] and method != best[0]]
     return f"{words}: significantly ahead of {enumeration(beaten)}, but not of {enumeration(tied)}."
-
-
-SECTION = Section("families", "", "", applies, content)

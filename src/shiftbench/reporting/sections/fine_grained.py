@@ -4,17 +4,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods.presets import NINETEEN
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import Bar, Dot, Look, Scale, Series, hundredths, legends, lines, rows, scale, signed
 from shiftbench.reporting.plots import Row as Line
-from shiftbench.reporting.results import Content, Results, Section, shown_scores
+from shiftbench.reporting.results import Content, Results, shown_scores
 from shiftbench.reporting.sections.fine_grained_numbers import AXES, Ablated, Estimate, ablation, bars, changes, ranks
 from shiftbench.reporting.sections.fine_grained_numbers import Line as Change
 from shiftbench.reporting.sections.fine_grained_numbers import Panel as Sorted
 from shiftbench.reporting.sections.fine_grained_scores import (
-    COUNTED,
     FAMILIES,
     METRICS,
     ONLY,
@@ -38,10 +36,6 @@ HEADS = {**SHIFT_WORDS, "noise": "label noise", "size": "data-set size"}
 LOOKS = {family: Look(colour, number) for number, (family, colour) in enumerate(
     zip(FAMILIES, (3, 2, 4, 1, 0, 5), strict=True))}
 """A family has one colour and one marker; architectures are green, heuristic augmentations orange, as in the paper."""
-
-
-def applies(benchmark: Benchmark) -> bool:
-    return benchmark.card.get("shift") in (*COUNTED, "given")
 
 
 def content(results: Results) -> Content | None:
@@ -292,6 +286,3 @@ def _interval(point: Estimate) -> str:
 
 def _decimal(value: float) -> str:
     return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")
-
-
-SECTION = Section("fine_grained", "fine-grained", "Fine-grained analysis", applies, content)

@@ -15,14 +15,13 @@ from shiftbench.data.scores import RUN, Scores
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.pictures import pictures_of
 from shiftbench.reporting.plots import Cell, Guide, Look, Scale, Spot, around, legends, looks_of, plain, scale, scatter
-from shiftbench.reporting.results import Content, Results, Section
+from shiftbench.reporting.results import Content, Results
 from shiftbench.reporting.score_tables import Row, methods_in, with_interval
 from shiftbench.reporting.sections.nooch_scores import (
     NEGATIVE,
     POSITIVE,
     SPLITS,
     Point,
-    applies,
     cells,
     criterion,
     harder,
@@ -268,6 +267,3 @@ def _strip(benchmark: Benchmark, strip: Strip, collection: Collection | None) ->
 
 def _two(value: float) -> str:
     return f"{value:.2f}" if math.isfinite(value) else "∞"
-
-
-SECTION = Section("nooch", "nooch", "Out-of-context challenge (NOOCh)", applies, content)

@@ -9,7 +9,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import Dot, Look, hundredths, legends, looks_of, rows, scale
 from shiftbench.reporting.plots import Row as Line
-from shiftbench.reporting.results import Content, Results, Section
+from shiftbench.reporting.results import Content, Results
 from shiftbench.reporting.score_tables import Row, enumeration, methods_in, percent
 from shiftbench.scoring.select import LABELS, RULES, TARGETS, Mean, Runs, Selection, over_benchmarks, over_seeds, select
 
@@ -178,6 +178,3 @@ def _labels_used(selection: Content) -> str:
 
 def applies(benchmark: Benchmark) -> bool:
     return True
-
-
-SECTION = Section("selection", "selection", "How the runs were chosen", applies, content)
