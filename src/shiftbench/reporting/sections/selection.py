@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from shiftbench.data.benchmark import Benchmark
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import Dot, Look, hundredths, legends, looks_of, rows, scale
 from shiftbench.reporting.plots import Row as Line
@@ -176,5 +175,3 @@ def _labels_used(selection: Content) -> str:
         "; its labels are from after the shift, but of no domain of the test")
 
 
-def applies(benchmark: Benchmark) -> bool:
-    return True
