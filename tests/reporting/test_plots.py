@@ -53,7 +53,8 @@ def cell(value, half=0.0):
 def figure(name="one", head="A head"):
     """One of each chart, with names that a browser would run."""
     share = scale([0, 1], write=hundredths)
-    spots = [Spot(cell(0.2, 0.1), cell(0.4, 0.1), Look(1, k), EVIL, hollow=k == 1) for k in range(len(MARKERS))]
+    spots = [Spot(cell(0.2, 0.1), cell(0.4, 0.1), Look(1, k), EVIL, "hollow-dot" if k == 1 else "dot")
+             for k in range(len(MARKERS))]
     series = [Series(EVIL, Look(2, 2), [(0.0, cell(0.3), "a"), (1.0, cell(0.7), "b")]),
               Series("pale", Look(3), [(0.0, cell(0.1), ""), (1.0, cell(9.0), "")], "pale-line"),
               Series("before", Look(), [(0.0, cell(0.5), ""), (1.0, cell(0.6), "")], "before")]
