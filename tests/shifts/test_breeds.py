@@ -100,6 +100,15 @@ def test_left_open_the_level_is_the_most_balanced(scenes):
     assert len(subclasses(made, SOURCE)) == len(subclasses(made, TARGET)) == 2 * 14
 
 
+def test_superclasses_may_be_clusters(scenes):
+    """A step above the breeds are their classes, as at the most balanced level; two steps below the root are others."""
+    climbed, classes = (Breeds("breed", **terms).build(scenes) for terms in ({"cluster": "up-down", "level": 1}, {}))
+    assert climbed.names["label"] == classes.names["label"]
+    assert subclasses(climbed, SOURCE) == subclasses(classes, SOURCE)
+    cut = Breeds("breed", cluster="down-up", level=2, subclasses=8).build(scenes)
+    assert cut.names["label"] == Breeds("breed", level=2, subclasses=8).build(scenes).names["label"]
+
+
 def test_tags_are_classes_where_there_is_no_factor():
     """COCO's way: supercategories above tags; an item of two superclasses or of both sides is dropped and counted."""
     rng = np.random.default_rng(0)
@@ -190,6 +199,7 @@ TREE = {"top": ("pets", "cars"), "pets": ("cat", "dog"), "cars": ("bus", "van"),
     ({"label": "class", "tree": TREE, "level": 5}, "the nearest is"),
     ({"label": "class", "tree": TREE, "level": 1, "root": "pets"}, "nothing to tell apart"),
     ({"label": "class", "tree": TREE, "root": "top"}, "needs a level as well"),
+    ({"label": "class", "tree": TREE, "cluster": "up-down"}, "needs a level and goes with no task"),
     ({"label": "class", "tree": TREE, "level": 1, "groups": "breed"}, "No kind of group named 'breed'"),
     ({"label": "class", "tree": TREE, "level": 1, "held": 0.5}, "must leave items to train on"),
     ({"label": "class", "tree": TREE, "level": 1, "given": "class"}, "Factor 'class': No split named"),

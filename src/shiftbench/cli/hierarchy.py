@@ -19,6 +19,8 @@ def hierarchy(
                                                   "parents and children: .csv, .json, .txt.")] = None,
     level: Annotated[int | None, typer.Option(help="Superclasses are the nodes this far from the root.")] = None,
     task: Annotated[str, typer.Option(help="entity13, entity30, living17 or nonliving26.")] = "",
+    cluster: Annotated[str, typer.Option(help="down-up or up-down: superclasses are clusters of Huh et al. (2016), "
+                                         "--level steps below the root or above the classes.")] = "",
     root: Annotated[str, typer.Option(help="Superclasses under this node alone.")] = "",
     subclasses: Annotated[int | None, typer.Option(help="How many each superclass has, half on each side.")] = None,
     split: Annotated[str, typer.Option(help="rand, good, bad or none. Default: none with --level, rand with a task or "
@@ -41,6 +43,8 @@ def hierarchy(
 
     shiftbench hierarchy /usr/share/wordnet --level 5 --json
 
+    shiftbench hierarchy /usr/share/wordnet --classes classes.txt --cluster down-up --level 5
+
     shiftbench hierarchy --task entity13
     """
     from shiftbench.hierarchies.cuts import facts
@@ -48,7 +52,7 @@ def hierarchy(
     opened = None if source is None else verbs.hierarchy(source, edits=edits, classes=classes, tree=tree)
     if opened is not None and level is None and not task:
         for value, name in ((split, "--split"), (subclasses, "--subclasses"), (compat, "--compat"), (root, "--root"),
-                            (adversariality, "--adversariality")):
+                            (cluster, "--cluster"), (adversariality, "--adversariality")):
             if value or value == 0:
                 raise ShiftBenchError(f"{name} needs a level or a task. The most balanced level is "
                                       f"{facts(opened)['proposed_level']}.")
@@ -56,11 +60,13 @@ def hierarchy(
         return
     if opened is None and not task:
         raise typer.BadParameter("Name a hierarchy, or a task with --task.")
+    if cluster and task:
+        raise ShiftBenchError(f"Task '{task}' has its own superclasses. Leave --cluster or the task out.")
     asked = bool(split or subclasses or task or adversariality is not None)
     cut = verbs.superclasses(
         opened, level=level, task=task, root=root, subclasses=subclasses, split=split or ("rand" if asked else "none"),
         adversariality=adversariality, balanced=asked if balanced is None else balanced, compat=compat, seed=seed,
-        **({} if asked else {"keep_shared": True}))
+        **({} if asked else {"keep_shared": True}), **({"cluster": cluster} if cluster else {}))
     print_json(cut.to_json()) if json else _show_superclasses(cut)
 
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
 Sides = tuple[list[str], list[str]]
@@ -155,3 +156,65 @@ def _cut(hierarchy: Hierarchy, level: int) -> Cut:
     covered = len(np.unique(np.concatenate([hierarchy.leaves_below(node) for node in able.tolist()])))
     return Cut(level, len(nodes), int(hierarchy.is_leaf[nodes].sum()), len(able), int(own.min()), float(np.median(own)),
                int(own.max()), even * covered / int(hierarchy.is_leaf.sum()))
+
+
+# Clusters of leaves: the superclasses of Huh, Agrawal and Efros (2016), with which BREEDS compares its own.
+
+CLUSTERS = ("down-up", "up-down")
+
+
+def clusters(hierarchy: Hierarchy, cluster: str, level: int) -> dict[int, list[str]]:
+    """Cluster the leaves of a hierarchy as Huh et al. do, by node; every leaf is in exactly one cluster.
+
+        down-up   the ancestor that is `level` steps below the root; a leaf that is nearer to the root stays alone
+        up-down   the ancestor `level` steps above the leaf; then clusters within other clusters join them, each time
+
+    Of a node's parents only the first counts, in the alphabetical order of their names, as in the authors' code. The
+    words are theirs: down-up moves a cut from the deepest leaves up to the root, and up-down fixes a height.
+    """
+    if cluster not in CLUSTERS:
+        raise unknown("cluster", cluster, CLUSTERS)
+    if level < 0:
+        raise ShiftBenchError(f"{hierarchy.name}: level = {level}, but clusters are 0 or more steps away.")
+    above = _first_parents(hierarchy)
+    leaves = np.flatnonzero(hierarchy.is_leaf)
+    at = leaves
+    if cluster == "down-up":
+        depth = _depth(above)
+        while (depth[at] > level).any():
+            at = np.where(depth[at] > level, above[at], at)
+    else:
+        for _ in range(level):
+            at = _outermost(above, above[at])
+    names = hierarchy.nodes[leaves]
+    return {int(node): names[at == node].tolist() for node in np.unique(at)}
+
+
+def _first_parents(hierarchy: Hierarchy) -> Ints:
+    """The first parent of every node by name, then by id; a root is its own."""
+    order = sorted(range(len(hierarchy)), key=lambda node: (hierarchy.title(str(hierarchy.nodes[node])).lower(), node))
+    rank = np.argsort(order)
+    first = np.full(len(hierarchy), len(hierarchy))
+    np.minimum.at(first, hierarchy.child, rank[hierarchy.parent])
+    return np.where(first < len(hierarchy), np.append(order, 0)[first], np.arange(len(hierarchy)))
+
+
+def _depth(above: Ints) -> Ints:
+    """The steps from every node to its root along first parents."""
+    depth, at = np.zeros_like(above), above
+    node = np.arange(len(above))
+    while (at != node).any():
+        depth += at != node
+        node, at = at, above[at]
+    return depth
+
+
+def _outermost(above: Ints, at: Ints) -> Ints:
+    """For every node of `at`, the one nearest to the root that is on its way there and in `at` as well."""
+    there = np.zeros(len(above), np.bool_)
+    there[at] = True
+    outer, here = at, at
+    while (above[here] != here).any():
+        here = above[here]
+        outer = np.where(there[here], here, outer)
+    return outer

@@ -13,7 +13,7 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json
 from shiftbench.core.registry import find
 from shiftbench.core.rng import child
-from shiftbench.hierarchies.cuts import Sides, by_chance, by_kinship, child_groups, separation
+from shiftbench.hierarchies.cuts import Sides, by_chance, by_kinship, child_groups, clusters, separation
 from shiftbench.hierarchies.hierarchy import Hierarchy
 from shiftbench.hierarchies.sources import SEED, published_choice, published_groups, published_sides
 
@@ -59,7 +59,7 @@ class Superclasses:
 def superclasses(
     hierarchy: Hierarchy, level: int, root: str = "", subclasses: int | None = None, split: str = "rand", *,
     adversariality: float | None = None, balanced: bool = True, seed: int = 0, compat: str = "",
-    keep_shared: bool = False,
+    keep_shared: bool = False, cluster: str = "",
 ) -> Superclasses:
     """Divide the leaves of a level's nodes (under `root`) between source and target; nodes with too few are left out.
 
@@ -70,11 +70,14 @@ def superclasses(
 
     A subclass below two superclasses has an ambiguous label. It belongs to neither (our reading of the paper); with
     `keep_shared` it stays in both, to inspect a level.
+
+    With `cluster` the superclasses are those of Huh et al. (`cuts.clusters`) in place of a level's nodes; no two of
+    them share a subclass.
     """
     _check(split, adversariality, compat)
-    nodes = hierarchy.at(level, root)
     notes: list[str] = []
-    own = {int(node): hierarchy.nodes[hierarchy.leaves_below(int(node))].tolist() for node in nodes}
+    own = _clustered(hierarchy, cluster, level, root, compat) if cluster else {
+        int(node): hierarchy.nodes[hierarchy.leaves_below(int(node))].tolist() for node in hierarchy.at(level, root)}
     if not compat and not keep_shared:
         own, notes = _apart(own)
     least = _least(own, subclasses, split, balanced, notes)
@@ -82,7 +85,8 @@ def superclasses(
     if not kept.size:
         raise _too_few(hierarchy, own, least, level, root)
     if len(kept) < len(own):
-        notes.append(f"{len(own) - len(kept)} of the {len(own)} nodes of level {level} have fewer than {least} "
+        nodes = "clusters" if cluster else "nodes"
+        notes.append(f"{len(own) - len(kept)} of the {len(own)} {nodes} of level {level} have fewer than {least} "
                      "subclasses and are left out.")
     chosen = _Choice(hierarchy, own, split, adversariality, least if balanced else None, seed)
     sides, apart = chosen.published(kept, notes) if compat else chosen.ours(kept, notes)
@@ -161,6 +165,22 @@ def _check(split: str, adversariality: float | None, compat: str) -> None:
         setting = f"split = '{split}'" if split != "rand" else f"compat = '{compat}'"
         raise ShiftBenchError(f"adversariality = {adversariality} goes with neither a named split nor compat, but "
                               f"{setting} is given. Leave one of the two out.")
+
+
+def _clustered(hierarchy: Hierarchy, cluster: str, level: int, root: str, compat: str) -> dict[int, list[str]]:
+    """The clusters whose nodes are under `root`, or all of them."""
+    if compat:
+        raise ShiftBenchError(f"cluster = '{cluster}' does not go with compat = '{compat}': the public code of BREEDS "
+                              "cuts at levels alone. Leave one of the two out.")
+    own = clusters(hierarchy, cluster, level)
+    if not root:
+        return own
+    under = set(hierarchy.below(hierarchy.code(root)).tolist())
+    kept = {node: leaves for node, leaves in own.items() if node in under}
+    if not kept:
+        raise ShiftBenchError(f"{hierarchy.name}: no cluster of {cluster}, level {level}, is under '{root}'. Choose "
+                              "another level.")
+    return kept
 
 
 def _apart(own: dict[int, list[str]]) -> tuple[dict[int, list[str]], list[str]]:

@@ -52,6 +52,7 @@ class Breeds(Lists):
     edits: str = ""  # script of edits, applied first
     root: str = ""  # superclasses under this node alone
     level: int | None = None  # longest path from the hierarchy's root; default: the most balanced level
+    cluster: str = ""  # down-up or up-down: clusters of Huh et al. instead of the level's nodes
     subclasses: int | None = None  # per superclass; default: as many as the smallest allows
     split: str = "rand"  # rand, good, bad or none
     adversariality: float | None = None  # from 0, good, to 1, bad
@@ -130,6 +131,8 @@ class Breeds(Lists):
         return (whole if self.compat else whole.only(ids.values())), ids, notes
 
     def _superclasses(self, hierarchy: Hierarchy | None, seed: int) -> Superclasses:
+        if self.cluster and (self.task or self.level is None):
+            raise ShiftBenchError(f"breeds: cluster = '{self.cluster}' needs a level and goes with no task.")
         if self.task:
             return named_task(self.task, hierarchy, self.split, adversariality=self.adversariality, seed=seed,
                               compat=self.compat)
@@ -141,7 +144,7 @@ class Breeds(Lists):
                                       "the root of the whole hierarchy.")
             level = best_cut(hierarchy).level
         return superclasses(hierarchy, level, self.root, self.subclasses, self.split, balanced=self.balanced,
-                            adversariality=self.adversariality, seed=seed, compat=self.compat)
+                            adversariality=self.adversariality, seed=seed, compat=self.compat, cluster=self.cluster)
 
 
 def _check_missing(chosen: Superclasses, there: Any, name: str) -> None:
