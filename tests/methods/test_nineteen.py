@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from shiftbench.cli import app
 from shiftbench.methods import METHODS
-from shiftbench.methods.presets import NINETEEN, VARIANTS
+from shiftbench.methods.presets import NINETEEN, VARIANTS, family
 from shiftbench.methods.space import SPACES, Grid
+from shiftbench.reporting.sections.fine_grained_scores import SHARED
 from shiftbench.shifts import LowData
 from shiftbench.sweeps.study import Study
 from shiftbench.training.data import load
@@ -108,6 +109,21 @@ def test_the_study_of_five_seeds_stays_inside_table_4():
 
 
 @pytest.mark.slow
+def test_the_papers_protocol_has_a_larger_net_and_twice_the_steps_on_real_data():
+    """Synthetic data: a ResNet-18 for 100,000 steps; Camelyon17 and iWildCam: a ResNet-50 for 200,000 (§4, F.7)."""
+    folder = Path(__file__).parents[2] / "examples" / "fine_grained"
+    plain, real = ([{"preset": "", **one} for one in Study.load(folder / name).settings()]
+                   for name in ("paper.toml", "paper_wilds.toml"))
+    assert {one["steps"] for one in plain} == {100_000}
+    assert {one["steps"] for one in real} == {200_000}
+    assert {one["preset"] or one["method"] for one in plain} == {one["preset"] or one["method"] for one in real} == {
+        *NINETEEN}
+    free = [name for name in NINETEEN if family(name) in SHARED]
+    for runs, net in ((plain, "resnet18"), (real, "resnet50")):
+        assert {one["model"] for one in runs if (one["preset"] or one["method"]) in free} == {net}
+        assert all(table_4(one) for one in runs)
+
+
 def test_none_is_another_under_a_second_name(trained):
     """After three steps from one seed no two of them predict alike, and none has ERM's weights but BN-Adapt."""
     names = list(trained)

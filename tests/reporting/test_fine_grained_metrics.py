@@ -120,3 +120,20 @@ def test_pretraining_is_compared_with_its_own_net(made):
     study, changed = change({**net, "erm": "resnet50"})
     assert (changed, study.others) == ({"pretrained": 80, "dann": 10}, ("erm",))
     assert "over resnet18" in takeaways(study)[1].parts[0].text
+
+
+def test_the_baseline_of_a_benchmark_is_the_net_that_its_methods_share(made):
+    """Where the methods were trained with a ResNet-50, changes are over that; no net is compared with itself."""
+    skill = {"resnet18": 0.5, "resnet50": 0.4}
+    scores = table(lambda one, method, seed: skill.get(method, 0.6), made, (*METHODS, "resnet50"))
+    real = np.char.startswith(scores["benchmark"], "rooms")
+    named = np.isin(scores["method"], ["resnet18", "resnet50"])
+    net = np.where(named, scores["method"], np.where(real, "resnet50", "resnet18"))
+    study = fine_grained_scores(scores.assign(model=net), made)
+    rooms = np.asarray([place.collection == "rooms" for place in study.places])
+    assert np.allclose(study.change("dann")[rooms], 50)
+    assert np.allclose(study.change("dann")[~rooms], 20)
+    assert np.isnan(study.change("resnet50")[rooms]).all()
+    assert np.allclose(study.change("resnet50")[~rooms], -20)
+    assert study.baseline == "resnet18 (resnet50 on rooms)"
+    assert fine_grained_scores(scores, made).baseline == "resnet18"

@@ -229,7 +229,7 @@ def ablation(scores: FineGrainedScores, level: float = LEVEL) -> list[Ablated]:
         middle = own.mean(axis=0)  # NaN where an operation lacks the seed
         operations = {scores.operations[at].removeprefix(ONLY): estimate(100 * (line - middle)[None], [""], level)
                       for at, line in zip(here, own, strict=True)}
-        baseline = estimate(100 * (scores.values[row, 0] - middle)[None], [""], level)
+        baseline = estimate(100 * (scores.base[row] - middle)[None], [""], level)
         ablations.append(Ablated(place, operations, baseline))
     return [ablated for ablated in ablations if any(point.benchmarks for point in ablated.operations.values())]
 

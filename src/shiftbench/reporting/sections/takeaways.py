@@ -62,10 +62,11 @@ def takeaways(scores: FineGrainedScores, level: float = LEVEL) -> list[Takeaway]
 
 
 def _best(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
-    rows = [row for row in scores.where(condition="") if np.isfinite(scores.values[row, 0]).any()]
+    rows = [row for row in scores.where(condition="") if np.isfinite(scores.base[row]).any()]
     if not rows:
         return (_missing("No benchmark of the three shifts without a condition has the baseline"),)
-    ahead = np.stack([100 * leads(scores.values[row, 1:], scores.values[row, 0]) for row in rows])
+    others = [np.delete(scores.values[row], scores.methods.index(scores.baselines[row]), axis=0) for row in rows]
+    ahead = np.stack([100 * leads(own, scores.base[row]) for own, row in zip(others, rows, strict=True)])
     estimates = [estimate(line[None], [""], level) for line in ahead]
     total = estimate(ahead, scores.collections(rows), level)
     clear = sum(lead.above() is True for lead in estimates)
