@@ -2,6 +2,8 @@
 
     make demo; python docs/write_tables.py demo demo/tables.md                        docs/metashift.md
     make test-real; python docs/write_tables.py real build/real/found.md              docs/real_data.md
+    python examples/fine_grained/tables.py R > f.md; python docs/write_tables.py five_seeds f.md
+                                                                                      docs/studies/fine_grained.md
 
 The file is copied to docs/studies and between the marks of the page; a test compares the two, so the page shows what a
 run gave.
@@ -11,7 +13,7 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-PAGES = {"demo": "metashift.md", "real": "real_data.md"}
+PAGES = {"demo": "metashift.md", "real": "real_data.md", "five_seeds": "studies/fine_grained.md"}
 
 
 def quoted(text: str, name: str) -> str:

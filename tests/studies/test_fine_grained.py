@@ -1,5 +1,6 @@
 """The smallest study of examples/fine_grained, as a user runs it: nineteen methods, three shifts, one page."""
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,15 @@ def test_the_page_has_the_papers_figures_and_takeaways(smoke):
         assert f'id="{name}"' in section
     for method in ("resnet101", "augmix", "coral", "sagnet", "bn_adapt", "beta_vae"):
         assert method in section
+
+
+def test_the_tables_of_a_study_have_both_metrics(smoke):
+    """The script prints a line per method for each metric, and every takeaway once with a verdict by each."""
+    place, _ = smoke
+    text = runpy.run_path(str(ROOT / "examples" / "fine_grained" / "tables.py"))["main"](str(place / "R"))
+    assert text.startswith("57 runs, 19 methods, 3 benchmarks, 1 seeds; the baseline is resnet18.")
+    for method in NINETEEN:
+        assert text.count(f"| `{method}` |") == 2
+    assert text.count("**undecided**") == 2 * 7
+    assert "by macro F1" in text
+    assert "by accuracy" in text
