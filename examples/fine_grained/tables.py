@@ -8,10 +8,12 @@ import sys
 
 import numpy as np
 
-from shiftbench.api.judging import scores_of
 from shiftbench.data.scores import ALL, RUN, Scores
-from shiftbench.reporting import fine_grained_scores, shown_scores, takeaways
-from shiftbench.reporting.sections.fine_grained_scores import METRICS, Estimate, FineGrainedScores, estimate
+from shiftbench.reporting.results import shown_scores
+from shiftbench.reporting.sections.fine_grained_numbers import Estimate, estimate
+from shiftbench.reporting.sections.fine_grained_scores import METRICS, FineGrainedScores, fine_grained_scores
+from shiftbench.reporting.sections.takeaways import takeaways
+from shiftbench.scoring.runs import scores_of
 
 MARKS = {True: "✓", False: "✗", None: "?"}
 

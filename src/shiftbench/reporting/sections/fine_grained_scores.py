@@ -197,9 +197,12 @@ def _baselines(single: Scores, names: Sequence[str], methods: Sequence[str]) -> 
 
 def _own_net(single: Scores) -> bool:
     """Whether SCRATCH is the net of PRETRAINED without its weights, and the baseline is another net."""
-    pretrained, scratch, baseline = ({*single["model"][single.names == name].tolist()} - {""}
+    pretrained, scratch, baseline = ({*single["model"][single.names == name].tolist()}
                                      for name in (PRETRAINED, SCRATCH, BASELINES[0]))
-    return len(scratch) == 1 and scratch == pretrained and bool(baseline) and scratch.isdisjoint(baseline)
+    if len(scratch) != 1 or not pretrained or not baseline:
+        return False
+    (net,) = scratch
+    return net not in {"", *baseline} and all(model.startswith(f"{net} on ") for model in pretrained)
 
 
 def _cube(single: Scores, names: Sequence[str], methods: Sequence[str], seeds: Sequence[int]) -> Floats:
