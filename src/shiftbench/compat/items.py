@@ -102,7 +102,7 @@ class BoxList:
         chosen = self.rows[idx]
         if np.ndim(chosen):
             return BoxList(self.collection, self.item, self.start, self.box, chosen)
-        width, height = _size(self.collection, int(self.item[chosen]))
+        width, height = image_size(self.collection, int(self.item[chosen]))
         box = self.box[self.start[chosen]:self.start[chosen + 1]] * np.asarray([width, height] * 2, np.float32)
         return {"boxes": torch.from_numpy(box), "labels": torch.ones(len(box), dtype=torch.int64)}
 
@@ -141,7 +141,7 @@ def collate_graphs(batch: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any
     return x, default_collate(y), torch.stack(metadata)
 
 
-def _size(collection: Collection, row: int) -> tuple[int, int]:
+def image_size(collection: Collection, row: int) -> tuple[int, int]:
     """Width and height of an image; only the header of a file is read."""
     pixels = collection.pixels
     if pixels is None:

@@ -8,7 +8,9 @@ import numpy as np
 from shiftbench.compat.wilds_case import Case, Results
 from shiftbench.core.arrays import Ints
 from shiftbench.data.groupings import Coded, Grouping, group_by
+from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.scoring.metrics.groups import Grouped, group_means
+from shiftbench.scoring.metrics.tokens import KINDS
 
 MOST = 60
 """Most groups that a text lists; with more groups it has only the overall values."""
@@ -64,6 +66,69 @@ def told(results: Results) -> str:
         elif count and groups <= MOST:
             lines.append(f"{key}: {value:.3f}  [n = {count:6.0f}]")
     return "\n".join([*lines, ""])
+
+
+def package_text(dataset: str, case: Case, results: Results) -> str:
+    """The results of one of WILDS' ten as the package prints them."""
+    if dataset == "amazon" and "10th_percentile_acc" in results:
+        lines = {"Average acc": "acc_avg", "10th percentile acc": "10th_percentile_acc", "Worst-group acc": "acc_wg"}
+    elif dataset == "iwildcam":
+        lines = {"Average acc": "acc_avg", "Recall macro": "recall-macro_all", "F1 macro": "F1-macro_all"}
+    elif dataset == "ogb-molpcba":
+        lines = {"Average precision": "ap"}
+    elif dataset == "py150":
+        lines = {key: key for key in ("Acc (Class-Method)", "Acc (Overall)", *(f"Acc ({kind})" for kind in KINDS))}
+    else:
+        return _by_group(dataset, case, results)
+    return "".join(f"{words}: {results[key]:.3f}\n" for words, key in lines.items())
+
+
+def _by_group(dataset: str, case: Case, results: Results) -> str:
+    """The text of a data set whose groups are printed."""
+    if dataset == "civilcomments":
+        return _identities(results)
+    if dataset == "poverty":
+        return _standard(case, results, "mse", "urban", "mse_avg") + _standard(case, results, "r", "urban", "r_all")
+    if dataset == "globalwheat":
+        return (f"Average detection_acc across session: {results['detection_acc_avg_dom']:.3f}\n"
+                + _standard(case, results, "detection_acc", "session", "detection_acc_avg"))
+    if dataset == "fmow":
+        return (_standard(case, results, "acc", "year", "acc_avg", "acc_worst_year")
+                + _groups(case, results, "acc", "region", skipping="Other")
+                + f"Worst-group acc: {results['acc_worst_region']:.3f}\n")
+    field = {"camelyon17": "slide", "rxrx1": "cell_type"}.get(dataset, "")
+    field = field or next(name for name in ("user", "category", "year") if any(
+        key.startswith(f"count_{name}:") for key in results))
+    return _standard(case, results, "acc", field, "acc_avg")
+
+
+def _standard(case: Case, results: Results, name: str, field: str, average: str, worst: str = "") -> str:
+    return (f"Average {name}: {results[average]:.3f}\n" + _groups(case, results, name, field)
+            + f"Worst-group {name}: {results[worst or f'{name}_wg']:.3f}\n")
+
+
+def _groups(case: Case, results: Results, name: str, field: str, skipping: str | None = None) -> str:
+    """A line for every group that has items."""
+    grouper, text = case.grouper(field), ""
+    for group in range(grouper.n_groups):
+        key = grouper.group_field_str(group)
+        if results[f"count_{key}"] and (skipping is None or skipping not in key):
+            text += (f"  {grouper.group_str(group)}  [n = {results[f'count_{key}']:6.0f}]:\t"
+                     f"{name} = {results[f'{name}_{key}']:5.3f}\n")
+    return text
+
+
+def _identities(results: Results) -> str:
+    """CivilComments: a line for each identity, with its two groups where the whole data has them."""
+    text = f"Average acc: {results['acc_avg']:.3f}\n"
+    for identity in IDENTITIES:
+        text += f"  {identity:20s}"
+        for y, words in enumerate(("non_toxic", "toxic")):
+            key = f"y:{y}_{identity}:1"
+            if f"acc_{key}" in results:
+                text += f"   acc on {words}: {results[f'acc_{key}']:.3f} (n = {results[f'count_{key}']:6.0f}) "
+        text += "\n"
+    return text + f"Worst-group acc: {results['acc_wg']:.3f}\n"
 
 
 def _counts(key: str) -> list[str]:

@@ -29,15 +29,13 @@ def get_train_loader(
     """Batches (x, y, metadata) to train on; further options go to torch's DataLoader.
 
     `standard`: every item once an epoch, in random order; with `uniform_over_groups` as many draws with replacement, in
-    which every group is as likely. `group`: see `GroupSampler`, uniform over groups by default. Random
-    numbers come from torch's and numpy's global generators, as in the package: a script seeds both.
+    which every group is as likely, and `n_groups_per_batch` has no meaning. `group`: see `GroupSampler`, uniform over
+    groups by default. Random numbers come from torch's and numpy's global generators, as in the package: a script seeds both.
     """
     if loader not in LOADERS:
         raise unknown("loader", loader, LOADERS)
     dataset.inputs.ready()
     if loader == "standard":
-        if n_groups_per_batch is not None:
-            raise ShiftBenchError("n_groups_per_batch is for the 'group' loader; the 'standard' one takes none.")
         if not uniform_over_groups:
             return DataLoader(dataset, batch_size, shuffle=True, collate_fn=dataset.collate, **loader_kwargs)
         group, count = _grouper(grouper, "uniform_over_groups").metadata_to_group(

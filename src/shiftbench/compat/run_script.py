@@ -4,14 +4,11 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
-from shiftbench.compat.grouper import QUIRKS
 from shiftbench.core.errors import ShiftBenchError
 
 Modules = Mapping[str, Mapping[str, object]]
@@ -21,29 +18,6 @@ from {module} import {name}
 from shiftbench.compat.run_script import install
 install({name}({{key: Path(folder) for key, folder in {use!r}.items()}}))
 """
-
-
-def wilds_modules(use: Use) -> Modules:
-    """What a script finds in `wilds` and below: the names that WILDS' own examples import.
-
-    It was written for the package, so `eval` has the package's keys and manners (`compat="wilds-2.0"`).
-    """
-    wilds = import_module("shiftbench.compat.wilds")
-    wilds.USED.update(use)
-    get_dataset = partial(wilds.get_dataset, compat=QUIRKS)
-    known = {"benchmark_datasets": list(wilds.DATASETS), "additional_datasets": list(use),
-             "supported_datasets": list(dict.fromkeys([*wilds.DATASETS, *use])), "unlabeled_datasets": []}
-    data = {"WILDSDataset": wilds.WILDSDataset, "WILDSSubset": wilds.WILDSSubset}
-    return {
-        "wilds": {"get_dataset": get_dataset, "__version__": "2.0.0", **known},
-        "wilds.get_dataset": {"get_dataset": get_dataset},
-        "wilds.common": {},
-        "wilds.common.data_loaders": {name: getattr(wilds, name) for name in (
-            "get_train_loader", "get_eval_loader", "GroupSampler")},
-        "wilds.common.grouper": {"CombinatorialGrouper": wilds.CombinatorialGrouper},
-        "wilds.datasets": {},
-        "wilds.datasets.wilds_dataset": data,
-    }
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 from shiftbench.compat.grouper import CombinatorialGrouper
 from shiftbench.compat.loaders import GroupSampler, get_eval_loader, get_train_loader
 from shiftbench.compat.wilds_eval import evaluate
-from shiftbench.compat.wilds_metadata import DATASETS
+from shiftbench.compat.wilds_ten import DATASETS
 from shiftbench.compat.wilds_options import Options
 from shiftbench.compat.wilds_subset import WILDSDataset, WILDSSubset
 from shiftbench.core.errors import ShiftBenchError
@@ -48,23 +48,27 @@ def get_dataset(
     `fold`, `no_nl` and `use_ood_val` of poverty, `seed` and `use_ood_val` of fmow, and each `split_scheme` whose factor
     its collection has (`mixed-to-test`, …); any other benchmark has one scheme, the official one.
     `groupby_fields` are the columns whose groups `eval` judges, by default the benchmark's own groups; `groupings` are
-    further ones, which may overlap, by default those of its card (docs/groups.md). `compat="wilds-2.0"` is the
+    further ones, which may overlap, by default those of its card (docs/groups.md). `unlabeled` gives the items of the
+    split `target_train`, without labels. `compat="wilds-2.0"` is the
     package's behaviour, defects included; one of WILDS' ten then has the package's own keys and numbers of classes.
     """
     groupby_fields, groupings = listed(groupby_fields), None if groupings is None else listed(groupings)
+    kind = WILDSDataset
     if unlabeled:
-        raise ShiftBenchError("A benchmark has no unlabeled part. Its split 'target_train' has items to adapt with.")
+        from shiftbench.compat.wilds_unlabeled import WILDSUnlabeledDataset
+
+        kind = WILDSUnlabeledDataset
     asked = Options.of(dataset if isinstance(dataset, str) else "", split_scheme, options)
     if isinstance(dataset, Benchmark):
         if not isinstance(collection, Collection):
             raise ShiftBenchError("A benchmark in memory does not know where its collection is. Give `collection`.")
-        return WILDSDataset(dataset, collection, groupby_fields=groupby_fields, groupings=groupings, compat=compat)
+        return kind(dataset, collection, groupby_fields=groupby_fields, groupings=groupings, compat=compat)
     folder = folder_of(dataset, root_dir, asked.folders)
     benchmark = Benchmark.load(folder)
     if not isinstance(collection, Collection):
         collection = Collection.load(collection_folder(benchmark, folder, collection))
-    return WILDSDataset(asked.built(benchmark, collection), collection, groupby_fields=groupby_fields,
-                        groupings=groupings, compat=compat, options=asked)
+    return kind(asked.built(benchmark, collection), collection, groupby_fields=groupby_fields, groupings=groupings,
+                compat=compat, options=asked)
 
 
 def folder_of(name: str | Path, root: str | Path, also: Sequence[str] = ()) -> Path:
@@ -83,6 +87,7 @@ def folder_of(name: str | Path, root: str | Path, also: Sequence[str] = ()) -> P
 
 
 if __name__ == "__main__":
-    from shiftbench.compat.run_script import main, wilds_modules
+    from shiftbench.compat.run_script import main
+    from shiftbench.compat.wilds_names import wilds_modules
 
     main(wilds_modules)

@@ -20,7 +20,7 @@ import numpy as np
 
 from shiftbench.compat.grouper import QUIRKS, Columns, as_array
 from shiftbench.compat.wilds_case import Case, Results, boxes, numbers, tasks, tokens
-from shiftbench.compat.wilds_metadata import DATASETS
+from shiftbench.compat.wilds_ten import DATASETS
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.scoring.metrics import tally
@@ -49,6 +49,17 @@ def evaluate(
     """
     if dataset not in DATASETS:
         raise unknown("data set", dataset, DATASETS)
+    return EVALUATORS[dataset](case_of(
+        dataset, y_pred, y_true, metadata, metadata_fields, metadata_map, full_metadata=full_metadata,
+        prediction_fn=prediction_fn, split_scheme=split_scheme, compat=compat))
+
+
+def case_of(
+    dataset: str, y_pred: Any, y_true: Any, metadata: Any, metadata_fields: Sequence[str] | None,
+    metadata_map: Mapping[str, Sequence[Any]] | None, *, full_metadata: Any, split_scheme: str, compat: str | None,
+    prediction_fn: Callable[[Any], Any] | None = None,
+) -> Case:
+    """The arguments of `evaluate`, checked and as arrays."""
     if compat not in (None, QUIRKS):
         raise unknown("compat", str(compat), [QUIRKS])
     known = DATASETS[dataset]
@@ -70,7 +81,7 @@ def evaluate(
     if not listed and case.predicted.shape != case.label.shape:
         raise ShiftBenchError(f"{dataset}: predictions have the shape {case.predicted.shape} and labels "
                               f"{case.label.shape}; give what the labels are, or a prediction_fn that does.")
-    return _EVALUATORS[dataset](case)
+    return case
 
 
 def _iwildcam(case: Case) -> Results:
@@ -129,7 +140,7 @@ def _py150(case: Case) -> Results:
     return tokens(case, case.metadata[:, 1:-1] if case.quirks else case.metadata[:, 1:1 + case.label.shape[1]])
 
 
-_EVALUATORS: Mapping[str, Callable[[Case], Results]] = {
+EVALUATORS: Mapping[str, Callable[[Case], Results]] = {
     "amazon": _amazon,
     "camelyon17": lambda case: case.standard("acc", case.hits(), "slide"),
     "civilcomments": _civilcomments,

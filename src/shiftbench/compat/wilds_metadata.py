@@ -1,22 +1,18 @@
 """The metadata of a benchmark as WILDS has it: one column of numbers per name, and what the numbers stand for.
 
-Of WILDS' ten data sets the columns, the numbers of values and the names are published and stay the same (`DATASETS`).
-Where a column's names are only in the data (Amazon's users), the caller gives them as `metadata_map`. A benchmark of
-one of the ten has its metadata as the package numbers it, for the package's own keys.
+A benchmark of one of WILDS' ten data sets has the package's own columns and numbers where those are asked for (`Named`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints, Strs, Values, encode, positions
-from shiftbench.core.errors import unknown
+from shiftbench.compat.wilds_ten import DATASETS, splits_of
+from shiftbench.core.arrays import Floats, Ints, Values, encode, positions
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.target import NO_LABEL, TOKEN_KINDS, TOKENS, kinds_of, tokens_of
-from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS
-from shiftbench.readers.wilds.wheat import SESSIONS
 
 SOURCE = ("train", "id_val", "id_test")
 """The splits that are drawn before the shift: their rows have from_source_domain = 1."""
@@ -28,7 +24,7 @@ class Column(NamedTuple):
     """A number per row; names of those that are codes."""
 
     values: Ints | Floats
-    names: tuple[str, ...] | None = None
+    names: Sequence[Any] | None = None
 
 
 def kind_column(position: int) -> str:
@@ -56,8 +52,7 @@ def columns(benchmark: Benchmark, collection: Collection, item: Ints) -> dict[st
     elif target.in_units and len(target.columns) == 1:
         table[Y] = Column(np.asarray(benchmark.extra[target.columns[0]], np.float64))
     elif target.per_place:
-        kinds = next_kinds(benchmark)
-        table |= {kind_column(position): Column(kinds[:, position]) for position in range(kinds.shape[1])}
+        table |= _kind_columns(benchmark)
     source = np.isin(benchmark.split, SOURCE).astype(np.int64)
     return table | {FROM: Column(source, ("False", "True"))}
 
@@ -71,29 +66,10 @@ def next_kinds(benchmark: Benchmark) -> Ints:
     return wide[:, 1:]
 
 
-class Known(NamedTuple):
-    """The columns of a data set, how many values they have in the whole data, and the names of those values."""
+def _kind_columns(benchmark: Benchmark) -> dict[str, Column]:
+    kinds = next_kinds(benchmark)
+    return {kind_column(position): Column(kinds[:, position]) for position in range(kinds.shape[1])}
 
-    fields: Sequence[str]
-    sizes: Mapping[str, int] = {}
-    names: Mapping[str, Sequence[object]] = {}
-
-
-DATASETS: Mapping[str, Known] = {
-    "amazon": Known(("user", "product", "category", "year", "y")),
-    "camelyon17": Known(("hospital", "slide", "y"), {"hospital": 5, "slide": 50}),
-    "civilcomments": Known((*IDENTITIES, *OTHER_MARKS, "y"), {**dict.fromkeys(IDENTITIES, 2), "y": 2}),
-    "fmow": Known(("region", "year", "y"), {"region": 6, "year": 16}, {
-        "region": ("Asia", "Europe", "Africa", "Americas", "Oceania", "Other"), "year": tuple(range(2002, 2018))}),
-    "globalwheat": Known(("session", "country", "location", "stage"), {"session": 47}, {
-        "session": SESSIONS}),
-    "iwildcam": Known(("location", "sequence", "year", "month", "day", "hour", "minute", "second", "y")),
-    "ogb-molpcba": Known(("scaffold",)),
-    "poverty": Known(("urban", "y", "country"), {"urban": 2}),
-    "py150": Known(("repo",)),
-    "rxrx1": Known(("cell_type", "experiment", "plate", "well", "site", "y"), {"cell_type": 4}, {
-        "cell_type": ("HEPG2", "HUVEC", "RPE", "U2OS")}),
-}
 
 NAMES = {"molpcba": "ogb-molpcba"}
 """What the package calls a data set, where a collection's name is another."""
@@ -104,90 +80,81 @@ WORDS = {("poverty", "urban"): ("rural", "urban")}
 """The package counts these from 0 and has no names for them."""
 
 
-class Numbering(NamedTuple):
-    """The package's number of every word of a column, and the names where it has those of the data."""
-
-    words: Strs
-    numbers: Ints
-    names: Sequence[str] | None = None
-
-    def of(self, words: Strs, where: str) -> Ints:
-        position = positions(words, self.words)
-        for at in np.flatnonzero(position < 0)[:1]:
-            raise unknown("value", str(words[at]), self.words.tolist(), where)
-        return self.numbers[position]
-
-
 class Named(NamedTuple):
-    """A data set of the package: its name, its columns, the whole data's metadata, and names that only data have.
+    """A data set of the package: its name, its columns of a benchmark's rows, and those of all items.
 
-    `y` is the class of every row as WILDS numbers it, where the target is a class.
+    `names` are what the package's `metadata_map` has, empty where it has none.
     """
 
     name: str
-    fields: Sequence[str]
-    numbering: Mapping[str, Numbering]
+    scheme: str
+    columns: Mapping[str, Column]
     whole: Floats | None
-    names: Mapping[str, Sequence[str]]
-    y: Column | None = None
 
-    def metadata(
-        self, here: Ints | Floats, fields: Sequence[str], names: Mapping[str, Sequence[str]], places: int
-    ) -> Floats:
-        """Rows of a benchmark's metadata in the package's columns: its own, kinds of tokens, from_source_domain."""
-        metadata = []
-        for field in self.fields:
-            column = FACTORS.get((self.name, field), field)
-            own = here[:, fields.index(column)]
-            if field in self.numbering:
-                numbers = self.numbering[field].of(np.asarray(names[column], np.str_), f"column '{column}'")
-                own = numbers[own.astype(np.int64)]
-            metadata.append(own)
-        kinds = [here[:, fields.index(kind_column(position))] for position in range(places)]
-        return np.stack([*metadata, *kinds, here[:, fields.index(FROM)]], axis=1)
+    @property
+    def names(self) -> dict[str, Sequence[Any]]:
+        names = {field: column.names for field, column in self.columns.items() if column.names is not None}
+        return {**names, FROM: [False, True]} if names else {}
+
+    @property
+    def splits(self) -> Mapping[str, str]:
+        return splits_of(self.name, self.scheme)
 
 
-def named(benchmark: Benchmark, collection: Collection) -> Named | None:
+def named(benchmark: Benchmark, collection: Collection, scheme: str = "official") -> Named | None:
     """The data set of WILDS that a benchmark is, where it asks what that one asks; else none.
 
     Its collection bears the name and has the columns (`read wilds`), and the target is the data set's own: a benchmark
     of Amazon's reviews that asks for the category is judged as any other.
     """
     name = NAMES.get(collection.name, collection.name)
-    if name not in DATASETS or benchmark.target.kind != KINDS.get(name, "class"):
+    if name not in DATASETS or not _asks_the_same(name, benchmark, collection):
         return None
-    fields = DATASETS[name].fields
-    factor = {field: FACTORS.get((name, field), field) for field in fields}
-    if not set(factor.values()) <= set(collection.factors):
-        return None
-    numbering = {field: _numbering(collection, name, field, factor[field]) for field in fields if field != Y}
-    whole = [numbering[field].of(collection.factors[factor[field]].astype(np.str_), f"factor '{factor[field]}'")
-             if field in numbering else np.asarray(collection.factors[Y], np.float64) for field in fields]
+    rows = collection.index(benchmark.items)
+    split = np.full(len(collection), -1)
+    split[rows] = positions(benchmark.split, np.asarray(list(splits_of(name, scheme)), np.str_))
+    whole = {field: _column(collection, name, field, split) for field in DATASETS[name].fields}
+    table = {field: Column(values[rows], names) for field, (values, names) in whole.items()}
+    if name == "py150":
+        table |= _kind_columns(benchmark)
+    source = np.isin(benchmark.split, DATASETS[name].source).astype(np.int64)
+    return Named(name, scheme, {**table, FROM: Column(source)},
+                 None if name == "py150" else np.stack([column.values for column in whole.values()], axis=1))
+
+
+def _asks_the_same(name: str, benchmark: Benchmark, collection: Collection) -> bool:
+    """Whether a benchmark's target is that of the data set, and its collection has the columns."""
+    factors = {FACTORS.get((name, field), field) for field in DATASETS[name].fields}
+    if benchmark.target.kind != KINDS.get(name, "class") or not factors <= set(collection.factors):
+        return False
     item = collection.index(benchmark.items)
-    y = None
-    if name == "poverty" and (len(benchmark.target.columns) != 1 or not np.array_equal(
-            benchmark.extra[benchmark.target.columns[0]], collection.factors[Y][item])):
-        return None
-    if name not in KINDS:
-        label = np.asarray(benchmark.names["label"], np.str_)[benchmark.label]
-        if "label" not in collection.factors or (collection.factors["label"][item].astype(np.str_) != label).any():
-            return None
-        numbers = np.asarray(collection.factors[Y], np.int64)
-        words = np.full(numbers.max(initial=-1) + 1, "", f"U{max(map(len, benchmark.names['label']), default=1)}")
-        words[numbers[item]] = label
-        y = Column(numbers[item], tuple(words.tolist()))
-    return Named(name, fields, numbering, None if name == "py150" else np.stack(whole, axis=1),
-                 {field: column.names for field, column in numbering.items() if column.names is not None}, y)
+    if name == "poverty":
+        return len(benchmark.target.columns) == 1 and np.array_equal(
+            benchmark.extra[benchmark.target.columns[0]], collection.factors[Y][item])
+    if name in KINDS:
+        return True
+    label = np.asarray(benchmark.names["label"], np.str_)[benchmark.label]
+    return "label" in collection.factors and bool((collection.factors["label"][item].astype(np.str_) == label).all())
 
 
-def _numbering(collection: Collection, name: str, field: str, factor: str) -> Numbering:
-    """Known words have the package's numbers, whole numbers are themselves, other words are counted as they sort."""
-    values = collection.factors[factor]
-    known = DATASETS[name].names.get(field, WORDS.get((name, field)))
-    if known is not None:
-        return Numbering(np.asarray([str(word) for word in known], np.str_), np.arange(len(known)))
-    if values.dtype.kind in "iu":
-        present = np.unique(values)
-        return Numbering(present.astype(np.str_), present.astype(np.int64))
-    words = np.unique(values.astype(np.str_))
-    return Numbering(words, np.arange(len(words)), words.tolist())
+def _column(collection: Collection, name: str, field: str, split: Ints) -> Column:
+    """A column of all items as the package numbers it, and the names where it has those.
+
+    Words are numbered by a list that is published, or as they first appear, in Amazon after the items are sorted by
+    split. A word that the list lacks is numbered behind it. Whole numbers are themselves.
+    """
+    known, values = DATASETS[name], collection.factors[FACTORS.get((name, field), field)]
+    if name == "amazon" and field in ("year", Y):
+        first, last = (1, 5) if field == Y else (int(values.min()), int(values.max()))
+        return Column(values - (0 if field == Y else first), list(range(first, last + 1)))
+    if field not in (*known.seen, *known.names) and (name, field) not in WORDS:
+        return Column(np.asarray(values, np.float64) if values.dtype.kind == "f" else values.astype(np.int64))
+    words = values.astype(np.str_)
+    listed: list[Any] = list(known.names.get(field, WORDS.get((name, field), ())))
+    if field in known.seen:
+        words_in_order = words[split >= 0][np.argsort(split[split >= 0])] if name == "amazon" else words
+        present, first_at = np.unique(words_in_order, return_index=True)
+        listed = present[np.argsort(first_at)].tolist()
+    listed += np.setdiff1d(words, [str(word) for word in listed]).tolist()
+    numbers = positions(words, np.asarray([str(word) for word in listed], np.str_))
+    return Column(numbers, None if (name, field) in WORDS else listed)

@@ -1,6 +1,7 @@
 """A benchmark as a WILDS data set: items (x, y, metadata), its subsets by split, and its `eval`."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,14 @@ import torch
 import shiftbench.images.needs_torch  # noqa: F401
 from shiftbench.compat import wilds_case as wilds_kinds
 from shiftbench.compat.grouper import Columns, as_array
-from shiftbench.compat.items import Inputs, collate_boxes, collate_graphs, targets
-from shiftbench.compat.judged import Groupings, classes, told
+from shiftbench.compat.items import Inputs, collate_boxes, collate_graphs, image_size, targets
+from shiftbench.compat.judged import Groupings, classes, package_text, told
 from shiftbench.compat.wilds_case import Case, Results
-from shiftbench.compat.wilds_eval import evaluate
-from shiftbench.compat.wilds_metadata import columns, kind_column, named
-from shiftbench.compat.wilds_options import PLAIN, Options
-from shiftbench.core.arrays import Ints, Strs
+from shiftbench.compat.wilds_eval import EVALUATORS, case_of
+from shiftbench.compat.wilds_metadata import Named, columns, kind_column, named
+from shiftbench.compat.wilds_options import OFFICIAL, PLAIN, Options
+from shiftbench.compat.wilds_ten import DATASETS
+from shiftbench.core.arrays import Ints, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
@@ -38,6 +40,9 @@ class WILDSDataset:
     that is no fraction (the numbers of a grouper), y or the kinds of tokens, and from_source_domain; `metadata_map`
     says what the codes stand for. `eval` groups by `groupby_fields`, in any order, and classes also by `groupings`,
     which may overlap ("male+female,y"); without them, by those of the benchmark's card.
+
+    With `compat="wilds-2.0"` a benchmark that is one of WILDS' ten (`build wilds`) has the package's own name, splits,
+    metadata, numbers of classes and size of images, unless `groupby_fields` or `groupings` say otherwise.
     """
 
     collate: Callable[[Sequence[Any]], Any] | None = None
@@ -49,24 +54,23 @@ class WILDSDataset:
         self.benchmark, self.collection, self.compat = benchmark, collection, compat
         self.dataset_name, self.split_scheme, self.no_nl = benchmark.name, options.scheme, options.no_nl
         self.inputs = Inputs(benchmark, collection)
-        called = {} if options.ood_val else {"id_val": "val", "val": "ood_val"}
-        self._own = {called.get(name, name): name for name in benchmark.splits}
-        self.split_dict = {name: code for code, name in enumerate(self._own)}
-        self.split_names = {name: SPLIT_NAMES[own] for name, own in self._own.items()}
         usual = groupings is None and tuple(groupby_fields) == ("group",)
-        self._named = named(benchmark, collection) if usual and compat is not None else None
-        table = columns(benchmark, collection, self.inputs.item)
+        self._named = named(benchmark, collection, options.scheme) if usual and compat is not None else None
+        words = {**(self._named.splits if self._named is not None else {})}
+        words |= {name: SPLIT_NAMES[name] for name in benchmark.splits if name not in words}
+        called = {} if options.ood_val else {"id_val": "val", "val": "ood_val"}
+        self._own = {called.get(name, name): name for name in words}
+        self.split_dict = {name: code for code, name in enumerate(self._own)}
+        self.split_names = {name: words[own] for name, own in self._own.items()}
+        table = columns(benchmark, collection, self.inputs.item) if self._named is None else self._named.columns
         self.y_array: Any = targets(benchmark, collection)
-        if self._named is not None and self._named.y is not None:
-            table["y"] = self._named.y
-            self.y_array = torch.from_numpy(self._named.y.values)
         self.metadata_fields: list[str] = list(table)
-        self.metadata_map: dict[str, Sequence[str]] = {
+        self.metadata_map: dict[str, Sequence[Any]] | None = {
             field: list(column.names) for field, column in table.items() if column.names is not None}
         parts = [column.values for column in table.values()]
         self._metadata = np.stack(parts, axis=1).astype(np.result_type(np.int64, *parts), copy=False)
         self.metadata_array: Any = torch.from_numpy(self._metadata)
-        kind, outputs = benchmark.target.kind, len(self.metadata_map.get("y", benchmark.names["label"]))
+        kind, outputs = benchmark.target.kind, len(benchmark.names["label"])
         self.n_classes = {"number": None, "tasks": 2, "tokens": benchmark.target.n}.get(kind, outputs)
         self.y_size = {"class": 1, "boxes": None, "tokens": None}.get(kind, outputs)
         self.is_classification, self.is_detection = kind in ("class", "tasks", "tokens"), kind == "boxes"
@@ -74,6 +78,9 @@ class WILDSDataset:
             self.collate = collate_boxes
         elif self.inputs.graphs and kind != "tokens":
             self.collate = collate_graphs
+        if self._named is not None:
+            self._as_published(self._named)
+            return
         self.groupby_fields = list(groupby_fields)
         for field in self.groupby_fields:
             if field not in self.metadata_map:
@@ -87,6 +94,30 @@ class WILDSDataset:
         self._groupings = rules._replace(known={
             spec: rules.of(self._metadata, spec, strict=spec not in own).names
             for spec in (own if groupings is None else groupings)})
+
+    def _as_published(self, own: Named) -> None:
+        """Name, names of values, label and number of classes as the package has them."""
+        known, y = DATASETS[own.name], own.columns.get("y")
+        self.dataset_name, self.metadata_map = own.name, own.names or None
+        if self.split_scheme == "official" or own.name == "fmow":
+            self.split_scheme = OFFICIAL.get(self.collection.name, self.split_scheme)
+        if self.is_classification and y is not None:
+            self.y_array = torch.from_numpy(np.asarray(y.values, np.int64))
+            self.n_classes = known.n_classes or int(self.collection.factors["y"].max(initial=-1)) + 1
+        else:
+            self.n_classes = known.n_classes
+
+    @cached_property
+    def original_resolution(self) -> tuple[int, int] | None:
+        """Width and height of the images: as published, of the stored array, or of the first file; None without."""
+        if self._named is not None:
+            return DATASETS[self._named.name].resolution
+        pixels, first = self.collection.pixels, int(self.inputs.item[0])
+        if pixels is None:
+            return None
+        if str(pixels[first]).endswith(".npz") and pixels.dtype.kind == "U":
+            return tuple(self.inputs[0].shape[:0:-1])
+        return image_size(self.collection, first)
 
     def __len__(self) -> int:
         return len(self.benchmark)
@@ -103,19 +134,13 @@ class WILDSDataset:
 
     @property
     def split_array(self) -> Ints:
-        names: Strs = np.asarray(list(self._own.values()), np.str_)
-        order = np.argsort(names)
-        return order[np.searchsorted(names[order], self.benchmark.split)]
+        return positions(self.benchmark.split, np.asarray(list(self._own.values()), np.str_))
 
     def get_subset(self, split: str, frac: float = 1.0, transform: Transform | None = None) -> "WILDSSubset":
         """The rows of a split; with `frac` below 1 a share of them, drawn with numpy's global generator."""
         if split not in self.split_dict:
             raise unknown("split", split, self.split_dict, self.dataset_name)
-        rows = self.benchmark.rows(self._own[split])
-        if frac < 1:
-            kept = int(np.round(len(rows) * frac))
-            rows = np.sort(np.random.permutation(rows)[:kept])  # noqa: NPY002 -- scripts seed the global generator
-        return WILDSSubset(self, rows, transform)
+        return WILDSSubset(self, drawn_share(self.benchmark.rows(self._own[split]), frac), transform)
 
     def eval(
         self, y_pred: Any, y_true: Any, metadata: Any, prediction_fn: Transform | None = None
@@ -130,8 +155,8 @@ class WILDSDataset:
         A grouping's worst is `acc_wg[male+female,y]`. Where a benchmark's card says how it is scored, as CivilComments'
         by sixteen groups, the first such worst is `acc_wg` too, unless `groupby_fields` or `groupings` say otherwise.
 
-        With `compat="wilds-2.0"` a benchmark that is one of WILDS' ten (`build wilds`) has that one's own keys, as
-        `evaluate` gives them, and y as WILDS numbers it, unless `groupby_fields` or `groupings` say otherwise.
+        With `compat="wilds-2.0"` a benchmark that is one of WILDS' ten has that one's own keys, as `evaluate` gives
+        them, and its text.
         """
         kind = self.benchmark.target.kind
         if prediction_fn is not None:
@@ -142,15 +167,13 @@ class WILDSDataset:
         here = as_array(metadata)
         predicted, label = (y_pred, y_true) if kind == "boxes" else (as_array(y_pred), as_array(y_true))
         self._check(predicted, label, here)
+        if self._named is not None:
+            case = case_of(self._named.name, predicted, label, here, None, self.metadata_map, compat=self.compat,
+                           full_metadata=self._named.whole, split_scheme=self.split_scheme)
+            results = EVALUATORS[self._named.name](case)
+            return results, package_text(self._named.name, case, results)
         whole = Columns(self.metadata_fields, self._metadata, self.metadata_map)
         case = Case(predicted, label, here, whole, {}, self.compat, self.split_scheme)
-        places = self.y_array.shape[1] if kind == "tokens" else 0
-        if self._named is not None:
-            results = evaluate(
-                self._named.name, predicted, label,
-                self._named.metadata(here, self.metadata_fields, self.metadata_map, places),
-                metadata_map=self._named.names, full_metadata=self._named.whole, compat=self.compat)
-            return results, told(results)
         if kind == "class":
             return classes(case, self.groupby_fields, self._groupings, self._by_card)
         if kind == "number":
@@ -160,7 +183,7 @@ class WILDSDataset:
         elif kind == "boxes":
             results = wilds_kinds.boxes(case, *self.groupby_fields)
         else:
-            kinds = [self.metadata_fields.index(kind_column(position)) for position in range(places)]
+            kinds = [self.metadata_fields.index(kind_column(position)) for position in range(self.y_array.shape[1])]
             results = wilds_kinds.tokens(case, here[:, kinds])
         return results, told(results)
 
@@ -179,18 +202,30 @@ class WILDSDataset:
                                   "Give what the labels are, in their shape."))
 
 
-class WILDSSubset:
-    """Some rows of a data set, with a transform of x; everything else is the data set's."""
+def drawn_share(rows: Ints, frac: float) -> Ints:
+    """A share of the rows, in their order, drawn with numpy's global generator; all of them from 1 on."""
+    if frac >= 1:
+        return rows
+    kept = int(np.round(len(rows) * frac))
+    return np.sort(np.random.permutation(rows)[:kept])  # noqa: NPY002 -- scripts seed the global generator
 
-    def __init__(self, dataset: WILDSDataset, indices: Ints, transform: Transform | None) -> None:
-        self.dataset, self.indices, self.transform = dataset, indices, transform
+
+class WILDSSubset:
+    """Some rows of a data set, with a transform of x, or of x and y; everything else is the data set's."""
+
+    def __init__(
+        self, dataset: WILDSDataset, indices: Ints, transform: Callable[..., Any] | None, do_transform_y: bool = False
+    ) -> None:
+        self.dataset, self.indices, self.transform, self.do_transform_y = dataset, indices, transform, do_transform_y
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __getitem__(self, idx: int) -> tuple[Any, Any, Any]:
         x, y, metadata = self.dataset[self.indices[idx]]
-        return x if self.transform is None else self.transform(x), y, metadata
+        if self.transform is None:
+            return x, y, metadata
+        return (*self.transform(x, y), metadata) if self.do_transform_y else (self.transform(x), y, metadata)
 
     def __getattr__(self, name: str) -> Any:
         # not what copying and worker processes ask for before there is a data set

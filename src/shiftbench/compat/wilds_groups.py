@@ -1,0 +1,105 @@
+"""WILDS' `common.utils`: groups of tensors, their counts and means, and the package's seeded draws."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import shiftbench.images.needs_torch  # noqa: F401
+from shiftbench.core.arrays import positions
+from shiftbench.core.errors import ShiftBenchError
+
+SUBSAMPLE, SHUFFLE = 541_433, 548_207
+"""What the package adds to a seed before it draws with `subsample_idxs` and `shuffle_arr`."""
+
+
+def minimum(numbers: Any, empty_val: float = 0.0) -> Any:
+    """The least of a tensor, an array or a list, without NaN; `empty_val` where there is none."""
+    return _extreme(numbers, empty_val, "min")
+
+
+def maximum(numbers: Any, empty_val: float = 0.0) -> Any:
+    """The largest of a tensor, an array or a list, without NaN; `empty_val` where there is none."""
+    return _extreme(numbers, empty_val, "max")
+
+
+def _extreme(numbers: Any, empty: float, which: str) -> Any:
+    if isinstance(numbers, torch.Tensor):
+        return getattr(numbers[~torch.isnan(numbers)], which)() if numbers.numel() else numbers.new_tensor(empty)
+    if isinstance(numbers, np.ndarray):
+        return getattr(np, f"nan{which}")(numbers) if numbers.size else np.asarray(empty)
+    pick = min if which == "min" else max
+    return pick(numbers) if len(numbers) else empty
+
+
+def split_into_groups(g: Any) -> tuple[Any, list[Any], Any]:
+    """The groups that are present, the positions of each one's items, and how many there are."""
+    groups, counts = torch.unique(g, sorted=False, return_counts=True)
+    return groups, [torch.nonzero(g == group, as_tuple=True)[0] for group in groups], counts
+
+
+def get_counts(g: Any, n_groups: int) -> Any:
+    """How many items each of the groups 0 … n_groups − 1 has, as 32-bit floats."""
+    groups, counts = torch.unique(g, sorted=False, return_counts=True)
+    sizes = torch.zeros(n_groups, device=g.device)
+    sizes[groups] = counts.float()
+    return sizes
+
+
+def avg_over_groups(v: Any, g: Any, n_groups: int) -> tuple[Any, Any]:
+    """The mean of `v` in every group, 0 where a group has no items, and the counts. Gradients flow to `v`."""
+    if v.device != g.device or v.numel() != g.numel():
+        raise ShiftBenchError(f"Values on {v.device} and groups on {g.device}: {v.numel()} and {g.numel()} of them. "
+                              "Give as many of each, on one device.")
+    counts = get_counts(g, n_groups)
+    total = torch.zeros(n_groups, dtype=v.dtype, device=v.device).index_add(0, g, v)
+    return total / counts.to(v.dtype).clamp(min=1), counts
+
+
+def map_to_id_array(df: Any, ordered_map: Mapping[str, Sequence[Any]] | None = None) -> tuple[dict[str, Any], Any]:
+    """A data frame's columns as numbers, −1 where a value has none, and what the numbers stand for.
+
+    Values are numbered as they sort, or as `ordered_map` lists them.
+    """
+    maps: dict[str, Any] = {}
+    ids = np.zeros(df.shape)
+    for at, name in enumerate(df.columns):
+        values = np.asarray(df[name])
+        present = values[values == values]  # noqa: PLR0124 -- NaN is no value
+        known = np.asarray((ordered_map or {})[name]) if name in (ordered_map or {}) else np.unique(present)
+        maps[name] = known
+        ids[:, at] = positions(values.astype(np.str_), known.astype(np.str_))
+        ids[values != values, at] = -1  # noqa: PLR0124
+    return maps, ids
+
+
+def subsample_idxs(idxs: Any, num: int = 5000, take_rest: bool = False, seed: int | None = None) -> Any:
+    """The first `num` of the shuffled numbers, or all but those."""
+    mixed = _shuffled(idxs, seed, SUBSAMPLE)
+    return mixed[num:] if take_rest else mixed[:num]
+
+
+def shuffle_arr(arr: Any, seed: int | None = None) -> Any:
+    """A shuffled copy."""
+    return _shuffled(arr, seed, SHUFFLE)
+
+
+def _shuffled(values: Any, seed: int | None, offset: int) -> Any:
+    mixed = values.copy()
+    np.random.default_rng(None if seed is None else seed + offset).shuffle(mixed)
+    return mixed
+
+
+def threshold_at_recall(y_pred: Any, y_true: Any, global_recall: float = 60) -> Any:
+    """The score above which a model finds `global_recall` per cent of the positives."""
+    return np.percentile(y_pred[y_true == 1], 100 - global_recall)
+
+
+def numel(obj: Any) -> int:
+    """How many values a tensor has, or how many items a list."""
+    if isinstance(obj, torch.Tensor):
+        return obj.numel()
+    if isinstance(obj, list):
+        return len(obj)
+    raise TypeError(f"A tensor or a list is needed, not {type(obj).__name__}.")
