@@ -15,6 +15,7 @@ from tests.strategies import toy
 # build means a change; everywhere else each run looks at new ones.
 settings.register_profile("shiftbench", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("shiftbench")
+collect_ignore = ["compat/wilds_experiment.py"]  # a script for the package wilds, which need not be there
 
 
 def pytest_collection_modifyitems(items):

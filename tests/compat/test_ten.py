@@ -22,9 +22,9 @@ def package_metadata(name, world):
     column = dict(world.factors)
     names = {}
     if name == "fmow":
-        seen = list(dict.fromkeys(column["region"].tolist()))
-        column |= {"region": np.asarray([seen.index(word) for word in column["region"]]), "year": column["year"] - 2002}
-        names["region"] = seen
+        regions = KNOWN[name].names["region"]
+        column |= {"region": np.asarray([regions.index(word) for word in column["region"]]),
+                   "year": column["year"] - 2002}
     elif name == "poverty":
         column["urban"] = (column["urban"] == "urban").astype(int)
     elif name == "amazon":

@@ -30,7 +30,8 @@ def get_train_loader(
 
     `standard`: every item once an epoch, in random order; with `uniform_over_groups` as many draws with replacement, in
     which every group is as likely, and `n_groups_per_batch` has no meaning. `group`: see `GroupSampler`, uniform over
-    groups by default. Random numbers come from torch's and numpy's global generators, as in the package: a script seeds both.
+    groups by default. Random numbers come from torch's and numpy's global generators, as in the package: a script seeds
+    both.
     """
     if loader not in LOADERS:
         raise unknown("loader", loader, LOADERS)

@@ -12,9 +12,9 @@ from typing import Any
 from shiftbench.compat.grouper import CombinatorialGrouper
 from shiftbench.compat.loaders import GroupSampler, get_eval_loader, get_train_loader
 from shiftbench.compat.wilds_eval import evaluate
-from shiftbench.compat.wilds_ten import DATASETS
 from shiftbench.compat.wilds_options import Options
 from shiftbench.compat.wilds_subset import WILDSDataset, WILDSSubset
+from shiftbench.compat.wilds_ten import DATASETS
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import listed
 from shiftbench.data.benchmark import MARKER, Benchmark, collection_folder

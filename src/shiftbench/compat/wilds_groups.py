@@ -66,11 +66,11 @@ def map_to_id_array(df: Any, ordered_map: Mapping[str, Sequence[Any]] | None = N
     ids = np.zeros(df.shape)
     for at, name in enumerate(df.columns):
         values = np.asarray(df[name])
-        present = values[values == values]  # noqa: PLR0124 -- NaN is no value
+        present = values[values == values]
         known = np.asarray((ordered_map or {})[name]) if name in (ordered_map or {}) else np.unique(present)
         maps[name] = known
         ids[:, at] = positions(values.astype(np.str_), known.astype(np.str_))
-        ids[values != values, at] = -1  # noqa: PLR0124
+        ids[values != values, at] = -1
     return maps, ids
 
 
@@ -99,7 +99,7 @@ def threshold_at_recall(y_pred: Any, y_true: Any, global_recall: float = 60) -> 
 def numel(obj: Any) -> int:
     """How many values a tensor has, or how many items a list."""
     if isinstance(obj, torch.Tensor):
-        return obj.numel()
+        return int(obj.numel())
     if isinstance(obj, list):
         return len(obj)
     raise TypeError(f"A tensor or a list is needed, not {type(obj).__name__}.")

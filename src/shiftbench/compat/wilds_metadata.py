@@ -1,6 +1,7 @@
 """The metadata of a benchmark as WILDS has it: one column of numbers per name, and what the numbers stand for.
 
-A benchmark of one of WILDS' ten data sets has the package's own columns and numbers where those are asked for (`Named`).
+A benchmark of one of WILDS' ten data sets has the package's own columns and numbers, where those are asked for (see
+`Named`).
 """
 
 from collections.abc import Mapping, Sequence

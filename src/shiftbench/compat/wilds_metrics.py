@@ -73,9 +73,9 @@ class Metric:
         return {**results, self.worst_group_metric_field: worst.item()}
 
     def _compute_group_wise(self, y_pred: Any, y_true: Any, g: Any, n_groups: int) -> tuple[Any, Any, Any]:
-        counts = get_counts(g, n_groups)
+        counts, empty = get_counts(g, n_groups), torch.tensor(0.0, device=g.device)
         values = torch.stack([
-            self._compute(y_pred[g == group], y_true[g == group]) if counts[group] else torch.tensor(0.0, device=g.device)
+            self._compute(y_pred[g == group], y_true[g == group]) if counts[group] else empty
             for group in range(n_groups)])
         return values, counts, self.worst(values[counts > 0])
 

@@ -46,7 +46,7 @@ DATASETS: Mapping[str, Known] = {
         splits=SATELLITES, resolution=(224, 224)),
     "fmow": Known(("region", "year", "y"), {"region": 6, "year": 16}, {
         "region": ("Asia", "Europe", "Africa", "Americas", "Oceania", "Other"), "year": tuple(range(2002, 2018))},
-        splits=SATELLITES, seen=("region",), source=("train", "id_val", "id_test"), resolution=(224, 224),
+        splits=SATELLITES, source=("train", "id_val", "id_test"), resolution=(224, 224),
         n_classes=62),
     "py150": Known(("repo",), splits=FIVE, n_classes=50_001),
     "rxrx1": Known(("cell_type", "experiment", "plate", "well", "site", "y"), {"cell_type": 4}, {

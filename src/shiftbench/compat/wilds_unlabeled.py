@@ -45,7 +45,7 @@ class WILDSUnlabeledDataset(WILDSDataset):
     def split_array(self) -> Ints:
         return np.full(len(self), self.split_dict[SPLIT])
 
-    def get_subset(  # type: ignore[override]
+    def get_subset(
         self, split: str, frac: float = 1.0, transform: Transform | None = None, load_y: bool = False
     ) -> "WILDSUnlabeledSubset":
         """The rows of the unlabeled split; with `load_y` their true labels, as in WILDS' fully labelled runs."""
