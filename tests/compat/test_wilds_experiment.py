@@ -206,8 +206,8 @@ def test_items_to_adapt_with_are_the_unlabeled_ones(tmp_path):
     assert [int(y) for _, y, _ in judged] == [0, 1] * 3
     guessed = names.WILDSPseudolabeledSubset(plain, torch.arange(6), shade, collate=items.collate)
     assert [(int(x), int(y)) for x, y, _ in guessed] == [(16 + at, at) for at in range(6)]
-    x, y, metadata = next(iter(loaders.get_train_loader("group", guessed, 6, grouper=both, n_groups_per_batch=1)))
-    assert sorted(y.tolist()) == list(range(6))
+    x, y, metadata = next(iter(loaders.get_train_loader("group", guessed, 5, grouper=both, n_groups_per_batch=1)))
+    assert len(set(y.tolist())) == 5
     assert (x.long() - 16 == y).all()
     assert torch.equal(metadata, items.metadata_array[y])
     with pytest.raises(ValueError, match="test_unlabeled"):
