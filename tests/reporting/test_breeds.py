@@ -4,6 +4,7 @@ import math
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -295,6 +296,30 @@ def test_annotators_stand_beside_models(study, tmp_path):
     drawn = figures(both, made)["breeds-humans"]
     assert "human: source 92.0 % (90.0 to 94.0), target 91.0 % (89.0 to 93.0)" in drawn
     assert "resnet18: source 98.0 %" in drawn
+
+
+def test_annotators_are_drawn_over_pairs(study):
+    """Figure 15: each pair of superclasses once per side and benchmark, from the hardest on; models have no part in it,
+    and without pairs there is no figure."""
+    scores, made = study
+    pairs = {("rand", "id_test"): (0.9, 0.7, 0.8), ("rand", "test"): (0.6, 0.9, 0.75), ("good", "test"): (1.0, 0.95)}
+    rows = [{"run": method, "benchmark": name, "method": method, "seed": 0, "split": split, "group": f"pair {number}",
+             "n": 36, "metric": "pairwise_accuracy", "value": value, "low": value - 0.1, "high": min(1, value + 0.1)}
+            for (name, split), values in pairs.items() for number, value in enumerate(values)
+            for method in ("human", "resnet18")]
+    drawn = {one.name: one for one in content(results_of(Scores.join([scores, Scores.of(rows)]), made))["figures"]}
+    figure = drawn["breeds-pairs"]
+    assert [panel.title for panel in figure.panels] == ["Source, no shift", "Target"]
+    listed = {}
+    for name, _, split, value, *_ in figure.rows:
+        listed.setdefault((name, split), []).append(value)
+    assert listed == {key: sorted(values) for key, values in pairs.items()}
+    points_ = [[mark.points[0] for group in panel.groups for mark in group.marks if mark.style == "dot"]
+               for panel in figure.panels]
+    assert [len(spots) for spots in points_] == [3, 5]
+    assert all(here[0] < after[0] and here[1] > after[1] for here, after in pairwise(points_[0]))
+    assert "rand, pair 1: 70.0 % (60.0 to 80.0)" in to_svg(figure)
+    assert "breeds-pairs" not in figures(scores, made)
 
 
 def test_the_page_has_the_section(study, tmp_path):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.scores import Scores
+from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import (
     Bar,
@@ -135,7 +135,7 @@ def _figures(shown: Scores, results: Results, tasks: Tasks, measured: Sequence[s
     drawn += _classes(shown, tasks, looks, results.level)
     for number, members in enumerate(families([benchmark for benchmark, _ in tasks])):
         drawn.append(_splits(members, tasks, looks, "" if not number else f"-{number + 1}"))
-    return drawn + _humans(results.scores, tasks, sure)
+    return drawn + _humans(results.scores, tasks, sure) + _over_pairs(results.scores, tasks, sure)
 
 
 def _listed(benchmark: Benchmark, point: Point, name: str, cell: Cell) -> tuple[Any, ...]:
@@ -267,3 +267,29 @@ def _humans(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
         f"were shown source images of both and no names; a model takes the one it scores higher. Lines: "
         f"{sure} % intervals.", tuple(panels), ("benchmark", "who", "split", "value", "low", "high", "n"),
         tuple(listed))]
+
+
+def _over_pairs(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
+    """How annotators' accuracy is distributed over pairs of superclasses, one curve per benchmark (Figure 15)."""
+    pairs = scores.where(method=HUMAN, metric=PAIRWISE)
+    pairs = pairs.take(pairs["group"] != ALL)
+    looks = looks_of(benchmark.name for benchmark, _ in tasks if benchmark.name in pairs["benchmark"])
+    ordered = {(split, name): sorted(pairs.where(benchmark=name, split=split),
+                                     key=lambda row: (row["value"], row["group"]))
+               for split in (SOURCE, TARGET) for name in looks}
+    x, y = scale([0.0, 1.0], write=hundredths), _accuracy(row for listed in ordered.values() for row in listed)
+    panels = []
+    for title, split in (("Source, no shift", SOURCE), ("Target", TARGET)):
+        curves = [Series(name, looks[name], [
+            ((number + 0.5) / len(listed), row, f"{name}, {row['group']}: {with_interval(row)}")
+            for number, row in enumerate(listed)], title=name) for name in looks if (listed := ordered[split, name])]
+        if curves:
+            panels.append(lines(title, curves, x, y, ("pairs, % from the hardest on", "annotators' accuracy, %")))
+    return [] if not panels else [Figure(
+        "breeds-pairs", "Figure 15. Annotators over pairs of superclasses",
+        "Every point is a pair of superclasses, from the hardest to the easiest, and its height the share of images "
+        f"that annotators assigned to the right one of the two. Lines: {sure} % intervals.", tuple(panels),
+        ("benchmark", "pair", "split", "value", "low", "high", "n"),
+        tuple((name, row["group"], split, row["value"], row["low"], row["high"], row["n"])
+              for (split, name), listed in ordered.items() for row in listed),
+        legends=legends(list(looks.items())))]
