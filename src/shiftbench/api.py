@@ -272,25 +272,28 @@ def embed(
 def train(
     benchmark: Place, method: str = "", out: Place = "runs", *, preset: str | Sequence[str] = (),
     collection: Place | None = None, device: str = "auto", params: Mapping[str, Any] | None = None,
-    progress: Advance | None = None, say: Callable[[str], None] | None = None, **settings: Any,
+    strict: bool = False, progress: Advance | None = None, say: Callable[[str], None] | None = None, **settings: Any,
 ) -> Path:
     """Train one method on one benchmark with one seed, and return the run's folder. A finished run is not repeated.
 
     `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, … `preset`
     names settings of both (`shiftbench methods --presets`); those that you give win over a protocol's, and a variant
     such as `resnet50` brings its method. `say` is called with a line for each setting that has no effect; the run's log
-    has it too.
+    has it too. `strict` refuses pretrained weights that have seen subclasses of the target (BREEDS).
     """
     from shiftbench.training.device import check_device
+    from shiftbench.training.pretrained import check_unseen
     from shiftbench.training.run import run_of
 
     check_device(device)
     run_of(method, params or {}, settings, preset)  # which checks all of it
     loaded, images, folder = _with_collection(benchmark, collection)
+    run = run_of(method, params or {}, settings, preset, loaded)
+    if strict:
+        check_unseen(run.to_json(), loaded)
     load_torch()
     from shiftbench.training.folder import train as train_run
 
-    run = run_of(method, params or {}, settings, preset, loaded)
     return train_run(loaded, images, run, out, device=device, benchmark_path=benchmark, collection_path=folder,
                      progress=progress, say=say)
 
@@ -341,12 +344,13 @@ def retrain(
 def sweep(
     study: Study | Place, out: Place, *, engine: str = "local", workers: int = 0, device: str = "auto",
     retry_failed: bool = False, changes: Mapping[str, Any] | None = None, logs: str | Sequence[str] = (),
-    checkpoint_seconds: float = 30.0, progress: Callable[[Outcome, int], None] | None = None,
+    checkpoint_seconds: float = 30.0, strict: bool = False, progress: Callable[[Outcome, int], None] | None = None,
 ) -> list[Outcome]:
     """Do every run of a study, and say how each ended. Finished runs are found, whoever made them, and not repeated.
 
     `engine` is `local` (processes on this machine) or `ray` (a cluster; `out` may be a URL there). `logs` names where
     the logs are copied while it goes on: tensorboard, mlflow. `progress(end, total)` hears of every run that ended.
+    `strict` refuses the study, before a run is trained, where pretrained weights have seen subclasses of a target.
     """
     from shiftbench.sweeps.jobs import sweep as do_all
     from shiftbench.sweeps.study import Study
@@ -355,7 +359,7 @@ def sweep(
     check_device(device)
     plan = study if isinstance(study, Study) else Study.load(study, changes)
     return do_all(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
-                  logs=listed(logs, ","), checkpoint_seconds=checkpoint_seconds, progress=progress)
+                  logs=listed(logs, ","), checkpoint_seconds=checkpoint_seconds, strict=strict, progress=progress)
 
 
 def fetch(url: str, out: Place) -> list[str]:

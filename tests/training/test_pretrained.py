@@ -1,11 +1,13 @@
 """Weights that have seen the target's subclasses are named."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models.weights import write_weights
 from shiftbench.training.pretrained import check_unseen, classes_in, seen_note
@@ -58,3 +60,25 @@ def test_a_run_on_such_weights_notes_it(tmp_path):
     one = fitted(toy_run(benchmark), benchmark, toy_features(benchmark), tmp_path)
     assert ["have seen 1 of the 1" in note for note in one.notes] == [True]
     assert (tmp_path / "log.jsonl").read_text().count("have seen 1 of the 1") == 1
+
+
+def test_strict_refuses_such_weights_before_anything_is_trained(shell, tmp_path):
+    """train and sweep, by command and from Python, end with one line and leave no run."""
+    collection, _ = toy_rows()
+    collection.save(tmp_path / "c")
+    benchmark = breeds_rows(["n02085620", "n02086240"])
+    replace(benchmark, card={**benchmark.card, "collection": {**benchmark.card["collection"], "path": str(
+        tmp_path / "c")}}).save(tmp_path / "b")
+    (tmp_path / "study.toml").write_text(f'benchmarks = ["b"]\n[run]\nfeatures = "{FEATURES}"\n[methods.erm]\n')
+    out = str(tmp_path / "R")
+    study = (str(tmp_path / "study.toml"), "--out", out, "--strict")
+    for words in (("train", str(tmp_path / "b"), "--method", "erm", "--features", FEATURES, "--out", out, "--strict"),
+                  ("sweep", *study), ("sweep", *study, "--dry-run")):
+        code, _, problem = shell(*words)
+        assert code == 1
+        assert "have seen 1 of the 1 subclasses of the target, such as 'n02086240'" in problem
+    for verb, start in ((sb.train, (tmp_path / "b", "erm")), (sb.sweep, (tmp_path / "study.toml",))):
+        settings = {"features": FEATURES} if verb is sb.train else {}
+        with pytest.raises(ShiftBenchError, match=r"leave --strict \(strict=True\) out"):
+            verb(*start, out=tmp_path / "R", strict=True, **settings)
+    assert not (tmp_path / "R").exists() or not any((tmp_path / "R").iterdir())

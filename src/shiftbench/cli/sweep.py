@@ -46,6 +46,8 @@ def sweep(
     changes: Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: --set seeds=1.")] = None,
     checkpoint_seconds: Annotated[float, typer.Option(help="Seconds of training that a kill may cost.")] = 30.0,
     logs: Annotated[list[str] | None, typer.Option("--log", help="Also log to tensorboard or mlflow.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse pretrained weights that have seen subclasses of the "
+                                         "target (BREEDS).")] = False,
     plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -87,13 +89,14 @@ def sweep(
         for note in plan.search_notes():
             say(note)
     if dry_run:
-        _dry_run(plan, study, out, workers, device, retry_failed, json, quiet)
+        _dry_run(plan, study, out, workers, device, retry_failed, strict, json, quiet)
         return
     try:
         plan.prepare(out, say=_making(quiet or json))
         with sweep_progress(quiet or json) as advance:
             ends = verbs.sweep(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
-                               logs=logs or [], checkpoint_seconds=checkpoint_seconds, progress=advance)
+                               logs=logs or [], checkpoint_seconds=checkpoint_seconds, strict=strict,
+                               progress=advance)
     except KeyboardInterrupt as stop:  # typer would exit silently
         sys.stderr.write(f"shiftbench: {printable(stop) or 'Stopped. Start the same again to go on.'}\n")
         raise typer.Exit(130) from None
@@ -133,16 +136,19 @@ def _making(silent: bool) -> "Say":
     return lambda words: tell(f"{words} …")
 
 
-def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, retry_failed: bool, json: bool,
-             quiet: bool) -> None:
+def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, retry_failed: bool, strict: bool,
+             json: bool, quiet: bool) -> None:
     from shiftbench.core.files import scratch
     from shiftbench.sweeps.estimate import estimate
+    from shiftbench.sweeps.jobs import check_all_unseen
 
     with scratch() as folder:
         plan.prepare(out, folder, _making(quiet or json))
+        jobs = plan.jobs(out, folder)
+        if strict:
+            check_all_unseen(jobs)
         with progress("warming up", quiet or json) as advance:
-            estimated = estimate(plan.jobs(out, folder), out, workers=workers, device=device, retry_failed=retry_failed,
-                             progress=advance)
+            estimated = estimate(jobs, out, workers=workers, device=device, retry_failed=retry_failed, progress=advance)
     if json:
         print_json({**_as_json(estimated), "search": plan.search_notes()})
     else:

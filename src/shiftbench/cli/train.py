@@ -24,6 +24,8 @@ def train(
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse pretrained weights that have seen subclasses of the "
+                                         "target (BREEDS).")] = False,
     plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -45,7 +47,7 @@ def train(
                                        **parse_changes(changes or [])})
     with progress(f"training {method or ', '.join(preset or ())}", quiet or json) as advance:
         folder = verbs.train(benchmark, method, out, preset=preset or (), collection=collection, device=device,
-                             params=params, progress=advance, say=teller(quiet or json), **settings)
+                             params=params, strict=strict, progress=advance, say=teller(quiet or json), **settings)
     if json:
         print_json({"run": str(folder)})
     elif not quiet:

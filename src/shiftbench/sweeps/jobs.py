@@ -17,6 +17,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.sweeps.storage import is_url
 from shiftbench.training.device import choose_device
+from shiftbench.training.pretrained import check_unseen
 from shiftbench.training.run import COLUMNS, SENTENCES, Outcome, Run, split_features
 
 if TYPE_CHECKING:
@@ -159,18 +160,30 @@ def _present(folder: Path, features: str, n: int) -> Bools:
 
 def sweep(
     study: "Study", out: Path | str, *, engine: str = "local", workers: int = 0, device: str = "auto",
-    retry_failed: bool = False, logs: Sequence[str] = (), checkpoint_seconds: float = 30.0,
+    retry_failed: bool = False, logs: Sequence[str] = (), checkpoint_seconds: float = 30.0, strict: bool = False,
     progress: Callable[[Outcome, int], None] | None = None,
 ) -> list[Outcome]:
-    """Do every run of a study with an engine; logs are copied while it goes on."""
+    """Do every run of a study with an engine; logs are copied while it goes on.
+
+    With `strict` no run is started where the pretrained weights of one have seen subclasses of its target.
+    """
     from shiftbench.sweeps.log_mirror import Mirror
 
     run_packs = find(ENGINES, "engine", engine)
     check_out(out, engine, logs, study.leave_one_domain_out)
     jobs = study.jobs(out)
+    if strict:
+        check_all_unseen(jobs)
     report = None if progress is None else lambda end: progress(end, len(jobs))
     with Mirror(out, logs, [job.run.id for job in jobs]):
         load_torch()
         embed_missing(jobs, device)
         return run_packs(make_packs(jobs, device, workers or os.cpu_count() or 1), out, workers=workers, device=device,
                          report=report, retry_failed=retry_failed, checkpoint_seconds=checkpoint_seconds)
+
+
+def check_all_unseen(jobs: Sequence[Job]) -> None:
+    """Raise an error where the pretrained weights of a run have seen the target of its benchmark."""
+    benchmarks = {folder: Benchmark.load(folder) for folder in {job.benchmark for job in jobs}}
+    for job in jobs:
+        check_unseen(job.run.to_json(), benchmarks[job.benchmark])
