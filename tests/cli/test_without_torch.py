@@ -30,7 +30,7 @@ WRONG = {
     "demo": ["--items", "-1", "--out", "o"],
     "embed": ["none"],
     "export": ["none", "--out", "o"], "trust": ["none"],
-    "fetch": ["none", "--out", "o"],
+    "download": ["none"], "fetch": ["none", "--out", "o"],
     "gap": ["none"],
     "graph": ["none", "--class", "dog"],
     "hierarchy": ["none", "--level", "2"],
