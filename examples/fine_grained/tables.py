@@ -2,9 +2,16 @@
 
     python examples/fine_grained/tables.py R > five_seeds.md
     python docs/write_tables.py five_seeds five_seeds.md          puts them into docs/studies/fine_grained.md
+
+A study that was done in parts, on machines that are gone, is put together from their scores:
+
+    python examples/fine_grained/tables.py R --scores part-1.parquet                     on each machine
+    python examples/fine_grained/tables.py part-*.parquet --benchmarks R/benchmarks/*    anywhere
 """
 
+import argparse
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,16 +25,21 @@ from shiftbench.scoring.runs import scores_of
 MARKS = {True: "✓", False: "✗", None: "?"}
 
 
-def main(folder: str) -> str:
-    """The tables of every run that is done."""
-    scores, owners = scores_of(folder)
-    benchmarks = [benchmark for benchmark, _ in owners]
+def main(sources: Sequence[str], folders: Sequence[str] = (), out: str = "") -> str:
+    """The tables of all finished runs in folders of runs and tables of scores; the scores are saved to `out`."""
+    parts = [scores_of(source, folders) for source in sources]
+    scores = Scores.join([part for part, _ in parts]).where(stat=RUN)
+    benchmarks = list({(benchmark.name, benchmark.digest): benchmark
+                       for _, owners in parts for benchmark, _ in owners}.values())
+    if out:
+        scores.save(out)
     studies = {metric: (shown, study) for metric, rule in METRICS.items()
                for shown in [shown_scores(scores, benchmarks, rule)]
                for study in [fine_grained_scores(shown, benchmarks, metric)] if study is not None}
     if not studies:
-        raise SystemExit(f"{folder} holds no fine-grained study: no baseline, or fewer than four of the nineteen.")
-    runs = len(set(scores.where(stat=RUN)["run"].tolist()))
+        raise SystemExit(f"{' '.join(sources)}: no fine-grained study, which takes its benchmarks, the baseline and "
+                         "four of the nineteen methods.")
+    runs = len(set(scores["run"].tolist()))
     first = next(iter(studies.values()))[1]
     lines = [f"{runs} runs, {len(first.methods)} methods, {len(first.places)} benchmarks, {len(first.seeds)} seeds; "
              f"the baseline is {first.baseline}.", ""]
@@ -81,6 +93,9 @@ def takeaway_table(studies: list[FineGrainedScores]) -> list[str]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
-    sys.stdout.write(main(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", nargs="+", help="folders of runs, or tables of scores")
+    parser.add_argument("--benchmarks", nargs="*", default=[], help="folders of the benchmarks, for tables of scores")
+    parser.add_argument("--scores", default="", help="where to save the scores of single runs")
+    arguments = parser.parse_args()
+    sys.stdout.write(main(arguments.sources, arguments.benchmarks, arguments.scores))

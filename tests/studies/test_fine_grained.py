@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import shiftbench as sb
+from shiftbench.data.scores import Scores
 from shiftbench.methods.presets import NINETEEN
 from shiftbench.sweeps.status import status
 
@@ -43,12 +44,19 @@ def test_the_page_has_the_papers_figures_and_takeaways(smoke):
 
 
 def test_the_tables_of_a_study_have_both_metrics(smoke):
-    """The script prints a line per method for each metric, and every takeaway once with a verdict by each."""
+    """The script prints a line per method for each metric, and every takeaway once with a verdict by each; from saved
+    scores of parts it prints the same."""
     place, _ = smoke
-    text = runpy.run_path(str(ROOT / "examples" / "fine_grained" / "tables.py"))["main"](str(place / "R"))
+    tables = runpy.run_path(str(ROOT / "examples" / "fine_grained" / "tables.py"))["main"]
+    text = tables([str(place / "R")], out=str(place / "all.parquet"))
     assert text.startswith("57 runs, 19 methods, 3 benchmarks, 1 seeds; the baseline is resnet18.")
     for method in NINETEEN:
         assert text.count(f"| `{method}` |") == 2
     assert text.count("**undecided**") == 2 * 7
     assert "by macro F1" in text
     assert "by accuracy" in text
+    scores = Scores.load(place / "all.parquet")
+    for part, kept in (("a", scores["benchmark"] == "unseen"), ("b", scores["benchmark"] != "unseen")):
+        scores.take(kept).save(place / f"{part}.parquet")
+    folders = [str(folder) for folder in (place / "R" / "benchmarks").iterdir()]
+    assert tables([str(place / f"{part}.parquet") for part in "ab"], folders) == text
