@@ -114,7 +114,8 @@ def test_json_gives_names_back_as_they_are(shell, place, monkeypatch, command):
 
 def test_every_verb_that_prints_names_is_tried():
     """A new verb is in the table above or is known to print no name from data."""
-    silent = {"demo", "methods", "train", "pretrain", "embed", "sweep", "fetch", "retrain", "conflicts", "study"}
+    silent = {"demo", "download", "methods", "train", "pretrain", "embed", "sweep", "fetch", "retrain", "conflicts",
+              "study"}
     known = {command.callback.__name__ for command in app.registered_commands}
     assert known - silent == {command.split()[0] for command in SAID}
 

@@ -64,6 +64,7 @@ class Data:
     train_split: str = "train"
 
     def __post_init__(self) -> None:
+        self.loss = self.benchmark.target.loss  # once: every batch carries it
         many = self.x.items if isinstance(self.x, Ragged) else len(self.x)
         if many != len(self.benchmark):
             raise ShiftBenchError(f"{many} inputs for the {len(self.benchmark)} rows of the benchmark.")
@@ -197,7 +198,7 @@ class Data:
         x = x.view(*index.shape, *x.shape[1:]) if index.ndim > 1 else x
         if not self.has_classes:
             label = self.truth.index_select(0, row.flatten()).view(*index.shape, *self.truth.shape[1:])
-        return Batch(x, label, domain, group, index, weight, own, self.benchmark.target.loss)
+        return Batch(x, label, domain, group, index, weight, own, self.loss)
 
     def take(self, rows: Tensor) -> Tensor:
         """Inputs of benchmark rows, on the device; from host memory where all of them would not fit there."""
