@@ -28,7 +28,6 @@ WRONG = {
     "check": ["none"],
     "conflicts": ["none", "--model", "small-cnn", "--out", "o"],
     "demo": ["--items", "-1", "--out", "o"],
-    "download": ["none"],
     "embed": ["none"],
     "export": ["none", "--out", "o"], "trust": ["none"],
     "download": ["none"], "fetch": ["none", "--out", "o"],
