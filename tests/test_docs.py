@@ -28,7 +28,7 @@ COMMANDS = ("shiftbench ", "python ")
 OTHERS = re.compile(r"(?m)^(?:pip|make|for|cd|export) ")
 SMALLER = {r"--items \d{4,}": "--items 3000", r"--items 200\b": "--items 60", r"items = \d{4,}": "items = 3000",
            r"items=\d{4,}": "items=3000, size=32", r"--size \d+": "--size 32",
-           r"size = 64": "size = 32", r"@\d+\b": "@32", r"--steps \d+": "--steps 10", r"steps = \d+": "steps = 10",
+           r"size = 64": "size = 32", r"@\d+\b": "@32", r"--steps \d+": "--steps 10", r"steps = \d{2,}": "steps = 10",
            r"seeds = (?:\d+|\[[^]]*\])": "seeds = 1"}
 """What makes a block cheap without changing what it says; applied to the examples too."""
 SHORT = {
@@ -38,6 +38,7 @@ SHORT = {
     "sweep examples/breeds": ["--set", "members=['rand']"],
     "sweep examples/nooch": ["--set", "members=['ce-bus']", "--set", "methods=['erm', 'group_dro']"],
     "build nooch/world": ["--only", "ce-"],
+    "sweep study.toml": ["--set", "steps=10"],
     "sweep study.toml --out runs/study": ["--set", "lr=1e-3", "--set", "irm.penalty=1.0"],
 }
 """Words that a command gets at its end, by how it begins; where the page has them too, these count."""

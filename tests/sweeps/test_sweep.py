@@ -151,10 +151,11 @@ def test_two_sweeps_of_the_same_runs_share_them(toy, tmp_path, monkeypatch):
 
     jobs = jobs_of(toy, 6, steps=40)
     watch = Watch([tmp_path / job.run.id for job in jobs])
-    drivers = [drive(toy, [[job] for job in jobs], tmp_path) for _ in range(2)]
-    told = [json.loads(driver.communicate(timeout=120)[0]) for driver in drivers]
-    for ends in told:
-        assert [(run, state) for run, state, *_ in ends] == [(job.run.id, "done") for job in jobs]
+    other = drive(toy, [[job] for job in jobs], tmp_path)
+    until(lambda: any(tmp_path.glob("*/lock")))
+    ends = run_packs([[job] for job in jobs], tmp_path, workers=1, device="cpu")
+    for told in (ends, json.loads(other.communicate(timeout=120)[0])):
+        assert [(run, state) for run, state, *_ in told] == [(job.run.id, "done") for job in jobs]
     watch.look()
     assert watch.done == {job.run.id: 1 for job in jobs}
 
