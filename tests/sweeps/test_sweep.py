@@ -14,6 +14,7 @@ import pytest
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
 from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 from shiftbench.sweeps.jobs import Job, train_jobs
 from shiftbench.sweeps.local import run_packs
 from shiftbench.sweeps.status import failure, look, states, status, summary
@@ -210,6 +211,22 @@ def test_kills_at_random_moments_lose_nothing():
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "lost: 0 double: 0"
+
+
+def test_a_collection_is_read_again_only_where_it_has_changed(toy, tmp_path, monkeypatch):
+    """Packs after the first find it in memory; one that was written anew is read anew."""
+    reads, load = [], Collection.load
+    monkeypatch.setattr(Collection, "load", lambda folder: reads.append(folder) or load(folder))
+    collection, _ = toy_rows(60)
+    collection.save(tmp_path / "collection")
+    jobs = [job._replace(collection=str(tmp_path / "collection")) for job in jobs_of(toy, 3, steps=1)]
+    for job in jobs[:2]:
+        assert [end.state for end in train_jobs([job], tmp_path / "runs", device="cpu")] == ["done"]
+    assert len(reads) == 1
+    (tmp_path / "collection").rename(tmp_path / "before")
+    collection.save(tmp_path / "collection")
+    train_jobs(jobs[2:], tmp_path / "runs", device="cpu")
+    assert len(reads) == 2
 
 
 # What a runs folder holds

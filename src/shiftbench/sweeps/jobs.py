@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import load_torch
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import MARKER, Collection
 from shiftbench.sweeps.storage import is_url
 from shiftbench.training.device import choose_device
 from shiftbench.training.pretrained import check_unseen
@@ -53,9 +54,23 @@ def train_jobs(
 
     first = pack[0]
     return train_pack(
-        Benchmark.load(first.benchmark), Collection.load(first.collection), [job.run for job in pack], out,
+        Benchmark.load(first.benchmark), _collection(first.collection), [job.run for job in pack], out,
         device=device, benchmark_path=first.benchmark, collection_path=first.collection, progress=progress,
         checkpoint_seconds=checkpoint_seconds)
+
+
+def _collection(folder: str) -> Collection:
+    """A collection as it is on disk now; a worker that does many packs on it reads and hashes it once."""
+    try:
+        state = os.stat(Path(folder) / MARKER)
+    except OSError:
+        return Collection.load(folder)  # says what is wrong
+    return _unchanged_collection(folder, state.st_dev, state.st_ino, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _unchanged_collection(folder: str, *state: int) -> Collection:
+    return Collection.load(folder)
 
 
 def make_packs(jobs: Sequence[Job], device: str = "auto", workers: int = 1) -> list[list[Job]]:
