@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import shiftbench as sb
 from shiftbench.conflict import Settings
 from shiftbench.conflict.heatmap import order
-from shiftbench.conflict.matrix import IN, OUT, Side, sides
+from shiftbench.conflict.matrix import IN, LEFT_OUT, OUT, Side, sides
 from shiftbench.conflict.measure import ByActivations, ByWeights, centred, measure, record
 from shiftbench.conflict.regression import STRETCH, batches, effects, expanded, shares
 from shiftbench.core.errors import ShiftBenchError
@@ -82,6 +82,28 @@ def test_easy_subsets_contribute_little():
     assert set(found.little) == {"cat(easy)", "dog(easy)"}
     facts = {part["name"]: part for part in found.to_json()["subsets"]}
     assert min(facts["cat(easy)"]["accuracy"], facts["dog(easy)"]["accuracy"]) > 0.95 > facts["cat(sofa)"]["accuracy"]
+
+
+@pytest.mark.learning
+def test_a_subset_left_out_is_evaluated_and_not_trained_on():
+    """The paper's check whether a subset is too easy: it is no row any more, and its accuracy is that of unseen items.
+
+    An easy cat, far out in a direction that no other cat shares, is at chance without training on it.
+    """
+    wanted = Settings(model="linear", features=FEATURES, steps=80, repeats=5, lr=0.02, leave_out="cat(easy)")
+    benchmark, x = toy()
+    train, evaluation = sides(benchmark, 50, 50, 0, wanted.leave_out)
+    assert "cat(easy)" not in train.names
+    own = evaluation.code == evaluation.names.index("cat(easy)", evaluation.kind.tolist().index(LEFT_OUT))
+    assert set(benchmark.split[evaluation.row[own]]) == {"train", "id_test"}
+    assert not np.intersect1d(train.row, evaluation.row).size
+    found = measure(Data(benchmark, centred(x, benchmark, train), CPU), train, evaluation, wanted)
+    (left,) = found.to_json()["left_out"]
+    assert (left["name"], left["items"]) == ("cat(easy)", int(own.sum()))
+    assert left["low"] < left["accuracy"] < left["high"]
+    inside = {part["name"]: part["accuracy"] for part in measured().to_json()["subsets"]}
+    assert left["accuracy"] < 0.9 < inside["cat(easy)"]
+    assert found.to_json()["order"][LEFT_OUT] == ["cat(easy)"]
 
 
 @pytest.mark.learning
@@ -366,6 +388,7 @@ def test_conflicts_of_a_network_on_images(world):
     (["--features", "efficientnet-lite0@64", "--set", "skip=1"], "'skip' is 1.0"),
     (["--features", "efficientnet-lite0@64", "--makeup", "even"], "No make-up named 'even'"),
     (["--features", "efficientnet-lite0@64", "--set", "stepps=3"], "Did you mean 'steps'"),
+    (["--features", "efficientnet-lite0@64", "--leave-out", "dog(bde)"], "Did you mean 'dog(bed)'"),
     (["--model", "mlp"], "works on cached features"),
     (["--model", "mpl"], "Did you mean 'mlp'"),
 ])

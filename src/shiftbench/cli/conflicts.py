@@ -19,6 +19,8 @@ def conflicts(
     steps: Annotated[int, typer.Option(help="Steps per repeat; each step is evaluated.")] = 300,
     repeats: Annotated[int, typer.Option(help="Repeats from new initial weights; intervals need 5 or more.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Seed of starts, batches and resampling.")] = 0,
+    leave_out: Annotated[list[str] | None, typer.Option(
+        help="A training subset to evaluate on instead; may be repeated. Is it too easy?")] = None,
     makeup: Annotated[str, typer.Option(help="Batches: varied (more precise) or plain (the paper).")] = "varied",
     changes: Annotated[list[str] | None, typer.Option("--set", help="Another setting, e.g. --set lr=0.01.")] = None,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
@@ -36,7 +38,8 @@ def conflicts(
     from shiftbench.core.parsing import parse_changes
 
     settings: dict[str, Any] = {"model": model, "features": features, "weights": weights, "steps": steps,
-                                "repeats": repeats, "seed": seed, "makeup": makeup, **parse_changes(changes or [])}
+                                "repeats": repeats, "seed": seed, "makeup": makeup,
+                                "leave_out": tuple(leave_out or ()), **parse_changes(changes or [])}
     with progress(f"training {model}", quiet or json) as advance:
         matrix = verbs.conflicts(benchmark, out, collection=collection, device=device, progress=advance, **settings)
     facts = matrix.to_json()
@@ -50,4 +53,7 @@ def conflicts(
                     ["training on", "hurts", "", "effect", "low", "high"],
                     [list(cell.values()) for cell in facts["conflicts"]])
         say(f"little contribution: {', '.join(matrix.little) or 'none'}")
+        if facts["left_out"]:
+            print_table("left out of training", ["subset", "items", "accuracy", "low", "high"],
+                        [list(row.values()) for row in facts["left_out"]])
         say(f"heatmap, matrix and settings in {out}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.conflict.matrix import IN, OUT, Conflicts, Side
+from shiftbench.conflict.matrix import IN, KINDS, LEFT_OUT, OUT, Conflicts, Side
 from shiftbench.core.arrays import Floats, Ints, Strs
 from shiftbench.core.files import writing
 
@@ -15,7 +15,7 @@ CELLS = (0.2, 0.4)  # smallest and largest side of a cell; all lengths are in in
 HEADING = 1.6  # room for the title of a panel
 LETTER = 0.055  # of a subset's name
 INK, PALE, FAINT = "#202124", "#5f6368", "#8a9097"
-TITLES = {IN: "in-domain evaluation", OUT: "out-of-domain evaluation"}
+TITLES = {IN: "in-domain evaluation", OUT: "out-of-domain evaluation", LEFT_OUT: "left out of training"}
 
 
 def draw(conflicts: Conflicts, path: Path | str) -> Path:
@@ -24,7 +24,7 @@ def draw(conflicts: Conflicts, path: Path | str) -> Path:
     from matplotlib.figure import Figure
 
     train, evaluation = conflicts.train, conflicts.evaluation
-    kinds = [kind for kind in (IN, OUT) if (evaluation.kind == kind).any()]
+    kinds = [kind for kind in KINDS if (evaluation.kind == kind).any()]
     cell = min(CELLS[1], max(CELLS[0], 4 / len(evaluation.names)))
     widths = [cell * int((evaluation.kind == kind).sum()) for kind in kinds]
     left, bottom = (0.25 + LETTER * max(map(len, names)) for names in (train.names, evaluation.names))
@@ -106,7 +106,7 @@ def _frame(lines: Any) -> None:
 # Rows and columns in an order that shows what belongs together: classes apart, alike subsets side by side.
 
 def order(value: Floats, train: Side, evaluation: Side) -> tuple[Ints, Ints]:
-    """Places of the training subsets, and of the evaluation subsets: in-domain first, then out-of-domain.
+    """Places of the training subsets, and of the evaluation subsets: in-domain, out-of-domain, left out.
 
     Within a class, average linkage of Euclidean distances between profiles, leaves ordered so that neighbours are as
     near as can be (Bar-Joseph et al., 2001). The profile of a training subset is its row and, where it is evaluated in
@@ -124,7 +124,8 @@ def order(value: Floats, train: Side, evaluation: Side) -> tuple[Ints, Ints]:
         leaves = part[_leaves(profile[part])]
         rows.append(_facing(received[:, leaves], leaves, rows[:1]))
     columns: list[Ints] = []
-    for part in _classes(evaluation, np.flatnonzero(evaluation.kind == OUT)):
+    for part in [part for kind in (OUT, LEFT_OUT) for part in _classes(evaluation, np.flatnonzero(
+            evaluation.kind == kind))]:
         leaves = part[_leaves(value.T[part])]
         columns.append(_facing(value[:, leaves], leaves, rows))
     ordered = np.concatenate(rows)

@@ -10,13 +10,15 @@ import pyarrow as pa
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import write_json, writing_folder
+from shiftbench.core.registry import Lists
 from shiftbench.core.rng import child, uniform
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
+from shiftbench.scoring.intervals import wilson
 from shiftbench.training.run import Run
 
 MARKER = "conflicts.json"
-IN, OUT = "in-domain", "out-of-domain"
+IN, OUT, LEFT_OUT = KINDS = ("in-domain", "out-of-domain", "left out")
 
 HELD_OUT = {IN: ("id_val", "id_test"), OUT: ("val", "test")}
 """Which splits evaluate. Nothing is chosen on a validation split here, so both held-out splits of a kind serve."""
@@ -27,7 +29,7 @@ class Side(NamedTuple):
 
     names: tuple[str, ...]
     label: Strs  # the class of each subset: that of most of its items
-    kind: Strs  # in-domain or out-of-domain; empty for training
+    kind: Strs  # in-domain, out-of-domain or left out of training; empty for training
     row: Ints
     code: Ints
 
@@ -36,25 +38,35 @@ class Side(NamedTuple):
         return np.bincount(self.code, minlength=len(self.names)).astype(np.int64)
 
 
-def sides(benchmark: Benchmark, train_items: int, eval_items: int, seed: int) -> tuple[Side, Side]:
+def sides(
+    benchmark: Benchmark, train_items: int, eval_items: int, seed: int, leave_out: tuple[str, ...] = ()
+) -> tuple[Side, Side]:
     """Training subsets and evaluation subsets of a benchmark: its groups, by split.
 
-    In-domain are the held-out items of the training subsets, out-of-domain those of the shifted splits. Larger subsets
-    are cut to the given numbers of items, drawn by the seed: the paper trains on 50 of each.
+    In-domain are the held-out items of the training subsets, out-of-domain those of the shifted splits, and all items
+    of the training subsets that are left out. Larger subsets are cut to the given numbers of items, drawn by the seed:
+    the paper trains on 50 of each.
     """
-    train = _side(benchmark, ("train",), "", train_items, seed)
+    every = _side(benchmark, ("train",), "", train_items, seed).names
+    for name in leave_out:
+        if name not in every:
+            raise unknown("training subset", name, every, "leave_out")
+    kept = tuple(name for name in every if name not in leave_out)
+    train = _side(benchmark, ("train",), "", train_items, seed, kept)
     if len(train.names) < 2:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' has {len(train.names)} training subset. Conflicts need at "
                               "least 2: name several contexts per class, as train = [\"cat(sofa + bed)\", ...].")
-    parts = [_side(benchmark, splits, kind, eval_items, seed, train.names if kind == IN else ())
-             for kind, splits in HELD_OUT.items()]
-    offset = len(parts[0].names)
+    parts = [_side(benchmark, HELD_OUT[IN], IN, eval_items, seed, train.names),
+             _side(benchmark, HELD_OUT[OUT], OUT, eval_items, seed)]
+    if leave_out:
+        parts.append(_side(benchmark, ("train", *HELD_OUT[IN]), LEFT_OUT, eval_items, seed, leave_out))
+    offset = np.cumsum([0, *(len(part.names) for part in parts)])
     evaluation = Side(
-        names=parts[0].names + parts[1].names,
+        names=tuple(name for part in parts for name in part.names),
         label=np.concatenate([part.label for part in parts]),
         kind=np.concatenate([part.kind for part in parts]),
         row=np.concatenate([part.row for part in parts]),
-        code=np.concatenate([parts[0].code, parts[1].code + offset]),
+        code=np.concatenate([part.code + first for part, first in zip(parts, offset[:-1], strict=True)]),
     )
     if not evaluation.names:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' has only training rows. Conflicts are measured on id_val, "
@@ -87,7 +99,7 @@ MAKEUPS = ("varied", "plain")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Lists):
     """A net, its steps, and how often it is trained from a new start.
 
     Steps are plain gradient descent, θ ← θ − lr ∇L: then a step is a sum over the items of its batch, which is what the
@@ -109,9 +121,11 @@ class Settings:
     repeats: int = 8
     train_items: int = 50  # most items of a training subset; 0: all
     eval_items: int = 50  # most items of an evaluation subset; 0: all
+    leave_out: tuple[str, ...] = ()  # training subsets to evaluate on instead: are they too easy to contribute?
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.makeup not in MAKEUPS:
             raise unknown("make-up", self.makeup, MAKEUPS, "conflicts")
         for name, least in (("repeats", 1), ("train_items", 0), ("eval_items", 0)):
@@ -205,6 +219,14 @@ class Conflicts:
         low = np.flatnonzero(self.contribution.high < LITTLE)
         return tuple(self.train.names[number] for number in low[np.argsort(self.contribution.value[low])])
 
+    @property
+    def left_out(self) -> list[dict[str, Any]]:
+        """Accuracy on each training subset that was left out of training, with a 95 % interval over its items."""
+        return [{"name": name, "items": int(items), "accuracy": float(right),
+                 **{bound: float(value) for bound, value in zip(("low", "high"), wilson(right, items), strict=True)}}
+                for name, kind, items, right in zip(self.evaluation.names, self.evaluation.kind, self.evaluation.items,
+                                                    self.accuracy, strict=True) if kind == LEFT_OUT]
+
     def table(self) -> pa.Table:
         """One row per cell, in the order of the heatmap."""
         n, k = self.effect.value.shape
@@ -229,6 +251,7 @@ class Conflicts:
                       "conflicting": int((self.effect.high < 0).sum()), "undecided": int((~certain).sum())},
             "conflicts": self.strongest(),
             "low_contribution": list(self.little),
+            "left_out": self.left_out,
             "classes": self._classes(),
             "subsets": [
                 {"name": name, "class": str(label), "items": int(items), "contribution": float(value),
@@ -237,7 +260,7 @@ class Conflicts:
                     self.train.names, self.train.label, self.train.items, *self.contribution, strict=True)],
             "order": {"train": list(self.train.names),
                       **{kind: [name for name, of in zip(self.evaluation.names, self.evaluation.kind, strict=True)
-                                if of == kind] for kind in (IN, OUT)}},
+                                if of == kind] for kind in KINDS}},
         }
 
     def save(self, folder: Path | str) -> Path:
@@ -260,5 +283,5 @@ class Conflicts:
         train, evaluation, kinds = self.train.label, self.evaluation.label, self.evaluation.kind
         return [{"train": one, "evaluation": other, "kind": kind,
                  "value": float(self.effect.value[np.ix_(train == one, columns)].mean())}
-                for kind in (IN, OUT) for one in np.unique(train).tolist() for other in np.unique(evaluation).tolist()
+                for kind in KINDS for one in np.unique(train).tolist() for other in np.unique(evaluation).tolist()
                 if (columns := (evaluation == other) & (kinds == kind)).any()]

@@ -47,7 +47,7 @@ def conflicts(
 ) -> Conflicts:
     """Measure the training conflicts of a benchmark; `cache` is the collection's folder, where features are kept."""
     run = settings.run(benchmark.digest, 0)
-    train, evaluation = sides(benchmark, settings.train_items, settings.eval_items, settings.seed)
+    train, evaluation = sides(benchmark, settings.train_items, settings.eval_items, settings.seed, settings.leave_out)
     counted, m = (settings.steps - settings.skipped) * settings.repeats, len(train.names)
     if counted < LEAST * m:
         raise ShiftBenchError(f"conflicts: {counted} counted steps are too few to tell {m} training subsets apart: it "
