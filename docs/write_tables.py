@@ -4,16 +4,21 @@
     make test-real; python docs/write_tables.py real build/real/found.md              docs/real_data.md
     python examples/fine_grained/tables.py R > f.md; python docs/write_tables.py five_seeds f.md
                                                                                       docs/studies/fine_grained.md
+    python docs/distances.py d.md; python docs/write_tables.py sizes d.md             docs/metashift.md
+    shiftbench conflicts … --leave-out …; python docs/write_tables.py left_out conflicts/conflicts.json
+                                                                                      docs/conflicts.md
 
 The file is copied to docs/studies and between the marks of the page; a test compares the two, so the page shows what a
 run gave.
 """
 
+import json
 import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-PAGES = {"demo": "metashift.md", "real": "real_data.md", "five_seeds": "studies/fine_grained.md"}
+PAGES = {"demo": "metashift.md", "real": "real_data.md", "five_seeds": "studies/fine_grained.md",
+         "sizes": "metashift.md", "left_out": "conflicts.md"}
 
 
 def quoted(text: str, name: str) -> str:
@@ -36,8 +41,16 @@ def _around(text: str, name: str) -> tuple[str, str, str]:
     return before + begin, block, end + after
 
 
+def left_out(text: str) -> str:
+    """The subsets that `conflicts --leave-out` tested, from its conflicts.json, as a table."""
+    rows = [f"| `{row['name']}` | {row['items']} | {100 * row['accuracy']:.1f} | {100 * row['low']:.1f}–"
+            f"{100 * row['high']:.1f} |" for row in json.loads(text)["left_out"]]
+    return "\n".join(["| left out | items | accuracy, % | 95 % interval |", "|--|--|--|--|", *rows, ""])
+
+
 def main(name: str, source: str) -> None:
     block, page = Path(source).read_text(encoding="utf-8"), DOCS / PAGES[name]
+    block = left_out(block) if name == "left_out" else block
     (DOCS / "studies" / f"{name}.md").write_text(block, encoding="utf-8")
     page.write_text(inserted(page.read_text(encoding="utf-8"), name, block), encoding="utf-8")
 

@@ -12,12 +12,26 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 @pytest.mark.parametrize(("page", "name"), [
-    ("metashift.md", "demo"), ("real_data.md", "real"), ("studies/fine_grained.md", "five_seeds")])
+    ("metashift.md", "demo"), ("real_data.md", "real"), ("studies/fine_grained.md", "five_seeds"),
+    ("metashift.md", "sizes"), ("conflicts.md", "left_out")])
 def test_a_page_quotes_what_a_command_wrote(page, name):
     """To the letter; docs/write_tables.py puts it there."""
     written = (DOCS / "studies" / f"{name}.md").read_text(encoding="utf-8")
     assert quoted((DOCS / page).read_text(encoding="utf-8"), name) == written
-    assert "erm" in written or written == "It has not been run yet.\n"
+    word = {"sizes": "diffusion", "left_out": "cat(bed)"}.get(name, "erm")
+    assert word in written or written == "It has not been run yet.\n"
+
+
+def test_the_rungs_of_the_twins_rise_and_diffusion_hardly_changes_with_size():
+    """In the published table every ladder rises under both distances, and no diffusion distance changes by a fifth."""
+    lines = quoted((DOCS / "metashift.md").read_text(encoding="utf-8"), "sizes").splitlines()[2:]
+    assert len(lines) == 8
+    for line in lines:
+        _, kind, *sizes = (cell.strip() for cell in line.strip("|").split("|"))
+        rungs = [[float(value) for value in cell.split()] for cell in sizes]
+        assert all(row == sorted(row) for row in rungs), line
+        if kind == "diffusion":
+            assert all(max(values) < 1.2 * min(values) for values in zip(*rungs, strict=True)), line
 
 
 def test_the_prose_on_real_data_has_no_number_of_its_own():

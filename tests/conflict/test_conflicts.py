@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import shiftbench as sb
 from shiftbench.conflict import Settings
 from shiftbench.conflict.heatmap import order
-from shiftbench.conflict.matrix import IN, LEFT_OUT, OUT, Side, sides
+from shiftbench.conflict.matrix import IN, LEFT_OUT, OUT, Side, rows_left_out, sides
 from shiftbench.conflict.measure import ByActivations, ByWeights, centred, measure, record
 from shiftbench.conflict.regression import STRETCH, batches, effects, expanded, shares
 from shiftbench.core.errors import ShiftBenchError
@@ -22,6 +22,7 @@ from shiftbench.core.files import read_json
 from shiftbench.core.tables import read_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.data.tags import Tags
 from shiftbench.metagraph.subsets import parse_subset
 from shiftbench.models import build
 from shiftbench.scoring.intervals import interval
@@ -88,14 +89,24 @@ def test_easy_subsets_contribute_little():
 def test_a_subset_left_out_is_evaluated_and_not_trained_on():
     """The paper's check whether a subset is too easy: it is no row any more, and its accuracy is that of unseen items.
 
-    An easy cat, far out in a direction that no other cat shares, is at chance without training on it.
+    An easy cat, far out in a direction that no other cat shares, is at chance without training on it. A cat with a tree
+    and an easy background is in the group of the tree, and is left out with the others.
     """
     wanted = Settings(model="linear", features=FEATURES, steps=80, repeats=5, lr=0.02, leave_out="cat(easy)")
     benchmark, x = toy()
-    train, evaluation = sides(benchmark, 50, 50, 0, wanted.leave_out)
+    group = np.asarray(benchmark.names["group"])[benchmark.group]
+    both = benchmark.rows("train")[group[benchmark.rows("train")] == "cat(tree)"][:3]
+    tags = [[name[:3], name[4:-1], *(["easy"] if row in both else [])] for row, name in enumerate(group)]
+    names = sorted({word for own in tags for word in own})
+    row, code = zip(*((row, names.index(word)) for row, own in enumerate(tags) for word in set(own)), strict=True)
+    collection = Collection("toy", benchmark.items, tags=Tags.of(np.asarray(row), np.asarray(code), names,
+                                                                 ["object"] * len(names)))
+    train, evaluation = sides(benchmark, 50, 0, 0, rows_left_out(benchmark, collection, wanted.leave_out))
     assert "cat(easy)" not in train.names
+    assert not np.isin(both, train.row).any()
     own = evaluation.code == evaluation.names.index("cat(easy)", evaluation.kind.tolist().index(LEFT_OUT))
     assert set(benchmark.split[evaluation.row[own]]) == {"train", "id_test"}
+    assert set(both) < set(evaluation.row[own])
     assert not np.intersect1d(train.row, evaluation.row).size
     found = measure(Data(benchmark, centred(x, benchmark, train), CPU), train, evaluation, wanted)
     (left,) = found.to_json()["left_out"]

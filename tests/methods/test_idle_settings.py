@@ -42,7 +42,7 @@ def other(name: str, field: str):
         return OTHER[name, field]
     if isinstance(value, bool):
         return not value
-    return 1.0 if value == 0 else type(value)(value / 2)
+    return type(value)(1 if value == 0 else value / 2)
 
 
 def said_by(one: Fitting) -> torch.Tensor:

@@ -8,7 +8,7 @@ import pytest
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Tags
-from shiftbench.metagraph.graph import mean_distance, merge_similar, merged_graph, meta_graph
+from shiftbench.metagraph.graph import distance, mean_distance, merge_similar, merged_graph, meta_graph
 from shiftbench.metagraph.subsets import subset, subset_name, union
 from shiftbench.shifts import Subset
 from shiftbench.shifts.metashift_tables import ANIMALS, COCO_SIZES, COMMUNITIES, PLACES, TASKS
@@ -164,6 +164,20 @@ def test_a_rung_may_be_a_union_of_two_communities(photos):
         one, other = rung.subset[4:-1].split(" + ")
         assert rung.items == len(np.setdiff1d(union(photos, "dog", (*plain[one], *plain[other]))[0], taken))
     assert [rung.distance for rung in rungs] == sorted(rung.distance for rung in rungs)
+
+
+def test_diffusion_distances_are_those_of_a_random_walk(photos):
+    """d(u, v)² = Σ_w (p(u, w) − p(v, w))² / π(w) for one step of the walk on A + I; the card has that of its rung."""
+    shift = dict(suite("metashift/table1", "cat-dog-2"))["cat-dog-2"]
+    graph = meta_graph(photos, "dog", threshold=0.2, kinds=("object",), scaling="diffusion",
+                       min_size=int(np.ceil(0.01 * len(photos.with_tag("dog")))))
+    walk = graph.weights + np.eye(len(graph))
+    step, share = walk / walk.sum(axis=1, keepdims=True), walk.sum(axis=1) / walk.sum()
+    wanted = np.sqrt((((step[:, None] - step[None]) ** 2) / share).sum(axis=2))
+    assert np.linalg.norm(graph.embedding[:, None] - graph.embedding[None], axis=2) == pytest.approx(wanted)
+    sides = [[context for name in names for context in COMMUNITIES[f"dog({name})"] if context in graph.names]
+             for names in (("bag", "box"), ("shelf",))]
+    assert shift.build(photos, 0).card["diffusion_distances"]["dog"] == pytest.approx(distance(graph, *sides))
 
 
 # Tables 2, 4 and 5

@@ -53,6 +53,18 @@ def test_twins_have_the_rungs_of_the_papers_tables():
         list(suite("metashift/table1", "cow"))
 
 
+def test_ladders_of_the_twins_rise(scenes):
+    """Each rung is farther from the test subset than the one before, by the paper's distance and by diffusion."""
+    rungs: dict[str, list[tuple[float, float]]] = {}
+    for key, shift in suite("metashift/world/table1"):
+        card = shift.build(scenes, 0).card
+        rungs.setdefault(key[:-2], []).append((card["distance"], card["diffusion_distances"][shift.moves]))
+    assert len(rungs) == len(TASKS)
+    for task, distances in rungs.items():
+        for column in zip(*distances, strict=True):
+            assert list(column) == sorted(set(column)), task
+
+
 def test_only_the_dog_moves_in_the_ten_animal_task(scenes):
     """Every rung of table 3 trains on the same cats and has all ten classes; the dogs differ."""
     made = [shift.build(scenes, 0) for _, shift in suite("metashift/world/table3")]

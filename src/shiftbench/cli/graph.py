@@ -22,7 +22,7 @@ def graph(
     min_size: Annotated[int, typer.Option(help="Smallest subset, in items.")] = 25,
     kinds: Annotated[list[str] | None, typer.Option("--kind", help="Contexts of this kind; may be repeated.")] = None,
     ontology: Annotated[bool, typer.Option(help="Places and attributes of the paper's lists alone.")] = False,
-    scaling: Annotated[str, typer.Option(help="unit (the paper's numbers) or orthonormal (equation 2).")] = "unit",
+    scaling: Annotated[str, typer.Option(help="unit (the paper's), orthonormal (equation 2) or diffusion.")] = "unit",
     communities: Annotated[str, typer.Option(help="louvain, leiden or greedy.")] = "louvain",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the community search.")] = 0,
     origin: Annotated[str | None, typer.Option("--from", help="Show distances from this subset: 'dog(shelf)'.")] = None,

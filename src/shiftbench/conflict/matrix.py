@@ -1,5 +1,6 @@
 """The conflict matrix: the subsets on its two sides, how it is measured, what it holds, and its three files."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from shiftbench.core.registry import Lists
 from shiftbench.core.rng import child, uniform
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.metagraph.subsets import subset
 from shiftbench.scoring.intervals import wilson
 from shiftbench.training.run import Run
 
@@ -39,27 +42,28 @@ class Side(NamedTuple):
 
 
 def sides(
-    benchmark: Benchmark, train_items: int, eval_items: int, seed: int, leave_out: tuple[str, ...] = ()
+    benchmark: Benchmark, train_items: int, eval_items: int, seed: int, leave_out: Mapping[str, Ints] | None = None
 ) -> tuple[Side, Side]:
     """Training subsets and evaluation subsets of a benchmark: its groups, by split.
 
-    In-domain are the held-out items of the training subsets, out-of-domain those of the shifted splits, and all items
-    of the training subsets that are left out. Larger subsets are cut to the given numbers of items, drawn by the seed:
-    the paper trains on 50 of each.
+    In-domain are the held-out items of the training subsets, out-of-domain those of the shifted splits. `leave_out` has
+    the rows of training subsets that are left out: none of them is trained on, whatever other subset it is in, and they
+    are evaluated by themselves. Larger subsets are cut to the given numbers of items, drawn by the seed: the paper
+    trains on 50 of each.
     """
-    every = _side(benchmark, ("train",), "", train_items, seed).names
-    for name in leave_out:
-        if name not in every:
-            raise unknown("training subset", name, every, "leave_out")
-    kept = tuple(name for name in every if name not in leave_out)
-    train = _side(benchmark, ("train",), "", train_items, seed, kept)
+    gone = leave_out or {}
+    out: Ints = np.unique(np.concatenate([np.zeros(0, np.int64), *gone.values()]))
+    train = _side(benchmark, ("train",), "", train_items, seed, without=out)
     if len(train.names) < 2:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' has {len(train.names)} training subset. Conflicts need at "
                               "least 2: name several contexts per class, as train = [\"cat(sofa + bed)\", ...].")
-    parts = [_side(benchmark, HELD_OUT[IN], IN, eval_items, seed, train.names),
+    parts = [_side(benchmark, HELD_OUT[IN], IN, eval_items, seed, train.names, without=out),
              _side(benchmark, HELD_OUT[OUT], OUT, eval_items, seed)]
-    if leave_out:
-        parts.append(_side(benchmark, ("train", *HELD_OUT[IN]), LEFT_OUT, eval_items, seed, leave_out))
+    for name, rows in gone.items():
+        chosen = rows[np.argsort(uniform(seed, "conflicts", rows), kind="stable")][:eval_items or len(rows)]
+        label = benchmark.names["label"][int(np.bincount(benchmark.label[chosen]).argmax())]
+        code: Ints = np.zeros(len(chosen), np.int64)
+        parts.append(Side((name,), np.asarray([label]), np.asarray([LEFT_OUT]), chosen, code))
     offset = np.cumsum([0, *(len(part.names) for part in parts)])
     evaluation = Side(
         names=tuple(name for part in parts for name in part.names),
@@ -74,10 +78,32 @@ def sides(
     return train, evaluation
 
 
+def rows_left_out(benchmark: Benchmark, collection: Collection, names: Sequence[str]) -> dict[str, Ints]:
+    """The rows of each training subset, in training or held out in domain, that carry its tags.
+
+    Those of the group alone would not be all: an item of two subsets is in the group of one of them.
+    """
+    names_of = np.asarray(benchmark.names["group"], np.str_)
+    rows = np.flatnonzero(np.isin(benchmark.split, ("train", *HELD_OUT[IN])))
+    every = sorted(set(names_of[benchmark.group[rows]].tolist()))
+    found: dict[str, Ints] = {}
+    for name in names:
+        if name not in every:
+            raise unknown("training subset", name, every, "leave_out")
+        members = names_of[benchmark.group[rows]] == name
+        if "(" in name:
+            members |= np.isin(benchmark.items[rows], collection.items[subset(collection, name)])
+        taken = np.concatenate([np.zeros(0, np.int64), *found.values()])
+        found[name] = np.setdiff1d(rows[members], taken)
+    return found
+
+
 def _side(
-    benchmark: Benchmark, splits: tuple[str, ...], kind: str, most: int, seed: int, only: tuple[str, ...] = ()
+    benchmark: Benchmark, splits: tuple[str, ...], kind: str, most: int, seed: int, only: tuple[str, ...] = (),
+    without: Ints | None = None,
 ) -> Side:
     rows = np.flatnonzero(np.isin(benchmark.split, splits))
+    rows = rows if without is None else np.setdiff1d(rows, without)
     names = np.asarray(benchmark.names["group"], np.str_)
     if only:
         rows = rows[np.isin(names[benchmark.group[rows]], only)]

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from shiftbench.conflict.heatmap import order
-from shiftbench.conflict.matrix import IN, Axis, Conflicts, Measured, Settings, Side, sides
+from shiftbench.conflict.matrix import IN, Axis, Conflicts, Measured, Settings, Side, rows_left_out, sides
 from shiftbench.conflict.regression import Effects, batches, effects, expanded, shares
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
@@ -47,7 +47,8 @@ def conflicts(
 ) -> Conflicts:
     """Measure the training conflicts of a benchmark; `cache` is the collection's folder, where features are kept."""
     run = settings.run(benchmark.digest, 0)
-    train, evaluation = sides(benchmark, settings.train_items, settings.eval_items, settings.seed, settings.leave_out)
+    train, evaluation = sides(benchmark, settings.train_items, settings.eval_items, settings.seed,
+                              rows_left_out(benchmark, collection, settings.leave_out))
     counted, m = (settings.steps - settings.skipped) * settings.repeats, len(train.names)
     if counted < LEAST * m:
         raise ShiftBenchError(f"conflicts: {counted} counted steps are too few to tell {m} training subsets apart: it "

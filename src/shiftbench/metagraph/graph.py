@@ -36,7 +36,9 @@ from shiftbench.data.collection import Collection
 from shiftbench.metagraph.subsets import Candidates, candidates, parse_subset, subset_name, union
 
 COMMUNITIES = ("louvain", "leiden", "greedy")
-SCALINGS = ("orthonormal", "unit")
+SCALINGS = ("orthonormal", "unit", "diffusion")
+COMPARABLE = 0.01
+"""Smallest subset, as a share of its class, of a graph whose distances are compared between sizes of a collection."""
 TIE = 1e-8  # eigenvalues closer than this share of the largest, and lengths closer than this share, are equal
 Embedding = Callable[[Floats], Floats]  # weights (n × n) -> coordinates (n × any), for Node2Vec and its like
 
@@ -276,12 +278,15 @@ def spectral(weights: Floats, dims: int = 5, scaling: str = "unit") -> Floats:
     `orthonormal` is equation 2 as it stands. `unit` divides all coordinates by the largest absolute one, as networkx's
     spectral layout does, with which the paper's distances were made. The axes that tell components apart are divided by
     their own largest, so that a lone node, far from everything, does not shrink the rest of the graph to a point.
+    Neither is comparable between sizes of a collection; `diffusion`, which is ours and has no K, nearly is.
     """
     if scaling not in SCALINGS:
         raise unknown("scaling", scaling, SCALINGS)
     if dims < 1:
         raise ShiftBenchError(f"A spectral embedding needs at least 1 dimension, not {dims}.")
     adjacency = _checked(weights)
+    if scaling == "diffusion":
+        return _diffusion(adjacency)
     values, vectors = np.linalg.eigh(np.diag(adjacency.sum(axis=1)) - adjacency)
     component = components(adjacency)
     numbers = np.bincount(component)
@@ -299,6 +304,19 @@ def spectral(weights: Floats, dims: int = 5, scaling: str = "unit") -> Floats:
     if scaling == "unit":
         apart, within = (block / max(float(np.abs(block).max(initial=0.0)), 1e-300) for block in (apart, within))
     return np.concatenate([apart, within], axis=1)
+
+
+def _diffusion(adjacency: Floats) -> Floats:
+    """Coordinates whose distances are those of one step of a random walk on the graph (Coifman & Lafon, 2006).
+
+        |x_u − x_v|² = Σ_w (p(u, w) − p(v, w))² / π(w),    p = D⁻¹(A + I),   π(w) = D(w) / Σ D
+
+    A weak edge takes a small part in it wherever it lies, while an eigenvector of L turns over when a few weak edges
+    come or go: these distances are nearly the same at every size of a collection.
+    """
+    walk = adjacency + np.eye(len(adjacency))
+    degree = walk.sum(axis=1)
+    return np.asarray(walk / degree[:, None] * np.sqrt(degree.sum() / degree)[None, :])
 
 
 def canonical(space: Floats, rank: int) -> Floats:

@@ -28,8 +28,10 @@ class DANN(Method):
 
     Our reading, where codes differ. D and f step together through a gradient reversal, as in the paper, under the run's
     optimizer: D goes down on its loss, f up on lambda times it. The paper lets lambda grow from 0 during training and
-    WILDS gives D and the features learning rates of their own; here lambda is fixed. DomainBed alternates the two with
-    an optimizer each and may add a gradient penalty. D is DomainBed's by default; Wiles et al. have two
+    WILDS gives D and the features learning rates of their own; here lambda is fixed. With `alternate` = k, as in
+    DomainBed, a step of f on the objective above is followed by k steps of D on its own loss; the optimizer leaves
+    weights alone that a step gives no gradient, so each of the two has moments of its own. DomainBed's Adam has the
+    moments 0.5 and 0.9, the run's 0.9 and 0.999. D is DomainBed's by default; Wiles et al. have two
     layers of 64. It forces the domains to have the same features even where they differ in how often they have a label:
     see `cdann`. Features without parameters below them (model `linear`) cannot be moved; a run refuses that.
     """
@@ -37,17 +39,22 @@ class DANN(Method):
     penalty: float = 1.0  # lambda
     width: int = 256  # hidden units of D
     depth: int = 2  # hidden layers of D
+    alternate: int = 0  # steps of D after each of f; 0: both at once
 
     family: ClassVar[str] = "domain generalization"
     targets: ClassVar[tuple[str, ...]] = ("class", "number", "tasks")
     batches: ClassVar[str] = "domain"
     needs: ClassVar[str] = "features"
-    shapes: ClassVar[tuple[str, ...]] = ("width", "depth")
+    shapes: ClassVar[tuple[str, ...]] = ("width", "depth", "alternate")
     space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True),
                               "depth": Choice((2, 3, 4))}
 
     def idle(self, task: Task) -> dict[str, str]:
-        return dict.fromkeys(("penalty", "width", "depth"), ONE_DOMAIN) if task.n_domains < 2 else {}
+        return dict.fromkeys(("penalty", "width", "depth", "alternate"), ONE_DOMAIN) if task.n_domains < 2 else {}
+
+    @property
+    def alternates(self) -> bool:
+        return self.alternate > 0
 
     def state(self, task: Task) -> nn.Module:
         sizes = [task.n_features, *[self.width] * self.depth]
@@ -58,8 +65,26 @@ class DANN(Method):
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
+        if self.alternate:
+            return self.turn(net, batch, state, step, z)
         risk = per_item(net.head(z), batch).mean()
         return risk + F.cross_entropy(state.discriminator(reverse(z, self.penalty)), batch.domain)
+
+    def turn(self, net: Net, batch: Batch, state: Any, step: int | Tensor, z: Tensor) -> Tensor:
+        """The loss of one of the two players; the other's weights get no gradient. f begins, as in DomainBed."""
+        if (int(step) + 1) % (1 + self.alternate) < self.alternate:
+            return self.guessing(batch, state, z.detach())
+        for weight in state.parameters():
+            weight.requires_grad_(False)
+        try:
+            return per_item(net.head(z), batch).mean() - self.penalty * self.guessing(batch, state, z)
+        finally:
+            for weight in state.parameters():
+                weight.requires_grad_(True)
+
+    def guessing(self, batch: Batch, state: Any, z: Tensor) -> Tensor:
+        """How badly D tells the domains of a batch apart."""
+        return F.cross_entropy(state.discriminator(z), batch.domain)
 
 
 def reverse(z: Tensor, strength: Number) -> Tensor:
@@ -80,10 +105,10 @@ class CDANN(DANN):
     domain the same, uniform class prior: D cannot win by counting classes.
 
     Our reading, where codes differ. D and f step together through a gradient reversal (Ganin et al., 2016), under the
-    run's optimizer: D goes down on its loss, f up on lambda times it. DomainBed alternates the two with an optimizer
-    each, and takes its weights from the label counts of the batch over all domains, 1 / (K n_y). Li et al. have one
-    discriminator per class; the class vector stands for them, as in DomainBed. Features without parameters below them
-    (model `linear`) cannot be moved; a run refuses that.
+    run's optimizer: D goes down on its loss, f up on lambda times it. With `alternate` they take turns (see `dann`),
+    and the weights are DomainBed's, from the label counts of the batch over all domains: b_i = n / (K n_{y_i}). Li et
+    al. have one discriminator per class; the class vector stands for them, as in DomainBed. Features without parameters
+    below them (model `linear`) cannot be moved; a run refuses that.
     """
 
     targets: ClassVar[tuple[str, ...]] = ("class",)
@@ -96,10 +121,19 @@ class CDANN(DANN):
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
+        if self.alternate:
+            return self.turn(net, batch, state, step, z)
         risk = per_item(net.head(z), batch).mean()
         labelled = reverse(z, self.penalty) + state.label_vector(batch.label)
         guesses = F.cross_entropy(state.discriminator(labelled), batch.domain, reduction="none")
         return risk + (state.balance[batch.domain, batch.label] * guesses).mean()
+
+    def guessing(self, batch: Batch, state: Any, z: Tensor) -> Tensor:
+        counts = torch.bincount(batch.label, minlength=len(state.label_vector.weight))
+        weight = 1 / (counts[batch.label] * len(counts))
+        guesses = F.cross_entropy(state.discriminator(z + state.label_vector(batch.label)), batch.domain,
+                                  reduction="none")
+        return (weight * guesses).sum()
 
 
 def prior_weights(label_counts: Tensor) -> Tensor:

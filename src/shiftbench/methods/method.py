@@ -22,8 +22,9 @@ METHODS: dict[str, type[Method]] = {}
 OUTPUTS = ("class", "number", "tasks", "tokens")
 """The kinds of target whose loss is a function of the outputs."""
 
-BATCHES = ("plain", "domain", "group")
-"""How a batch is drawn: from all training items, or the same number from each domain, or from each group."""
+BATCHES = ("plain", "domain", "group", "domain_label")
+"""How a batch is drawn: from all training items, or the same number from each domain, from each group, or from each
+label of each domain."""
 
 NEEDS = {"": "any model", "features": "features that learn", "images": "images", "maps": "images and maps of features"}
 """What a method may ask of a model. Those of the first two kinds run on cached features too."""
@@ -156,6 +157,12 @@ class Method:
 
     def idle(self, task: Task) -> dict[str, str]:
         return {}
+
+    @property
+    def alternates(self) -> bool:
+        """Whether its loss moves other weights at one step than at the next: it is then neither stacked nor recorded,
+        and may branch on the step."""
+        return False
 
     def state(self, task: Task) -> nn.Module:
         return nn.Module()

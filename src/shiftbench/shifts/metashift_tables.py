@@ -95,15 +95,23 @@ def table3() -> Suite:
             for rung, moved in enumerate(task.moves, 1)}
 
 
-WORLD_WORDS = {"trees": "tree", "fruits": "fruit"}
+WORLD_MOVES = {
+    "cat-dog": TASKS["cat-dog"].moves,
+    "bus-truck": ("truck(cone + mirror)", "truck(fence + bike)", "truck(tower + dog)", "truck(flag + traffic light)"),
+    "elephant-horse": ("horse(fence + wagon)", "horse(helmet + car)", "horse(tree + cart)", "horse(dirt + statue)"),
+    "bowl-cup": ("cup(cabinet + computer)", "cup(water + lamp)", "cup(knife + tray)", "cup(toilet + box)"),
+}
+"""The paper's contexts, paired so that the distance rises from rung to rung in the built-in world: what is near to what
+differs from photos. Chosen by distances alone, at 6, 12 and 24 thousand items."""
+WORLD_STAYS = {"bowl-cup": "bowl(fruit + tray)"}
 KINDS = ("object", "stuff")
 
 
 def world_table1() -> Suite:
     """The sixteen benchmarks with single contexts of the built-in world."""
-    return {f"{name}-{rung}": Subset((_in_words(task.stays), _in_words(moved)), (task.test,),
+    return {f"{name}-{rung}": Subset((WORLD_STAYS.get(name, task.stays), moved), (task.test,),
                                      moves=task.test.partition("(")[0], n_train=100, kinds=KINDS)
-            for name, task in TASKS.items() for rung, moved in enumerate(task.moves, 1)}
+            for name, task in TASKS.items() for rung, moved in enumerate(WORLD_MOVES[name], 1)}
 
 
 def world_table3() -> Suite:
@@ -111,13 +119,6 @@ def world_table3() -> Suite:
     task = TASKS["cat-dog"]
     return {f"animals-{rung}": Subset((task.stays, moved, *ANIMALS), (task.test,), moves="dog", n_train=600,
                                       kinds=KINDS) for rung, moved in enumerate(task.moves, 1)}
-
-
-def _in_words(name: str) -> str:
-    """A subset in the vocabulary of the built-in world."""
-    for old, new in WORLD_WORDS.items():
-        name = name.replace(old, new)
-    return name
 
 
 # Tables 2, 4 and 5: indoors and outdoors, mixed at other shares.

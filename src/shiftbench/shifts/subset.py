@@ -1,5 +1,6 @@
 """Train on some subsets, test on others: MetaShift's domain generalization."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -14,6 +15,7 @@ from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.graph import (
+    COMPARABLE,
     MetaGraph,
     distance,
     mean_distance,
@@ -23,7 +25,7 @@ from shiftbench.metagraph.graph import (
     meta_graph,
     nodes,
 )
-from shiftbench.metagraph.subsets import parse_subset, subset, subset_name, union
+from shiftbench.metagraph.subsets import candidates, parse_subset, subset, subset_name, union
 from shiftbench.shifts.shift import (
     SHIFTS,
     against_expected,
@@ -61,7 +63,7 @@ class Subset(Lists):
     class; `merged` gives the contexts of a merged subset by hand instead, as published lists do. Then `dog(shelf)` is
     the union of those contexts, and the card has two distances: `distances`, between mean embeddings in the graph of
     subsets (the paper's text), and `merged_distances`, the mean over pairs in the graph of merged subsets (the authors'
-    code).
+    code). Neither can be compared between collections of different sizes; `diffusion_distances` nearly can.
     """
 
     train: tuple[str, ...]  # e.g. ["cat(sofa + bed)", "dog(cabinet + bed)"]
@@ -115,6 +117,7 @@ class Subset(Lists):
                 ],
                 distance=distances[self.moves] if self.moves else float(np.mean(known)) if known else None,
                 distances=distances,
+                diffusion_distances=self._comparable(collection, merged, train, test),
                 subsets=each,
                 contexts={"train": dict(train), "test": dict(test)},
                 **({"merged_distances": of_merged, "merged": {
@@ -126,6 +129,20 @@ class Subset(Lists):
 
     def _graph(self, collection: Collection, cls: str) -> MetaGraph:
         return meta_graph(collection, cls, threshold=self.threshold, min_size=self.min_size, kinds=self.kinds)
+
+    def _comparable(
+        self, collection: Collection, merged: Merged, train: Contexts, test: Contexts
+    ) -> dict[str, float | None]:
+        """Distances that can be compared between sizes of a collection: by diffusion, in the graph of subsets that are
+        a share of the class and no fixed number of items."""
+        graphs = {}
+        for cls in test:
+            least = max(2, math.ceil(COMPARABLE * len(collection.with_tag(cls))))
+            if candidates(collection, cls, kinds=self.kinds, min_size=least).names:
+                graphs[cls] = meta_graph(collection, cls, threshold=self.threshold, min_size=least, kinds=self.kinds,
+                                         scaling="diffusion")
+        known = {cls: contexts for cls, contexts in test.items() if cls in graphs}
+        return {**dict.fromkeys(sorted(test)), **self._distances(graphs, merged, train, known)[0]}
 
     def _merged(self, graphs: Mapping[str, MetaGraph], train: Contexts, test: Contexts) -> Merged:
         """The merged subsets of each class: those given and, with `merge`, the communities of its graph."""
@@ -313,7 +330,7 @@ def ladder(
     taken = np.unique(np.concatenate([union(collection, cls, merged[name])[0] for name in tested]))
     held = {name: np.setdiff1d(union(collection, cls, merged[name])[0], taken)
             for name in merged if not own.intersection(inside[name])}
-    candidates: list[tuple[float, int, tuple[str, ...]]] = []
+    choices: list[tuple[float, int, tuple[str, ...]]] = []
     for group in combinations(held, contexts):
         together = [node for name in group for node in inside[name]]
         if not merge and len({int(graph.communities[node]) for node in together}) > 1:
@@ -321,10 +338,10 @@ def ladder(
         there = len(np.unique(np.concatenate([held[name] for name in group])))
         if there >= items:
             middle = mean_embedding(graph, [graph.names[node] for node in together])
-            candidates.append((float(np.linalg.norm(middle - goal)), there, group))
+            choices.append((float(np.linalg.norm(middle - goal)), there, group))
     rungs: list[Rung] = []
     used: set[str] = set()
-    far = sorted(candidates)
+    far = sorted(choices)
     for step in range(k):
         free = [one for one in far if not used.intersection(one[2])]
         if not free:

@@ -156,6 +156,8 @@ def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
             benchmark = Benchmark.load(folder)
             train = benchmark.rows("train")
             pools = {kind: len(np.unique(getattr(benchmark, kind)[train])) for kind in ("domain", "group")}
+            cells = np.unique(np.stack([benchmark.domain[train], benchmark.label[train]]), axis=1)
+            pools["domain_label"] = cells.shape[1]
             sizes[folder] = len(benchmark), {"plain": 1, **pools}
         rows, pools = sizes[folder]
         items = max(run.batch_size * min(pools[run.batch_kind], run.domains_per_batch or pools[run.batch_kind])

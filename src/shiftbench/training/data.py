@@ -166,7 +166,11 @@ class Data:
         return next((split for split in listed if split in self.benchmark.splits), "")
 
     def codes(self, column: str) -> Ints:
-        """Codes of the training items, counted from 0 without gaps: only what training has."""
+        """Codes of the training items, counted from 0 without gaps: only what training has. `domain_label` are the
+        cells of domain × label."""
+        if column == "domain_label":
+            label, n_labels = self.codes("label"), int(self.benchmark.label.max()) + 1
+            return np.unique(self.codes("domain") * n_labels + label, return_inverse=True)[1].astype(np.int64)
         return np.unique(getattr(self.benchmark, column)[self.train], return_inverse=True)[1].astype(np.int64)
 
     def task(self, n_features: int, steps: int = 1, twin: Callable[[], Net] = Net) -> Task:

@@ -75,6 +75,8 @@ class Lane:
         weight = None if stage.weights is None else stage.weights.to(data.device, torch.float32)
         for module in net.modules():  # what is frozen keeps its batch norms as they are, too
             module.training = not stage.trains or any(one.requires_grad for one in module.parameters())
+            if run.frozen_norms and isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+                module.training = False
         batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage), run.domains_per_batch)
         lane = Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
                     notes_of(run, stage, task, number, data.benchmark), started=time.monotonic() - point.seconds)

@@ -203,7 +203,9 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
 
 def _way_of(lane: Lane) -> type[Plain] | type[Stacked] | type[Graphed]:
     """How a lane is stepped. A recorded step cannot fetch from the host, so data that did not fit on a GPU takes plain
-    steps; so does a net whose shapes depend on the data."""
+    steps; so does a net whose shapes depend on the data, and a method that moves other weights at every other step."""
+    if lane.stage.method.alternates:
+        return Plain
     if lane.data.device.type == "cuda":
         return Graphed if lane.data.on_device and lane.net.recordable else Plain
     return Stacked if lane.net.takes == "features" else Plain

@@ -33,6 +33,10 @@ def selections() -> tuple[str, ...]:
     return (*SELECTIONS, *(name for name, metric in METRICS.items() if metric.own))
 
 
+UNSAID = ("preset", "epochs", "frozen_norms")
+"""Fields that a run's facts leave out where they say nothing: a run from before them has the same id."""
+
+
 @dataclass(frozen=True)
 class Run:
     """Everything that decides the predictions. Two runs with equal fields have one `id` and are never done twice.
@@ -58,9 +62,9 @@ class Run:
     attack: float = 0.0  # train on images moved by up to this (l2, pixels from 0 to 1) to where the net errs more
     attack_steps: int = 3
     precision: str = "float32"  # bf16: products in 16 bits, weights and sums in 32; for a GPU
-    batches: str = ""  # plain, domain or group; empty: what the method asks for
+    batches: str = ""  # plain, domain, group or domain_label; empty: what the method asks for
     resample: bool = True  # draw items by the benchmark's column `weight`, where it has one
-    batch_size: int = 32  # items of a plain batch; items of each domain or group in the others
+    batch_size: int = 32  # items of a plain batch; items of each domain, group or cell in the others
     domains_per_batch: int = 0  # domains or groups of a batch, drawn at every step; 0: all of them
     steps: int = 300
     epochs: float = 0.0  # passes over the training items, in place of steps; 0: steps count
@@ -74,6 +78,7 @@ class Run:
     select_on: str = "accuracy"
     select_split: str = ""  # id_val or val; empty: id_val where there is one, else val
     seed: int = 0
+    frozen_norms: bool = False  # batch norms keep the statistics that they start with, as in DomainBed
     preset: str = ""  # the variant of the method that this is, and under whose name it is shown
 
     def __post_init__(self) -> None:
@@ -203,7 +208,7 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)
-                if part.name not in ("preset", "epochs") or getattr(self, part.name)}
+                if part.name not in UNSAID or getattr(self, part.name)}
 
     @staticmethod
     def of(settings: Mapping[str, Any], where: str = "run") -> "Run":
