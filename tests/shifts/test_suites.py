@@ -90,7 +90,7 @@ def test_a_suite_is_built_and_trained_from_the_shell(shell, scenes, tmp_path):
                            "--out", tmp_path / "r", "--json")
     assert code == 0, err
     run = json.loads((tmp_path / "r" / json.loads(out)["run"].split("/")[-1] / "run.json").read_text())["run"]
-    assert (run["model"], run["lr"], run["steps"], run["batches"]) == ("small-cnn", 5e-5, 4, "domain")
+    assert (run["model"], run["lr"], run["steps"], run["batches"]) == ("small-cnn", 5e-5, 4, "domain_label")
 
 
 def test_presets_are_legal_runs():
