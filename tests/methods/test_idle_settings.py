@@ -13,6 +13,7 @@ from shiftbench.cli.sweep import summary, sweep
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods import METHODS
+from shiftbench.methods.method import Environments
 from shiftbench.methods.presets import PRESETS, PUBLISHED, wilds
 from shiftbench.sweeps.study import Study
 from shiftbench.training.data import Data
@@ -25,8 +26,10 @@ from tests.methods.test_more import noisy
 from tests.toys import CPU, FEATURES, toy_features, toy_rows, toy_run
 from tests.training.test_targets import built
 
+ENVIRONMENTS = sorted(name for name, cls in METHODS.items() if issubclass(cls, Environments))
 OTHER = {("dann", "depth"): 1, ("cdann", "depth"): 1, ("swa", "every"): 5, ("jtt", "first"): 0.02,
          ("lisa", "alpha"): 0.5, ("bn_adapt", "ratio"): 1.0, **{(name, "by"): "domain" for name in METHODS},
+         **{(name, "by"): "group" for name in ENVIRONMENTS},
          **{(name, "width"): 8 for name in METHODS}}
 """Another legal value where half of the default, or its negation, is none."""
 
@@ -142,7 +145,7 @@ def test_one_domain_leaves_nothing_to_compare(name):
     then."""
     benchmark = one_domain(toy_rows()[1])
     data = Data(benchmark, toy_features(benchmark), CPU)
-    field = next(part.name for part in fields(METHODS[name]))
+    field = next(part.name for part in fields(METHODS[name]) if part.name != "by")
     ends = [Fitting(toy_run(benchmark, method=name, params={field: value}), data) for value in (0.5, 0.9)]
     learn_all(ends)
     assert all("all training items are of one domain" in one.notes[0] for one in ends)

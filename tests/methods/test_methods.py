@@ -209,15 +209,15 @@ def test_irm_penalty_is_the_product_of_half_batch_slopes():
     slope = (losses((1 + h) * numbers, label) - losses((1 - h) * numbers, label)) / (2 * h)
     halves = [slope[domain == e][0::2].mean() * slope[domain == e][1::2].mean() for e in (0, 1)]
     squares = [slope[domain == e].mean() ** 2 for e in (0, 1)]
-    assert number(invariance(logits, batch, 2)) == pytest.approx(np.mean(halves), rel=1e-4)
-    assert number(invariance(logits, batch, 2, unbiased=False)) == pytest.approx(np.mean(squares), rel=1e-4)
+    assert number(invariance(logits, batch, batch.domain, 2)) == pytest.approx(np.mean(halves), rel=1e-4)
+    assert number(invariance(logits, batch, batch.domain, 2, unbiased=False)) == pytest.approx(np.mean(squares), rel=1e-4)
 
 
 def test_irm_gradient_agrees_with_a_second_derivative():
     """The closed form has the gradient that differentiating twice through a dummy scale gives."""
     _, batch, _ = ten_rows()
     net = net_of()
-    invariance(net(batch.x), batch, 2).backward()
+    invariance(net(batch.x), batch, batch.domain, 2).backward()
     ours = net.head.weight.grad.clone()
     net.zero_grad()
     logits, total = net(batch.x), 0.0
@@ -241,7 +241,7 @@ def test_irm_anneals(penalty, step, weight):
     net, irm = net_of(), method_of("irm", penalty=penalty)
     label, _, _ = parts(batch)
     risk = losses(wide(net(batch.x)), label).mean()
-    expected = (risk + weight * number(invariance(net(batch.x), batch, 2))) / max(1.0, weight)
+    expected = (risk + weight * number(invariance(net(batch.x), batch, batch.domain, 2))) / max(1.0, weight)
     assert number(irm.loss(net, batch, irm.state(task), step)) == pytest.approx(expected, rel=1e-5)
 
 

@@ -78,7 +78,7 @@ def test_irm_halves_the_labelled_tasks(seed):
     known = rng.random((8, 4)) < 0.7
     known[:, 0] = True  # WILDS has no number for a domain with a single label
     slopes = by_differences(lambda out: np.log1p(np.exp(out)) - label * out, outputs)
-    found = invariance(torch.from_numpy(outputs), batch_of(np.where(known, label, np.nan), "tasks"), 3)
+    found = invariance(torch.from_numpy(outputs), batch_of(np.where(known, label, np.nan), "tasks"), torch.from_numpy(DOMAIN), 3)
     assert float(found) == pytest.approx(irm(slopes, known, DOMAIN), rel=1e-3, abs=1e-6)
 
 
@@ -88,7 +88,7 @@ def test_irm_by_cells_is_not_irm_by_items():
     outputs, label = rng.normal(size=(8, 4)), rng.integers(0, 2, (8, 4)).astype(float)
     slopes = (1 / (1 + np.exp(-outputs)) - label) * outputs
     by_items = irm(slopes.mean(axis=1, keepdims=True), np.ones((8, 1), bool), DOMAIN)
-    found = float(invariance(torch.from_numpy(outputs), batch_of(label, "tasks"), 3))
+    found = float(invariance(torch.from_numpy(outputs), batch_of(label, "tasks"), torch.from_numpy(DOMAIN), 3))
     assert found == pytest.approx(irm(slopes, np.ones((8, 4), bool), DOMAIN), rel=1e-4)
     assert abs(found - by_items) > 1e-3
 
@@ -101,7 +101,7 @@ def test_irm_halves_the_labelled_tokens(seed):
     known = rng.random((8, 5)) < 0.7
     known[:, 0] = True
     slopes = by_differences(lambda out: cross_entropy(out, label), outputs)
-    found = invariance(torch.from_numpy(outputs), batch_of(np.where(known, label, NO_LABEL), "tokens"), 3)
+    found = invariance(torch.from_numpy(outputs), batch_of(np.where(known, label, NO_LABEL), "tokens"), torch.from_numpy(DOMAIN), 3)
     assert float(found) == pytest.approx(irm(slopes, known, DOMAIN), rel=1e-3, abs=1e-6)
 
 

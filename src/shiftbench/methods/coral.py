@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
-from shiftbench.methods.method import METHODS, ONE_DOMAIN, OUTPUTS, Batch, Method, Task, memory, one_hot, per_item
+from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Environments, Task, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @register(METHODS, "coral")
 @dataclass(frozen=True)
-class CORAL(Method):
+class CORAL(Environments):
     """Deep CORAL (Sun & Saenko, 2016), for any number of domains.
 
         min  R(f)  +  gamma * mean over pairs a < b of  || mu_a - mu_b ||^2 / d  +  || C_a - C_b ||_F^2 / d^2
@@ -40,16 +40,17 @@ class CORAL(Method):
     space: ClassVar[Space] = {"penalty": Power(10, -1, 1)}
 
     def idle(self, task: Task) -> dict[str, str]:
-        return {"penalty": ONE_DOMAIN} if task.n_domains < 2 else {}
+        alone = self.alone(task)
+        return {"penalty": alone} if alone else {}
 
     def state(self, task: Task) -> nn.Module:
-        return memory(n_domains=task.n_domains)
+        return memory(n=self.count(task))
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
-        risk = per_item(net.head(z), batch).mean()
+        risk = self.mean(per_item(net.head(z), batch), batch, state.n)
         with torch.autocast(z.device.type, enabled=False):  # differences of covariances need their 32 bits
-            return risk + self.penalty * discrepancy(z.float(), batch.domain, state.n_domains)
+            return risk + self.penalty * discrepancy(z.float(), self.codes(batch), state.n)
 
 
 def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
-from shiftbench.methods.method import METHODS, ONE_DOMAIN, Batch, Method, Number, Task, per_item
+from shiftbench.methods.method import METHODS, ONE_DOMAIN, Batch, Environments, Method, Number, Task, per_item
 from shiftbench.methods.space import Choice, Power, Space
 
 if TYPE_CHECKING:
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 
 @register(METHODS, "dann")
 @dataclass(frozen=True)
-class DANN(Method):
+class DANN(Environments):
     """Domain-adversarial nets (Ganin et al., 2016).
 
         min over f, max over D   R(f)  -  lambda * mean_i CE(D(z_i), d_i)
 
-    z_i are the features, d_i is the domain, D a net with `depth` hidden layers of `width` units.
+    z_i are the features, d_i is the domain, D a net with `depth` hidden layers of `width` units. With `by = "group"`
+    d_i is the group, and both means are taken over groups, each the mean of its items.
 
     Our reading, where codes differ. D and f step together through a gradient reversal, as in the paper, under the run's
     optimizer: D goes down on its loss, f up on lambda times it. The paper lets lambda grow from 0 during training and
@@ -50,41 +52,51 @@ class DANN(Method):
                               "depth": Choice((2, 3, 4))}
 
     def idle(self, task: Task) -> dict[str, str]:
-        return dict.fromkeys(("penalty", "width", "depth", "alternate"), ONE_DOMAIN) if task.n_domains < 2 else {}
+        alone = self.alone(task)
+        return dict.fromkeys(("penalty", "width", "depth", "alternate"), alone) if alone else {}
 
     @property
     def alternates(self) -> bool:
         return self.alternate > 0
 
     def state(self, task: Task) -> nn.Module:
-        sizes = [task.n_features, *[self.width] * self.depth]
-        layers = [layer for below, above in pairwise(sizes) for layer in (nn.Linear(below, above), nn.ReLU())]
         state = nn.Module()
-        state.discriminator = nn.Sequential(*layers, nn.Linear(sizes[-1], task.n_domains))
+        state.n = self.count(task)
+        state.discriminator = discriminator(task.n_features, self.width, self.depth, state.n)
         return state
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
+        risk = self.mean(per_item(net.head(z), batch), batch, state.n)
+
+        def guessing(z: Tensor) -> Tensor:
+            """How badly D tells the environments of a batch apart."""
+            return self.mean(F.cross_entropy(state.discriminator(z), self.codes(batch), reduction="none"), batch, state.n)
+
         if self.alternate:
-            return self.turn(net, batch, state, step, z)
-        risk = per_item(net.head(z), batch).mean()
-        return risk + F.cross_entropy(state.discriminator(reverse(z, self.penalty)), batch.domain)
+            return turn(self.alternate, self.penalty, state, step, risk, guessing, z)
+        return risk + guessing(reverse(z, self.penalty))
 
-    def turn(self, net: Net, batch: Batch, state: Any, step: int | Tensor, z: Tensor) -> Tensor:
-        """The loss of one of the two players; the other's weights get no gradient. f begins, as in DomainBed."""
-        if (int(step) + 1) % (1 + self.alternate) < self.alternate:
-            return self.guessing(batch, state, z.detach())
+
+def discriminator(n_features: int, width: int, depth: int, n: int) -> nn.Sequential:
+    """D: `depth` hidden layers of `width` units, one output for each of n environments."""
+    sizes = [n_features, *[width] * depth]
+    layers = [layer for below, above in pairwise(sizes) for layer in (nn.Linear(below, above), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(sizes[-1], n))
+
+
+def turn(alternate: int, penalty: Number, state: nn.Module, step: int | Tensor, risk: Tensor,
+         guessing: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    """The loss of one of the two players; the other's weights get no gradient. f begins, as in DomainBed."""
+    if (int(step) + 1) % (1 + alternate) < alternate:
+        return guessing(z.detach())
+    for weight in state.parameters():
+        weight.requires_grad_(False)
+    try:
+        return risk - penalty * guessing(z)
+    finally:
         for weight in state.parameters():
-            weight.requires_grad_(False)
-        try:
-            return per_item(net.head(z), batch).mean() - self.penalty * self.guessing(batch, state, z)
-        finally:
-            for weight in state.parameters():
-                weight.requires_grad_(True)
-
-    def guessing(self, batch: Batch, state: Any, z: Tensor) -> Tensor:
-        """How badly D tells the domains of a batch apart."""
-        return F.cross_entropy(state.discriminator(z), batch.domain)
+            weight.requires_grad_(True)
 
 
 def reverse(z: Tensor, strength: Number) -> Tensor:
@@ -94,7 +106,7 @@ def reverse(z: Tensor, strength: Number) -> Tensor:
 
 @register(METHODS, "cdann")
 @dataclass(frozen=True)
-class CDANN(DANN):
+class CDANN(Method):
     """Conditional domain-adversarial nets (Li et al., 2018: conditional invariant adversarial networks).
 
         min over f, max over D   R(f)  -  lambda * mean_i  b_i CE(D(z_i + e_{y_i}), d_i)
@@ -111,29 +123,46 @@ class CDANN(DANN):
     below them (model `linear`) cannot be moved; a run refuses that.
     """
 
-    targets: ClassVar[tuple[str, ...]] = ("class",)
+    penalty: float = 1.0  # lambda
+    width: int = 256  # hidden units of D
+    depth: int = 2  # hidden layers of D
+    alternate: int = 0  # steps of D after each of f; 0: both at once
+
+    family: ClassVar[str] = "domain generalization"
+    batches: ClassVar[str] = "domain"
+    needs: ClassVar[str] = "features"
+    shapes: ClassVar[tuple[str, ...]] = DANN.shapes
+    space: ClassVar[Space] = DANN.space
+
+    def idle(self, task: Task) -> dict[str, str]:
+        return dict.fromkeys(("penalty", "width", "depth", "alternate"), ONE_DOMAIN) if task.n_domains < 2 else {}
+
+    @property
+    def alternates(self) -> bool:
+        return self.alternate > 0
 
     def state(self, task: Task) -> nn.Module:
-        state: Any = super().state(task)
+        state: Any = nn.Module()
+        state.discriminator = discriminator(task.n_features, self.width, self.depth, task.n_domains)
         state.label_vector = nn.Embedding(task.n_classes, task.n_features)
         state.register_buffer("balance", prior_weights(task.label_counts))
         return state
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
-        if self.alternate:
-            return self.turn(net, batch, state, step, z)
         risk = per_item(net.head(z), batch).mean()
-        labelled = reverse(z, self.penalty) + state.label_vector(batch.label)
-        guesses = F.cross_entropy(state.discriminator(labelled), batch.domain, reduction="none")
-        return risk + (state.balance[batch.domain, batch.label] * guesses).mean()
 
-    def guessing(self, batch: Batch, state: Any, z: Tensor) -> Tensor:
-        counts = torch.bincount(batch.label, minlength=len(state.label_vector.weight))
-        weight = 1 / (counts[batch.label] * len(counts))
-        guesses = F.cross_entropy(state.discriminator(z + state.label_vector(batch.label)), batch.domain,
-                                  reduction="none")
-        return (weight * guesses).sum()
+        def guesses(z: Tensor) -> Tensor:
+            labelled = z + state.label_vector(batch.label)
+            return F.cross_entropy(state.discriminator(labelled), batch.domain, reduction="none")
+
+        def guessing(z: Tensor) -> Tensor:
+            counts = torch.bincount(batch.label, minlength=len(state.label_vector.weight))
+            return (guesses(z) / (counts[batch.label] * len(counts))).sum()
+
+        if self.alternate:
+            return turn(self.alternate, self.penalty, state, step, risk, guessing, z)
+        return risk + (state.balance[batch.domain, batch.label] * guesses(reverse(z, self.penalty))).mean()
 
 
 def prior_weights(label_counts: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from shiftbench.methods.method import (
     METHODS,
     OUTPUTS,
     Batch,
-    Method,
+    Environments,
     Number,
     Task,
     after,
@@ -37,12 +37,13 @@ ANNEAL = Power(10, -3.7, 0)
 
 @register(METHODS, "irm")
 @dataclass(frozen=True)
-class IRM(Method):
-    """Invariant risk minimisation, the practical version IRMv1 (Arjovsky et al., 2019; environment e = our domain).
+class IRM(Environments):
+    """Invariant risk minimisation, the practical version IRMv1 (Arjovsky et al., 2019).
 
         min  R(f)  +  lambda * mean_e D_e,     D_e = || d/dw R_e(w f) ||^2  at  w = 1
 
-    For the cross-entropy of logits l, with p = softmax(l), the derivative by the dummy scale w has a closed form:
+    Environment e is our domain, or our group with `by = "group"`. For the cross-entropy of logits l, with p =
+    softmax(l), the derivative by the dummy scale w has a closed form:
 
         d/dw CE(w l, y)  =  sum_c p_c l_c  -  l_y     at  w = 1
 
@@ -57,7 +58,9 @@ class IRM(Method):
     writes a sum, Wiles et al. take it); a domain with fewer than two cells is left out (the others count it as 0). In
     the share `anneal` of the run's steps the weight is min(1, lambda); a tenth is DomainBed's 500 steps of 5,001. The
     others hold 1, so that lambda = 0 is not ERM there. Above 1 the whole loss is divided by the weight, as the paper's
-    code and NOOCh's do; DomainBed and WILDS reset the optimizer instead.
+    code and NOOCh's do; DomainBed and WILDS reset the optimizer instead. With `by = "group"` the environments are the
+    cells of label × domain and R is the mean of their risks; with `unbiased = false` and `anneal = 0` beside it, this
+    is NOOCh's IRM, divided by the number of environments. There an environment with one item counts in the penalty too.
     """
 
     penalty: float = 100.0  # lambda
@@ -70,50 +73,53 @@ class IRM(Method):
     space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": ANNEAL}
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_anneal(self.name, self.anneal)
 
     def idle(self, task: Task) -> dict[str, str]:
         return idle_penalty(self.penalty, self.anneal, task.steps)
 
     def state(self, task: Task) -> nn.Module:
-        return memory(n_domains=task.n_domains, steps=task.steps)
+        return memory(n=self.count(task), steps=task.steps)
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         logits = net(batch.x)
-        risk = per_item(logits, batch).mean()
+        risk = self.mean(per_item(logits, batch), batch, state.n)
         weight = annealed(step, self.penalty, self.anneal, state.steps)
-        return (risk + weight * invariance(logits, batch, state.n_domains, self.unbiased)) / at_least(weight, 1.0)
+        least = 1 if self.by == "group" and not self.unbiased else 2
+        penalty = invariance(logits, batch, self.codes(batch), state.n, self.unbiased, least)
+        return (risk + weight * penalty) / at_least(weight, 1.0)
 
 
-def invariance(logits: Tensor, batch: Batch, n_domains: int, unbiased: bool = True) -> Tensor:
-    """mean_e D_e over the batch's domains that have two cells or more; 0 where none has."""
+def invariance(logits: Tensor, batch: Batch, codes: Tensor, n: int, unbiased: bool = True, least: int = 2) -> Tensor:
+    """mean_e D_e over the batch's environments that have `least` cells or more; 0 where none has."""
     loss = LOSSES[batch.loss]
     slopes, known = loss.slopes(logits, batch.label), loss.known(batch.label)
     if batch.weight is not None:
         slopes = slopes * batch.weight[:, None]
     if unbiased:
-        odd = _odd(known, batch.domain)
-        halves = [_means(slopes, known & part, batch.domain, n_domains) for part in (~odd, odd)]
+        odd = _odd(known, codes)
+        halves = [_means(slopes, known & part, codes, n) for part in (~odd, odd)]
         (even_mean, even_count), (odd_mean, odd_count) = halves
         products, usable = even_mean * odd_mean, (even_count > 0) & (odd_count > 0)
     else:
-        whole, count = _means(slopes, known, batch.domain, n_domains)
-        products, usable = whole**2, count > 1
+        whole, count = _means(slopes, known, codes, n)
+        products, usable = whole**2, count >= least
     return (products * usable).sum() / usable.sum().clamp(min=1)
 
 
-def _odd(known: Tensor, domain: Tensor) -> Tensor:
-    """Whether a cell has an odd place (1, 3, …) among the labelled cells of its domain, items × cells."""
-    same = domain[:, None] == domain
-    before = (same.tril(diagonal=-1) * known.sum(dim=1)).sum(dim=1)  # labelled cells of earlier items of the domain
+def _odd(known: Tensor, codes: Tensor) -> Tensor:
+    """Whether a cell has an odd place (1, 3, …) among the labelled cells of its environment, items × cells."""
+    same = codes[:, None] == codes
+    before = (same.tril(diagonal=-1) * known.sum(dim=1)).sum(dim=1)  # labelled cells of the environment's earlier items
     return (before[:, None] + known.cumsum(dim=1) - 1) % 2 == 1
 
 
-def _means(values: Tensor, chosen: Tensor, domain: Tensor, n_domains: int) -> tuple[Tensor, Tensor]:
-    """Mean of the chosen cells of each domain, 0 where it has none, and how many it has. As in `means_by`, in a fixed
-    order and in 32 bits."""
+def _means(values: Tensor, chosen: Tensor, codes: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Mean of the chosen cells of each environment, 0 where it has none, and how many it has. As in `means_by`, in a
+    fixed order and in 32 bits."""
     with torch.autocast(values.device.type, enabled=False):
-        member = one_hot(domain, n_domains).float()
+        member = one_hot(codes, n).float()
         count = chosen.sum(dim=1).float() @ member
         return ((values.float() * chosen).sum(dim=1) @ member) / count.clamp(min=1), count
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from shiftbench.core.errors import unknown
 from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import find
 from shiftbench.data.target import NO_LABEL, Target
@@ -181,6 +182,38 @@ class Method:
         values = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in self.shapes}
         return {key: float(value) for key, value in values.items()
                 if isinstance(value, int | float) and not isinstance(value, bool)}
+
+
+@dataclass(frozen=True)
+class Environments(Method):
+    """A method that compares environments: `by` says whether they are the domains or the groups.
+
+    The risk R of domains is the mean loss of the batch's items, so that a domain counts by its items. Groups are mostly
+    of very unequal size: R is the mean of their risks, each counts equally whatever its share of the batch.
+    """
+
+    by: str = "domain"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("domain", "group"):
+            raise unknown("kind of environment", self.by, ("domain", "group"), f"{self.name}: by")
+
+    def codes(self, batch: Batch) -> Tensor:
+        return batch.group if self.by == "group" else batch.domain
+
+    def count(self, task: Task) -> int:
+        return task.n_groups if self.by == "group" else task.n_domains
+
+    def mean(self, losses: Tensor, batch: Batch, n: int) -> Tensor:
+        """The mean over items, or over the groups that the batch has."""
+        if self.by == "domain":
+            return losses.mean()
+        means, count = means_by(losses, batch.group, n)
+        return means.sum() / (count > 0).sum()
+
+    def alone(self, task: Task) -> str:
+        """Why there is nothing to compare; empty where there is."""
+        return "" if self.count(task) > 1 else ONE_DOMAIN.replace("domain", self.by)
 
 
 def facts(name: str) -> dict[str, Any]:

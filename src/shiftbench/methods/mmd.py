@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
-from shiftbench.methods.method import METHODS, ONE_DOMAIN, Batch, Method, Task, memory, one_hot, per_item
+from shiftbench.methods.method import METHODS, Batch, Environments, Task, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SCALES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 
 @register(METHODS, "mmd")
 @dataclass(frozen=True)
-class MMD(Method):
+class MMD(Environments):
     """Alignment by the maximum mean discrepancy (Gretton et al., 2012; in a net Li et al., 2018: MMD-AAE).
 
         min  R(f)  +  gamma * mean over pairs a < b of  MMD^2(a, b)
@@ -45,15 +45,16 @@ class MMD(Method):
     space: ClassVar[Space] = {"penalty": Power(10, -1, 1)}
 
     def idle(self, task: Task) -> dict[str, str]:
-        return {"penalty": ONE_DOMAIN} if task.n_domains < 2 else {}
+        alone = self.alone(task)
+        return {"penalty": alone} if alone else {}
 
     def state(self, task: Task) -> nn.Module:
-        return memory(n_domains=task.n_domains)
+        return memory(n=self.count(task))
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
-        risk = per_item(net.head(z), batch).mean()
-        return risk + self.penalty * discrepancy(z, batch.domain, state.n_domains)
+        risk = self.mean(per_item(net.head(z), batch), batch, state.n)
+        return risk + self.penalty * discrepancy(z, self.codes(batch), state.n)
 
 
 def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:

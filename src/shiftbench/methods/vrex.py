@@ -9,10 +9,9 @@ from shiftbench.core.registry import register
 from shiftbench.methods.irm import ANNEAL, annealed, check_anneal, idle_penalty
 from shiftbench.methods.method import (
     METHODS,
-    ONE_DOMAIN,
     OUTPUTS,
     Batch,
-    Method,
+    Environments,
     Task,
     at_least,
     means_by,
@@ -29,18 +28,19 @@ if TYPE_CHECKING:
 
 @register(METHODS, "vrex")
 @dataclass(frozen=True)
-class VREx(Method):
-    """Variance risk extrapolation, V-REx (Krueger et al., 2021; environment e = our domain).
+class VREx(Environments):
+    """Variance risk extrapolation, V-REx (Krueger et al., 2021).
 
         min  R(f)  +  beta * Var({R_1(f), …, R_m(f)})
 
-    R_e is the mean loss over the batch's items of domain e. With one domain it is ERM.
+    R_e is the mean loss over the batch's items of environment e: our domain, or our group with `by = "group"`. With
+    one environment it is ERM.
 
     Our reading, where codes differ. R is the mean over the batch, which is the paper's sum over domains, divided by m,
     where batches hold as many items of each. The variance is the population's, 1/m, as in DomainBed, over the domains
     that the batch has. In the share `anneal` of the run's steps the weight is min(1, beta); a tenth is DomainBed's 500
     steps of 5,001, which holds 1, so that beta = 0 is not ERM there. Above 1 the whole loss is divided by the weight,
-    as the paper's code does; DomainBed resets the optimizer instead.
+    as the paper's code does; DomainBed resets the optimizer instead. With `by = "group"` R is the mean of the R_e.
     """
 
     penalty: float = 10.0  # beta
@@ -52,23 +52,26 @@ class VREx(Method):
     space: ClassVar[Space] = {"penalty": Power(10, -1, 5), "anneal": ANNEAL}
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_anneal(self.name, self.anneal)
 
     def idle(self, task: Task) -> dict[str, str]:
-        return {"penalty": ONE_DOMAIN} if task.n_domains < 2 else idle_penalty(self.penalty, self.anneal, task.steps)
+        alone = self.alone(task)
+        return {"penalty": alone} if alone else idle_penalty(self.penalty, self.anneal, task.steps)
 
     def state(self, task: Task) -> nn.Module:
-        return memory(n_domains=task.n_domains, steps=task.steps)
+        return memory(n=self.count(task), steps=task.steps)
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         losses = per_item(net(batch.x), batch)
         weight = annealed(step, self.penalty, self.anneal, state.steps)
-        return (losses.mean() + weight * spread(losses, batch.domain, state.n_domains)) / at_least(weight, 1.0)
+        risk = self.mean(losses, batch, state.n)
+        return (risk + weight * spread(losses, self.codes(batch), state.n)) / at_least(weight, 1.0)
 
 
-def spread(losses: Tensor, domain: Tensor, n_domains: int) -> Tensor:
-    """Population variance of the domains' mean losses, over the domains present."""
-    risks, count = means_by(losses, domain, n_domains)
+def spread(losses: Tensor, codes: Tensor, n: int) -> Tensor:
+    """Population variance of the environments' mean losses, over the environments present."""
+    risks, count = means_by(losses, codes, n)
     present = (count > 0).to(losses.dtype)
     mean = (risks * present).sum() / present.sum()
     return ((risks - mean) ** 2 * present).sum() / present.sum()
