@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.methods import METHODS, Batch, Method, Task
 from shiftbench.models import build
@@ -22,11 +22,15 @@ FEATURES = "efficientnet-lite0@32"
 
 
 def toy_rows(n: int = 240, seed: int = 0) -> tuple[Collection, Benchmark]:
-    """Rows of three splits; domain and label agree in nine of ten training items, in half of the test's."""
+    """Rows of four splits; domain and label agree in nine of ten training items, in half of the test's.
+
+    The last twelfth is `target_train`, for methods that learn from unlabelled items.
+    """
     rng = np.random.default_rng(seed)
     split = np.asarray(["train", "id_val", "test"])[np.repeat([0, 1, 2], [n // 2, n // 4, n - n // 2 - n // 4])]
+    split = np.where(np.arange(n) < n - n // 12, split, TARGET_TRAIN)
     label = rng.integers(0, 2, n)
-    agree = rng.random(n) < np.where(split == "test", 0.5, 0.9)
+    agree = rng.random(n) < np.where(np.isin(split, ("test", TARGET_TRAIN)), 0.5, 0.9)
     domain = np.where(agree, label, 1 - label)
     pixels = rng.integers(0, 90, (n, 16, 16, 3), dtype=np.uint8)
     pixels[label == 1, :8] += 120  # class 1 is bright above

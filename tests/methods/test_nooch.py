@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.methods import METHODS, coral, mmd
+from shiftbench.methods import METHODS, Batch, coral, mmd
 from shiftbench.methods.irm import invariance
 from shiftbench.methods.method import Environments, Stage
 from shiftbench.training.lane import Lane
@@ -128,7 +128,7 @@ def test_groups_count_equally_whatever_their_share(name):
     """Every item of one group twice in the batch leaves the loss as it is; over domains it does not."""
     _, batch, task = ten_rows()
     order = torch.cat([torch.arange(10), (batch.group == 0).nonzero().flatten()])
-    more = batch._replace(**{field: getattr(batch, field)[order] for field in ("x", "label", "domain", "group", "index")})
+    more = Batch(*(column[order] for column in batch[:5]))
     params = {"unbiased": False} if name == "irm" else {}
     net = net_of()
     for by, same in (("group", name != "coral"), ("domain", False)):  # CORAL's covariance has 1 / (n - 1)

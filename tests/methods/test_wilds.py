@@ -17,6 +17,7 @@ from shiftbench.methods.irm import invariance
 from tests.toys import method_of, net_of, ten_rows
 
 DOMAIN = np.asarray([0, 1, 0, 2, 1, 0, 2, 1])
+DOMAINS = torch.from_numpy(DOMAIN)
 SEEDS = st.integers(0, 10**6)
 
 
@@ -78,7 +79,7 @@ def test_irm_halves_the_labelled_tasks(seed):
     known = rng.random((8, 4)) < 0.7
     known[:, 0] = True  # WILDS has no number for a domain with a single label
     slopes = by_differences(lambda out: np.log1p(np.exp(out)) - label * out, outputs)
-    found = invariance(torch.from_numpy(outputs), batch_of(np.where(known, label, np.nan), "tasks"), torch.from_numpy(DOMAIN), 3)
+    found = invariance(torch.from_numpy(outputs), batch_of(np.where(known, label, np.nan), "tasks"), DOMAINS, 3)
     assert float(found) == pytest.approx(irm(slopes, known, DOMAIN), rel=1e-3, abs=1e-6)
 
 
@@ -88,7 +89,7 @@ def test_irm_by_cells_is_not_irm_by_items():
     outputs, label = rng.normal(size=(8, 4)), rng.integers(0, 2, (8, 4)).astype(float)
     slopes = (1 / (1 + np.exp(-outputs)) - label) * outputs
     by_items = irm(slopes.mean(axis=1, keepdims=True), np.ones((8, 1), bool), DOMAIN)
-    found = float(invariance(torch.from_numpy(outputs), batch_of(label, "tasks"), torch.from_numpy(DOMAIN), 3))
+    found = float(invariance(torch.from_numpy(outputs), batch_of(label, "tasks"), DOMAINS, 3))
     assert found == pytest.approx(irm(slopes, np.ones((8, 4), bool), DOMAIN), rel=1e-4)
     assert abs(found - by_items) > 1e-3
 
@@ -101,7 +102,7 @@ def test_irm_halves_the_labelled_tokens(seed):
     known = rng.random((8, 5)) < 0.7
     known[:, 0] = True
     slopes = by_differences(lambda out: cross_entropy(out, label), outputs)
-    found = invariance(torch.from_numpy(outputs), batch_of(np.where(known, label, NO_LABEL), "tokens"), torch.from_numpy(DOMAIN), 3)
+    found = invariance(torch.from_numpy(outputs), batch_of(np.where(known, label, NO_LABEL), "tokens"), DOMAINS, 3)
     assert float(found) == pytest.approx(irm(slopes, known, DOMAIN), rel=1e-3, abs=1e-6)
 
 

@@ -23,9 +23,10 @@ from shiftbench.methods.sagnet import SagNet
 from shiftbench.methods.space import RUN_SPACE, Choice, Power
 from shiftbench.methods.stargan import StarGAN
 from shiftbench.methods.swa import SWA
+from shiftbench.methods.unlabelled import AFN, FixMatch, NoisyStudent, PseudoLabel
 from shiftbench.methods.vrex import VREx
 
-__all__ = ["CDANN", "CORAL", "DANN", "DFR", "EQRM", "ERM", "IRM", "JTT", "LISA", "METHODS", "MMD", "RUN_SPACE", "SWA",
-           "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "Focal", "GroupDRO",
-           "LastLayer", "LfF", "Method", "MixUp", "Power", "Reweight", "SagNet",
+__all__ = ["AFN", "CDANN", "CORAL", "DANN", "DFR", "EQRM", "ERM", "IRM", "JTT", "LISA", "METHODS", "MMD", "RUN_SPACE",
+           "SWA", "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "FixMatch", "Focal", "GroupDRO",
+           "LastLayer", "LfF", "Method", "MixUp", "NoisyStudent", "Power", "PseudoLabel", "Reweight", "SagNet",
            "SpectralDecoupling", "StarGAN", "Task", "Trained", "Undersample", "VREx", "facts"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
-from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Environments, Task, memory, one_hot, per_item
+from shiftbench.methods.method import METHODS, OUTPUTS, Alignment, Batch, Task, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @register(METHODS, "coral")
 @dataclass(frozen=True)
-class CORAL(Environments):
+class CORAL(Alignment):
     """Deep CORAL (Sun & Saenko, 2016), for any number of domains.
 
         min  R(f)  +  gamma * mean over pairs a < b of  || mu_a - mu_b ||^2 / d  +  || C_a - C_b ||_F^2 / d^2
@@ -28,7 +28,9 @@ class CORAL(Environments):
     Our reading, where codes differ. This is DomainBed's and WILDS' penalty: with the term of means, which the paper
     lacks, and without the paper's 1/4. Where features belong to places (tokens), every place of every item is a row, as
     in WILDS, those without a label too. A domain with fewer than two rows has no covariance and is left out (theirs
-    becomes NaN). Features without parameters below them (model `linear`) cannot be aligned; a run refuses that.
+    becomes NaN). With `unlabelled` a split's items without labels take part by their domains, as in WILDS 2.0 and, with
+    one domain to either side, in the paper; they are drawn from the whole split. Features without
+    parameters below them (model `linear`) cannot be aligned; a run refuses that.
     """
 
     penalty: float = 1.0  # gamma
@@ -47,10 +49,10 @@ class CORAL(Environments):
         return memory(n=self.count(task))
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        z = net.features(batch.x)
+        z, every, codes = self.features(net, batch)
         risk = self.mean(per_item(net.head(z), batch), batch, state.n)
         with torch.autocast(z.device.type, enabled=False):  # differences of covariances need their 32 bits
-            return risk + self.penalty * discrepancy(z.float(), self.codes(batch), state.n)
+            return risk + self.penalty * discrepancy(every.float(), codes, state.n)
 
 
 def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:

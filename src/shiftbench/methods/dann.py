@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
-from shiftbench.methods.method import METHODS, ONE_DOMAIN, Batch, Environments, Method, Number, Task, per_item
+from shiftbench.methods.method import METHODS, ONE_DOMAIN, Alignment, Batch, Method, Number, Task, per_item
 from shiftbench.methods.space import Choice, Power, Space
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @register(METHODS, "dann")
 @dataclass(frozen=True)
-class DANN(Environments):
+class DANN(Alignment):
     """Domain-adversarial nets (Ganin et al., 2016).
 
         min over f, max over D   R(f)  -  lambda * mean_i CE(D(z_i), d_i)
@@ -35,7 +35,8 @@ class DANN(Environments):
     weights alone that a step gives no gradient, so each of the two has moments of its own. DomainBed's Adam has the
     moments 0.5 and 0.9, the run's 0.9 and 0.999. D is DomainBed's by default; Wiles et al. have two
     layers of 64. It forces the domains to have the same features even where they differ in how often they have a label:
-    see `cdann`. Features without parameters below them (model `linear`) cannot be moved; a run refuses that.
+    see `cdann`. With `unlabelled` a split's items without labels are told apart by D too: the paper's target, or WILDS
+    2.0's domains. Features without parameters below them (model `linear`) cannot be moved; a run refuses that.
     """
 
     penalty: float = 1.0  # lambda
@@ -66,16 +67,16 @@ class DANN(Environments):
         return state
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        z = net.features(batch.x)
+        z, every, codes = self.features(net, batch)
         risk = self.mean(per_item(net.head(z), batch), batch, state.n)
 
         def guessing(z: Tensor) -> Tensor:
             """How badly D tells the environments of a batch apart."""
-            return self.mean(F.cross_entropy(state.discriminator(z), self.codes(batch), reduction="none"), batch, state.n)
+            return self.mean(F.cross_entropy(state.discriminator(z), codes, reduction="none"), batch, state.n)
 
         if self.alternate:
-            return turn(self.alternate, self.penalty, state, step, risk, guessing, z)
-        return risk + guessing(reverse(z, self.penalty))
+            return turn(self.alternate, self.penalty, state, step, risk, guessing, every)
+        return risk + guessing(reverse(every, self.penalty))
 
 
 def discriminator(n_features: int, width: int, depth: int, n: int) -> nn.Sequential:

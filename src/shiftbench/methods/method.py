@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
-from shiftbench.core.errors import unknown
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import find
 from shiftbench.data.target import NO_LABEL, Target
@@ -45,7 +45,8 @@ class Task(NamedTuple):
 
     `label_counts[d, y]` is the number of training items of domain d and label y; `group_counts[g]` that of group g.
     `n_features` is the width of the net's features, `steps` how many the stage has. `twin()` is a second net of the
-    run's model, on the CPU, that starts from other numbers.
+    run's model, on the CPU, that starts from other numbers. `n_all_domains` also counts the domains of the unlabelled
+    items that training lacks: they follow the others.
     """
 
     n_classes: int
@@ -56,6 +57,18 @@ class Task(NamedTuple):
     group_counts: Tensor
     steps: int = 1
     twin: Callable[[], Net] = no_twin
+    n_all_domains: int = 0
+
+
+class Unlabelled(NamedTuple):
+    """Items without labels, as many as the batch has labelled ones: inputs, the same inputs augmented strongly (where
+    the method asks for it), domains, numbers among the unlabelled items, and random numbers."""
+
+    x: Tensor
+    strong: Tensor
+    domain: Tensor
+    index: Tensor
+    u: Tensor | None = None
 
 
 class Batch(NamedTuple):
@@ -63,7 +76,7 @@ class Batch(NamedTuple):
     random numbers a method asked for, uniform in [0, 1), items × `draws`.
 
     `label` is the target: a code per item, or numbers (NaN where a task has no label), or tokens, or boxes. `loss`
-    names the target's loss in LOSSES.
+    names the target's loss in LOSSES. `unlabelled` are the items that a method asked for by `unlabelled_split`.
     """
 
     x: Tensor
@@ -74,6 +87,7 @@ class Batch(NamedTuple):
     weight: Tensor | None = None
     u: Tensor | None = None
     loss: str = Target.loss
+    unlabelled: Unlabelled | None = None
 
 
 class Codes(NamedTuple):
@@ -134,6 +148,9 @@ class Method:
     `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from;
     `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree. `model` is
     the one model that it can train, where there is only one. `targets` are the kinds of target it can learn.
+
+    `unlabelled_split()` names a split whose items come with every batch, without their labels; none where it is empty.
+    `strong` is the augmentation by which a second view of those is made.
     """
 
     family: ClassVar[str] = ""
@@ -144,6 +161,7 @@ class Method:
     targets: ClassVar[tuple[str, ...]] = ("class",)
     space: ClassVar[Space] = {}
     shapes: ClassVar[tuple[str, ...]] = ()
+    strong: ClassVar[str] = ""
     name: ClassVar[str]
 
     @property
@@ -152,6 +170,9 @@ class Method:
 
     def net(self, net: Net) -> Net:
         return net
+
+    def unlabelled_split(self) -> str:
+        return ""
 
     def drawing(self, codes: Codes) -> Tensor | None:
         return None
@@ -214,6 +235,33 @@ class Environments(Method):
     def alone(self, task: Task) -> str:
         """Why there is nothing to compare; empty where there is."""
         return "" if self.count(task) > 1 else ONE_DOMAIN.replace("domain", self.by)
+
+
+@dataclass(frozen=True)
+class Alignment(Environments):
+    """A method that makes the features of environments alike. `unlabelled` names a split whose items take part by their
+    domains, without their labels."""
+
+    unlabelled: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.unlabelled and self.by == "group":
+            raise ShiftBenchError(f"{self.name}: by=group needs the labels that unlabelled={self.unlabelled} hides. "
+                                  "Leave one of them out.")
+
+    def unlabelled_split(self) -> str:
+        return self.unlabelled
+
+    def count(self, task: Task) -> int:
+        return task.n_all_domains if self.unlabelled else super().count(task)
+
+    def features(self, net: Net, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """The features of the labelled items, then those of all items with their codes."""
+        z, codes, others = net.features(batch.x), self.codes(batch), batch.unlabelled
+        if others is None:
+            return z, z, codes
+        return z, torch.cat([z, net.features(others.x)]), torch.cat([codes, others.domain])
 
 
 def facts(name: str) -> dict[str, Any]:

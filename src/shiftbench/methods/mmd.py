@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
-from shiftbench.methods.method import METHODS, Batch, Environments, Task, memory, one_hot, per_item
+from shiftbench.methods.method import METHODS, Alignment, Batch, Task, memory, one_hot, per_item
 from shiftbench.methods.space import Power, Space
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SCALES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 
 @register(METHODS, "mmd")
 @dataclass(frozen=True)
-class MMD(Environments):
+class MMD(Alignment):
     """Alignment by the maximum mean discrepancy (Gretton et al., 2012; in a net Li et al., 2018: MMD-AAE).
 
         min  R(f)  +  gamma * mean over pairs a < b of  MMD^2(a, b)
@@ -52,9 +52,9 @@ class MMD(Environments):
         return memory(n=self.count(task))
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        z = net.features(batch.x)
+        z, every, codes = self.features(net, batch)
         risk = self.mean(per_item(net.head(z), batch), batch, state.n)
-        return risk + self.penalty * discrepancy(z, self.codes(batch), state.n)
+        return risk + self.penalty * discrepancy(every, codes, state.n)
 
 
 def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:

@@ -18,12 +18,15 @@ class Batches:
     With `at_once` a batch takes `size` items from each of that many pools, drawn uniformly for every step (WILDS' group
     loader with its default of uniform groups). A pool of fewer items than `size` is drawn with replacement.
 
+    Batches of another `purpose` are drawn by streams of their own.
+
     With `weights` item i is drawn with replacement in proportion to weight i among its pool. A pool that weighs nothing
     is drawn as if there were no weights: a batch needs items of it all the same.
     """
 
-    def __init__(self, codes: Ints, size: int, seed: int, weights: Floats | None = None, at_once: int = 0) -> None:
-        self.size, self.seed, self.weights = size, seed, weights
+    def __init__(self, codes: Ints, size: int, seed: int, weights: Floats | None = None, at_once: int = 0,
+                 purpose: str = "") -> None:
+        self.size, self.seed, self.weights, self.purpose = size, seed, weights, purpose
         order = np.argsort(codes, kind="stable")
         self.pools = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
         self.at_once = at_once if at_once < len(self.pools) else 0
@@ -50,10 +53,10 @@ class Batches:
         counters = np.arange(first * self.size, (first + steps) * self.size)
         sums = np.zeros(1) if self.weights is None else np.cumsum(self.weights[pool])
         if sums[-1] > 0:
-            u = uniform(self.seed, f"batch {number}", counters)
+            u = uniform(self.seed, f"{self.purpose}batch {number}", counters)
             chosen = pool[np.searchsorted(sums, u * sums[-1], side="right").clip(max=len(pool) - 1)]
         elif len(pool) < self.size:
-            chosen = pool[(uniform(self.seed, f"batch {number}", counters) * len(pool)).astype(np.int64)]
+            chosen = pool[(uniform(self.seed, f"{self.purpose}batch {number}", counters) * len(pool)).astype(np.int64)]
         else:
             turn, last = int(counters[0]) // len(pool), int(counters[-1]) // len(pool)
             rounds = np.concatenate([self._round(number, one) for one in range(turn, last + 1)])
@@ -62,7 +65,7 @@ class Batches:
 
     def _some(self, step: int) -> Ints:
         """The batch of a step that takes some of the pools."""
-        rng = child(self.seed, "pools", str(step))
+        rng = child(self.seed, f"{self.purpose}pools", str(step))
         chosen = []
         for number in rng.choice(len(self.pools), self.at_once, replace=False).tolist():
             pool = self.pools[number]
@@ -74,4 +77,4 @@ class Batches:
         return np.concatenate(chosen)
 
     def _deal(self, number: int, turn: int) -> Ints:
-        return child(self.seed, "round", str(number), str(turn)).permutation(self.pools[number])
+        return child(self.seed, f"{self.purpose}round", str(number), str(turn)).permutation(self.pools[number])

@@ -15,8 +15,8 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import groupings_of
-from shiftbench.images.augment import augment, draws_of
-from shiftbench.methods.method import Batch, Task
+from shiftbench.images.augment import augment, draws_of, joined
+from shiftbench.methods.method import Batch, Task, Unlabelled
 from shiftbench.models.net import MODELS, Net
 from shiftbench.scoring.scorer import Scorer, scorer
 from shiftbench.training.features import Report, Say
@@ -55,13 +55,16 @@ def load(
 class Data:
     """Inputs and codes of every row, and how to take a batch of training items or a split's inputs from them.
 
-    `train_split` is the split whose items are the training items.
+    `train_split` is the split whose items are the training items. `unlabelled` is the split whose items come beside
+    them without labels, none where it is empty; `strong` is the augmentation of their second view.
     """
 
     benchmark: Benchmark
     x: Tensor | Ragged
     device: torch.device
     train_split: str = "train"
+    unlabelled: str = ""
+    strong: str = ""
 
     def __post_init__(self) -> None:
         self.loss = self.benchmark.target.loss  # once: every batch carries it
@@ -71,6 +74,10 @@ class Data:
         if not len(self.benchmark.rows(self.train_split)):
             raise ShiftBenchError(f"Benchmark '{self.benchmark.name}' has no rows in split '{self.train_split}' to "
                                   "learn from.")
+        if self.unlabelled and not len(self.benchmark.rows(self.unlabelled)):
+            raise ShiftBenchError(f"run: the method learns from unlabelled items of split '{self.unlabelled}', but "
+                                  f"benchmark '{self.benchmark.name}' has none. Its splits: "
+                                  f"{', '.join(self.benchmark.splits)}. Name another: unlabelled=SPLIT.")
         if isinstance(self.x, Tensor) and self.x.is_floating_point() and not bool(torch.isfinite(self.x).all()):
             bad = int((~torch.isfinite(self.x).flatten(1).all(dim=1)).nonzero()[0])
             what = "features" if self.x.ndim == 2 else "channels"
@@ -146,14 +153,15 @@ class Data:
         return {}
 
     @cached_property
-    def _views(self) -> dict[str, "Data"]:
-        return {self.train_split: self}
+    def _views(self) -> dict[tuple[str, ...], "Data"]:
+        return {(self.train_split, self.unlabelled, self.strong): self}
 
-    def on(self, split: str) -> "Data":
-        """The same data with another split's items as training items; the same object for the same split."""
-        if split not in self._views:
-            self._views[split] = replace(self, train_split=split)
-        return self._views[split]
+    def on(self, split: str, unlabelled: str = "", strong: str = "") -> "Data":
+        """The same data with another split's items as training items; the same object for the same splits."""
+        key = (split, unlabelled, strong)
+        if key not in self._views:
+            self._views[key] = replace(self, train_split=split, unlabelled=unlabelled, strong=strong)
+        return self._views[key]
 
     @cached_property
     def train(self) -> Ints:
@@ -179,30 +187,72 @@ class Data:
         many = n_classes if self.has_classes else 1  # without classes all have the label 0
         counts = np.bincount(domain * many + label, minlength=n_domains * many).reshape(n_domains, many)
         return Task(n_classes, n_domains, int(group.max()) + 1, n_features, torch.from_numpy(counts),
-                    torch.from_numpy(np.bincount(group)), steps, twin)
+                    torch.from_numpy(np.bincount(group)), steps, twin,
+                    max(n_domains, int(self._others[2].max(initial=-1)) + 1))
+
+    @cached_property
+    def _others(self) -> Ints:
+        """Row, label, domain and group of every unlabelled item; labels and groups are not shown, and 0. A domain that
+        training has keeps its code, others follow."""
+        rows = self.benchmark.rows(self.unlabelled) if self.unlabelled else np.zeros(0, np.int64)
+        known, own = np.unique(self.benchmark.domain[self.train]), self.benchmark.domain[rows]
+        new = np.setdiff1d(own, known)
+        domain = np.where(np.isin(own, known), np.searchsorted(known, own), len(known) + np.searchsorted(new, own))
+        hidden = np.zeros_like(rows)
+        return np.stack([rows, hidden, domain.astype(np.int64), hidden])
 
     @cached_property
     def _codes(self) -> Tensor:
-        """Row, label, domain and group of every training item, in one tensor: one gather per batch."""
-        return torch.from_numpy(np.stack([self.train, self.benchmark.label[self.train], self.codes("domain"),
-                                          self.codes("group")])).to(self.device)
+        """Row, label, domain and group of every training item, and of the unlabelled ones behind them, in one tensor:
+        one gather per batch."""
+        own = np.stack([self.train, self.benchmark.label[self.train], self.codes("domain"), self.codes("group")])
+        return torch.from_numpy(np.concatenate([own, self._others], axis=1)).to(self.device)
 
     def draws(self, augmentation: str) -> int:
         """Random numbers per item that its augmentation takes."""
         return draws_of(augmentation) if self.are_pixels else 0
 
+    def strong_draws(self, augmentation: str) -> int:
+        """Random numbers per item that the second view of unlabelled items takes beside those of the first."""
+        return self.draws(joined(augmentation, self.strong)) - self.draws(augmentation) if self.strong else 0
+
     def batch(self, index: Tensor, net: Net, augmentation: str = "none", u: Tensor | None = None,
               weight: Tensor | None = None) -> Batch:
         """The training items of these numbers; `index` may have a row per run. The first of the random numbers `u` are
-        for the augmentation, the rest for the method."""
+        for the augmentation, then those for the second view, the rest for the method.
+
+        With a split of unlabelled items the second half of the numbers are theirs, counted behind the training items.
+        """
+        if not self.unlabelled:
+            return self._labelled(index, net, augmentation, u, weight)
+        half = index.shape[-1] // 2
+        u, others = (None, None) if u is None else (u[..., :half, :], u[..., half:, :])
+        batch = self._labelled(index[..., :half], net, augmentation, u, None if weight is None else weight[..., :half])
+        return batch._replace(unlabelled=self._unlabelled(index[..., half:], net, augmentation, others))
+
+    def _labelled(self, index: Tensor, net: Net, augmentation: str, u: Tensor | None, weight: Tensor | None) -> Batch:
         row, label, domain, group = self._codes.index_select(1, index.flatten()).view(4, *index.shape).unbind()
-        n = self.draws(augmentation)
-        own = None if u is None or u.shape[-1] == n else u[..., n:]
-        x = self.prepare(self.take(row.flatten()), net, augmentation, u[..., :n] if u is not None and n else None)
-        x = x.view(*index.shape, *x.shape[1:]) if index.ndim > 1 else x
         if not self.has_classes:
             label = self.truth.index_select(0, row.flatten()).view(*index.shape, *self.truth.shape[1:])
-        return Batch(x, label, domain, group, index, weight, own, self.loss)
+        x = self._view(row, net, augmentation, u)
+        return Batch(x, label, domain, group, index, weight, self._own(u, augmentation), self.loss)
+
+    def _unlabelled(self, index: Tensor, net: Net, augmentation: str, u: Tensor | None) -> Unlabelled:
+        row, _, domain, _ = self._codes.index_select(1, index.flatten()).view(4, *index.shape).unbind()
+        x = self._view(row, net, augmentation, u)
+        strong = self._view(row, net, joined(augmentation, self.strong), u) if self.strong else x
+        return Unlabelled(x, strong, domain, index - len(self.train), self._own(u, augmentation))
+
+    def _view(self, row: Tensor, net: Net, augmentation: str, u: Tensor | None) -> Tensor:
+        """The prepared inputs of rows, of which there may be a line per run."""
+        n = self.draws(augmentation)
+        x = self.prepare(self.take(row.flatten()), net, augmentation, u[..., :n] if u is not None and n else None)
+        return x.view(*row.shape, *x.shape[1:]) if row.ndim > 1 else x
+
+    def _own(self, u: Tensor | None, augmentation: str) -> Tensor | None:
+        """The random numbers that are the method's own."""
+        n = self.draws(augmentation) + self.strong_draws(augmentation)
+        return None if u is None or u.shape[-1] == n else u[..., n:]
 
     def take(self, rows: Tensor) -> Tensor:
         """Inputs of benchmark rows, on the device; from host memory where all of them would not fit there."""

@@ -40,6 +40,7 @@ class Lane:
     parts: Parts
     point: Point
     batches: Batches
+    others: Batches | None  # of unlabelled items, as many in each
     weight: Tensor | None  # of each training item
     log: Log
     notes: tuple[str, ...] = ()  # what the user should know about this stage
@@ -49,7 +50,7 @@ class Lane:
     @staticmethod
     def enter(run: Run, data: Data, stage: Stage, number: int, folder: Path | None) -> "Lane":
         """The start of a stage, or where an earlier process stopped in it."""
-        data = data.on(stage.split)
+        data = data.on(stage.split, stage.method.unlabelled_split(), stage.method.strong)
         check_target(run, data)
         with repeatable(data.device, run.seed, "train", str(number)):
             net = fresh(run, data)
@@ -73,12 +74,15 @@ class Lane:
             log.cut(point)
         pools = np.zeros(len(data.train), np.int64) if run.batch_kind == "plain" else data.codes(run.batch_kind)
         weight = None if stage.weights is None else stage.weights.to(data.device, torch.float32)
+        assert weight is None or not data.unlabelled, "a stage has weights or unlabelled items"
         for module in net.modules():  # what is frozen keeps its batch norms as they are, too
             module.training = not stage.trains or any(one.requires_grad for one in module.parameters())
             if run.frozen_norms and isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
                 module.training = False
         batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage), run.domains_per_batch)
-        lane = Lane(run, data, stage, folder, net, parts, point, batches, weight, log,
+        others = Batches(np.zeros(len(data.rows(data.unlabelled)), np.int64), len(batches), run.seed,
+                         purpose="unlabelled ") if data.unlabelled else None
+        lane = Lane(run, data, stage, folder, net, parts, point, batches, others, weight, log,
                     notes_of(run, stage, task, number, data.benchmark), started=time.monotonic() - point.seconds)
         if lane.selection_split:
             check_selection(lane.select_on, data, lane.selection_split)
@@ -117,16 +121,27 @@ class Lane:
         return min(every - self.point.step % every, self.steps - self.point.step)
 
     def block(self, first: int, steps: int) -> tuple[Ints, npt.NDArray[np.float32] | None]:
-        """Numbers of the training items of the steps from `first` on, and the draws of augmentation and method."""
+        """Numbers of the training items of the steps from `first` on, and the draws of augmentation and method.
+
+        Unlabelled items, where there are any, stand behind them, with draws of their own: the labelled ones are the
+        same with and without.
+        """
         index = self.batches.block(first, steps)
-        drawn = []
-        for purpose, width in (("augment", self.data.draws(self.run.augment)),
-                               (f"method {self.point.stage}", self.stage.method.draws)):
-            counters = np.arange(first * index.shape[1] * width, (first + steps) * index.shape[1] * width)
-            u = np.minimum(uniform(self.run.seed, purpose, counters).astype(np.float32), BELOW_1)
-            drawn.append(np.reshape(u, (steps, index.shape[1], width)))
-        u = np.concatenate(drawn, axis=2)
+        u = self._draws(first, steps, index.shape[1])
+        if self.others is not None:
+            u = np.concatenate([u, self._draws(first, steps, index.shape[1], "unlabelled ")], axis=1)
+            index = np.concatenate([index, len(self.data.train) + self.others.block(first, steps)], axis=1)
         return index, u if u.shape[2] else None
+
+    def _draws(self, first: int, steps: int, items: int, kind: str = "") -> npt.NDArray[np.float32]:
+        """The draws of the steps from `first` on, steps × items × numbers; labelled items have no second view."""
+        augment, drawn = self.run.augment, []
+        for purpose, width in (("augment", self.data.draws(augment)), ("strong", self.data.strong_draws(augment)),
+                               (f"method {self.point.stage}", self.stage.method.draws)):
+            counters = np.arange(first * items * width, (first + steps) * items * width)
+            u = np.minimum(uniform(self.run.seed, kind + purpose, counters).astype(np.float32), BELOW_1)
+            drawn.append(np.reshape(u, (steps, items, width)))
+        return np.concatenate(drawn, axis=2)
 
     def restarted(self) -> "Lane":
         """The same stage from its last checkpoint, or its start."""

@@ -40,7 +40,7 @@ WORLD_TASKS = {
     "horse": "farm",
     "giraffe": "savanna",
     "bear": "forest",
-    "car": "street",
+    "clock": "street",
 }
 """The like on the built-in world of scenes, where the cues are places."""
 

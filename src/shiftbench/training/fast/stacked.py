@@ -11,11 +11,12 @@ are laid out as they are, and why the optimizer sees each lane's tensors by them
 
 import copy
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from shiftbench.methods.method import Batch, Method
 from shiftbench.training.lane import Lane
@@ -95,7 +96,7 @@ class Stacked:
     def _losses(self, batch: Batch, step: Tensor) -> Any:
         """Losses and new buffers, seeds × lanes."""
         of_seed = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None, None))
-        dims: Any = Batch(*(cast(Any, 0 if isinstance(part, Tensor) else None) for part in batch))
+        dims = tree_map(lambda part: 0 if isinstance(part, Tensor) else None, batch)
         return torch.func.vmap(of_seed, in_dims=(0, 0, 0, dims, None))(
             self.weights, self.buffers, self.numbers, batch, step)
 
