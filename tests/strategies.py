@@ -3,13 +3,15 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from shiftbench.data.benchmark import SPLITS, Benchmark
+from shiftbench.data.benchmark import SPLITS, UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Tags, Texts
 
 seeds = st.integers(0, 2**32 - 1)
 letters = st.characters(codec="utf-8", exclude_categories=("Cs",), exclude_characters="\0")
 words = st.text(letters, min_size=1, max_size=6)
+
+LABELLED = [split for split in SPLITS if split != UNLABELLED]
 
 
 @st.composite
@@ -69,5 +71,5 @@ def benchmarks(draw: st.DrawFn) -> Benchmark:
     n = draw(st.integers(1, 60))
     rng = np.random.default_rng(draw(seeds))
     rows = rng.permutation(60)[:n]
-    return Benchmark.of(collection, None, 0, rows, rng.choice(SPLITS, n), label=collection.factor("class")[rows],
+    return Benchmark.of(collection, None, 0, rows, rng.choice(LABELLED, n), label=collection.factor("class")[rows],
                         domain=collection.factor("place")[rows], extra={"weight": rng.random(n)})

@@ -7,11 +7,14 @@ import pytest
 import torch
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.benchmark import TARGET_TRAIN
+from shiftbench.data.benchmark import TARGET_TRAIN, UNLABELLED, Benchmark, table
 from shiftbench.methods import METHODS, coral, mmd
 from shiftbench.methods.method import Stage, Unlabelled
 from shiftbench.methods.unlabelled import Student, dropped
+from shiftbench.scoring import score
+from shiftbench.shifts.splits import Given
 from shiftbench.training.data import Data
+from shiftbench.training.evaluate import predict_all
 from shiftbench.training.lane import Lane
 from tests.methods.test_methods import losses, number, parts, softmax, wide
 from tests.toys import CPU, check_a_pack, fitted, learn, method_of, net_of, ten_rows, toy_features, toy_rows, toy_run
@@ -200,6 +203,32 @@ def test_a_benchmark_without_unlabelled_items_is_refused():
     _, benchmark = toy_rows()
     with pytest.raises(ShiftBenchError, match=r"unlabelled items of split 'val', but .* has none. Its splits"):
         fitted(toy_run(benchmark, method="afn", params={"unlabelled": "val"}), benchmark, toy_features(benchmark))
+
+
+def test_rows_without_a_label_make_no_class(tmp_path):
+    """Items of split `unlabelled`, whatever stands in their label, add no class; they are saved with an empty label,
+    learnt from by their inputs and domains, and neither predicted nor scored."""
+    collection, _ = toy_rows(120)
+    split = np.where(np.arange(120) < 60, "train", np.where(np.arange(120) < 90, "test", "test_unlabeled"))
+    rng = np.random.default_rng(0)
+    label = np.where(split == "test_unlabeled", "", np.asarray(["cat", "dog"])[rng.integers(0, 2, 120)])
+    place = np.where(split == "train", "in", "out")
+    collection = dataclasses.replace(collection, factors={"label": label, "split": split, "place": place})
+    built = Given(domain="place", rename={"test_unlabeled": UNLABELLED}).build(collection)
+    built.save(tmp_path / "b")
+    benchmark = Benchmark.load(tmp_path / "b")
+    assert benchmark == built
+    assert benchmark.names["label"] == ("cat", "dog")
+    assert benchmark.splits == ("train", "test")
+    assert set(table(benchmark)["label"][benchmark.rows(UNLABELLED)].tolist()) == {""}
+    x = torch.from_numpy(rng.normal(size=(120, 8)).astype(np.float32))
+    run = toy_run(benchmark, method="dann", params={"unlabelled": UNLABELLED}, steps=3)
+    one = fitted(run, benchmark, x)
+    predictions = predict_all(run, one.data, one.learned.net)
+    assert set(predictions.split.tolist()) == {"train", "test"}
+    assert set(score(benchmark, predictions)["split"].tolist()) <= {"train", "test"}
+    with pytest.raises(ShiftBenchError, match="Every item is unlabelled"):
+        Given(domain="place", rename=dict.fromkeys(("train", "test", "test_unlabeled"), UNLABELLED)).build(collection)
 
 
 @pytest.mark.learning

@@ -27,7 +27,7 @@ MARKER = "benchmark.json"
 FORMAT = 1
 SHAPE = {"name": str, "digest": str, "names": {str: [str]}, "extra": [str], "card": {str: object}}
 
-TARGET_TRAIN = "target_train"
+TARGET_TRAIN, UNLABELLED = "target_train", "unlabelled"
 
 _NUMBER = int | float | None
 CARD = {
@@ -39,9 +39,10 @@ CARD = {
 }
 """The shape of a card's entries, which code that shows a card may rely on."""
 
-SPLITS = ("train", "id_val", "val", "id_test", "test", TARGET_TRAIN)
+SPLITS = ("train", "id_val", "val", "id_test", "test", TARGET_TRAIN, UNLABELLED)
 """`id_val` and `id_test` are drawn as `train` is; `val` and `test` are drawn after the shift, and so is `target_train`:
-items to adapt to the target with, which no run trains on unless its method says so."""
+items to adapt to the target with, which no run trains on unless its method says so. Rows of `unlabelled` have no label:
+methods may learn from their inputs and domains, and they are neither predicted nor scored."""
 
 CODED = ("label", "domain", "group")
 NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
@@ -94,14 +95,21 @@ class Benchmark:
     ) -> "Benchmark":
         """Make a benchmark from item numbers and one value per row; the default groups are cells of label × domain.
 
-        Rows come out ordered by split, then by item number: the order does not tell how they were drawn. With a
-        `target` that is not a class, `label` is one word for all rows, and `extra` holds the truth.
+        Rows come out ordered by split, then by item number: the order does not tell how they were drawn. Labels and
+        groups of the split `unlabelled` are ignored. With a `target` that is not a class, `label` is one word for all
+        rows, and `extra` holds the truth.
         """
         order = np.lexsort((rows, positions(np.asarray(split, np.str_), np.asarray(SPLITS))))
         columns: dict[str, Values] = {"label": np.asarray(label)[order], "domain": np.asarray(domain)[order]}
+        hidden = np.asarray(split)[order] == UNLABELLED
+        if len(rows) and hidden.all():
+            raise ShiftBenchError("Every item is unlabelled, so there is nothing to learn. Name other splits.")
+        if hidden.any():  # a label that others have: it is no further class, and nobody reads it
+            columns["label"] = np.where(hidden, columns["label"][~hidden][0], columns["label"])
         factors = {"label": getattr(shift, "label", ""),
                    "domain": getattr(shift, "domain", "") or getattr(shift, "factor", "") or "domain"}
         y, y_names = encode(columns["label"])
+        y = np.where(hidden, 0, y)
         d, d_names = encode(columns["domain"])
         if target is not None and target.one_per_column:
             y_names = target.columns  # one output each
@@ -111,6 +119,8 @@ class Benchmark:
             columns["group"] = cells(y, y_names, d, d_names, factors)
         else:
             columns["group"] = np.asarray(group)[order]
+        if hidden.any():
+            columns["group"] = np.where(hidden, UNLABELLED, columns["group"].astype(np.str_))
         g, g_names = encode(columns["group"])
         benchmark = Benchmark(
             items=collection.items[rows[order]],
@@ -158,8 +168,8 @@ class Benchmark:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that have rows, in their usual order."""
-        return tuple(name for name in SPLITS if (self.split == name).any())
+        """The splits that have labelled rows, in their usual order."""
+        return tuple(name for name in SPLITS if name != UNLABELLED and (self.split == name).any())
 
     def rows(self, split: str) -> Ints:
         """Row numbers of a split."""
@@ -195,8 +205,11 @@ class Benchmark:
         with writing_folder(folder, MARKER) as staging:
             columns = {"item": pa.array(self.items), "split": pa.array(self.split)}
             for column in CODED:
-                codes = pa.array(getattr(self, column).astype(np.int32))
-                columns[column] = pa.DictionaryArray.from_arrays(codes, pa.array(self.names[column], pa.string()))
+                names, codes = self.names[column], getattr(self, column)
+                if column == "label" and (hidden := self.split == UNLABELLED).any():
+                    names, codes = (*names, ""), np.where(hidden, len(names), codes)
+                columns[column] = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)),
+                                                                 pa.array(names, pa.string()))
             columns |= {key: pa.array(values) for key, values in self.extra.items()}
             write_table(staging / "rows.parquet", pa.table(columns))
             write_json(staging / MARKER, {
@@ -222,8 +235,10 @@ class Benchmark:
         names = {column: tuple(facts["names"][column]) for column in CODED}
         codes = {column: positions(strings(file, table, column), np.asarray(names[column], np.str_))
                  for column in CODED}
+        split = strings(file, table, "split")
+        codes["label"] = np.where(split == UNLABELLED, 0, codes["label"])
         benchmark = Benchmark(
-            items=strings(file, table, "item"), split=strings(file, table, "split"), **codes, names=names,
+            items=strings(file, table, "item"), split=split, **codes, names=names,
             card={**facts["card"], "name": facts["name"]},
             extra={key: values_of(file, table, key) for key in facts["extra"]},
         )
@@ -260,6 +275,7 @@ def table(benchmark: Benchmark, columns: Sequence[str] = ("item", "split", *CODE
     words: dict[str, Values] = {"item": benchmark.items, "split": benchmark.split}
     for column in CODED:
         words[column] = np.asarray(benchmark.names[column], np.str_)[getattr(benchmark, column)]
+    words["label"] = np.where(benchmark.split == UNLABELLED, "", words["label"])
     return {name: {**words, **benchmark.extra}[name] for name in columns}
 
 

@@ -16,7 +16,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Texts
 from shiftbench.readers.annotation_files import image_folder, paths_below
 
-SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train")
+SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train", "unlabelled")
 FACTORS = ("label", "domain", "split")
 SHARED = (("id", "image"), ("id", "text"), ("domain", "split"), ("domain", "features"))
 """Roles that one column may have: a file name tells items apart, a year moves and is learnt from."""

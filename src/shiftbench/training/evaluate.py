@@ -70,15 +70,15 @@ def check_selection(select_on: str, data: Data, split: str) -> None:
 
 
 def predict_all(run: Run, data: Data, net: Net) -> Predictions | Answers:
-    """The predictions of every row, split by split, so that an evaluation on a split had the same ones to the bit."""
+    """The predictions of every labelled row, split by split, so that an evaluation had the same ones to the bit."""
     benchmark = data.benchmark
-    rows = [data.rows(split) for split in benchmark.splits]
-    back = np.argsort(np.concatenate(rows), kind="stable")
+    rows = np.concatenate([data.rows(split) for split in benchmark.splits])
+    back = np.argsort(rows, kind="stable")
     if data.benchmark.target.lists:
         parts = [answer(run, data, net, split)[0] for split in benchmark.splits]
         return Answers.join(parts).take(back)
     scores = torch.cat([predict(run, data, net, split) for split in benchmark.splits]).numpy()
-    return Predictions(benchmark.items, benchmark.split, scores[back], benchmark.names["label"])
+    return Predictions(benchmark.items[rows[back]], benchmark.split[rows[back]], scores[back], benchmark.names["label"])
 
 
 def predict(run: Run, data: Data, net: Net, split: str) -> Tensor:
