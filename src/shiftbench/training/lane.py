@@ -24,7 +24,7 @@ from shiftbench.training.device import repeatable
 from shiftbench.training.evaluate import check_selection, evaluate, rank
 from shiftbench.training.pretrained import seen_note
 from shiftbench.training.run import Run
-from shiftbench.training.step import factors, make_optimizer
+from shiftbench.training.step import decaying, factors, make_optimizer
 
 
 @dataclass(eq=False)
@@ -60,8 +60,7 @@ class Lane:
             net.load_state_dict(stage.start.net.state_dict())
         for name, parameter in net.named_parameters():
             parameter.requires_grad_(not stage.trains or name.startswith(tuple(stage.trains)))
-        learning = [one for module in (net, state) for one in module.parameters() if one.requires_grad]
-        optimizer = make_optimizer(run, learning, data.device.type == "cuda", stage.lr)
+        optimizer = make_optimizer(run, decaying(run, (net, state)), data.device.type == "cuda", stage.lr)
         parts = Parts(net, state, optimizer, {}, data.device)
         log = Log(folder / "log.jsonl" if folder else None)
         point = Point(stage=number)
@@ -98,7 +97,7 @@ class Lane:
 
     def rates(self, first: int, n: int) -> Floats:
         """The learning rates of the n steps from `first` on."""
-        return self.lr * factors(self.run.schedule, first, n, self.steps)
+        return self.lr * factors(self.run, first, n, self.steps)
 
     @property
     def selection_split(self) -> str:

@@ -20,9 +20,10 @@ from shiftbench.scoring.metrics import METRICS
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("float32", "bf16")
-SCHEDULES = ("constant", "thirds", "cosine", "linear")
+SCHEDULES = ("constant", "thirds", "cosine", "linear", "exponential")
 """`thirds`: a tenth after a third of the steps and again after two (BREEDS). `cosine`: (1 + cos(pi t / T)) / 2.
-`linear`: 1 - t / T (WILDS' transformers)."""
+`linear`: 1 - t / T (WILDS' transformers). `exponential`: `drop` to the power of ⌊t / drop_every⌋ (WILDS'
+satellites). After a warm-up of w steps, in which the rate rises as t / w, cosine and linear count t and T from w on."""
 COLUMNS, SENTENCES = "columns", "sentences"
 """Features that no backbone makes: the columns of a table, and the vectors of the items' texts."""
 SELECTIONS = ("accuracy", "worst_group", "macro_f1", "headline", "loss", "last")
@@ -33,8 +34,8 @@ def selections() -> tuple[str, ...]:
     return (*SELECTIONS, *(name for name, metric in METRICS.items() if metric.own))
 
 
-UNSAID = ("preset", "epochs", "frozen_norms")
-"""Fields that a run's facts leave out where they say nothing: a run from before them has the same id."""
+UNSAID = ("preset", "epochs", "frozen_norms", "max_grad_norm", "decay_all", "warmup", "drop", "drop_every")
+"""Fields that a run's facts leave out where they have their default: a run from before them has the same id."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,12 @@ class Run:
     lr: float = 1e-3
     weight_decay: float = 0.0
     momentum: float = 0.9  # of sgd
+    decay_all: bool = True  # False: biases and the weights of layer norms do not decay
+    max_grad_norm: float = 0.0  # a longer gradient is scaled to this length; 0: none is
     schedule: str = "constant"  # of the learning rate; see SCHEDULES
+    warmup: int = 0  # steps in which the learning rate rises from 0
+    drop: float = 0.96  # factor of the exponential schedule
+    drop_every: int = 0  # steps between two drops of the exponential schedule
     eval_every: int = 50
     patience: int = 0  # evaluations without a better one before training stops; 0: never
     select_on: str = "accuracy"
@@ -91,16 +97,19 @@ class Run:
                 raise unknown(kind, getattr(self, name), [word for word in known if word], "run")
         parts_of(self.augment)
         for name in ("steps", "batch_size", "eval_every", "attack_steps", "patience", "size", "domains_per_batch",
-                     "seed"):
+                     "seed", "warmup", "drop_every"):
             least = int(name in ("steps", "batch_size", "eval_every", "attack_steps"))
             if getattr(self, name) < least:
                 raise ShiftBenchError(f"run: '{name}' is {getattr(self, name)}, but must be at least {least}.")
-        for name in ("lr", "weight_decay", "momentum", "attack", "epochs"):
+        for name in ("lr", "weight_decay", "momentum", "attack", "epochs", "max_grad_norm", "drop"):
             value = float(getattr(self, name))
             object.__setattr__(self, name, value)  # 1 and 1.0 must give one id
             if not 0 <= value < float("inf") or (name == "lr" and value == 0):
                 raise ShiftBenchError(f"run: '{name}' is {value}, but must be a finite number "
                                       f"{'above' if name == 'lr' else 'of at least'} 0.")
+        if self.schedule == "exponential" and not (self.drop_every and 0 < self.drop <= 1):
+            raise ShiftBenchError(f"run: schedule=exponential multiplies the learning rate by drop={self.drop} after "
+                                  f"every drop_every={self.drop_every} steps. Give both, drop above 0 and at most 1.")
         takes = find(CATALOGUE, "model", self.model).takes
         if takes == "features" and not self.features:
             raise ShiftBenchError(f"run: model '{self.model}' works on cached features. Name them, for example "
@@ -175,6 +184,10 @@ class Run:
             reasons["momentum"] = f"optimizer {self.optimizer} has moments of its own"
         if not self.attack:
             reasons["attack_steps"] = "there is no attack"
+        if self.schedule != "exponential":
+            reasons |= dict.fromkeys(("drop", "drop_every"), f"the schedule is {self.schedule}")
+        if not self.weight_decay:
+            reasons["decay_all"] = "nothing decays"
         if self.batch_kind == "plain":
             reasons["domains_per_batch"] = "plain batches are drawn from all items"
         if self.select_on == "last":
@@ -202,13 +215,18 @@ class Run:
         return self.batches or METHODS[self.method].batches
 
     @property
+    def varies(self) -> bool:
+        """Whether the learning rate changes during training."""
+        return self.schedule != "constant" or self.warmup > 0
+
+    @property
     def id(self) -> str:
         """The name of the run's folder."""
         return run_id(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)
-                if part.name not in UNSAID or getattr(self, part.name)}
+                if part.name not in UNSAID or getattr(self, part.name) != getattr(Run, part.name)}
 
     @staticmethod
     def of(settings: Mapping[str, Any], where: str = "run") -> "Run":

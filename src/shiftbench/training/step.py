@@ -60,6 +60,7 @@ def step(lane: Lane, t: int, index: Tensor, u: Tensor | None, rate: float, seed:
         loss = lane.stage.method.loss(net, attack(lane, batch), state, t)
     optimizer.zero_grad()
     loss.backward()
+    shorten(lane.run, [one for group in optimizer.param_groups for one in group["params"]])
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
@@ -67,6 +68,15 @@ def step(lane: Lane, t: int, index: Tensor, u: Tensor | None, rate: float, seed:
             group["lr"] = rate
     optimizer.step()
     return loss.detach()
+
+
+def shorten(run: Run, parameters: Sequence[Tensor]) -> None:
+    """Scale the gradient of all parameters together to the run's `max_grad_norm`, where it is longer.
+
+        g  <-  g min(1, c / (|g| + 1e-6))
+    """
+    if run.max_grad_norm:
+        torch.nn.utils.clip_grad_norm_(parameters, run.max_grad_norm)
 
 
 def attack(lane: Lane, batch: Batch) -> Batch:
@@ -85,7 +95,7 @@ def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any
     On a GPU Adam counts its steps there, so that a step can be recorded; so is the learning rate, where it changes.
     """
     rate: float | Tensor = run.lr if lr is None else lr
-    if on_gpu and run.schedule != "constant":
+    if on_gpu and run.varies:
         rate = torch.tensor(rate, device="cuda")
     if run.optimizer == "sgd":
         return torch.optim.SGD(parameters, rate, run.momentum, weight_decay=run.weight_decay, fused=True)
@@ -93,17 +103,33 @@ def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any
     return cls(parameters, rate, weight_decay=run.weight_decay, fused=True, capturable=on_gpu)
 
 
-def factors(schedule: str, first: int, n: int, steps: int) -> Floats:
-    """The factors of the learning rate in the n steps from `first` on, of `steps` in all.
+def decaying(run: Run, modules: Sequence[nn.Module]) -> list[nn.Parameter] | list[dict[str, Any]]:
+    """The parameters to learn; without `decay_all` in two groups, of which biases and layer norms do not decay."""
+    if run.decay_all:
+        return [one for module in modules for one in module.parameters() if one.requires_grad]
+    groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay} for decay in (run.weight_decay, 0.0)]
+    for part in (part for module in modules for part in module.modules()):
+        for name, parameter in part.named_parameters(recurse=False):
+            if parameter.requires_grad:
+                groups["bias" in name or isinstance(part, nn.LayerNorm)]["params"].append(parameter)
+    return [group for group in groups if group["params"]]
 
-    >>> factors("thirds", 0, 6, 6).tolist()
+
+def factors(run: Run, first: int, n: int, steps: int) -> Floats:
+    """The factors of the learning rate in the n steps from `first` on, of `steps` in all; see SCHEDULES.
+
+    >>> factors(Run("", features="columns", schedule="thirds"), 0, 6, 6).tolist()
     [1.0, 1.0, 0.1, 0.1, 0.01, 0.01]
     """
-    done = np.arange(first, first + n) / steps
-    if schedule == "thirds":
-        return np.asarray([1.0, 0.1, 0.01])[np.minimum(3 * done, 2).astype(np.int64)]
-    if schedule == "cosine":
-        return (1 + np.cos(np.pi * np.minimum(done, 1.0))) / 2
-    if schedule == "linear":
-        return 1 - np.minimum(done, 1.0)
-    return np.ones(n)
+    t = np.arange(first, first + n)
+    rising = np.minimum(t / max(1, run.warmup), 1.0) if run.warmup else np.ones(n)
+    after = np.clip((t - run.warmup) / max(1, steps - run.warmup), 0.0, 1.0)
+    if run.schedule == "thirds":
+        return rising * np.asarray([1.0, 0.1, 0.01])[np.minimum(3 * (t / steps), 2).astype(np.int64)]
+    if run.schedule == "cosine":
+        return rising * (1 + np.cos(np.pi * after)) / 2
+    if run.schedule == "linear":
+        return rising * (1 - after)
+    if run.schedule == "exponential":
+        return rising * run.drop ** (t // run.drop_every)
+    return rising

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from shiftbench.training.lane import Lane
-from shiftbench.training.step import attack
+from shiftbench.training.step import attack, shorten
 
 BLOCK = 64
 """Steps whose items lie on the device at once: the most that `advance` is asked for."""
@@ -55,8 +55,8 @@ class _Track:
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.step = torch.full((), lane.point.step, dtype=torch.int64, device=device)
         self.losses = torch.zeros(BLOCK, device=device)
-        rate = lane.parts.optimizer.param_groups[0]["lr"]
-        self.rate = rate if isinstance(rate, Tensor) else None  # None: it never changes
+        rates = [group["lr"] for group in lane.parts.optimizer.param_groups]
+        self.moving = [rate for rate in rates if isinstance(rate, Tensor)]  # empty: it never changes
         self.rates = torch.zeros(BLOCK, device=device)
         self.parameters = [one for group in lane.parts.optimizer.param_groups for one in group["params"]]
         self.graph = self._record()
@@ -77,7 +77,7 @@ class _Track:
             self.index.copy_(index, non_blocking=True)
             if self.u is not None and u is not None:
                 self.u.copy_(u, non_blocking=True)
-            if self.rate is not None:
+            if self.moving:
                 rates = torch.from_numpy(self.lane.rates(self.lane.point.step, BLOCK).astype(np.float32))
                 self.rates.copy_(rates.pin_memory(), non_blocking=True)
             self.cursor.zero_()
@@ -124,8 +124,9 @@ class _Track:
             loss = lane.stage.method.loss(lane.net, attack(lane, batch), parts.state, self.step)
         for parameter, gradient in zip(self.parameters, gradients_of(loss, self.parameters), strict=True):
             parameter.grad = gradient
-        if self.rate is not None:
-            self.rate.copy_(self.rates.index_select(0, self.cursor).view(()))
+        shorten(lane.run, self.parameters)
+        for rate in self.moving:
+            rate.copy_(self.rates.index_select(0, self.cursor).view(()))
         parts.optimizer.step()
         _keep_place(parts.state, before)
         self.losses.index_copy_(0, self.cursor, loss.detach().float().view(1))

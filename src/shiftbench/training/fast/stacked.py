@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map
 
 from shiftbench.methods.method import Batch, Method
 from shiftbench.training.lane import Lane
-from shiftbench.training.step import factors, make_optimizer
+from shiftbench.training.step import factors, make_optimizer, shorten
 
 Tensors = dict[str, Tensor]
 
@@ -72,7 +72,7 @@ class Stacked:
         u = [torch.from_numpy(one) for _, one in blocks if one is not None]
         drawn = torch.stack(u, dim=1) if u else None
         losses = []
-        scale = factors(first.run.schedule, first.point.step, n, first.steps)
+        scale = factors(first.run, first.point.step, n, first.steps)
         for t in range(n):
             for group in self.optimizer.param_groups:
                 group["lr"] = group["start"] * float(scale[t])
@@ -88,6 +88,8 @@ class Stacked:
                 parts = None if gradient is None else gradient.contiguous().flatten(0, 1).unbind()
                 for parameter, slot in zip(self.own[name], self.slots, strict=True):
                     parameter.grad = None if parts is None else parts[slot]
+            for number, lane in enumerate(self.lanes):
+                shorten(lane.run, [own[number] for own in self.own.values()])
             self.optimizer.step()
             losses.append(values.detach().flatten()[self.slots])
         self._give_back()
@@ -139,12 +141,12 @@ def _joined(lanes: Sequence[Lane]) -> torch.optim.Optimizer:
     optimizer's step must see each lane's tensors by themselves, or the last bits would depend on their neighbours."""
     groups: dict[tuple[float, ...], dict[str, Any]] = {}
     for lane in lanes:
-        (own,) = lane.parts.optimizer.param_groups
-        pace = (lane.lr, lane.run.weight_decay, lane.run.momentum)
-        groups.setdefault(pace, {**own, "start": lane.lr, "params": []})["params"].extend(own["params"])
+        for own in lane.parts.optimizer.param_groups:
+            pace = (lane.lr, own["weight_decay"], lane.run.momentum)
+            groups.setdefault(pace, {**own, "start": lane.lr, "params": []})["params"].extend(own["params"])
     joined = make_optimizer(lanes[0].run, list(groups.values()))
     for lane in lanes:
-        for parameter in lane.parts.optimizer.param_groups[0]["params"]:
+        for parameter in (one for group in lane.parts.optimizer.param_groups for one in group["params"]):
             joined.state[parameter] = lane.parts.optimizer.state[parameter]
     return joined
 
@@ -158,7 +160,7 @@ def alike(lane: Lane) -> tuple[Any, ...]:
     own = run.id if lane.weight is not None else ""
     return (id(lane.data), run.batch_kind, run.resample, run.batch_size, run.domains_per_batch, lane.steps,
             lane.point.stage, lane.point.step, type(method), tuple(fixed.items()), shapes, tuple(lane.stage.trains),
-            run.optimizer, run.momentum > 0, run.schedule,
+            run.optimizer, run.momentum > 0, run.schedule, run.warmup, run.drop, run.drop_every,
             None if lane.batches.weights is None else lane.batches.weights.tobytes(), own)
 
 
