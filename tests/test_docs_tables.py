@@ -5,20 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from docs.write_tables import inserted, quoted
+from docs.write_tables import PAGES, breeds_table, inserted, quoted
 from shiftbench.reporting.score_tables import as_markdown
 
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-@pytest.mark.parametrize(("page", "name"), [
-    ("metashift.md", "demo"), ("real_data.md", "real"), ("studies/fine_grained.md", "five_seeds"),
-    ("metashift.md", "sizes"), ("conflicts.md", "left_out")])
-def test_a_page_quotes_what_a_command_wrote(page, name):
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_quotes_what_a_command_wrote(name):
     """To the letter; docs/write_tables.py puts it there."""
     written = (DOCS / "studies" / f"{name}.md").read_text(encoding="utf-8")
-    assert quoted((DOCS / page).read_text(encoding="utf-8"), name) == written
-    word = {"sizes": "diffusion", "left_out": "cat(bed)"}.get(name, "erm")
+    assert quoted((DOCS / PAGES[name]).read_text(encoding="utf-8"), name) == written
+    word = {"sizes": "diffusion", "left_out": "cat(bed)", "interventions": "resnet18"}.get(name, "erm")
     assert word in written or written == "It has not been run yet.\n"
 
 
@@ -32,6 +30,20 @@ def test_the_rungs_of_the_twins_rise_and_diffusion_hardly_changes_with_size():
         assert all(row == sorted(row) for row in rungs), line
         if kind == "diffusion":
             assert all(max(values) < 1.2 * min(values) for values in zip(*rungs, strict=True)), line
+
+
+def test_the_table_of_interventions_is_that_of_the_figures(tmp_path):
+    """Every benchmark and model of the figures' tables is a line, with its numbers and their intervals."""
+    head = "benchmark,model,quantity,value,low,high\n"
+    (tmp_path / "breeds-source-target.csv").write_text(
+        head + "bad,resnet18,source,0.9,0.88,0.92\nbad,resnet18,target,0.45,0.4,0.5\nbad,resnet18,rt,0.8,0.75,0.85\n"
+        "bad,resnet18,whole,0.875,0.85,0.9\nbad,adversarial,source,0.8,0.7,0.9\nbad,adversarial,target,0.4,0.3,0.5\n")
+    (tmp_path / "breeds-relative.csv").write_text(head + "bad,resnet18,source,0.9,0.88,0.92\n"
+                                                  "bad,resnet18,relative,0.5,0.45,0.55\n")
+    assert breeds_table(tmp_path).splitlines() == [
+        "| split | model | source | target | target-RT | trained on the target | relative |", "|--|--|--|--|--|--|--|",
+        "| bad | resnet18 | 90.0 [88.0, 92.0] | 45.0 [40.0, 50.0] | 80.0 [75.0, 85.0] | 87.5 [85.0, 90.0] | "
+        "50.0 [45.0, 55.0] |", "| bad | adversarial | 80.0 [70.0, 90.0] | 40.0 [30.0, 50.0] | – | – | – |"]
 
 
 def test_the_prose_on_real_data_has_no_number_of_its_own():

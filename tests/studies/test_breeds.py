@@ -8,8 +8,10 @@ import pytest
 import shiftbench as sb
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, MEAN, RUN, Scores
+from shiftbench.images import interventions
 from shiftbench.scoring import score_runs
 from shiftbench.sweeps.study import Study
+from shiftbench.training import attack
 
 pytestmark = pytest.mark.slow
 
@@ -76,3 +78,18 @@ def test_the_page_tells_them_with_intervals(small):
         assert row.count("<data") == row.count("<small>") == 5
     for name in ("breeds-source-target", "breeds-relative", "breeds-classes"):
         assert f'id="{name}"' in part
+
+
+def test_the_interventions_are_a_study():
+    """examples/breeds/interventions.toml is read: a plain ResNet-18 and four interventions, as in Table 14."""
+    study = Study.load(Path(__file__).parents[2] / "examples" / "breeds" / "interventions.toml")
+    assert [one.name for one in study.builds.members()] == ["good", "rand", "bad"]
+    assert {one["preset"]: (one.get("attack", 0.0), one.get("augment", "none")) for one in study.settings()} == {
+        "resnet18": (0.0, "none"), "adversarial": (0.5, "none"), "gaussian_noise": (0.0, "noise"),
+        "random_erasing": (0.0, "erase"), "texture_noise": (0.0, "texture")}
+    assert {one["model"] for one in study.settings()} == {"resnet18"}
+    assert (attack.STEP, interventions.DEVIATION, interventions.CHANCE, interventions.AREA, interventions.RATIO) == (
+        0.8, 0.2, 0.5, (0.02, 0.33), (0.3, 3.3))
+    on_target = Study.load(Path(__file__).parents[2] / "examples" / "breeds" / "interventions.toml",
+                           {"erm.preset": "resnet18"})
+    assert [one["preset"] for one in on_target.settings()] == ["resnet18"]
