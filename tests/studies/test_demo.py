@@ -12,8 +12,8 @@ from shiftbench.scoring.select import RULES
 @pytest.mark.slow
 def test_the_demo_shows_the_shape_and_does_nothing_twice(tmp_path, monkeypatch):
     """ERM falls from every rung of the ladder to the one after next, and a second call trains no run again."""
-    monkeypatch.setattr(demonstration, "FEATURES", "efficientnet-lite0@64")
-    monkeypatch.setattr(demonstration, "STUDY", demonstration.STUDY.replace("steps = 200", "steps = 60"))
+    monkeypatch.setattr(demonstration, "FEATURES", "efficientnet-lite0@48")
+    monkeypatch.setattr(demonstration, "STUDY", demonstration.STUDY.replace("steps = 200", "steps = 40"))
     shown = demo(tmp_path, seeds=(0,), workers=1)
     benchmarks = [Benchmark.load(folder) for folder in shown.benchmarks]
     (table,) = distance_tables(shown.scores, benchmarks)
