@@ -242,7 +242,16 @@ def export(
     benchmark: Benchmark | Place, out: Place, *, to: str = "folder", copy: bool = False,
     collection: Collection | Place | None = None,
 ) -> Path:
-    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's, an ImageFolder) or `csv`."""
+    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's, an ImageFolder) or `csv`.
+
+    With `to="wilds-submission"` the folder is one of runs, whose predictions are written for WILDS' leaderboard.
+    """
+    if to == "wilds-submission":
+        from shiftbench.compat.wilds_submission import write_submission
+
+        if not isinstance(benchmark, str | Path):
+            raise ShiftBenchError("A submission is made of runs: name their folder.")
+        return write_submission(benchmark, out)
     from shiftbench.data.benchmark import collection_if_there
     from shiftbench.exports import export as write_export
 

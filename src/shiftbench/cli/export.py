@@ -1,4 +1,4 @@
-"""shiftbench export BENCHMARK --to folder|csv --out DIR"""
+"""shiftbench export BENCHMARK|RUNS --to folder|csv|wilds-submission --out DIR"""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +10,9 @@ from shiftbench.cli.output import Quiet, say
 
 
 def export(
-    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
+    benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark; of runs for wilds-submission.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
-    to: Annotated[str, typer.Option(help="folder (SPLIT/LABEL/GROUP/ITEM) or csv.")] = "folder",
+    to: Annotated[str, typer.Option(help="folder (SPLIT/LABEL/GROUP/ITEM), csv or wilds-submission.")] = "folder",
     copy: Annotated[bool, typer.Option("--copy", help="Copy image files instead of linking them.")] = False,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
     quiet: Quiet = False,
@@ -20,6 +20,8 @@ def export(
     """Write a benchmark in a layout that other tools read.
 
     shiftbench export benchmarks/cat-dog --to folder --out cat-dog
+
+    wilds-submission writes the predictions of finished runs as WILDS' leaderboard takes them.
     """
     verbs.export(benchmark, out, to=to, copy=copy, collection=collection)
     if not quiet:

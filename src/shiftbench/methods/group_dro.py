@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.core.errors import unknown
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Method, Task, means_by, memory, one_hot, risks
@@ -31,9 +31,10 @@ class GroupDRO(Method):
     alone, which is how Madras & Zemel (2021) write it.
 
     Our reading, where codes differ. A group is the benchmark's, mostly a cell of label × domain as in the paper;
-    `by = "domain"` makes it a domain, which is DomainBed's. q starts uniform over the groups that training has
-    (DomainBed starts at ones). A group absent from the batch has R_g = 0 and so loses weight to the others, as in the
-    authors' code; batches hold as many items of each group unless the run asks for others, so it happens only then.
+    `by = "domain"` makes it a domain, which is DomainBed's, `by = "label"` a class. q starts uniform over the groups
+    that training has (DomainBed starts at ones). A group absent from the batch has R_g = 0 and so loses weight to the
+    others, as in the authors' code; batches hold as many items of each group unless the run asks for others, so it
+    happens only then.
     The paper's gains need strong regularisation: see `weight_decay` of the run.
     """
 
@@ -48,22 +49,27 @@ class GroupDRO(Method):
     space: ClassVar[Space] = {"step_size": Power(10, -3, -1)}
 
     def __post_init__(self) -> None:
-        if self.by not in ("group", "domain"):
-            raise unknown("kind of group", self.by, ("group", "domain"), "group_dro: by")
+        if self.by not in ("group", "domain", "label"):
+            raise unknown("kind of group", self.by, ("group", "domain", "label"), "group_dro: by")
 
     def idle(self, task: Task) -> dict[str, str]:
-        n = task.n_groups if self.by == "group" else task.n_domains
-        if n < 2:
+        if len(self._counts(task)) < 2:
             return dict.fromkeys(("step_size", "adjustment", "hard"), f"all training items are of one {self.by}")
         chosen = self.hard and self.step_size != GroupDRO.step_size
         return {"step_size": "hard=true puts all weight on the worst at once"} if chosen else {}
 
+    def _counts(self, task: Task) -> Tensor:
+        """The training items of each group."""
+        return task.group_counts if self.by == "group" else task.label_counts.sum(dim=int(self.by == "domain"))
+
     def state(self, task: Task) -> nn.Module:
-        counts = task.group_counts if self.by == "group" else task.label_counts.sum(dim=1)
+        counts = self._counts(task)
         return memory(q=torch.full((len(counts),), 1 / len(counts)), rarity=counts.clamp(min=1).float().rsqrt())
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        codes = batch.group if self.by == "group" else batch.domain
+        codes = getattr(batch, self.by)
+        if self.by == "label" and (codes.is_floating_point() or codes.dim() > 1):
+            raise ShiftBenchError("group_dro: by=label is for classes; this target has none. Use by=domain or group.")
         risk, count = means_by(risks(net, batch), codes, len(state.q))
         raised = risk.detach() + self.adjustment * state.rarity
         if self.hard:

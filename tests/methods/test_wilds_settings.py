@@ -1,0 +1,77 @@
+"""WILDS' published settings: presets, studies and the search space are those of the package and of Table 2."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.methods.presets import PUBLISHED, WILDS_RUNS, preset_settings
+from shiftbench.methods.space import SPACES
+from shiftbench.sweeps.study import Study
+from tests.toys import method_of, net_of, ten_rows, toy_rows
+
+ROOT = Path(__file__).parents[2]
+SEEDS = {"camelyon17": 10, "civilcomments": 5, "poverty": 1}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_study_of_a_data_set_trains_what_table_2_has(name, tmp_path):
+    """examples/wilds/NAME.toml has the paper's methods with the preset's settings and as many seeds as the leaderboard
+    wants; the published numbers in it are those of docs/wilds.md."""
+    path = ROOT / "examples" / "wilds" / f"{name}.toml"
+    toy_rows()[1].save(tmp_path / "b")
+    study = Study.load(path, {"benchmarks": [str(tmp_path / "b")]})
+    blocks = list(study.blocks())
+    assert [block.method for block in blocks] == list(WILDS_RUNS[name])
+    assert len(study.seeds) == SEEDS.get(name, 3)
+    for block in blocks:
+        wanted = preset_settings(f"wilds-{name}", block.method)
+        assert {key: block.fixed[key] for key in wanted} == wanted
+        assert not block.grid
+    row = next(line for line in (ROOT / "docs" / "wilds.md").read_text().splitlines()
+               if line.startswith(f"| `{name}` |") and re.search(r"\(\d", line))
+    published = re.findall(r"\d+\.\d+ \(\d+\.\d+\)", row)
+    assert re.findall(r"\d+\.\d+ \(\d+\.\d+\)", path.read_text()) == published
+    assert len(published) == len(blocks)
+
+
+def test_presets_have_the_schedules_of_the_package():
+    """Text models clip at 1; FMoW and PovertyMap lose 4 % an epoch; RxRx1 warms up for 5,415 steps, ten epochs."""
+    settings = {name: preset_settings(f"wilds-{name}", "erm") for name in PUBLISHED}
+    assert {name for name, own in settings.items() if own.get("max_grad_norm") == 1} == {
+        "civilcomments", "amazon", "py150"}
+    assert {name for name, own in settings.items() if own.get("decay_all") is False} == {"civilcomments", "amazon"}
+    for name in ("fmow", "poverty"):
+        assert (settings[name]["schedule"], settings[name]["drop"]) == ("exponential", 0.96)
+        assert settings[name]["drop_every"] == settings[name]["eval_every"]
+    assert settings["rxrx1"]["warmup"] == 5415
+    assert settings["rxrx1"]["warmup"] / settings["rxrx1"]["eval_every"] == pytest.approx(10, abs=0.5)
+
+
+def test_the_search_encloses_what_was_settled_on():
+    """Every penalty of a preset is one of those that search = "wilds" tries, and nothing else is searched."""
+    space = SPACES["wilds"]
+    assert not space.run
+    for name in PUBLISHED:
+        for method in set(WILDS_RUNS[name]) & {"coral", "irm"}:
+            assert preset_settings(f"wilds-{name}", method)["penalty"] in space.methods[method]["penalty"].values
+
+
+def test_group_dro_by_label_weighs_classes():
+    """by = "label": q is over classes, and the loss is that of by = "group" where groups are the labels."""
+    x, batch, task = ten_rows()
+    net, counts = net_of(), np.bincount(batch.label.numpy())
+    by_label, by_group = method_of("group_dro", by="label"), method_of("group_dro")
+    own = by_label.state(task)
+    same = task._replace(n_groups=3, group_counts=torch.from_numpy(counts))
+    other = by_group.state(same)
+    relabelled = batch._replace(group=batch.label)
+    for step in range(3):
+        assert torch.equal(by_label.loss(net, batch, own, step), by_group.loss(net, relabelled, other, step))
+    assert torch.equal(own.q, other.q)
+    assert len(own.q) == 3
+    with pytest.raises(ShiftBenchError, match="by=label is for classes"):
+        by_label.loss(net, batch._replace(label=x[:, 0]), own, 0)
