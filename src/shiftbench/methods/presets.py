@@ -197,10 +197,10 @@ PUBLISHED: Mapping[str, Published] = {
 PovertyMap are those of fold A.
 
 Our reading. Text models clip gradients at length 1, and biases and layer norms do not decay; the package looks for the
-latter by a name that DistilBERT does not use, so that there their weights do. RxRx1 standardises each image and rotates
-and flips those that it trains on: ours does not. The detector starts from COCO there and from ImageNet here (or any
-file). The weights with the best headline on `val` are kept, which is out of distribution: FMoW's worst region, Amazon's
-user at the tenth percentile, and so on, as there."""
+latter by a name that few of DistilBERT's have, so that the others decay there. RxRx1 standardises each image
+and rotates and flips those that it trains on: ours does not. The detector starts from COCO there and from ImageNet here
+(or any file). The weights with the best headline on `val` are kept, which is out of distribution: FMoW's worst region,
+Amazon's user at the tenth percentile, and so on, as there."""
 
 GROUPED = ("civilcomments",)
 """Data sets whose methods take the cells of label × identity; all others take domains."""
