@@ -9,6 +9,7 @@ from shiftbench.methods import METHODS, Batch, coral, mmd
 from shiftbench.methods.irm import invariance
 from shiftbench.methods.method import Environments, Stage
 from shiftbench.training.lane import Lane
+from shiftbench.training.run import Run
 from tests.methods.test_methods import losses, number, parts, wide
 from tests.toys import CPU, Data, learn, method_of, net_of, ten_rows, toy_features, toy_rows, toy_run
 
@@ -152,3 +153,14 @@ def test_where_groups_are_domains_only_the_weights_differ(name):
         method = method_of(name, by=by)
         found[by] = number(method.loss(net_of(), batch, method.state(task._replace(n_groups=2)), 5))
     assert found["group"] == pytest.approx(found["domain"], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", BY_GROUP)
+def test_runs_from_before_keep_their_ids(name):
+    """At its default `by` is no part of a run's facts; by group it is, and is another run."""
+    _, benchmark = toy_rows()
+    plain, other = (toy_run(benchmark, method=name, params=params) for params in ({"by": "domain"}, {"by": "group"}))
+    assert "by" not in plain.to_json()["params"]
+    assert plain.id == toy_run(benchmark, method=name).id != other.id
+    assert other.to_json()["params"]["by"] == "group"
+    assert Run.of(plain.to_json()) == plain

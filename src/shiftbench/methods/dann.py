@@ -49,6 +49,7 @@ class DANN(Alignment):
     batches: ClassVar[str] = "domain"
     needs: ClassVar[str] = "features"
     shapes: ClassVar[tuple[str, ...]] = ("width", "depth", "alternate")
+    unsaid: ClassVar[tuple[str, ...]] = (*Alignment.unsaid, "alternate")
     space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True),
                               "depth": Choice((2, 3, 4))}
 
@@ -133,6 +134,7 @@ class CDANN(Method):
     batches: ClassVar[str] = "domain"
     needs: ClassVar[str] = "features"
     shapes: ClassVar[tuple[str, ...]] = DANN.shapes
+    unsaid: ClassVar[tuple[str, ...]] = ("alternate",)
     space: ClassVar[Space] = DANN.space
 
     def idle(self, task: Task) -> dict[str, str]:

@@ -146,7 +146,8 @@ class Method:
     does it draw: `draws` says how many random numbers it wants per item, and they come with the batch.
 
     `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from;
-    `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree. `model` is
+    `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree; `unsaid`
+    those that a run's facts leave out at their default, since runs from before them keep their ids. `model` is
     the one model that it can train, where there is only one. `targets` are the kinds of target it can learn.
 
     `unlabelled_split()` names a split whose items come with every batch, without their labels; none where it is empty.
@@ -161,6 +162,7 @@ class Method:
     targets: ClassVar[tuple[str, ...]] = ("class",)
     space: ClassVar[Space] = {}
     shapes: ClassVar[tuple[str, ...]] = ()
+    unsaid: ClassVar[tuple[str, ...]] = ()
     strong: ClassVar[str] = ""
     name: ClassVar[str]
 
@@ -214,6 +216,8 @@ class Environments(Method):
     """
 
     by: str = "domain"
+
+    unsaid: ClassVar[tuple[str, ...]] = ("by", "unlabelled")
 
     def __post_init__(self) -> None:
         if self.by not in ("domain", "group"):

@@ -208,12 +208,17 @@ def build_suite(
         return _save_all(wanted, images, source, out, f"recipe '{name}'", "", progress)
     if collection is None:
         raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder.")
-    wanted = members(suite(str(name), only, changes), range(replicates), checked_seed(seed or 0))
+    whole = any(several(shift) for shift in find(SUITES, "suite", str(name))().values())
+    shifts = dict(suite(str(name), "" if whole else only, changes))
     if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
             Path(collection) / "train").is_dir():
         raw, collection = str(collection), Path(out) / "collection"
         keep(read_files("imagenet", [raw]), collection, overwrite=True)
     images = collection if isinstance(collection, Collection) else Collection.load(collection)
+    if whole:  # which benchmarks there are is for the collection to say
+        shifts = dict(only_of({key: one for shift in shifts.values() for key, one in each(shift, images).items()}, only,
+                              str(name)))
+    wanted = members(shifts.items(), range(replicates), checked_seed(seed or 0))
     hint = " Name the benchmark of your data set with --only." if not only and len(wanted) > 1 else ""
     return _save_all(wanted, images, collection, out, f"suite '{name}'", hint, progress)
 

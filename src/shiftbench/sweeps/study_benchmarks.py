@@ -17,7 +17,7 @@ from shiftbench.data import collection as collections
 from shiftbench.data.benchmark import MARKER, Benchmark, collection_folder
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.leave_one_domain_out import leave_out
-from shiftbench.shifts.recipe import Recipe
+from shiftbench.shifts.recipe import Recipe, several
 from shiftbench.shifts.replicates import Member, members, replicate_of, same_rows
 from shiftbench.shifts.suites import suite
 
@@ -65,6 +65,10 @@ class Builds:
         """What is built, each name once."""
         collection = self.collection or ("." if self.world else "")
         listed = [one for name in self.suites for one in members(suite(name), draws)]
+        for one in listed:
+            if several(one.shift):
+                raise ShiftBenchError(f"{self.source}: what suite member '{one.name}' stands for depends on the "
+                                      "collection. Build the suite first, and name its folders as benchmarks.")
         for file in self.recipes:
             recipe = Recipe.load(file, {"collection": collection} if collection else {})
             listed += members([(Path(file).stem, recipe.shift)], draws, recipe.seed)

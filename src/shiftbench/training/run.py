@@ -225,8 +225,12 @@ class Run:
         return run_id(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        return {part.name: getattr(self, part.name) for part in fields(self)
-                if part.name not in UNSAID or getattr(self, part.name) != getattr(Run, part.name)}
+        method = find_method(self.method)
+        default = {part.name: part.default for part in fields(method) if part.name in method.unsaid}
+        facts = {part.name: getattr(self, part.name) for part in fields(self)
+                 if part.name not in UNSAID or getattr(self, part.name) != getattr(Run, part.name)}
+        return {**facts, "params": {key: value for key, value in self.params.items()
+                                    if key not in default or value != default[key]}}
 
     @staticmethod
     def of(settings: Mapping[str, Any], where: str = "run") -> "Run":

@@ -14,12 +14,13 @@ import numpy.typing as npt
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.context.challenge_sets import kinds_by_list, read_lists
+from shiftbench.shifts.context.challenge_sets import SIZES, kinds_by_list, read_lists
 from shiftbench.shifts.context.cues import (
     HARD_NEGATIVE,
     HARD_POSITIVE,
     KINDS,
     Codes,
+    alike,
     areas,
     cues,
     cues_of,
@@ -53,6 +54,7 @@ class _CueTask(NamedTuple):
     carried: Bools
     kind: Codes
     domain: Strs
+    beta: float
     facts: dict[str, Any]
     note: str
 
@@ -61,7 +63,7 @@ def by_areas(shift: "Context", collection: Collection, split: Strs) -> Judged:
     """The CE criterion: cues by_cues on the training items, hard items by their areas."""
     by_cues = _by_cues(shift, collection, split)
     return Judged(_two(shift.label, by_cues.carried), by_cues.domain, words(by_cues.kind), {
-        "positive": shift.label, "criterion": {"name": "ce", "alpha": shift.alpha, "beta": shift.beta},
+        "positive": shift.label, "criterion": {"name": "ce", "alpha": shift.alpha, "beta": by_cues.beta},
         **by_cues.facts}, [by_cues.note])
 
 
@@ -97,7 +99,7 @@ def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
     facts: dict[str, Any] = {"positive": shift.label, "criterion": {
         "name": "gist", "tau": tau, "encoder": shift.encoder or "all-minilm-l6-v2"}, "without_captions": silent}
     if by_cues:
-        facts["criterion"] |= {"alpha": shift.alpha, "beta": shift.beta}
+        facts["criterion"] |= {"alpha": shift.alpha, "beta": by_cues.beta}
         facts |= by_cues.facts
         notes.insert(0, by_cues.note)
     domain = by_cues.domain if by_cues else np.where(kind == "easy", "easy", "hard")
@@ -124,6 +126,10 @@ def by_lists(shift: "Context", collection: Collection, split: Strs) -> Judged:
     absent = 0
     for part, phase in (("id_val", "valid"), ("test", "test")):
         ids = read_lists(shift.lists, shift.criterion, shift.label, phase)
+        sizes = SIZES.get(shift.label, ())[2 * (phase == "test"):][:2]
+        if sizes and sizes != (len(ids.positive), len(ids.negative)):
+            notes.append(f"The lists for {phase} have {len(ids.positive)} hard positives and {len(ids.negative)} hard "
+                         f"negatives; the published ones have {sizes[0]} and {sizes[1]}.")
         listed = kinds_by_list(collection.items, ids)
         for row in np.flatnonzero((listed != "easy") & (split != part))[:1]:
             raise ShiftBenchError(f"{shift.lists}: image {collection.items[row]} is listed for {phase}, but it is not "
@@ -163,12 +169,14 @@ def _by_cues(shift: "Context", collection: Collection, split: Strs) -> _CueTask:
     label = table.code(shift.label)
     strength = strengths(table, split == "train")
     listed = cues_of(table, strength, label, shift.alpha)
-    kind = members(table, cues(strength, shift.alpha), shift.beta, np.asarray([label]))[:, 0]
+    cue, carried = cues(strength, shift.alpha), table.carried(label)
+    beta = shift.beta if isinstance(shift.beta, float) else alike(table, cue[label], carried, split == "train")
+    kind = members(table, cue, beta, np.asarray([label]))[:, 0]
     strongest = shift.cue or listed[0].tag
     domain = np.where(table.present(table.code(strongest)), strongest, f"no {strongest}")
     strongest_cues = ", ".join(f"{cue.tag} ({cue.strength:.3f})" for cue in listed[:12])
     more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
-    return _CueTask(table.carried(label), kind, domain,
+    return _CueTask(carried, kind, domain, beta,
                   {"environment": strongest, "cues": [cue._asdict() for cue in listed]},
                   f"Cues of '{shift.label}' with A(C, Y): {strongest_cues}{more}.")
 

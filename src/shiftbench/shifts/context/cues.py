@@ -214,6 +214,28 @@ def members(areas: Areas, cue: Bools, beta: float = BETA, tasks: Ints | None = N
     return kind
 
 
+def alike(areas: Areas, cue: Bools, carried: Bools, train: Bools) -> float:
+    """The beta at which hard items are as common among positives as among negatives: on the training items
+
+        P(hard | Y = 1) = P(m < beta | Y = 1),     P(hard | Y = 0) = P(m > beta | Y = 0),
+
+    m being the largest area of a cue. The first grows with beta and the second falls, so they meet: beta is halfway
+    between two neighbouring areas, where their difference is smallest.
+    """
+    largest = np.zeros(areas.n_items, np.float32)
+    rows = cue[areas.tag]
+    np.maximum.at(largest, areas.item[rows], areas.area[rows])
+    positive, negative = np.sort(largest[carried & train]), np.sort(largest[~carried & train])
+    seen = np.unique(np.concatenate([positive, negative])).astype(np.float64)
+    betas = (seen[:-1] + seen[1:]) / 2
+    if not len(betas) or not len(positive) or not len(negative):
+        raise ShiftBenchError("beta = 'alike' needs training items with and without the label whose cues differ in "
+                              f"area. Give a number, usually {BETA}.")
+    below = np.searchsorted(positive, betas) / len(positive)
+    above = 1 - np.searchsorted(negative, betas) / len(negative)
+    return float(betas[np.abs(below - above).argmin()])
+
+
 def words(kind: Codes) -> Strs:
     return np.asarray(KINDS)[kind]
 

@@ -1,7 +1,7 @@
 """Out of context: a class without its usual surroundings, or the surroundings without the class. NOOCh."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,12 @@ from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.context.challenge_sets import TASKS, WORLD_TASKS, read_splits, slug
 from shiftbench.shifts.context.criteria import by_areas, by_expression, by_gist, by_lists
-from shiftbench.shifts.context.cues import ALPHA, BETA
+from shiftbench.shifts.context.cues import ALPHA, BETA, areas, cues, strengths
 from shiftbench.shifts.shift import SHIFTS, Shift, card
 
 VALIDATION = ("val", "valid", "validation")
 TRAIN_ON, TEST_ON = ("all", "easy"), ("all", "hard")
+EVERY = "*"
 
 
 @register(SHIFTS, "context")
@@ -43,10 +44,10 @@ class Context(Lists):
     all test items. With test_on = "hard" the easy ones of `test` are `id_test`, and the hard ones of `id_val` `val`.
     """
 
-    label: str  # a tag; with a question as criterion also a factor
+    label: str  # a tag, or * for a benchmark of each; with a question as criterion also a factor
     criterion: str = "ce"  # ce, gist, or a question such as `place != y`
     alpha: float = ALPHA  # a cue's least A(C, Y)
-    beta: float = BETA  # share of the image from which on a cue is there
+    beta: float | str = BETA  # share of the image from which on a cue is there; "alike": where P(hard | y) is the same
     tau: float | None = None  # gist: cosine that parts near from far; default: as many hard items as ce has
     cue: str = ""  # tag whose presence makes the domains; default: the strongest cue
     kinds: tuple[str, ...] = ("object", "stuff")  # of tags that may be cues
@@ -61,8 +62,23 @@ class Context(Lists):
     train_on: str = "all"  # or easy: train where φ = 0 alone
     test_on: str = ""  # all or hard; default: all for ce and gist, hard for a question
 
+    @property
+    def several(self) -> bool:
+        """Whether it stands for one benchmark per tag."""
+        return self.label == EVERY
+
+    def each(self, collection: Collection) -> dict[str, "Context"]:
+        """Name -> the shift of every tag of `kinds` that has a cue on the training items of seed 0."""
+        table = areas(collection, self.kinds, self.without)
+        strength = strengths(table, self._splits(collection, 0) == "train")
+        able = np.flatnonzero(cues(strength, self.alpha).any(axis=1)).tolist()
+        return {f"{self.criterion}-{slug(table.titles[code])}": replace(self, label=table.titles[code])
+                for code in able}
+
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         question = self.criterion not in ("ce", "gist")
+        if self.beta != "alike" and not isinstance(self.beta, int | float):
+            raise unknown("beta", str(self.beta), ("alike",), "context: a number, or")
         test_on = self.test_on or ("hard" if question else "all")
         for name, value, allowed in (("train_on", self.train_on, TRAIN_ON), ("test_on", test_on, TEST_ON)):
             if value not in allowed:
@@ -160,7 +176,12 @@ def _nooch(tasks: Mapping[str, str], **settings: Any) -> dict[str, Shift]:
 
 NOOCH: dict[str, Callable[[], Mapping[str, Shift]]] = {
     "nooch": lambda: _nooch(TASKS),
+    "nooch/published": lambda: _nooch(TASKS, split="data/cocostuff_split_image_ids.npz", lists="nooch"),
+    "nooch/all": lambda: {criterion: Context(EVERY, criterion) for criterion in ("ce", "gist")},
+    "nooch/waterbirds": lambda: {"waterbirds": Context("bird", "place != y", domain="background", split="split",
+                                                       test_on="all")},
     # Every place of the world has sky or walls, so that its stuff tells little; which place it is tells much.
     "nooch/world": lambda: _nooch(WORLD_TASKS, kinds=("object", "place"), without=("indoors", "outdoors")),
 }
-"""The 24 challenge sets on COCO with COCO-Stuff and captions, and their like on the built-in scenes."""
+"""The 24 challenge sets on COCO with COCO-Stuff and captions; the same from the authors' lists, at the paths that their
+repository has; every class that has a cue; Waterbirds; and the like on the built-in scenes."""
