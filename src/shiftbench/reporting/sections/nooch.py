@@ -17,6 +17,7 @@ from shiftbench.reporting.pictures import pictures_of
 from shiftbench.reporting.plots import Cell, Guide, Look, Scale, Spot, around, legends, looks_of, plain, scale, scatter
 from shiftbench.reporting.results import Content, Results
 from shiftbench.reporting.score_tables import Row, methods_in, with_interval
+from shiftbench.reporting.sections import nooch_examples
 from shiftbench.reporting.sections.nooch_scores import (
     NEGATIVE,
     POSITIVE,
@@ -37,6 +38,8 @@ from shiftbench.scoring.reading import RunIndex
 BASELINE = "erm"
 TOP = 8
 """Items that a strip shows."""
+TITLED = (BASELINE, "group_dro", "irm")
+"""Methods whose losses stand below the pictures of Figures 1, 2 and 8."""
 SHOWN = 4
 """Tables of single benchmarks that stand open on the page."""
 SIDE = {POSITIVE: "positives", NEGATIVE: "negatives"}
@@ -159,10 +162,23 @@ def content(results: Results) -> Content | None:
             suites.setdefault(criterion(benchmark), []).append(benchmark)
     listed = list(suites.values())
     pairs = compared(results.index, results.shown, own, results.compare) if results.index else []
+
+    def of_methods(benchmark: Benchmark) -> dict[str, Floats]:
+        return {} if results.index is None else _mean_losses(results.index, results.shown, benchmark)
+
     return {"tables": tables, "shown": SHOWN,
             "tasks": [tasks(shown, members) for members in listed if len(members) > 1],
             "figures": [*_harder(shown, listed, results.level), *_figures(shown, listed, results.level)],
+            "examples": nooch_examples.figures(own, results.images, of_methods),
             "compared": [_compared(pair, results.images) for pair in pairs if pair.strips]}
+
+
+def _mean_losses(index: RunIndex, shown: Scores, benchmark: Benchmark) -> dict[str, Floats]:
+    """The losses of the methods of Figure 8 on the test items, or of the first three: means over seeds."""
+    runs = _runs(shown, benchmark)
+    chosen = [name for name in TITLED if name in runs] or list(methods_in(runs))[:len(TITLED)]
+    listed = {name: _losses(index, benchmark, runs[name]) for name in chosen}
+    return {name: np.mean(own, axis=0) for name, own in listed.items() if own}
 
 
 def _figures(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) -> list[Figure]:
