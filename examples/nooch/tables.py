@@ -1,0 +1,56 @@
+"""AUC on hard items of a NOOCh study as Markdown, task by task and on average, by the paper's rule.
+
+    shiftbench sweep examples/nooch/world.toml --out R
+    python examples/nooch/tables.py R > nooch.md
+    python docs/write_tables.py nooch nooch.md                     puts them into docs/nooch.md
+"""
+
+import sys
+from typing import Any
+
+from shiftbench.reporting.results import shown_scores
+from shiftbench.reporting.sections.nooch_scores import cells, criterion, mean, nooch_in, tasks
+from shiftbench.scoring.hard_items import EASY
+from shiftbench.scoring.runs import scores_of
+
+Cell = dict[str, Any] | None
+
+
+def main(source: str) -> str:
+    """A table per criterion; the setting of each method is chosen on validation by the worse hard side's loss."""
+    scores, owners = scores_of(source, ())
+    benchmarks = nooch_in(benchmark for benchmark, _ in owners)
+    shown = shown_scores(scores, benchmarks, "nooch")
+    lines = [f"{len(set(scores['run'].tolist()))} runs, {len(benchmarks)} benchmarks.", ""]
+    for name in dict.fromkeys(criterion(benchmark) for benchmark in benchmarks):
+        own = [benchmark for benchmark in benchmarks if criterion(benchmark) == name]
+        table = tasks(shown, own)
+        easy = [cells(shown, benchmark, "auc", EASY) for benchmark in own]
+        heads = [task.partition("-")[2] for task, _ in table["rows"]]
+        lines += [f"AUC on hard items, {name}: mean over seeds with its 95 % interval", "",
+                  f"| method | {' | '.join(heads)} | average | average, easy items |", f"|{'--|' * (len(heads) + 3)}"]
+        order = sorted(range(len(table["methods"])), key=lambda at: -value(table["average"][at]))
+        for at in order:
+            method = table["methods"][at]
+            usual = mean([one[method] for one in easy]) if all(method in one for one in easy) else None
+            columns = [words(row[at]) for _, row in table["rows"]]
+            lines.append(f"| {method} | {' | '.join([*columns, words(table['average'][at]), words(usual)])} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def value(cell: Cell) -> float:
+    return cell["value"] if cell else float("-inf")
+
+
+def words(cell: Cell) -> str:
+    if not cell:
+        return "–"
+    number = f"{cell['value']:.3f} <sub>{cell['low']:.3f}–{cell['high']:.3f}</sub>"
+    return f"**{number}**" if cell.get("best") else number
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit("python examples/nooch/tables.py R")
+    print(main(sys.argv[1]), end="")
