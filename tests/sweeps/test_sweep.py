@@ -186,6 +186,18 @@ def test_a_run_that_another_process_holds_is_waited_for(toy, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_worker_has_the_environment_of_its_start(toy, tmp_path, monkeypatch):
+    """What was set after the first sweep of a process is known to the workers of the next."""
+    (tmp_path / "note.py").write_text("import os, pathlib\npathlib.Path('note.txt').write_text(os.environ['NOTE'])\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("shiftbench.sweeps.local.loaded_plugins", lambda: (str(tmp_path / "note.py"),))
+    for word, job in zip(("first", "second"), jobs_of(toy, 2, steps=1), strict=True):
+        monkeypatch.setenv("NOTE", word)
+        assert run_packs([[job]], tmp_path / "runs", workers=1, device="cpu")[0].state == "done"
+        assert Path("note.txt").read_text() == word
+
+
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_told(toy, tmp_path):
     """Workers import the script that starts them; where that would start sweeps again, the error says what to do."""
     script = tmp_path / "bare.py"
