@@ -108,7 +108,6 @@ def test_the_study_of_five_seeds_stays_inside_table_4():
         "pixel-mlp", "irm", "dann", "resnet50", "beta_vae", "stargan"))  # those that had not learnt in small.toml
 
 
-@pytest.mark.slow
 def test_the_papers_protocol_has_a_larger_net_and_twice_the_steps_on_real_data():
     """Synthetic data: a ResNet-18 for 100,000 steps; Camelyon17 and iWildCam: a ResNet-50 for 200,000 (§4, F.7)."""
     folder = Path(__file__).parents[2] / "examples" / "fine_grained"
@@ -124,6 +123,7 @@ def test_the_papers_protocol_has_a_larger_net_and_twice_the_steps_on_real_data()
         assert all(table_4(one) for one in runs)
 
 
+@pytest.mark.slow
 def test_none_is_another_under_a_second_name(trained):
     """After three steps from one seed no two of them predict alike, and none has ERM's weights but BN-Adapt."""
     names = list(trained)
