@@ -50,6 +50,7 @@ def test_build_check_show_score_report(shell, project):
     assert "subpopulation" in (project / "r.html").read_text()
 
 
+@pytest.mark.slow
 def test_tables_are_printed_for_people(shell, project):
     """Without --json every command prints a table."""
     assert "indoors" in shell("build", "recipe.toml", "--out", "b")[1]

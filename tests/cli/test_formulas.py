@@ -4,6 +4,7 @@ import csv
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ EVIL = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "'=x", "''@y", 
         "é=", ""]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.sampled_from("=+-@'\t19.ea é"), max_size=6), min_size=1))
 def test_every_text_comes_back(words):
     """Whatever apostrophes, signs and digits it begins with; and what is written begins no formula."""

@@ -83,6 +83,7 @@ def test_files_that_are_called_alike_are_told_apart(reviews, tmp_path):
     assert "40 groups" not in caught.get()
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_the_worst_of_many_groups(reviews):
     """Of each metric and split at most so many groups are printed, the worst of all among them, and that is said."""
     benchmark = made(reviews)

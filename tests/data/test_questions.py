@@ -72,6 +72,7 @@ def test_quantiles_are_as_even_as_ties_allow(values, n):
         assert (x[answers == name].min(), x[answers == name].max()) == (float(low), float(high))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(moments, st.one_of(st.none(), zones)), min_size=1, max_size=20),
        st.sampled_from(["T", " "]))
 def test_dates_are_read_as_python_reads_them(listed, between):

@@ -15,6 +15,7 @@ ROW = {"run": "r", "benchmark": "b", "method": "erm", "seed": 0, "split": "test"
 words = st.text("abc,+ =", max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.fixed_dictionaries({
     "method": words, "label": words, "by": words, "stat": st.sampled_from([RUN, MEAN, DIFFERENCE]),

@@ -112,6 +112,7 @@ def test_half_the_images_lose_a_rectangle(erased):
     assert stats.binomtest(int(done.sum()), len(done), CHANCE).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_areas_and_ratios_follow_table_14(erased):
     """Areas are uniform from 0.02 to 0.33, log ratios uniform from 0.3 to 3.3, up to whole pixels and to what fits."""
     _, _, _, tall, wide = (one.double().numpy() for one in erased)

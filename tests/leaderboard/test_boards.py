@@ -300,6 +300,7 @@ def test_written_files(folder, benchmark, tmp_path):
     assert len(rows) == len(made.listed)
 
 
+@pytest.mark.slow
 def test_command_line(folder, benchmark, tmp_path):
     """`shiftbench board` prints the table or JSON and writes the folder; a second time over its own files."""
     saved = benchmark.save(tmp_path / "toy")

@@ -61,6 +61,7 @@ def lines(molecule: Molecule) -> list[Row]:
     return [*([0, *atom] for atom in atoms), *edges]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(molecules(), min_size=3, max_size=6), st.data())
 def test_every_molecule_has_its_own_lines(listed: list[Molecule], data: st.DataObject) -> None:

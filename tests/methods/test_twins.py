@@ -192,12 +192,14 @@ def test_swa_is_the_mean_of_its_row_of_weights(start, every, steps):
     np.testing.assert_allclose(found.numpy(), rows[list(steps)].mean(axis=0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3), st.integers(1, 4))
 def test_the_mean_of_constant_weights_is_those_weights(bias, every):
     """To the last bit."""
     assert mean_of([bias] * 9, start=0.0, every=every).tolist() == bias
 
 
+@pytest.mark.slow
 def test_swa_averages_erms_trajectory():
     """Trained, it is the mean of what ERM's weights are after 30, 32, … 40 steps, whatever `select_on` says."""
     _, benchmark = toy_rows()

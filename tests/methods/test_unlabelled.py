@@ -180,6 +180,7 @@ def test_a_threshold_above_one_is_erm(name):
     assert torch.equal(learn(run, benchmark, x), learn(toy_run(benchmark, **settings), benchmark, x))
 
 
+@pytest.mark.slow
 def test_runs_with_unlabelled_items_train_at_once():
     """Packs of runs end with the weights that each has alone."""
     _, benchmark = toy_rows()

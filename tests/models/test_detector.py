@@ -127,6 +127,7 @@ def test_an_image_may_be_empty():
     assert torch.equal(seeded(net, x, torch.cat([nothing, boxes], dim=1)), seeded(net, x, boxes))
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([-1, 0, 1, 2]), min_size=1, max_size=40), st.integers(1, 12), st.floats(0, 1))
 def test_a_sample_is_as_large_as_it_can_be(kinds, n, share):
     """Of the things at most their share is drawn, of the rest what fills the number, never what is neither."""
@@ -341,6 +342,7 @@ def test_without_weights_all_layers_learn():
     assert MODELS["faster-rcnn"].mean == MODELS["resnet50"].mean
 
 
+@pytest.mark.slow
 def test_another_file_is_told(tmp_path):
     """A file of another net, and a ResNet that lacks a layer, are errors that name the file."""
     net = build("faster-rcnn", 1)

@@ -31,6 +31,7 @@ def batch(net, n: int = 2) -> torch.Tensor:
     return torch.randn(shape, generator=generator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_net_is_head_of_features(name):
     """Every net of the table gives logits = head(features(x)), with features of its stated width."""
@@ -55,6 +56,7 @@ def test_a_seed_fixes_the_start(name):
     assert weights_digest(build(name, 3, INPUTS[name], seed=3)) != first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILED)
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
 def test_weights_round_trip(name, suffix, tmp_path):

@@ -220,6 +220,7 @@ def test_methods_move_every_parameter(name, method):
 
 # -------------------------------------------------------------------------------------------------------------- code
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 7), st.integers(0, 2**31))
 def test_a_place_sees_nothing_after_it(place, seed):

@@ -81,6 +81,7 @@ def test_norms_are_the_batch_norms():
     assert not any(torch.equal(norm.running_mean, old) for norm, old in zip(net.norms(), before, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in IMAGES if name not in ("resnet101", "vgg11")])
 def test_a_net_can_be_copied_and_laid_out_anew(name):
     """A deep copy shares no tensor with its original, and channels-last memory changes no result."""

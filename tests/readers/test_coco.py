@@ -128,6 +128,7 @@ def test_a_data_set_is_read_as_it_was_written(tmp_path, files):
     assert set(read.factors["source"]) <= {path.stem for path in paths}
 
 
+@pytest.mark.slow
 @given(data_sets())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_items_are_the_images_that_somebody_annotated(tmp_path, files):

@@ -44,6 +44,7 @@ def flat(subsets: dict) -> dict:
     return {f"{cls}({word})": ids for (cls, word), ids in subsets.items()}
 
 
+@pytest.mark.slow
 @given(published, protocols, st.booleans(), st.sampled_from([set, list]))
 @in_folder
 def test_attribute_subsets_become_tags(tmp_path, subsets, protocol, default, inner):
@@ -60,6 +61,7 @@ def test_attribute_subsets_become_tags(tmp_path, subsets, protocol, default, inn
     assert read.items.tolist() == everyone
 
 
+@pytest.mark.slow
 @given(full, protocols)
 @in_folder
 def test_object_subsets_are_exactly_the_files(tmp_path, subsets, protocol):
@@ -230,6 +232,7 @@ def test_images_are_named_by_their_ids(tmp_path):
         metashift(written(tmp_path / "x.pkl", {"cat(black)": {"../7"}}), images=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.skipif(not REAL.is_file(), reason="the published sample is not beside the checkout")
 def test_the_published_file_is_read_whole():

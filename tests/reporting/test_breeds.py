@@ -202,6 +202,7 @@ def test_a_group_of_two_classes_is_no_class():
     assert len(by_class(score(mixed, guesses(mixed, 0.9, 0.7, 1), method="erm"), mixed)) == 0
 
 
+@pytest.mark.slow
 def test_each_model_is_a_point(study):
     """Runs of one method with two models are two points with the numbers of their own runs, not one chosen of them."""
     scores, made = study
@@ -256,6 +257,7 @@ def test_figures_stand_alone(study):
         assert all(f"svg .{word} " in style for word in classes_), classes_
 
 
+@pytest.mark.slow
 def test_models_trained_on_the_target_stand_beside(study, tmp_path):
     """Runs on the reference test-to-test are points of their benchmark and no benchmark of their own; Figure 21 has the
     retrained models, the highest first."""
@@ -280,6 +282,7 @@ def test_models_trained_on_the_target_stand_beside(study, tmp_path):
     assert (tmp_path / "r.html").read_text().count("Target-trained<small>end to end") == 3
 
 
+@pytest.mark.slow
 def test_annotators_stand_beside_models(study, tmp_path):
     """Where annotators were scored, their pairwise accuracy is drawn with the models'; no other number moves."""
     assert ANNOTATED == METRICS

@@ -53,6 +53,7 @@ def test_every_number_is_of_the_metric_asked_for(made, both, metric, value):
     assert repr(everything(swapped)) == repr(everything(fine_grained_scores(both, made, metric)))
 
 
+@pytest.mark.slow
 def test_the_page_has_both_metrics(made, both, tmp_path):
     """All figures and takeaways once by each metric, under names and captions that say which it is."""
     figures = content(results_of(both, made))["figures"]
@@ -83,6 +84,7 @@ def test_each_metric_has_its_rule():
     assert len({RULES[rule].splits for rule in METRICS.values()}) == 1
 
 
+@pytest.mark.slow
 def test_a_setting_is_chosen_by_the_metric_that_it_is_shown_by(made):
     """Where one setting has the better validation F1 and another the better accuracy, each metric shows its own."""
     def setting(name, f1, accuracy, test):

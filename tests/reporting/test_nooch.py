@@ -80,6 +80,7 @@ def test_a_table_counts_seeds_method_by_method():
     assert table(means(made, runs), made)["seeds"] == ", mean over 2 seeds"
 
 
+@pytest.mark.slow
 def test_a_question_has_the_columns_of_table_4(study):
     """Where hard items were told by a question, the worst group is the worse of the two hard sides."""
     scores, made = study
@@ -273,6 +274,7 @@ def test_the_page_shows_pictures_with_both_losses(folder, tmp_path):
     Page(text)
 
 
+@pytest.mark.slow
 def test_the_command_compares_two_methods(folder, tmp_path, shell):
     """`report RUNS --compare irm,erm` shows these two; one name, a stranger or a table of scores is one message."""
     place, _, _ = folder

@@ -121,6 +121,7 @@ def page(study, tmp_path_factory) -> str:
     return report(scores, made, out, collections=[collection, None], title=EVIL).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_loads_nothing(page):
     """Every tag is closed, no script runs, no address is anywhere, and every link stays inside the page."""
     parsed = Page(page)
@@ -339,6 +340,7 @@ def test_every_rule_stands_beside_the_others(sweep, sweep_page):
     assert content(results_of(scores.where(setting="s0"), made)) is None
 
 
+@pytest.mark.slow
 def test_rules_that_used_target_labels_are_marked(sweep, sweep_page):
     """The heads of the oracle and of a `val` that shares domains with test carry the mark, no other does."""
     heads = [part.partition("</th>")[0] for part in section_of(sweep_page).split('<th scope="col"')[1:]]

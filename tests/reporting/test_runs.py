@@ -68,6 +68,7 @@ def test_scores_without_digests_are_matched_by_name(shell, scored):
     assert shell("report", "old.parquet", "--benchmark", "b", "--out", "r.html")[0] == 0
 
 
+@pytest.mark.slow
 def test_runs_find_a_benchmark_that_was_moved(shell, project):
     """A benchmark that is no longer where the runs found it is given with --benchmark, under any name."""
     runs = make(project / "many", 20)
@@ -92,6 +93,7 @@ def many(project):
     return runs, one.name, other.name
 
 
+@pytest.mark.slow
 def test_failed_and_unfinished_runs_are_named(shell, many):
     """On the page and on standard error, with the reason; the report is written from the others."""
     runs, failed, unfinished = many

@@ -50,6 +50,7 @@ def right(runs, benchmark):
     return hits
 
 
+@pytest.mark.slow
 def test_means_and_intervals_are_those_of_the_scores(runs, found):
     """Every number of the table is a row of the scores: the mean over seeds with its interval."""
     scores = score_runs(runs)
@@ -84,6 +85,7 @@ def test_methods_are_compared_with_the_best_on_the_same_items(runs, found):
         assert mine[methods[second]].difference == pytest.approx(-difference)
 
 
+@pytest.mark.slow
 def test_methods_are_compared_with_one_that_is_named(runs):
     """Against a baseline each p is that of the two methods alone, times the number of others; signs are kept."""
     benchmark = Benchmark.load(read_run(next(iter(runs.iterdir()))).benchmark_folder)
@@ -120,6 +122,7 @@ def test_scores_alone_are_compared_by_their_intervals():
     assert "only scores were at hand" in to_markdown([first, second])
 
 
+@pytest.mark.slow
 def test_lower_is_better_of_a_loss(runs):
     """The best by log-loss has the smallest."""
     for benchmark in ("woods", "roads"):

@@ -25,6 +25,7 @@ from tests.data.test_groupings import SPLITS, benchmark_of, guesses, told
 from tests.strategies import seeds
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seeds)
 def test_a_disjoint_grouping_scores_as_the_benchmarks_own_groups(seed):

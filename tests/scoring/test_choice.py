@@ -63,6 +63,7 @@ MODELS = {"class": {"model": "linear", "features": "columns"}, "number": {"model
           "tokens": {"model": "code-transformer"}, "molecules": {"model": "gin-small"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "select_on"), [
     *((kind, select_on) for kind in ("class", "number", "tasks") for select_on in SELECTIONS),
     ("boxes", "headline"), ("tokens", "headline"), ("tokens", "loss"), ("molecules", "headline"),

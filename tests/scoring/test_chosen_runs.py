@@ -110,6 +110,7 @@ def study(tmp_path_factory) -> tuple[Scores, Benchmark, object]:
     return Scores.join(scores), made, folder
 
 
+@pytest.mark.slow
 def test_real_scores_are_chosen_from(study):
     """On scores of predictions: id takes the skilled setting, leaving out the one that is best on left-out domains."""
     scores, made, _ = study

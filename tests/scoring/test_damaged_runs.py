@@ -76,6 +76,7 @@ def test_runs_of_older_versions_have_no_digests_and_are_scored(runs):
     assert score_runs("runs") == before
 
 
+@pytest.mark.slow
 def test_a_report_names_what_it_lacks(runs, shell):
     """Failed methods and damaged files: the page is written without them and names them, the exit code is 1."""
     assert shell("report", "runs")[0] == 0

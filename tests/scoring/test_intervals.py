@@ -108,6 +108,7 @@ def test_the_effective_size_is_that_of_what_is_known():
     assert stats.effective(sure.value, sure.items, 50, 3)[0, 0] == 50
 
 
+@pytest.mark.slow
 def test_the_closed_intervals_are_the_bootstraps():
     """With items enough the intervals of accuracy, of a group and of macro F1 are those of 4,000 replicates."""
     label, predicted, group = case(n=1500)

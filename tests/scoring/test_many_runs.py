@@ -68,6 +68,7 @@ def test_a_batch_gives_the_rows_of_the_plain_way(folder, scores):
         assert_same(scores.where(run=name), plainly(folder, [name]))
 
 
+@pytest.mark.slow
 def test_every_finished_run_is_scored_once_and_every_setting_has_a_mean(folder, scores):
     """480 runs have their rows, and on each benchmark 24 settings a mean over five seeds."""
     average = scores.where(split="test", group=ALL, metric="accuracy")

@@ -37,6 +37,7 @@ def tables(draw: st.DrawFn, least: int = 1) -> tuple[np.ndarray, np.ndarray, np.
     return rng.integers(classes, size=n), rng.integers(-3, 4, (n, classes)) / 2, rng.integers(groups, size=n), groups
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(tables())
 def test_agree_with_scikit_learn(table):

@@ -45,6 +45,7 @@ def only(scores: Scores, **equal: object) -> dict:
     return row
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(benchmarks(), seeds)
 def test_values_are_scikit_learns(benchmark, seed):
@@ -71,6 +72,7 @@ def test_values_are_scikit_learns(benchmark, seed):
     assert np.isnan(scores["low"]).all()
 
 
+@pytest.mark.slow
 def test_intervals_are_a_plain_bootstraps():
     """The ends of each interval agree with a bootstrap that redraws the items, within its own error."""
     benchmark = made()
@@ -161,6 +163,7 @@ def test_a_choice_has_no_loss():
     assert not any("nll" in metric for metric in together["metric"].tolist())
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(benchmarks(), seeds, st.integers(1, 3))
 def test_every_interval_holds_its_value(benchmark, seed, runs):
@@ -191,6 +194,7 @@ def test_a_worst_group_is_corrected_upwards():
     assert plain["low"] < plain["value"] < corrected["high"]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000))
 def test_the_order_of_predictions_does_not_matter(seed):

@@ -90,6 +90,7 @@ def ranked_by_f1() -> list[Benchmark]:
     return [replace(made, card={"name": name, "headline": "macro_f1"}) for name in ("one", "two")]
 
 
+@pytest.mark.slow
 @quick
 @given(tables())
 def test_the_chosen_run_has_the_best_criterion(scores):
@@ -109,6 +110,7 @@ def test_the_chosen_run_has_the_best_criterion(scores):
         assert abs(one.criterion) == pytest.approx(abs(looked.criterion(one, best)))
 
 
+@pytest.mark.slow
 @quick
 @given(tables())
 def test_regret_is_never_negative(scores):
@@ -122,6 +124,7 @@ def test_regret_is_never_negative(scores):
         assert one.rule != "oracle" or one.regret == 0
 
 
+@pytest.mark.slow
 @quick
 @given(tables(), st.integers(0, 1000))
 def test_a_choice_depends_on_nothing_else(scores, seed):
@@ -138,6 +141,7 @@ def test_a_choice_depends_on_nothing_else(scores, seed):
             == [(one.rule, one.target, one.run) for one in select(other, honest).choices])
 
 
+@pytest.mark.slow
 @quick
 @given(tables(), st.sampled_from(sorted(RULES)))
 def test_chosen_keeps_whole_runs(scores, rule):
@@ -315,6 +319,7 @@ def test_seeds_widen_a_mean_by_students_t(level, t):
     assert (mean.regret_low, mean.regret, mean.regret_high) == pytest.approx((0.3, 0.3, 0.3))
 
 
+@pytest.mark.slow
 @quick
 @given(tables())
 def test_means_lie_in_their_intervals(scores):

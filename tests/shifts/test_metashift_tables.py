@@ -65,6 +65,7 @@ def test_the_lists_are_those_of_the_authors():
 # Tables 1 and 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["metashift/table1", "metashift/table3"])
 def test_a_merged_subset_is_the_union_of_its_contexts(name, photos):
     """The test is every dog with a desk, screen, laptop, shelf, picture or chair; 200 images of each class train."""
@@ -85,6 +86,7 @@ def test_a_merged_subset_is_the_union_of_its_contexts(name, photos):
         assert made.card["merged_distances"]["dog"] > 0 < made.card["distance"]
 
 
+@pytest.mark.slow
 def test_distances_of_merged_subsets_are_those_of_the_authors_code(photos):
     """The mean distance of two communities in the spectral layout of all 13 dog communities, from sets of images."""
     dogs = {name[4:-1]: contexts for name, contexts in COMMUNITIES.items() if name.startswith("dog")}
@@ -105,6 +107,7 @@ def test_distances_of_merged_subsets_are_those_of_the_authors_code(photos):
         assert made.card["merged_distances"]["dog"] == pytest.approx(wanted), key
 
 
+@pytest.mark.slow
 def test_contexts_that_a_collection_lacks_are_named_on_the_card(photos):
     """A published list may be longer than a collection's vocabulary; where nothing of it is there, it is refused."""
     shift = dict(suite("metashift/table1", "cat-dog-1"))["cat-dog-1"]
@@ -136,6 +139,7 @@ def test_merging_divides_the_subsets_of_a_class(photos):
     assert set(named) - set(largest[:2]) == {name for name, contexts in plain.items() if contexts != largest}
 
 
+@pytest.mark.slow
 def test_merge_in_a_recipe_takes_whole_communities(photos):
     """merge = true trains and tests on the communities of the named contexts, and keeps both distances."""
     shift = Subset(("cat(sofa + bed)", "dog(cabinet + bed)"), ("dog(shelf)",), moves="dog", threshold=0.2)
@@ -151,6 +155,7 @@ def test_merge_in_a_recipe_takes_whole_communities(photos):
     assert "merged" not in shift.build(photos, 0).card
 
 
+@pytest.mark.slow
 def test_a_rung_may_be_a_union_of_two_communities(photos):
     """With merge, the ladder's rungs are two whole communities each, none used twice, none that of the test."""
     rungs = ladder(photos, "dog(shelf)", 3, items=50, threshold=0.2, merge=True)
@@ -166,6 +171,7 @@ def test_a_rung_may_be_a_union_of_two_communities(photos):
     assert [rung.distance for rung in rungs] == sorted(rung.distance for rung in rungs)
 
 
+@pytest.mark.slow
 def test_diffusion_distances_are_those_of_a_random_walk(photos):
     """d(u, v)² = Σ_w (p(u, w) − p(v, w))² / π(w) for one step of the walk on A + I; the card has that of its rung."""
     shift = dict(suite("metashift/table1", "cat-dog-2"))["cat-dog-2"]
@@ -183,6 +189,7 @@ def test_diffusion_distances_are_those_of_a_random_walk(photos):
 # Tables 2, 4 and 5
 
 
+@pytest.mark.slow
 def test_places_are_unions_of_object_subsets(photos):
     """850 images of each class of which 100, 50 or 10 are the minority's, 144 of each cell for test."""
     both = subset(photos, "cat(dog)")

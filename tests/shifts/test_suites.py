@@ -30,6 +30,7 @@ def scenes():
     return WORLDS["scenes"](items=12_000, seed=0, size=32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORLD)
 def test_every_table_has_a_twin_on_the_world(name, scenes):
     """Each benchmark of the suite builds, keeps its splits apart, and misses only the classes it does not test."""

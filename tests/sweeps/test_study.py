@@ -169,6 +169,7 @@ def test_the_papers_spaces():
     assert [first[key] for key in ("optimizer", "lr", "weight_decay", "batch_size")] == ["sgd", 1e-3, 1e-4, 108]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**31), st.integers(2, 8))
 def test_a_draw_moves_no_other(seed, draws):
     """A further setting, method or draw leaves all that was drawn as it was; another seed changes it."""

@@ -137,6 +137,7 @@ def test_vectors_are_those_of_the_published_model(minilm):
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
 
 
+@pytest.mark.slow
 @needs_minilm
 def test_vectors_are_those_of_torch(minilm):
     """All 384 numbers of every text agree with torch's own encoder layers on the same weights."""

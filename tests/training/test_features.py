@@ -96,6 +96,7 @@ def test_data_without_its_mark_is_computed_again(collection, counted, tmp_path):
     assert sorted(counted) == [0, 1, 2, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_the_key_tells_what_features_depend_on(collection, tmp_path):
     """Another size, other weights or other items have a folder of their own; features.json says which is which."""
     small(collection, [0], folder=tmp_path)

@@ -97,6 +97,7 @@ def sink(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.slow
 def test_a_copy_holds_each_point_once(sink, tmp_path, monkeypatch):
     """However a run is stopped, cut, resumed and copied again, by this process or another: the copy is the log."""
     monkeypatch.chdir(tmp_path)
@@ -149,6 +150,7 @@ def test_half_a_record_is_mended(tmp_path):
         assert file.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_mlflow_knows_the_run(tmp_path):
     """Settings are parameters, and the end of a run is the end of MLflow's."""
     pytest.importorskip("mlflow")

@@ -83,6 +83,7 @@ def test_a_broken_run_ends_alone(tmp_path):
     assert np.array_equal(whole.scores, single.scores)
 
 
+@pytest.mark.slow
 def test_a_killed_pack_goes_on_exactly(tmp_path):
     """Lanes whose checkpoints lie at different steps are stacked again and end as an unbroken pack."""
     collection, benchmark = toy_rows(80)

@@ -55,6 +55,7 @@ def test_a_last_layer_learns_what_the_run_got_wrong(trained):
     assert after["method"].tolist() == ["erm"]
 
 
+@pytest.mark.slow
 def test_it_is_done_once(trained):
     """The same call reads what is there; other steps are another matter."""
     _place, made, collection, run = trained
@@ -66,6 +67,7 @@ def test_it_is_done_once(trained):
     assert json.loads((run / FACTS).read_text())["steps"] == 100
 
 
+@pytest.mark.slow
 def test_the_learning_rate_is_chosen_without_the_test(trained):
     """Whatever the test's labels are, the same learning rate and the same predictions come out."""
     _place, made, collection, run = trained

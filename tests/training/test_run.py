@@ -122,6 +122,7 @@ def test_weights_decide_how_often_an_item_is_drawn():
     assert np.array_equal(drawn[70], Batches(codes, 8, seed=3, weights=weights).at(70))
 
 
+@pytest.mark.slow
 def test_a_run_draws_by_the_weights_of_its_benchmark():
     """Training items of weight 0 change nothing, unless the run says resample = false."""
     _, benchmark = toy_rows()

@@ -192,6 +192,7 @@ def test_a_loss_that_is_no_number_ends_the_run():
         learn(run, benchmark, toy_features(benchmark))
 
 
+@pytest.mark.slow
 def test_training_sees_only_training_items():
     """Labels and features of other splits may change without moving a weight, but for the choice among evaluations."""
     _, benchmark = toy_rows()

@@ -41,6 +41,7 @@ def overlap(world: Collection, kind: str, a: str, b: str) -> float:
     return len(left & right) / min(len(left), len(right))
 
 
+@pytest.mark.slow
 def test_an_item_is_the_same_however_many_are_drawn(world: Collection) -> None:
     """The first items of a long collection are those of a short one: pictures, factors, tags, boxes and captions."""
     few = scenes(40)
