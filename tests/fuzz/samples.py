@@ -17,6 +17,7 @@ from shiftbench.readers.factors import KINDS
 from shiftbench.readers.wilds import DATASETS
 from tests.readers import test_factors as factor_files
 from tests.readers import test_gqa as gqa_files
+from tests.readers.test_image_folders import written as write_folders
 from tests.readers.test_metashift import written as write_pickle
 from tests.readers.test_table import scans
 from tests.readers.test_waterbirds import published
@@ -94,6 +95,11 @@ def _factors(raw: Path) -> Iterator[Command]:
         yield reader(f"factors {kind}", *files[kind], "--kind", kind, refuses=kind == "mpi3d")  # it is a million
 
 
+def _folder(raw: Path) -> Iterator[Command]:
+    write_folders(raw / "folders", [("photo", "cat"), ("photo", "dog"), ("sketch", "cat")])
+    yield reader("folder", "raw/folders", "--levels", "domain,label")
+
+
 def _gqa(raw: Path) -> Iterator[Command]:
     cat = {**gqa_files.CAT, "relations": [{"object": "2", "name": "near"}]}
     (raw / "graphs.json").write_text(json.dumps({str(k): {**gqa_files.SCENE, "objects": {"1": cat, "2": {
@@ -148,8 +154,8 @@ def _wilds(raw: Path) -> Iterator[Command]:
 
 
 SAMPLES: dict[str, Callable[[Path], Iterator[Command]]] = {
-    "coco": _coco, "factors": _factors, "gqa": _gqa, "imagenet": _imagenet, "metashift": _metashift, "table": _table,
-    "waterbirds": _waterbirds, "wilds": _wilds}
+    "coco": _coco, "factors": _factors, "folder": _folder, "gqa": _gqa, "imagenet": _imagenet, "metashift": _metashift,
+    "table": _table, "waterbirds": _waterbirds, "wilds": _wilds}
 
 
 def _generic(name: str, raw: Path) -> Iterator[Command]:

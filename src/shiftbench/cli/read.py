@@ -88,6 +88,26 @@ def read_factors(
     _read("factors", sources, out, options, overwrite, json, quiet, bar=f"reading {kind}")
 
 
+@read.command("folder")
+def read_folder(
+    source: Annotated[Path, typer.Argument(help="Folder that holds the folders of images.")],
+    out: Out,
+    levels: Annotated[str, typer.Option(help="What the levels of folders say, from the outside in, separated by "
+                                        "commas; '-' skips one. Default: label, or split,label.")] = "",
+    drop_missing: DropMissing = False,
+    name: Name = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Images in folders per class, per split and class (ImageFolder), or any depth of folders, each level a factor.
+
+    shiftbench read folder pacs --levels domain,label --out collections/pacs
+    """
+    options = {"levels": levels, "drop_missing": drop_missing, "name": name}
+    _read("folder", [source], out, options, overwrite, json, quiet)
+
+
 @read.command("imagenet")
 def read_imagenet(
     source: Annotated[Path, typer.Argument(help="Folder with train/ and val/, each with a folder per class.")],
@@ -98,7 +118,7 @@ def read_imagenet(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """ImageNet as it is unpacked, or any images in a folder per split and class. The images stay where they are.
+    """ImageNet as it is unpacked: a folder per split and class (wnid). The images stay where they are.
 
     shiftbench read imagenet /data/imagenet --out collections/imagenet
     """

@@ -13,15 +13,15 @@ from shiftbench.readers.annotation_files import with_files
 from shiftbench.readers.coco import coco
 from shiftbench.readers.factors import factors
 from shiftbench.readers.gqa import gqa
-from shiftbench.readers.imagenet import imagenet
+from shiftbench.readers.image_folders import folder, imagenet
 from shiftbench.readers.metashift import metashift
 from shiftbench.readers.table import table
 from shiftbench.readers.waterbirds import waterbirds
 from shiftbench.readers.wilds import wilds
 
 READERS: dict[str, Callable[..., Collection]] = {
-    "coco": coco, "factors": factors, "gqa": gqa, "imagenet": imagenet, "metashift": metashift,
-    "table": table, "waterbirds": waterbirds, "wilds": wilds}
+    "coco": coco, "factors": factors, "folder": folder, "gqa": gqa, "imagenet": imagenet, 
+    "metashift": metashift, "table": table, "waterbirds": waterbirds, "wilds": wilds}
 
 
 def read_files(

@@ -1,0 +1,180 @@
+"""Images in folders that say what they show: ImageFolder's one folder per class, ImageNet's split and class, or any
+depth of folders, each level of which is a factor."""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.registry import listed
+from shiftbench.data.collection import Collection
+
+ENDINGS = (".jpeg", ".jpg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+DEEPEST = 16
+"""Folders within each other: links could lead round in a circle."""
+SPLIT_FOLDERS = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing", "id_val",
+                           "id_test"))
+SKIPPED = "-"
+
+
+def folder(path: Path | str, *, levels: str | Sequence[str] = (), name: str | None = None) -> Collection:
+    """Read images that lie in folders; `levels` names what each level of folders says, from the outside in.
+
+    `levels="domain,label"` reads photo/dog/1.jpg as the factors domain = photo, label = dog; a level named `-` is no
+    factor. Without `levels`, one level is the label, and two are split and label where the outer folders are called
+    train, val, test or the like; other depths must be named. An item is a path below the folder. Folders and images
+    may be links. What is not an image at the depth of the levels is left out and counted in a warning.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise ShiftBenchError(f"{root}: no such folder. Name the folder that holds the folders of images.")
+    names = listed(levels, ",") or _known_levels(root)
+    factors = [level for level in names if level != SKIPPED]
+    if len(set(factors)) < len(factors) or len(names) > DEEPEST:
+        raise ShiftBenchError(f"Levels {', '.join(names)} cannot be read: each has a name of its own, or is "
+                              f"'{SKIPPED}' to be skipped, and there are at most {DEEPEST}.")
+    found = _Found([], [], [], [])
+    _collect(root, (), len(names), found)
+    if not found.items:
+        raise ShiftBenchError(f"{root}: holds no images {_deep(len(names))} ({'/'.join(names)}/IMAGE). Their names end "
+                              f"in {', '.join(ENDINGS)}; --levels names the levels of folders.")
+    if found.others:
+        warnings.warn(f"{len(found.others):,} files and folders below {root} are not images "
+                      f"{_deep(len(names))} ({'/'.join(names)}/IMAGE) and are left out; the first is "
+                      f"{min(found.others)}.", stacklevel=2)
+    columns = {level: np.asarray(values, np.str_)
+               for level, values in zip(names, zip(*found.folders, strict=True), strict=True) if level != SKIPPED}
+    common = _common_folder(root, found.files)
+    below = np.asarray([file[len(common) + 1:] for file in found.files], np.str_)
+    return Collection(name or root.resolve().name or "folder", np.asarray(found.items, np.str_), columns, pixels=below,
+                      root=Path(common))
+
+
+def imagenet(path: Path | str, *, name: str = "imagenet") -> Collection:
+    """Read `train/n02088466/*.JPEG`, `val/n02088466/*.JPEG`: an item is a path below the folder.
+
+    Factors: `wnid`, the folder of the class, and `split`, the folder above it, by the names they have.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise ShiftBenchError(f"{root}: no such folder. Name the folder that holds train/ and val/.")
+    splits = _names(root)
+    if "train" not in splits:
+        raise ShiftBenchError(f"{root}: has no folder train/. ImageNet is a folder with train/ and val/, each with a "
+                              "folder per class.")
+    for split in splits:
+        if not _names(root / split):
+            raise ShiftBenchError(f"{root / split}: has no folders of classes. Sort its images into one folder per "
+                                  "class, as train/ is; ImageNet's validation images come unsorted.")
+    return folder(root, levels=("split", "wnid"), name=name)
+
+
+class _Found(NamedTuple):
+    """The images: ids, the folders of each from the outside in, and files; and what is none."""
+
+    items: list[str]
+    folders: list[tuple[str, ...]]
+    files: list[str]
+    others: list[str]
+
+
+def _known_levels(root: Path) -> tuple[str, ...]:
+    """The levels of a folder that nobody named: those that cannot be mistaken."""
+    depth = _depth(root)
+    outer = _names(root)
+    if depth == 1:
+        return ("label",)
+    if depth == 2 and SPLIT_FOLDERS.issuperset(name.lower() for name in outer):
+        return ("split", "label")
+    if not depth:
+        raise ShiftBenchError(f"{root}: holds no folders of images. Their names end in {', '.join(ENDINGS)}; images "
+                              "that lie in one folder need a table (shiftbench read table --image).")
+    raise ShiftBenchError(f"{root}: its images lie {_deep(depth)}, and nobody said what the folders mean ("
+                          f"{', '.join(outer[:3])}{', …' if len(outer) > 3 else ''}). Name the levels, from the "
+                          f"outside in: --levels {','.join(('domain', 'label', 'group')[:depth])}.")
+
+
+def _depth(path: Path, above: int = 0) -> int:
+    """How many folders deep the first image lies; 0 where there is none in a folder."""
+    if above and _entries(path)[0]:
+        return above
+    if above < DEEPEST:
+        for name in _names(path):
+            if deep := _depth(path / name, above + 1):
+                return deep
+    return 0
+
+
+def _deep(levels: int) -> str:
+    return "1 folder deep" if levels == 1 else f"{levels} folders deep"
+
+
+def _collect(path: Path, folders: tuple[str, ...], below: int, found: _Found) -> None:
+    """Add the images of a folder, `below` levels of folders deeper, in the order of their names."""
+    images, inner, others = _entries(path)
+    prefix = "/".join((*folders, ""))
+    found.others.extend(prefix + name for name in (*others, *(images if below else inner)))
+    if below:
+        for name in inner:
+            _collect(path / name, (*folders, name), below - 1, found)
+    else:
+        found.items.extend(prefix + name for name in images)
+        found.folders.extend([folders] * len(images))
+        found.files.extend(images.values())
+
+
+def _names(path: Path) -> list[str]:
+    return _entries(path)[1]
+
+
+def _entries(path: Path) -> tuple[dict[str, str], list[str], list[str]]:
+    """What a folder holds, sorted: images (name -> file, a link followed to it), folders and links to them, others."""
+    here = os.path.realpath(path)
+    images, folders, others = {}, [], []
+    with _listed(path) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            name = _utf8(entry)
+            if entry.is_dir():
+                folders.append(name)
+            elif not name.lower().endswith(ENDINGS):
+                others.append(name)
+            else:
+                there = entry.is_file()
+                if not there and os.path.exists(entry.path):
+                    raise ShiftBenchError(f"{entry.path}: is named as an image, but is no file. Remove it.")
+                linked = there and entry.is_symlink()  # a link to nothing is a missing file, as others are
+                images[name] = os.path.realpath(entry.path) if linked else f"{here}/{name}"
+    return dict(sorted(images.items())), sorted(folders), sorted(others)
+
+
+def _common_folder(root: Path, files: Sequence[str]) -> str:
+    """The folder that holds all files, wherever links led."""
+    common = os.path.commonpath([str(root.resolve()), *{os.path.dirname(file) for file in files}])
+    if common == os.sep:
+        raise ShiftBenchError(f"{root}: links in it lead to folders that have no other folder in common than {os.sep}. "
+                              "Copy the images, or link them from one folder.")
+    return common
+
+
+@contextmanager
+def _listed(path: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    try:
+        with os.scandir(path) as entries:
+            yield entries
+    except OSError as problem:  # no right to look, or links that lead round in a circle
+        raise ShiftBenchError(f"{problem.filename or path}: cannot be read ({problem.strerror}).") from problem
+
+
+def _utf8(entry: os.DirEntry[str]) -> str:
+    try:
+        entry.name.encode()
+    except UnicodeEncodeError as problem:
+        raise ShiftBenchError(f"{os.fsencode(entry.path)!r}: its name is not UTF-8. Rename it.") from problem
+    return entry.name
