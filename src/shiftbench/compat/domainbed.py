@@ -19,7 +19,7 @@ from shiftbench.compat.wilds_metadata import SOURCE
 from shiftbench.compat.wilds_subset import WILDSDataset
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.benchmark import UNLABELLED, Benchmark
 
 SIDE = 224
 """Image files are brought to this size, as DomainBed does; images that a collection keeps have the size they have."""
@@ -64,14 +64,15 @@ class Environment:
 
 
 def environments_of(benchmark: Benchmark) -> dict[str, Ints]:
-    """Rows by environment: those of a domain, over all splits.
+    """Rows by environment: those of a domain, over all splits but `unlabelled`, which have no label to learn.
 
     DomainBed splits an environment itself, so a domain that stands on both sides of the shift would mix them; it is two
     environments, `indoors (before)` with train, id_val and id_test, and `indoors (after)` with the others.
     """
     before = np.isin(benchmark.split, SOURCE)
     sides = [{"before": np.flatnonzero(own & before), "after": np.flatnonzero(own & ~before)}
-             for own in (benchmark.domain == code for code in range(len(benchmark.names["domain"])))]
+             for own in ((benchmark.domain == code) & (benchmark.split != UNLABELLED)
+                         for code in range(len(benchmark.names["domain"])))]
     environments: dict[str, Ints] = {}
     for name, rows in zip(benchmark.names["domain"], sides, strict=True):
         present = {side: own for side, own in rows.items() if len(own)}
