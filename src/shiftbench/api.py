@@ -409,12 +409,17 @@ def conflicts(
 # Scores
 
 def score(
-    benchmark: Benchmark | Place, *predictions: Predictions | Answers | Place, study: Place | None = None,
-    nooch: Place | None = None, task: str = "", by: str | Sequence[str] = (),
+    benchmark: Benchmark | Place, *models: Predictions | Answers | Place, ids: Any = None, probabilities: Any = None,
+    logits: Any = None, predictions: Any = None, classes: Any = None, name: str = "", method: str = "", seed: int = 0,
+    study: Place | None = None, nooch: Place | None = None, task: str = "", by: str | Sequence[str] = (),
     collection: Collection | Place | None = None, ignore_splits: bool = False,
     columns: Mapping[str, str] | None = None, ignore_extra: bool = False, **options: Any,
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
+
+    A model's predictions are a file, an object, or arrays: `ids` and one of `probabilities`, `logits` and `predictions`
+    (docs/python.md); `classes` names the columns where they are in an order of their own. `name`, `method` and `seed`
+    describe the run in the table, where there is one model.
 
     Several models are also compared, on the same items: rows of stat `difference` say how far each is behind the best
     one, with an interval and a p-value (docs/statistics.md).
@@ -432,7 +437,8 @@ def score(
     """
     from shiftbench.data.benchmark import collection_if_there
     from shiftbench.data.groupings import needs_collection
-    from shiftbench.data.predictions import is_answers, model_names, read_predictions
+    from shiftbench.data.predictions import Predictions, is_answers, model_names, read_predictions
+    from shiftbench.scoring import score as score_model
     from shiftbench.scoring import score_models
 
     if "metrics" in options:
@@ -445,21 +451,32 @@ def score(
         if columns or ignore_extra:
             raise ShiftBenchError("--column and --ignore-extra are for a benchmark, not for NOOCh's lists: rename the "
                                   "columns to item and prediction.")
-        return score_on_lists(benchmark, predictions, nooch, task, ignore_splits=ignore_splits, **options)
+        return score_on_lists(benchmark, models, nooch, task, ignore_splits=ignore_splits, **options)
     loaded = _benchmark(benchmark)
-    if not predictions:
+    if ids is not None:
+        models = (*models, Predictions.of(loaded, ids, probabilities=probabilities, logits=logits,
+                                          predictions=predictions, classes=classes, ignore_extra=ignore_extra))
+    elif any(values is not None for values in (probabilities, logits, predictions, classes)):
+        raise ShiftBenchError("ids: is missing. Say which item each prediction is of.")
+    if not models:
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
     if by and (collection is not None or needs_collection(loaded, by)):
         options["collection"] = collection_if_there(loaded, benchmark, collection)
-    models = {name: read_predictions(source, loaded, ignore_splits=ignore_splits, columns=columns,
+    named = {shown: read_predictions(source, loaded, ignore_splits=ignore_splits, columns=columns,
                                      ignore_extra=ignore_extra)
-              for name, source in zip(model_names(predictions), predictions, strict=True) if not is_answers(source)}
-    answers = [Path(str(source)) for source in predictions if is_answers(source)]
+             for shown, source in zip(model_names(models), models, strict=True) if not is_answers(source)}
+    answers = [Path(str(source)) for source in models if is_answers(source)]
+    if name or method or seed:
+        if len(named) != 1 or answers:
+            raise ShiftBenchError(f"name, method and seed describe one model, but there are {len(models)}. Score each "
+                                  "by itself.")
+        own = name or method or next(iter(named))
+        return score_model(loaded, *named.values(), run=own, method=method or own, seed=seed, **options)
     if not answers and study is None:
-        return score_models(loaded, models, **options)
+        return score_models(loaded, named, **options)
     from shiftbench.human.people import score_people
 
-    return score_people(loaded, answers, models, study, **options)
+    return score_people(loaded, answers, named, study, **options)
 
 
 def gap(*runs: Place, reference: str = "", level: float = 0.95) -> Scores:

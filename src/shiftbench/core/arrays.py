@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, first_line
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -18,6 +18,28 @@ Bools = npt.NDArray[np.bool_]
 Strs = npt.NDArray[np.str_]
 Images = npt.NDArray[np.uint8]
 Values = npt.NDArray[Any]
+
+
+def array_of(values: Any, argument: str) -> Values:
+    """What a user passed for `argument`, as an array: a list, an array, a tensor, or a column of a data frame.
+
+    >>> array_of([1, 2], "ids").tolist()
+    [1, 2]
+    """
+    if isinstance(values, str | bytes | Mapping) or values is None:
+        raise ShiftBenchError(f"{argument}: is {type(values).__name__}, but one value per item is needed, in a list or "
+                              "an array.")
+    try:
+        if hasattr(values, "detach"):  # a tensor may have a gradient, and may be on a GPU
+            values = values.detach().cpu()
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as problem:
+        raise ShiftBenchError(f"{argument}: {type(values).__name__} cannot be read as an array "
+                              f"({first_line(problem)}).") from problem
+    if array.ndim == 0:
+        raise ShiftBenchError(f"{argument}: is {type(values).__name__}, but one value per item is needed, in a list or "
+                              "an array.")
+    return array
 
 
 def encode(values: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:

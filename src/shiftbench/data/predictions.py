@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shiftbench.core.arrays import Floats, Ints, Strs, positions
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, array_of, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import writing
 from shiftbench.core.tables import decimal, read_table, strings, write_table
 from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.prediction_arrays import class_codes, scores_of_array
 
 if TYPE_CHECKING:
     from shiftbench.data.prediction_lists import Answers
@@ -48,6 +49,36 @@ class Predictions:
     split: Strs
     scores: npt.NDArray[np.float32]
     classes: tuple[str, ...]
+
+    @staticmethod
+    def of(
+        benchmark: Benchmark, ids: Any, *, probabilities: Any = None, logits: Any = None, predictions: Any = None,
+        classes: Any = None, ignore_extra: bool = False,
+    ) -> "Predictions":
+        """From arrays in memory: lists, numpy, torch, and columns of pandas, polars or pyarrow.
+
+        `probabilities` or `logits` are items × classes; `predictions` are classes by name or by code, or the numbers
+        where the benchmark asks for numbers or tasks. `classes` names the columns (and codes) where their order is not
+        `benchmark.names["label"]`, as `classes_` of a scikit-learn model. Ids are checked as in `load`.
+        """
+        kinds = {"probabilities": probabilities, "logits": logits, "predictions": predictions}
+        argument, *more = [name for name, values in kinds.items() if values is not None] or ["", ""]
+        if more:
+            raise ShiftBenchError("Give exactly one of probabilities=, logits= and predictions=.")
+        if benchmark.target.lists:
+            raise ShiftBenchError(f"{argument}: benchmark '{benchmark.name}' asks for {benchmark.target.words}, a list "
+                                  "per item. Give a file of predictions (docs/tasks.md).")
+        items, values = array_of(ids, "ids"), array_of(kinds[argument], argument)
+        if items.ndim != 1 or len(items) != len(values):
+            raise ShiftBenchError(f"{argument}: has {len(values):,} rows, but ids has {len(items):,}. Give one row per "
+                                  "id.")
+        items = items.astype(np.str_)
+        kept = known_items(items, benchmark, "ids") if ignore_extra else np.ones(len(items), np.bool_)
+        items, values = items[kept], values[kept]
+        rows = match_items(items, benchmark, "ids")
+        scores = scores_of_array(argument, values, benchmark, classes, items)
+        return Predictions(items, benchmark.split[rows], scores.astype(np.float32, copy=False),
+                           benchmark.names["label"])
 
     def __len__(self) -> int:
         return len(self.item)
@@ -120,7 +151,7 @@ class Predictions:
             with np.errstate(divide="ignore"):
                 rest = np.log((1 - sure) / max(len(classes) - 1, 1)).astype(np.float32)
                 scores = np.repeat(rest[:, None], len(classes), axis=1)
-                code = _codes(strings(where, table, chosen), classes, where)
+                code = class_codes(strings(where, table, chosen), classes, where)
                 scores[np.arange(len(items)), code] = np.log(sure)
         else:
             missing = ", ".join(name for name, column in zip(classes, named, strict=True) if not column)
@@ -199,12 +230,21 @@ def prediction_table(
         raise ShiftBenchError(f"{path}: has no column 'item'. Its columns: {', '.join(table.column_names)}. Say which "
                               "it is: --column item=NAME.")
     items = strings(str(path), table, id_column)
-    known = positions(items, benchmark.items) >= 0
-    if ignore_extra and known.any() and not known.all():
-        warnings.warn(f"{path}: {int((~known).sum()):,} of {len(known):,} ids are not in the benchmark, the first is "
-                      f"'{items[~known][0]}'; they are left out.", stacklevel=3)
+    if ignore_extra:
+        known = known_items(items, benchmark, str(path))
         table, items = table.filter(pa.array(known)), items[known]
     return table, items
+
+
+def known_items(items: Strs, benchmark: Benchmark, where: str) -> Bools:
+    """Which ids the benchmark has; others are counted in a warning. Where it has none, all are kept, for the error."""
+    known: Bools = positions(items, benchmark.items) >= 0
+    if not known.any():
+        return ~known
+    if not known.all():
+        warnings.warn(f"{where}: {int((~known).sum()):,} of {len(known):,} ids are not in the benchmark, the first is "
+                      f"'{items[~known][0]}'; they are left out.", stacklevel=4)
+    return known
 
 
 def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
@@ -213,7 +253,8 @@ def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
     if (rows < 0).any():
         strange = items[rows < 0]
         raise ShiftBenchError(f"{where}: {len(strange)} ids are not in the benchmark, the first is '{strange[0]}'. "
-                              "Predict the items that rows.parquet lists, or leave others out with --ignore-extra.")
+                              "Predict the items that rows.parquet lists, or leave others out with --ignore-extra "
+                              "(ignore_extra=True).")
     times = np.bincount(rows, minlength=len(benchmark))
     if (times > 1).any():
         double = benchmark.items[times > 1]
@@ -322,13 +363,3 @@ def _confidence(table: pa.Table, n_classes: int, where: str) -> Floats:
                       stacklevel=4)
     # A hair above 1 / K, so that the predicted class stays the likeliest.
     return np.clip(values, min(1 / n_classes + 1e-6, 1), 1)
-
-
-def _codes(words: Strs, classes: tuple[str, ...], where: str) -> Ints:
-    """Class codes of a column of names or of codes. Names win where both would fit."""
-    codes = positions(words, np.asarray(classes, np.str_))
-    if (codes < 0).all() and np.isin(words, [str(code) for code in range(len(classes))]).all():
-        return words.astype(np.int64)
-    if (codes < 0).any():
-        raise unknown("class", str(words[codes < 0][0]), classes, where)
-    return codes

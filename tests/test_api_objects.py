@@ -1,0 +1,135 @@
+"""The verbs take what is in memory: arrays of predictions, benchmarks and collections, as well as folders."""
+
+import numpy as np
+import pytest
+
+import shiftbench as sb
+from shiftbench.core.errors import ShiftBenchError
+from tests.toys import toy_rows
+
+CLASSES = ("cat", "dog")
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    return toy_rows()[1]
+
+
+@pytest.fixture(scope="module")
+def probabilities(benchmark):
+    """Of every item; the likelier class is right in most."""
+    sure = np.random.default_rng(0).uniform(0.2, 1, len(benchmark))
+    return np.stack([np.where(benchmark.label == code, sure, 1 - sure) for code in (0, 1)], axis=1).astype(np.float32)
+
+
+def test_arrays_are_scored_as_the_file_with_the_same_numbers(benchmark, probabilities, tmp_path):
+    """Probabilities, their logarithms as logits, and a CSV file of them have the same scores."""
+    import pyarrow as pa
+    from pyarrow.csv import write_csv
+
+    columns = {f"prob:{name}": probabilities[:, code] for code, name in enumerate(CLASSES)}
+    write_csv(pa.table({"item": benchmark.items, **columns}), tmp_path / "predictions.csv")
+    file = sb.score(benchmark, tmp_path / "predictions.csv")
+    assert sb.score(benchmark, ids=benchmark.items, probabilities=probabilities) == file
+    with np.errstate(divide="ignore"):
+        assert sb.score(benchmark, ids=benchmark.items, logits=np.log(probabilities)) == file
+
+
+def test_rows_may_come_in_any_order_and_columns_by_any_order_of_classes(benchmark, probabilities):
+    """Items are matched by id and columns by the names in `classes`."""
+    expected = sb.score(benchmark, ids=benchmark.items, probabilities=probabilities)
+    order = np.random.default_rng(1).permutation(len(benchmark))
+    assert sb.score(benchmark, ids=benchmark.items[order], probabilities=probabilities[order][:, ::-1],
+                    classes=["dog", "cat"]) == expected
+
+
+@pytest.mark.parametrize("form", ["names", "codes", "floats", "booleans", "list", "codes of classes"])
+def test_a_predicted_class_may_be_a_name_or_a_code(benchmark, form):
+    """Names, codes, whole floats and truths mean the same classes; codes count in `classes` where these are given."""
+    code = np.random.default_rng(2).integers(0, 2, len(benchmark))
+    values = {"names": np.asarray(CLASSES)[code], "codes": code, "floats": code.astype(np.float32),
+              "booleans": code == 1, "list": [CLASSES[k] for k in code], "codes of classes": 1 - code}[form]
+    given = sb.Predictions.of(benchmark, benchmark.items, predictions=values,
+                              classes=["dog", "cat"] if form == "codes of classes" else None)
+    assert given.predicted.tolist() == code.tolist()
+
+
+def test_tensors_and_columns_of_frames_are_arrays(benchmark, probabilities):
+    """A tensor with a gradient, columns of pandas, polars and pyarrow, and lists of lists give the same predictions."""
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    import torch
+
+    expected = sb.Predictions.of(benchmark, benchmark.items, logits=probabilities)
+    words = benchmark.items.tolist()
+    for ids, logits in ((pd.Series(words), torch.tensor(probabilities, requires_grad=True)),
+                        (pl.Series(words), probabilities.tolist()), (pa.array(words), pd.DataFrame(probabilities)),
+                        (pa.chunked_array([words]), pl.DataFrame(probabilities))):
+        assert sb.Predictions.of(benchmark, ids, logits=logits) == expected
+
+
+def test_numbers_are_predicted_where_numbers_are_asked_for():
+    """A benchmark of numbers takes `predictions` of one number per item, and no probabilities."""
+    rng = np.random.default_rng(0)
+    collection = sb.Collection("houses", np.asarray([f"h{k}" for k in range(60)]), {"price": rng.normal(size=60)})
+    benchmark = sb.Given(label="price", target="number").build(collection)
+    scores = sb.score(benchmark, ids=benchmark.items, predictions=benchmark.extra["price"])
+    assert scores.where(metric="mse", group="all", split="test")["value"].tolist() == pytest.approx([0], abs=1e-9)
+    with pytest.raises(ShiftBenchError, match=r"^logits: .*asks for numbers"):
+        sb.score(benchmark, ids=benchmark.items, logits=rng.normal(size=60))
+
+
+def test_name_method_and_seed_describe_the_run(benchmark, probabilities):
+    """They stand in the columns of the table; of several models they are refused."""
+    scores = sb.score(benchmark, ids=benchmark.items, probabilities=probabilities, name="a7", method="forest", seed=3)
+    assert {(row["run"], row["method"], row["seed"]) for row in scores} == {("a7", "forest", 3)}
+    one = sb.Predictions.of(benchmark, benchmark.items, probabilities=probabilities)
+    with pytest.raises(ShiftBenchError, match="describe one model"):
+        sb.score(benchmark, one, one, name="a7")
+
+
+def broken(probabilities):
+    twice = probabilities.copy()
+    twice[7] = [0.9, 0.4]
+    below = probabilities.copy()
+    below[5] = [1.5, -0.5]
+    gap = probabilities.copy()
+    gap[3, 1] = np.nan
+    return twice, below, gap
+
+
+FAULTS = {
+    r"^ids: 1 ids are not in the benchmark, the first is 'x'": lambda i, p: {"ids": ["x", *i[1:]], "probabilities": p},
+    r"^ids: 1 ids stand more than once": lambda i, p: {"ids": [i[1], *i[1:]], "probabilities": p},
+    r"^ids: is missing": lambda i, p: {"probabilities": p},
+    r"^ids: is str, but": lambda i, p: {"ids": "i000", "probabilities": p},
+    r"^probabilities: has 239 rows, but ids has 240": lambda i, p: {"ids": i, "probabilities": p[1:]},
+    r"^probabilities: row 7 \(item 'i007'\) sums to 1.3": lambda i, p: {"ids": i, "probabilities": broken(p)[0]},
+    r"^probabilities: row 5 \(item 'i005'\) has -0.5": lambda i, p: {"ids": i, "probabilities": broken(p)[1]},
+    r"^logits: row 3 \(item 'i003'\) has no number": lambda i, p: {"ids": i, "logits": broken(p)[2]},
+    r"^logits: has shape \(240, 3\), but needs 240 × 2, a column for each of cat, dog":
+        lambda i, p: {"ids": i, "logits": np.zeros((240, 3))},
+    r"^probabilities: has shape \(240,\)": lambda i, p: {"ids": i, "probabilities": p[:, 0]},
+    r"^classes: are cat, cow, but those of benchmark .* are cat, dog":
+        lambda i, p: {"ids": i, "logits": p, "classes": ["cat", "cow"]},
+    r"^predictions: .*No class named 'cow'": lambda i, p: {"ids": i, "predictions": ["cow"] * 240},
+    r"^predictions: has shape \(240, 2\)": lambda i, p: {"ids": i, "predictions": p},
+    r"^logits: is not all numbers": lambda i, p: {"ids": i, "logits": [["a", "b"]] * 240},
+    r"^Give exactly one of": lambda i, p: {"ids": i, "logits": p, "predictions": p},
+}
+
+
+@pytest.mark.parametrize("message", FAULTS)
+def test_what_is_wrong_with_an_array_is_said_with_its_name(benchmark, probabilities, message):
+    """One message, which begins with the argument that the user passed."""
+    with pytest.raises(ShiftBenchError, match=message):
+        sb.score(benchmark, **FAULTS[message](benchmark.items.tolist(), probabilities))
+
+
+def test_ids_that_the_benchmark_has_not_are_left_out_on_request(benchmark, probabilities):
+    """`ignore_extra` counts them in a warning, as it does for files."""
+    with pytest.warns(UserWarning, match="1 of 241 ids are not in the benchmark"):
+        scores = sb.score(benchmark, ids=[*benchmark.items, "x"], ignore_extra=True,
+                          probabilities=[*probabilities.tolist(), [0.5, 0.5]])
+    assert scores == sb.score(benchmark, ids=benchmark.items, probabilities=probabilities)
