@@ -12,7 +12,7 @@ from PIL import Image
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.images import decode
-from shiftbench.images.augment import PRESETS, augment
+from shiftbench.images.augment import PRESETS, augment, standardised
 from shiftbench.images.decode import content_hashes, images
 
 ZERO, ONE = torch.zeros(3), torch.ones(3)
@@ -194,3 +194,44 @@ def test_unknown_preset_suggests():
     """A misspelt augmentation is an error with the nearest known one."""
     with pytest.raises(ShiftBenchError, match="Did you mean 'standard'"):
         augment(batch(), "standart", ZERO, ONE)
+
+
+def test_a_standardised_image_has_mean_0_and_deviation_1():
+    """Each channel of each image, whatever scale its pixels were on; a constant channel is 0, and no image depends on
+    its neighbours."""
+    x = batch(5, 16)
+    x[1, :, :, 2] = 200  # one channel
+    x[4] = 77  # a whole image
+    out = standardised(augment(x, "none", ZERO, ONE))
+    constant = torch.zeros(5, 3, dtype=torch.bool)
+    constant[1, 2] = constant[4] = True
+    assert (out[constant] == 0).all()
+    torch.testing.assert_close(out.mean(dim=(2, 3)), torch.zeros(5, 3), rtol=0, atol=1e-5)
+    torch.testing.assert_close(out.std(dim=(2, 3)), (~constant).float(), rtol=0, atol=1e-5)
+    scaled = augment(x, "none", torch.full((3,), 127.0), torch.full((3,), 57.0))
+    torch.testing.assert_close(standardised(scaled), out, rtol=0, atol=1e-5)
+    torch.testing.assert_close(standardised(scaled[2:3])[0], out[2], rtol=0, atol=1e-5)
+    torch.testing.assert_close(standardised(torch.randn(2, 8, 6, 6)).std(dim=(2, 3)), torch.ones(2, 8))
+
+
+def test_a_crop_of_a_constant_image_stays_0_when_it_is_standardised():
+    """Resampling leaves rounding errors, which are no structure that a division may blow up."""
+    x = torch.full((50, 32, 32, 3), 201, dtype=torch.uint8)
+    cropped = augment(x, "standard", torch.full((3,), 127.0), torch.full((3,), 57.0), draws(50, "standard", 0))
+    out = standardised(cropped)
+    assert out.abs().max() < 1e-4
+
+
+def test_rotations_and_flips_are_the_eight_of_a_square():
+    """Each of the four turns comes a quarter of the time, half of them mirrored, by the draws handed in; no pixel
+    changes. Images that are not square are refused."""
+    picture = batch(1, 6)
+    n = 800
+    out = augment(picture.expand(n, -1, -1, -1), "rotate-flip", ZERO, ONE, draws(n, "rotate-flip", 0)).numpy()
+    upright = picture[0].permute(2, 0, 1).float().numpy()
+    views = [np.rot90(upright, turns, (1, 2))[:, :, ::step] for turns in range(4) for step in (1, -1)]
+    counts = [int((out == view).all(axis=(1, 2, 3)).sum()) for view in views]
+    assert sum(counts) == n
+    assert min(counts) > n / 8 * 0.7
+    with pytest.raises(ShiftBenchError, match="must be square, not 8 × 6"):
+        augment(torch.zeros(1, 6, 8, 3, dtype=torch.uint8), "rotate-flip", ZERO, ONE, draws(1, "rotate-flip", 0))

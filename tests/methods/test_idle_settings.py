@@ -183,6 +183,7 @@ def test_jtt_says_when_its_first_model_makes_no_error():
     ({"momentum": 0.5}, "momentum"), ({"attack_steps": 9}, "attack_steps"), ({"domains_per_batch": 1}, "domains"),
     ({"patience": 3, "select_on": "last"}, "patience"), ({"select_on": "loss", "eval_every": 90}, "select_on"),
     ({"augment": "standard"}, "augment"), ({"size": 64}, "size"),
+    ({"normalise": "image"}, "normalise"),
 ])
 def test_settings_of_a_run_without_effect(settings, field):
     """A setting other than its default that the others make useless is named; defaults are never."""

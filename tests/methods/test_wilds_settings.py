@@ -11,6 +11,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.methods.presets import PUBLISHED, WILDS_RUNS, preset_settings
 from shiftbench.methods.space import SPACES
 from shiftbench.sweeps.study import Study
+from shiftbench.training.run import run_of
 from tests.toys import method_of, net_of, ten_rows, toy_rows
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,18 @@ def test_presets_have_the_schedules_of_the_package():
         assert settings[name]["drop_every"] == settings[name]["eval_every"]
     assert settings["rxrx1"]["warmup"] == 5415
     assert settings["rxrx1"]["warmup"] / settings["rxrx1"]["eval_every"] == pytest.approx(10, abs=0.5)
+
+
+def test_images_are_prepared_as_the_package_does():
+    """RxRx1 alone standardises each image, and turns and flips those it trains on; plain ERM augments nothing else,
+    PovertyMap's images of eight channels included."""
+    settings = {name: preset_settings(f"wilds-{name}", "erm") for name in PUBLISHED}
+    assert {name: own["normalise"] for name, own in settings.items() if "normalise" in own} == {"rxrx1": "image"}
+    assert {name: own["augment"] for name, own in settings.items() if "augment" in own} == {"rxrx1": "rotate-flip"}
+    for method in WILDS_RUNS["rxrx1"]:
+        run = run_of(method, {}, {}, "wilds-rxrx1")
+        assert (run.normalise, run.augment) == ("image", "rotate-flip")
+        assert not {"normalise", "augment"} & run.idle().keys()
 
 
 def test_the_search_encloses_what_was_settled_on():

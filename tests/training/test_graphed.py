@@ -70,7 +70,14 @@ def test_the_bench_tells_a_run_that_broke():
 @pytest.mark.parametrize("settings", [
     {"method": "erm"}, {"method": "erm", "augment": "standard", "schedule": "cosine"}, {"method": "group_dro"},
     {"method": "irm", "params": {"anneal": 0.5}}, {"method": "lff"}, {"method": "mixup"}, {"method": "coral"},
-    {"preset": "adversarial"}, {"method": "erm", "precision": "bf16", "optimizer": "sgd", "momentum": 0.9},
+    {"optimizer": "adamw", "weight_decay": 0.1, "decay_all": False, "max_grad_norm": 0.05},
+    {"optimizer": "sgd", "lr": 0.1, "weight_decay": 0.1, "decay_all": False, "warmup": 3, "schedule": "cosine"},
+    {"method": "group_dro", "max_grad_norm": 0.05, "warmup": 3, "schedule": "exponential", "drop": 0.5,
+     "drop_every": 2},
+    {"method": "dann", "optimizer": "adamw", "weight_decay": 0.1, "decay_all": False, "max_grad_norm": 0.05,
+     "warmup": 3, "schedule": "linear"},
+    {"augment": "rotate-flip", "normalise": "image"}, {"preset": "adversarial"},
+    {"method": "erm", "precision": "bf16", "optimizer": "sgd", "momentum": 0.9},
 ], ids=str)
 def test_a_recorded_step_is_the_plain_step(settings):
     """Six recorded steps have the losses and end at the weights of six plain ones, bit for bit."""

@@ -80,6 +80,14 @@ def test_a_run_survives_json_and_has_one_name():
         assert dataclasses.replace(run, **change).id != run.id
 
 
+def test_fields_that_came_later_leave_old_names():
+    """A run from before a field has the id that it had then; the field's other values give other ids."""
+    run = Run("ab" * 32, model="resnet18", size=64)
+    assert run.id == "1dc8cd38b0d62f48"
+    assert Run("ab" * 32, method="irm", features="columns").id == "ad295f934d0668e6"
+    assert dataclasses.replace(run, normalise="image").id != run.id
+
+
 def test_a_run_has_the_same_name_in_every_process():
     """The id does not depend on the process or on its hash seed."""
     script = f"from shiftbench.training import Run; print(Run('x', method='irm', features='{FEATURES}').id)"
@@ -97,7 +105,8 @@ def test_a_run_has_the_same_name_in_every_process():
     ({"features": "efficientnet@64"}, "Did you mean 'efficientnet-lite0'"),
     ({"features": "resnet18@x"}, "BACKBONE@SIZE"), ({"steps": "3"}, "must be of type int"),
     ({"batches": "domains"}, "Did you mean 'domain'"), ({"select_on": "acc"}, "Did you mean 'accuracy'"),
-    ({"augment": "heavy"}, "No augmentation named"),
+    ({"augment": "heavy"}, "No augmentation named"), ({"normalise": "images"}, "Did you mean 'image'"),
+    ({"features": "", "model": "small-cnn", "normalise": "image", "attack": 0.5}, "Leave one of them out"),
 ])
 def test_wrong_settings_are_told(wrong, says):
     """Each wrong setting is an error that names it and what is allowed."""

@@ -1,6 +1,7 @@
 """The plain step is the textbook's, and a reader follows it through four files."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ import torch.nn.functional as F
 
 import shiftbench
 from shiftbench.methods.method import Stage
-from shiftbench.training.data import Data
+from shiftbench.shifts import LowData
+from shiftbench.training.data import Data, load
 from shiftbench.training.lane import Lane
+from shiftbench.training.run import Run
 from shiftbench.training.step import Plain, step
+from shiftbench.worlds.sprites import sprites
 from tests.toys import CPU, toy_features, toy_rows, toy_run
 
 SOURCE = Path(shiftbench.__file__).parent
@@ -68,3 +72,26 @@ def test_a_plain_step_passes_few_files(toy, method, most):
         sys.setprofile(None)
     assert len(passed) <= most, passed
     assert "training/lane.py" not in passed
+
+
+def test_evaluation_sees_images_as_training_does():
+    """normalise = "image": a net gets the same standardised images in a batch and in an evaluation, another run on the
+    same images gets the plain ones, and light and contrast of an image change no prediction."""
+    collection = sprites(120, seed=0, size=32)
+    benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(collection)
+    run = Run(benchmark.digest, model="small-cnn", steps=3, batch_size=8, normalise="image", augment="rotate-flip")
+    data = load(benchmark, collection, run, CPU, None)
+    lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
+    Plain([lane]).advance(3)
+    rows = data.train[:6]
+    trained = data.batch(torch.arange(6), lane.net).x
+    evaluated = torch.cat(list(data.each(lambda x: x, lane.net, rows)))
+    assert torch.equal(trained, evaluated)
+    varies = (data.x[rows].amax(dim=(1, 2)) > data.x[rows].amin(dim=(1, 2))).float()  # a channel may be black
+    assert varies.any()
+    torch.testing.assert_close(evaluated.std(dim=(2, 3)), varies, rtol=0, atol=1e-4)
+    plain = load(benchmark, collection, replace(run, normalise=""), CPU, None)
+    assert not torch.allclose(plain.batch(torch.arange(6), lane.net).x, trained, atol=0.1)
+    dark, bright = (replace(data, x=x) for x in (data.x // 4, data.x // 4 * 3 + 20))
+    assert not torch.equal(dark.x, bright.x)
+    torch.testing.assert_close(dark.logits(lane.net, rows), bright.logits(lane.net, rows), rtol=0, atol=1e-4)

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 ONLY = {f"only-{op}": (op, "identity") for op in RANDOM_OPS}
 
-PRESETS = {"none": 0, "standard": 5, "color": 10, "imagenet": 8, "randaugment": policies.RANDAUGMENT_DRAWS,
-           "autoaugment": policies.AUTOAUGMENT_DRAWS, "augmix": policies.AUGMIX_DRAWS,
+PRESETS = {"none": 0, "standard": 5, "color": 10, "imagenet": 8, "rotate-flip": 2,
+           "randaugment": policies.RANDAUGMENT_DRAWS, "autoaugment": policies.AUTOAUGMENT_DRAWS,
+           "augmix": policies.AUGMIX_DRAWS,
            "noise": interventions.NOISE_DRAWS, "erase": interventions.ERASE_DRAWS,
            "texture": interventions.TEXTURE_DRAWS,
            **dict.fromkeys(ONLY, policies.RANDAUGMENT_DRAWS)}
@@ -29,6 +30,7 @@ PRESETS = {"none": 0, "standard": 5, "color": 10, "imagenet": 8, "randaugment": 
 (DomainBed's and so MetaShift's recipe).
 `imagenet`: random resized crop of at least 0.08 of the area, flip, brightness, contrast and saturation moved by up to
 0.4 (He et al. 2016, as most train it).
+`rotate-flip`: a turn by 0, 90, 180 or 270 degrees, and flip (WILDS' RxRx1).
 `randaugment`: three of sixteen operations in a row at strength 5 of 10 (Cubuk et al. 2020).
 `autoaugment`: one of 25 learned pairs of operations, for CIFAR-10 below 128 px, else for ImageNet (Cubuk et al. 2019).
 `augmix`: the image mixed with three chains of up to three weak operations, no consistency loss (Hendrycks et al. 2020).
@@ -47,6 +49,8 @@ CROP_RATIO = (3 / 4, 4 / 3)
 JITTER = 0.3
 IMAGENET_JITTER = 0.4
 GREY = 0.1
+ROUNDING = 1e-6
+"""A smaller deviation is what resampling leaves of a constant channel: one pixel a level higher has more."""
 
 
 def parts_of(preset: str) -> list[str]:
@@ -97,6 +101,14 @@ def augment(images: Tensor, preset: str, mean: Tensor, std: Tensor, u: Tensor | 
     return (x - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1)
 
 
+def standardised(x: Tensor) -> Tensor:
+    """Each channel of each image of N × C × H × W with mean 0 and deviation 1: (x - mean) / std, with std = 1 where the
+    channel is constant. Any scale of the pixels gives the same."""
+    variance, mean = torch.var_mean(x, dim=(2, 3), keepdim=True)
+    std = variance.sqrt()
+    return (x - mean) / torch.where(std > ROUNDING, std, 1.0)
+
+
 def augmented(x: Tensor, name: str, u: Tensor) -> Tensor:
     """Apply one augmentation of a single name: N × 3 × H × W on the 0..255 scale to the same, from bytes or floats.
 
@@ -105,6 +117,8 @@ def augmented(x: Tensor, name: str, u: Tensor) -> Tensor:
     if name in ("standard", "color", "imagenet"):
         x = _crop_and_flip(x.float(), u[:, :5], IMAGENET_AREA if name == "imagenet" else CROP_AREA)
         return _recolor(x, u[:, 5:]) if name == "color" else _jitter(x, u[:, 5:]) if name == "imagenet" else x
+    if name == "rotate-flip":
+        return _rotate_and_flip(x, u)
     if name in INTERVENTIONS:
         return INTERVENTIONS[name](x.float(), u)
     x = (x if x.dtype == torch.uint8 else (x + 0.5).clamp(0, 255).byte()).contiguous()
@@ -136,6 +150,18 @@ def _crop_and_flip(x: Tensor, u: Tensor, areas: tuple[float, float]) -> Tensor:
     theta[:, 1, 1], theta[:, 1, 2] = height, (2 * u[:, 3] - 1) * (1 - height)
     grid = F.affine_grid(theta, list(x.shape), align_corners=False)
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+def _rotate_and_flip(x: Tensor, u: Tensor) -> Tensor:
+    """A quarter turn taken 0 to 3 times, each as often, then mirrored half the time: no pixel is lost or resampled."""
+    if x.shape[2] != x.shape[3]:
+        raise ShiftBenchError(f"augment=rotate-flip turns images by 90 degrees, so they must be square, not "
+                              f"{x.shape[3]} × {x.shape[2]}. Set size.")
+    turns = (4 * u[:, 0]).long().clamp(max=3).view(-1, 1, 1, 1)
+    turned = x
+    for k in (1, 2, 3):
+        turned = torch.where(turns == k, torch.rot90(x, k, (2, 3)), turned)
+    return torch.where((u[:, 1] < 0.5).view(-1, 1, 1, 1), turned.flip(3), turned)
 
 
 def _recolor(x: Tensor, u: Tensor) -> Tensor:

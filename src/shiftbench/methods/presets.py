@@ -177,7 +177,8 @@ PUBLISHED: Mapping[str, Published] = {
         (11, 0)),
     "rxrx1": Published(40_612, 90, 72, 9, 0.1, {
         "model": "resnet50", "weights": "imagenet", "size": 256, "optimizer": "adam", "lr": 1e-3,
-        "weight_decay": 1e-5, "schedule": "cosine", "warmup": 5_415}, (2, 0)),
+        "weight_decay": 1e-5, "schedule": "cosine", "warmup": 5_415, "normalise": "image",
+        "augment": "rotate-flip"}, (2, 0)),
     "molpcba": Published(350_343, 100, 32, 4, 0.1, {"model": "gin-virtual", "optimizer": "adam", "lr": 1e-3}, (1, 32)),
     "globalwheat": Published(2_943, 12, 4, 0, math.nan, {
         "model": "faster-rcnn", "weights": "imagenet", "size": 1024, "optimizer": "adam", "lr": 1e-5,
@@ -197,10 +198,11 @@ PUBLISHED: Mapping[str, Published] = {
 PovertyMap are those of fold A.
 
 Our reading. Text models clip gradients at length 1, and biases and layer norms do not decay; the package looks for the
-latter by a name that few of DistilBERT's have, so that the others decay there. RxRx1 standardises each image
-and rotates and flips those that it trains on: ours does not. The detector starts from COCO there and from ImageNet here
-(or any file). The weights with the best headline on `val` are kept, which is out of distribution: FMoW's worst region,
-Amazon's user at the tenth percentile, and so on, as there."""
+latter by a name that few of DistilBERT's have, so that the others decay there. RxRx1 standardises each channel of each
+image, and turns and flips those that it trains on. PovertyMap's ERM has no augmentation in the
+package. The detector starts from COCO there and from ImageNet here (or any file). The weights with the best headline on
+`val` are kept, which is out of distribution: FMoW's worst region, Amazon's user at the tenth percentile, and so on, as
+there."""
 
 GROUPED = ("civilcomments",)
 """Data sets whose methods take the cells of label × identity; all others take domains."""

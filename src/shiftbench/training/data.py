@@ -15,7 +15,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import groupings_of
-from shiftbench.images.augment import augment, draws_of, joined
+from shiftbench.images.augment import augment, draws_of, joined, standardised
 from shiftbench.methods.method import Batch, Task, Unlabelled
 from shiftbench.models.net import MODELS, Net
 from shiftbench.scoring.scorer import Scorer, scorer
@@ -42,12 +42,12 @@ def load(
     takes = MODELS[run.model].takes
     words = (run.model, run.weights) if takes == "tokens" else ()  # each net of tokens has its own
     key = (benchmark.digest, collection.digest, shape, run.stylised, run.features, str(run.size), str(device),
-           str(folder), takes, str(MODELS[run.model].channels), *words)
+           str(folder), takes, str(MODELS[run.model].channels), run.normalise, *words)
     if key not in _LOADED:
         while len(_LOADED) >= KEPT:
             del _LOADED[next(iter(_LOADED))]
         x = inputs(benchmark, collection, run, Path(folder) if folder else None, progress, say)
-        _LOADED[key] = Data(benchmark, x, device)
+        _LOADED[key] = Data(benchmark, x, device, normalise=run.normalise if takes == "images" else "")
     return _LOADED[key]
 
 
@@ -57,6 +57,7 @@ class Data:
 
     `train_split` is the split whose items are the training items. `unlabelled` is the split whose items come beside
     them without labels, none where it is empty; `strong` is the augmentation of their second view.
+    `normalise` is the run's: it holds for whatever a net sees, in training and in evaluation.
     """
 
     benchmark: Benchmark
@@ -65,6 +66,7 @@ class Data:
     train_split: str = "train"
     unlabelled: str = ""
     strong: str = ""
+    normalise: str = ""
 
     def __post_init__(self) -> None:
         self.loss = self.benchmark.target.loss  # once: every batch carries it
@@ -261,10 +263,10 @@ class Data:
         return self.x.index_select(0, rows.to(self.x.device)).to(self.device)
 
     def prepare(self, x: Tensor, net: Net, augmentation: str = "none", u: Tensor | None = None) -> Tensor:
-        if not self.are_pixels:
-            return x
-        mean, std = self.scale(net)
-        return augment(x, augmentation, mean, std, u)
+        if self.are_pixels:
+            mean, std = self.scale(net)
+            x = augment(x, augmentation, mean, std, u)
+        return standardised(x) if self.normalise else x
 
     def scale(self, net: Net) -> Tensor:
         """Mean and deviation of a net's pixels, 2 × 3; made once, since a recorded step must not copy from the host."""

@@ -26,6 +26,9 @@ SCHEDULES = ("constant", "thirds", "cosine", "linear", "exponential")
 satellites). After a warm-up of w steps, in which the rate rises as t / w, cosine and linear count t and T from w on."""
 COLUMNS, SENTENCES = "columns", "sentences"
 """Features that no backbone makes: the columns of a table, and the vectors of the items' texts."""
+NORMALISATIONS = ("", "image")
+"""How pixels are brought to one scale: by the mean and deviation that the model expects or, `image`, each channel of
+each image by its own (WILDS' RxRx1), in training and in evaluation."""
 SELECTIONS = ("accuracy", "worst_group", "macro_f1", "headline", "loss", "last")
 
 
@@ -34,7 +37,8 @@ def selections() -> tuple[str, ...]:
     return (*SELECTIONS, *(name for name, metric in METRICS.items() if metric.own))
 
 
-UNSAID = ("preset", "epochs", "frozen_norms", "max_grad_norm", "decay_all", "warmup", "drop", "drop_every")
+UNSAID = ("preset", "epochs", "frozen_norms", "max_grad_norm", "decay_all", "warmup", "drop", "drop_every",
+          "normalise")
 """Fields that a run's facts leave out where they have their default: a run from before them has the same id."""
 
 
@@ -60,6 +64,7 @@ class Run:
     size: int = 0  # side of images, or tokens of texts; 0: as they are, or as many as the model reads
     stylised: str = ""  # a collection's folder with the same items: training sees its images, evaluation plain ones
     augment: str = "none"  # an augmentation, or several joined by +
+    normalise: str = ""  # image: each channel of each image by its own mean and deviation; empty: by the model's
     attack: float = 0.0  # train on images moved by up to this (l2, pixels from 0 to 1) to where the net errs more
     attack_steps: int = 3
     precision: str = "float32"  # bf16: products in 16 bits, weights and sums in 32; for a GPU
@@ -92,6 +97,7 @@ class Run:
         for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", selections(), "selection"),
                                   ("precision", PRECISIONS, "precision"), ("schedule", SCHEDULES, "schedule"),
                                   ("batches", ("", *BATCHES), "kind of batch"),
+                                  ("normalise", NORMALISATIONS, "normalisation"),
                                   ("select_split", ("", "id_val", "val"), "split to choose on")):
             if getattr(self, name) not in known:
                 raise unknown(kind, getattr(self, name), [word for word in known if word], "run")
@@ -129,6 +135,9 @@ class Run:
             if self.attack:
                 raise ShiftBenchError(f"run: attack={self.attack} moves images, but model '{self.model}' works on "
                                       "cached features. Choose a model that takes images.")
+        if self.attack and self.normalise:
+            raise ShiftBenchError(f"run: attack={self.attack} moves pixels on one scale for all images, but normalise="
+                                  f"{self.normalise} gives each its own. Leave one of them out.")
         object.__setattr__(self, "params", asdict(self.learner()))
         self._check_needs()
 
@@ -197,6 +206,8 @@ class Run:
                                      f"the only evaluation is after all {self.steps:,} steps")
         if self.model not in image_models():
             reasons["augment"] = f"model '{self.model}' takes no images of three channels"
+        if CATALOGUE[self.model].takes != "images":
+            reasons["normalise"] = f"model '{self.model}' takes no images"
         if self.features:
             reasons["size"] = f"features={self.features} are as they were computed"
         return {name: why for name, why in reasons.items() if getattr(self, name) != getattr(Run, name)}
