@@ -8,9 +8,10 @@
     shiftbench conflicts … --leave-out …; python docs/write_tables.py left_out conflicts/conflicts.json
                                                                                       docs/conflicts.md
     shiftbench report R --figures F; python docs/write_tables.py interventions F      docs/breeds.md
+    python examples/nooch/tables.py R > n.md; python docs/write_tables.py nooch n.md  docs/nooch.md
 
-The last makes its table from those of BREEDS' figures in the folder F. The file is copied to docs/studies and between
-the marks of the page; a test compares the two, so the page shows what a run gave.
+`interventions` makes its table from those of BREEDS' figures in the folder F. The file is copied to docs/studies and
+between the marks of the page; a test compares the two, so the page shows what a run gave.
 """
 
 import csv
@@ -20,7 +21,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).parent
 PAGES = {"demo": "metashift.md", "real": "real_data.md", "five_seeds": "studies/fine_grained.md",
-         "sizes": "metashift.md", "left_out": "conflicts.md", "interventions": "breeds.md"}
+         "nooch": "nooch.md", "sizes": "metashift.md", "left_out": "conflicts.md", "interventions": "breeds.md"}
 QUANTITIES = {"source": "source", "target": "target", "rt": "target-RT", "whole": "trained on the target",
               "relative": "relative"}
 """What the tables of BREEDS' figures call a number, and what the page does."""

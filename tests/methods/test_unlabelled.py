@@ -8,6 +8,7 @@ import torch
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import TARGET_TRAIN, UNLABELLED, Benchmark, table
+from shiftbench.data.collection import Collection
 from shiftbench.methods import METHODS, coral, mmd
 from shiftbench.methods.method import Stage, Unlabelled
 from shiftbench.methods.unlabelled import Student, dropped
@@ -256,3 +257,25 @@ def test_unlabelled_items_of_a_moved_target_help(name, far):
     plain = accuracy("erm")
     assert plain < 0.85
     assert accuracy(name, unlabelled=TARGET_TRAIN) >= plain + (-0.03 if name == "afn" else 0.03)
+
+
+@pytest.mark.learning
+def test_fixmatch_keeps_what_sixteen_labels_teach():
+    """Checkerboards of two sizes under noise: strong views, which turn and recolour them, cost the target nothing."""
+    rng = np.random.default_rng(0)
+    label, k = rng.integers(0, 2, 240), np.arange(16)
+    size, phase = np.where(label == 1, 2, 4)[:, None], rng.integers(0, 8, (2, 240, 1))
+    down, across = (((k + one) // size) % 2 for one in phase)
+    pixels = rng.integers(0, 135, (240, 16, 16)) + 120 * (down[:, :, None] ^ across[:, None, :])
+    split = np.where(np.arange(240) < 16, "train", np.where(np.arange(240) < 140, TARGET_TRAIN, "test"))
+    collection = Collection("boards", np.char.mod("i%03d", np.arange(240)),
+                            pixels=np.repeat(pixels[..., None], 3, axis=3).astype(np.uint8))
+    benchmark = Benchmark.of(collection, None, 0, np.arange(240), split, label=np.asarray(["cat", "dog"])[label],
+                             domain=np.where(split == "train", "in", "out"))
+    x = torch.from_numpy(collection.pixels[collection.index(benchmark.items)])
+    settings = {"model": "small-cnn", "features": "", "augment": "standard", "steps": 60, "lr": 3e-3,
+                "select_on": "last"}
+    rows = benchmark.rows("test")
+    share = {name: float((learn(toy_run(benchmark, method=name, **settings), benchmark, x).argmax(dim=1).numpy()
+                          == benchmark.label)[rows].mean()) for name in ("erm", "fixmatch")}
+    assert share["fixmatch"] >= max(0.85, share["erm"] - 0.02), share
