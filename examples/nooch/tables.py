@@ -8,20 +8,20 @@
 import sys
 from typing import Any
 
-from shiftbench.reporting.results import shown_scores
+from shiftbench.data.scores import RUN
+from shiftbench.reporting.results import read_source, shown_scores
 from shiftbench.reporting.sections.nooch_scores import cells, criterion, mean, nooch_in, tasks
 from shiftbench.scoring.hard_items import EASY
-from shiftbench.scoring.runs import scores_of
 
 Cell = dict[str, Any] | None
 
 
 def main(source: str) -> str:
     """A table per criterion; the setting of each method is chosen on validation by the worse hard side's loss."""
-    scores, owners = scores_of(source, ())
-    benchmarks = nooch_in(benchmark for benchmark, _ in owners)
-    shown = shown_scores(scores, benchmarks, "nooch")
-    lines = [f"{len(set(scores['run'].tolist()))} runs, {len(benchmarks)} benchmarks.", ""]
+    results = read_source(source, rule="nooch")
+    benchmarks = nooch_in(results.benchmarks)
+    shown = shown_scores(results.scores, benchmarks, "nooch")
+    lines = [f"{len(set(results.scores.where(stat=RUN)['run'].tolist()))} runs, {len(benchmarks)} benchmarks.", ""]
     for name in dict.fromkeys(criterion(benchmark) for benchmark in benchmarks):
         own = [benchmark for benchmark in benchmarks if criterion(benchmark) == name]
         table = tasks(shown, own)
