@@ -46,10 +46,11 @@ def test_the_table_of_interventions_is_that_of_the_figures(tmp_path):
         "50.0 [45.0, 55.0] |", "| bad | adversarial | 80.0 [70.0, 90.0] | 40.0 [30.0, 50.0] | – | – | – |"]
 
 
-def test_the_prose_on_real_data_has_no_number_of_its_own():
+@pytest.mark.parametrize(("file", "name"), [("real_data.md", "real"), ("nooch.md", "nooch")])
+def test_prose_has_no_number_of_its_own(file, name):
     """Every share and interval in the sentences is one that the run printed."""
-    page = (DOCS / "real_data.md").read_text(encoding="utf-8")
-    found = quoted(page, "real")
+    page = (DOCS / file).read_text(encoding="utf-8")
+    found = quoted(page, name)
     said = re.findall(r"-?0\.\d{3}", page.replace(found, "").replace("−", "-"))
     assert said
     assert set(said) <= set(re.findall(r"-?0\.\d{3}", found))

@@ -19,7 +19,7 @@ Cell = dict[str, Any] | None
 def main(source: str) -> str:
     """A table per criterion; the setting of each method is chosen on validation by the worse hard side's loss."""
     results = read_source(source, rule="nooch")
-    benchmarks = nooch_in(results.benchmarks)
+    benchmarks = sorted(nooch_in(results.benchmarks), key=lambda one: one.name)
     shown = shown_scores(results.scores, benchmarks, "nooch")
     lines = [f"{len(set(results.scores.where(stat=RUN)['run'].tolist()))} runs, {len(benchmarks)} benchmarks.", ""]
     for name in dict.fromkeys(criterion(benchmark) for benchmark in benchmarks):
