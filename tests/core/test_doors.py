@@ -11,7 +11,8 @@ import pytest
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_array, read_json, read_text, read_toml
 from shiftbench.core.parsing import DEEPEST, parse_json, parse_toml, parse_value
-from shiftbench.core.tables import MOST_COLUMNS, decimal, no_doubles, read_table, strings, values_of, whole
+from shiftbench.core.table_formats import MOST_COLUMNS
+from shiftbench.core.tables import decimal, no_doubles, read_table, strings, values_of, whole
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions

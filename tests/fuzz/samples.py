@@ -1,9 +1,11 @@
 """Sound files of every format that a reader reads, and the command that reads them."""
 
 import csv
+import gzip
 import inspect
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,6 +137,22 @@ def _table(raw: Path) -> Iterator[Command]:
     yield reader("table csv", "raw/scans.csv", *roles, "--features", "age,dose", "--text", "note")
     yield reader("table tsv", "raw/scans.tsv", *roles)
     yield reader("table parquet", "raw/scans.parquet", *roles)
+    (raw / "scans.jsonl").write_text("".join(json.dumps(row | {"seen": ["a", "b"]}) + "\n" for row in rows))
+    (raw / "scans.csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+    with pa.OSFile(str(raw / "scans.arrow"), "wb") as file, pa.ipc.new_stream(file, pa.Table.from_pylist(
+            rows).schema) as stream:
+        stream.write_table(pa.Table.from_pylist(rows))
+    yield reader("table jsonl", "raw/scans.jsonl", *roles, "--tags-in", "seen")
+    yield reader("table gzip", "raw/scans.csv.gz", *roles, "--tags", "tumor")
+    yield reader("table arrow", "raw/scans.arrow", *roles)
+    with suppress(ImportError):
+        from openpyxl import Workbook
+
+        book = Workbook()
+        for row in [list(rows[0]), *([*row.values()] for row in rows)]:
+            book.active.append(row)
+        book.save(raw / "scans.xlsx")
+        yield reader("table xlsx", "raw/scans.xlsx", *roles)
 
 
 def _waterbirds(raw: Path) -> Iterator[Command]:

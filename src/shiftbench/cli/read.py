@@ -207,7 +207,8 @@ def read_wilds(
 
 @read.command("table")
 def read_table(
-    source: Annotated[Path, typer.Argument(help="A CSV or parquet file with one row per item.")],
+    source: Annotated[Path, typer.Argument(help="One row per item: .csv, .tsv, .txt, .jsonl (also .gz), .parquet, "
+                                     ".arrow, .feather or .xlsx.")],
     out: Out,
     id: Annotated[str, typer.Option("--id", help="Column with the name of each item.")],
     label: Annotated[str, typer.Option(help="Column to predict.")],
@@ -219,20 +220,30 @@ def read_table(
     text: Annotated[str | None, typer.Option(help="Column with the text of each item.")] = None,
     features: Annotated[str, typer.Option(help="Columns of numbers to train on, separated by commas.")] = "",
     rename: Annotated[list[str] | None, typer.Option(help="What a split is called here: --rename valid=val.")] = None,
-    between: Annotated[str | None, typer.Option(help="Separator of values; default: a comma.")] = None,
+    tags: Annotated[str, typer.Option(help="Columns of yes or no (1 or 0, 1 or -1) that become tags, separated by "
+                                      "commas.")] = "",
+    tags_in: Annotated[str | None, typer.Option(help="Column of several words each, or of lists: they become "
+                                                "tags.")] = None,
+    tags_between: Annotated[str, typer.Option(help="What stands between the words of --tags-in.")] = ";",
+    missing: Annotated[str, typer.Option(help="Words that mean that there is no value, separated by commas: nan,NA.")
+                       ] = "",
+    between: Annotated[str | None, typer.Option(help="Separator of values in a CSV file; default: a comma.")] = None,
     name: Name = None,
     overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """A table of your own: its columns become label, domain, split, images, text, features and further factors.
+    """A table of your own: its columns become label, domain, split, images, text, features, tags and further factors.
 
     shiftbench read table scans.csv --id scan --label tumor --domain hospital --split part --out collections/scans
+
+    shiftbench read table faces.csv --id file --label Blond --tags Male,Smiling,Hat --out collections/faces
     """
     options = {"id": id, "label": label, "domain": domain, "split": split, "image": image, "images": images,
                "drop_missing": drop_missing, "text": text, "between": between, "name": name,
                "features": [feature.strip() for feature in features.split(",") if feature.strip()],
-               "rename": pairs(rename or [], "--rename", "valid=val")}
+               "rename": pairs(rename or [], "--rename", "valid=val"), "tags": tags, "tags_in": tags_in,
+               "tags_between": tags_between, "missing": missing}
     _read("table", [source], out, options, overwrite, json, quiet)
 
 

@@ -17,71 +17,40 @@ import pyarrow.parquet as pq
 from shiftbench.core.arrays import Floats, Ints, Strs, Values, to_strings
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular, writing
+from shiftbench.core.table_formats import DAMAGED, default_separator, format_of, read_rows
 
-MOST_COLUMNS = 100_000
-"""Columns of a table that is read: pyarrow keeps some kilobytes for each, and gives up at a million."""
-BLOCK = 1 << 26
-"""Bytes of a CSV file that are read at once: the first block decides whether a column holds numbers or text."""
 FAULTS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What pyarrow raises at columns of the wrong type and at damaged ones."""
+
 
 def read_table(
     path: Path | str, columns: Sequence[str] = (), text: Sequence[str] = (), *, every: bool = True,
     between: str | None = None
 ) -> pa.Table:
-    """Read a parquet file, or a text file of columns (CSV) whose quoted values may hold line breaks, with `columns`.
+    """Read a table of any of the formats of `table_formats`, with `columns`; quoted values may hold line breaks.
 
     Columns named in `text` stay text in a CSV file, so that the id 000123 does not become the number 123. Without
-    `every`, only `columns` are kept in memory. `between` separates values: by default a comma, in a .tsv file a tab.
+    `every`, only `columns` of a CSV file are kept in memory. `between` separates the values of a CSV file: by default
+    a comma, in a .tsv file a tab.
     """
     file = Path(path)
     check_regular(file)
     if not file.is_file():
         raise ShiftBenchError(f"{file}: no such file." if not file.exists() else f"{file} is a folder, not a table.")
-    parquet = _is_parquet(file)
+    form = format_of(file)
     try:
-        few_columns(file, "" if parquet else between or _comma(file))
-        table = pq.read_table(file) if parquet else _read_csv(file, columns, text, every, between or _comma(file))
+        table = read_rows(file, form, text, None if every else columns, between or default_separator(file))
+        if form.title == "CSV":
+            table = as_written(table)
     except ShiftBenchError:
         raise
-    except (OSError, *FAULTS) as problem:
-        raise ShiftBenchError(f"{file}: not a readable {'parquet' if parquet else 'CSV'} table "
-                              f"({first_line(problem)}).") from problem
+    except (*DAMAGED, *FAULTS) as problem:
+        raise ShiftBenchError(f"{file}: not a readable {form.title} table ({first_line(problem)}).") from problem
     no_doubles(file, table)
     for name in columns:
         if name not in table.column_names:
             raise _no_column(file, name, table.column_names)
     return table
-
-
-def _is_parquet(file: Path) -> bool:
-    """Whether a file is parquet, by its name or its first bytes; everything else is text."""
-    with file.open("rb") as handle:
-        return file.suffix in (".parquet", ".pq") or handle.read(4) == b"PAR1"
-
-
-def _comma(file: Path) -> str:
-    return "\t" if file.suffix == ".tsv" else ","
-
-
-def _read_csv(file: Path, columns: Sequence[str], text: Sequence[str], every: bool, between: str) -> pa.Table:
-    from pyarrow import csv
-
-    if len(between) != 1 or not between.isascii() or between in '"\r\n':
-        raise ShiftBenchError(f"{between!r} cannot separate two values; it must be one character, as , or ;.")
-    if not file.stat().st_size:
-        raise ShiftBenchError(f"{file}: is empty. The first line of a CSV file names its columns.")
-    try:
-        return as_written(csv.read_csv(
-            file,
-            read_options=csv.ReadOptions(block_size=BLOCK),
-            parse_options=csv.ParseOptions(newlines_in_values=True, delimiter=between),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(text, pa.string()),
-                include_columns=None if every else list(columns),
-                include_missing_columns=False)))
-    except KeyError:  # pyarrow's way to say that an included column is not there
-        return _read_csv(file, columns, text, True, between)
 
 
 def _no_column(file: Path, name: str, columns: Sequence[str]) -> ShiftBenchError:
@@ -90,23 +59,6 @@ def _no_column(file: Path, name: str, columns: Sequence[str]) -> ShiftBenchError
         return ShiftBenchError(f"{file}: has one column, '{columns[0]}'. Are its values separated by {other!r}? "
                                "Say so with --between.")
     return unknown("column", name, columns, str(file))
-
-
-def few_columns(file: Path, between: str) -> None:
-    """Refuse a table of too many columns before it is read; `between` stands between the values of a CSV file."""
-    if between:
-        count, block = 1, b"x"
-        with file.open("rb") as handle:
-            while block and count <= MOST_COLUMNS:
-                block = handle.read(1 << 20)
-                head, end, _ = block.partition(b"\n")
-                count += head.count(between.encode())
-                if end:
-                    break
-    else:
-        count = pq.read_metadata(file).num_columns
-    if count > MOST_COLUMNS:
-        raise ShiftBenchError(f"{file}: has more than {MOST_COLUMNS:,} columns. Is it a table with a row per item?")
 
 
 def no_doubles(file: Path | str, table: pa.Table) -> None:

@@ -11,15 +11,19 @@ import pyarrow.compute as pc
 from shiftbench.core.arrays import Floats, Strs, Values, to_strings
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import listed
-from shiftbench.core.tables import FAULTS, decimal, filled, read_table
+from shiftbench.core.tables import FAULTS, decimal, filled, read_table, texts
 from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Texts
 from shiftbench.readers.annotation_files import image_folder, paths_below
+from shiftbench.readers.tag_columns import tags_of
 
 SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train", "unlabelled")
 FACTORS = ("label", "domain", "split")
-SHARED = (("id", "image"), ("id", "text"), ("domain", "split"), ("domain", "features"))
+SHARED = (("id", "image"), ("id", "text"), ("domain", "split"), ("domain", "features"), ("label", "tags"),
+          ("domain", "tags"))
 """Roles that one column may have: a file name tells items apart, a year moves and is learnt from."""
+GAPS = ("nan", "na", "n/a", "#n/a", "nat", "none", "null", "<na>")
+"""Words, in lower case, that programs write for a missing value; people also mean Namibia and a surname by them."""
 FEATURE = "feature:"
 """What the factor of a feature column begins with: by it a collection tells which of its factors are inputs."""
 
@@ -36,27 +40,39 @@ def table(
     text: str | None = None,
     features: str | Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
+    tags: str | Sequence[str] = (),
+    tags_in: str | None = None,
+    tags_between: str = ";",
+    missing: str | Sequence[str] = (),
     between: str | None = None,
     name: str | None = None,
 ) -> Collection:
-    """Read a CSV or parquet file with one row per item.
+    """Read a table with one row per item: CSV, JSON lines, parquet, Arrow or Excel, see `core.table_formats`.
 
     The columns named for `label`, `domain` and `split` become the factors of those names and keep their own, a column
     in `features` becomes the factor `feature:NAME` (numbers), and every other column is a factor under its own name.
     A file name may be the id as well (`SHARED` lists which roles one column may have). `image` holds file names below
     `images` (by default the folder of the table), `text` the text of each item. `rename` says which of our splits a
     word of the table means, {"valid": "val"}, and `between` what stands between two values, a comma or `;`.
+
+    Columns in `tags` say yes or no, and `tags_in` names one that holds several words with `tags_between` between them:
+    both become tags. Their share of the image is not known.
+
     Id, label, domain, split, image and features have no gaps; in other columns a gap is NaN among numbers and an empty
-    word among words.
+    word among words. `missing` lists the words that mean a gap; words such as nan that it does not list stay words,
+    and a warning counts them.
     """
     path = Path(source)
-    roles = {"id": id, "label": label, "domain": domain, "split": split, "image": image, "text": text}
+    roles = {"id": id, "label": label, "domain": domain, "split": split, "image": image, "text": text,
+             "tags_in": tags_in}
     used = {role: column for role, column in roles.items() if column is not None}
-    features = listed(features, ",")
-    _one_purpose(path, used, features)
+    features, tags = listed(features, ","), listed(tags, ",")
+    _one_purpose(path, used, features, tags)
     words = [column for role, column in used.items() if role != "label"]
-    rows = read_table(path, (*used.values(), *features), text=words, between=between)
-    filled(path, rows, [*(column for role, column in used.items() if role != "text"), *features], blank=True)
+    rows = _with_gaps(path, read_table(path, (*used.values(), *features, *tags), text=words, between=between),
+                      listed(missing, ","))
+    gaps = ("text", "tags_in")
+    filled(path, rows, [*(column for role, column in used.items() if role not in gaps), *features], blank=True)
     items = _words(path, rows, id)
     _unique(path, id, items)
     factors: dict[str, Values] = {"label": _values(path, rows, label)}
@@ -65,12 +81,14 @@ def table(
     if split is not None:
         factors["split"] = _splits(path, split, _words(path, rows, split), rename or {})
     factors |= {FEATURE + column: _finite(path, column, decimal(path, rows, column)) for column in features}
-    factors |= {name: _values(path, rows, column) for name, column in _own_names(path, rows, used, features).items()}
+    own = _own_names(path, rows, used, (*features, *tags))
+    factors |= {name: _values(path, rows, column) for name, column in own.items()}
     root = image_folder(images if images is not None else path.parent) if image is not None else None
     return Collection(
-        name=name or path.stem,
+        name=name or path.name.removesuffix(".gz").rpartition(".")[0] or path.name,
         items=items,
         factors=factors,
+        tags=tags_of(path, rows, tags, tags_in, tags_between),
         texts=Texts.none() if text is None else _texts(_text(path, rows, text)),
         pixels=None if root is None or image is None else paths_below(root, _words(path, rows, image).tolist()),
         root=root)
@@ -88,11 +106,12 @@ def features(collection: Collection) -> tuple[tuple[str, ...], Floats]:
         values, axis=1) if values else np.zeros((len(collection), 0))
 
 
-def _one_purpose(path: Path, used: Mapping[str, str], features: tuple[str, ...]) -> None:
+def _one_purpose(path: Path, used: Mapping[str, str], features: tuple[str, ...], tags: tuple[str, ...]) -> None:
     roles: dict[str, str] = {}
-    for role, column in [*used.items(), *(("features", column) for column in features)]:
+    for role, column in [*used.items(), *(("features", column) for column in features),
+                         *(("tags", column) for column in tags)]:
         other = roles.setdefault(column, role)
-        if (other, role) not in ((role, role), *SHARED) or features.count(column) > 1:
+        if (other, role) not in ((role, role), *SHARED) or max(features.count(column), tags.count(column)) > 1:
             raise ShiftBenchError(f"{path}: column '{column}' is given for {other} and for {role}. Name another column "
                                   f"for one of them; {' and '.join(map('+'.join, SHARED))} may share one.")
 
@@ -120,6 +139,23 @@ def _own_names(path: Path, rows: pa.Table, used: Mapping[str, str], features: tu
         elif column not in hidden:
             names[column or "unnamed"] = column  # pandas writes row numbers into a column without a name
     return names
+
+
+def _with_gaps(path: Path, rows: pa.Table, missing: tuple[str, ...]) -> pa.Table:
+    """The table with gaps where a text is one of the words `missing`; words that look like one are counted."""
+    for place, column in enumerate(rows.column_names):
+        if not (pa.types.is_string(rows[column].type) or pa.types.is_large_string(rows[column].type)):
+            continue
+        words = texts(path, rows, column)
+        if missing:
+            gone = pc.is_in(words, value_set=pa.array(missing))
+            words = pc.if_else(gone, pa.scalar(None, pa.string()), words)
+            rows = rows.set_column(place, column, words)
+        odd = words.filter(pc.fill_null(pc.is_in(pc.utf8_lower(words), value_set=pa.array(GAPS)), False))
+        if len(odd):
+            warnings.warn(f"{path}: {len(odd):,} values in column '{column}' are the word '{odd[0]}', which is kept as "
+                          f"a word. If it means that there is none, say --missing {odd[0]}.", stacklevel=3)
+    return rows
 
 
 def _unique(path: Path, column: str, items: Strs) -> None:
