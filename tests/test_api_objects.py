@@ -8,6 +8,7 @@ from shiftbench.core.errors import ShiftBenchError
 from tests.toys import toy_rows
 
 CLASSES = ("cat", "dog")
+SHORT = {"model": "pixel-mlp", "size": 16, "steps": 4, "batch_size": 8, "eval_every": 4, "device": "cpu"}
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +134,92 @@ def test_ids_that_the_benchmark_has_not_are_left_out_on_request(benchmark, proba
         scores = sb.score(benchmark, ids=[*benchmark.items, "x"], ignore_extra=True,
                           probabilities=[*probabilities.tolist(), [0.5, 0.5]])
     assert scores == sb.score(benchmark, ids=benchmark.items, probabilities=probabilities)
+
+
+# Benchmarks and collections in memory
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run on a benchmark and a collection that were in memory."""
+    out = tmp_path_factory.mktemp("objects") / "runs"
+    collection, benchmark = toy_rows()
+    return collection, benchmark, out, sb.train(benchmark, "erm", out, collection=collection, **SHORT)
+
+
+@pytest.mark.slow
+def test_a_run_finds_the_benchmark_that_was_in_memory(trained, tmp_path):
+    """It lies beside the runs, with its collection, so that folder verbs go on from there."""
+    collection, benchmark, out, run = trained
+    saved = sb.Benchmark.load(out / "benchmarks" / benchmark.name)
+    assert saved.digest == benchmark.digest
+    assert sb.Collection.load(out / "collections" / "toy") == collection
+    page = sb.report(out, tmp_path / "report.html")
+    assert page.is_file()
+    assert sb.train(out / "benchmarks" / benchmark.name, "erm", out, **SHORT) == run
+
+
+@pytest.mark.slow
+def test_a_finished_run_on_an_object_is_not_repeated(trained):
+    """The same objects give the same run, whose files stay as they are."""
+    collection, benchmark, out, run = trained
+    before = (run / "predictions.parquet").stat().st_mtime_ns
+    assert sb.train(benchmark, "erm", out, collection=collection, **SHORT) == run
+    assert (run / "predictions.parquet").stat().st_mtime_ns == before
+    assert len(list((out / "benchmarks").iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_two_benchmarks_of_one_name_lie_beside_each_other(trained, tmp_path):
+    """The second has its digest in its name, so that scores tell the two apart."""
+    collection, benchmark, _, _ = trained
+    other_collection, other = toy_rows(seed=1)
+    sb.train(benchmark, "erm", tmp_path, collection=collection, **SHORT)
+    sb.train(other, "erm", tmp_path, collection=other_collection, **SHORT)
+    names = {path.name for path in (tmp_path / "benchmarks").iterdir()}
+    assert names == {benchmark.name, f"{benchmark.name}-{other.short_digest}"}
+    assert {choice.benchmark for choice in sb.select(tmp_path, "id").choices} == names
+
+
+def test_a_benchmark_in_memory_needs_its_own_collection(benchmark, tmp_path):
+    """Without one, or with another's, training is refused before anything is written."""
+    with pytest.raises(ShiftBenchError, match="Give `collection`"):
+        sb.train(benchmark, "erm", tmp_path / "runs", **SHORT)
+    with pytest.raises(ShiftBenchError, match=r"^collection: 'toy' has digest .* was built from"):
+        sb.train(benchmark, "erm", tmp_path / "runs", collection=toy_rows(n=120)[0], **SHORT)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_pages_tables_and_choices_take_benchmarks_in_memory(benchmark, probabilities, tmp_path):
+    """`benchmarks` may be an object, a folder or a list of both."""
+    scores = sb.score(benchmark, ids=benchmark.items, probabilities=probabilities, method="mine")
+    folder = benchmark.save(tmp_path / "toy")
+    assert sb.report(scores, tmp_path / "a.html", benchmarks=benchmark).is_file()
+    assert sb.table(scores, benchmarks=[benchmark, folder]) == sb.table(scores, benchmarks=folder)
+    assert sb.select(scores, "id", benchmarks=[benchmark]).choices[0].method == "mine"
+
+
+@pytest.mark.slow
+def test_a_study_takes_benchmarks_in_memory(trained, tmp_path):
+    """They take the place of those that the study names, and are saved beside its runs."""
+    collection, benchmark, _, run = trained
+    (tmp_path / "study.toml").write_text('[methods.erm]\n[run]\nmodel = "pixel-mlp"\nsize = 16\nsteps = 4\n'
+                                         'batch_size = 8\neval_every = 4\n')
+    ends = sb.sweep(tmp_path / "study.toml", tmp_path / "runs", benchmarks=[benchmark], collection=collection,
+                    workers=1, device="cpu")
+    assert [(end.run, end.state) for end in ends] == [(run.name, "done")]
+
+
+def test_a_shift_is_built_on_a_collection_in_memory(tmp_path):
+    """build(shift, collection=…) is shift.build, and saves the benchmark where `out` says so."""
+    scenes = sb.read("world", "scenes", items=300, size=32, out=tmp_path / "scenes")
+    shift = sb.IID("class")
+    benchmark = sb.build(shift, tmp_path / "iid", collection=scenes, seed=1)
+    assert benchmark.digest == shift.build(scenes, 1).digest == sb.Benchmark.load(tmp_path / "iid").digest
+    assert scenes.home == tmp_path / "scenes"
+
+
+@pytest.mark.parametrize("verb", ["embed", "check", "power", "score", "export"])
+def test_what_is_neither_an_object_nor_a_folder_is_said_in_one_line(verb):
+    """A wrong type is our error with a sentence, not Python's."""
+    with pytest.raises(ShiftBenchError, match="int is neither a Benchmark nor the folder of one"):
+        getattr(sb, verb)(5, *["out"] * (verb == "export"))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from shiftbench.reporting.comparison import Line
     from shiftbench.scoring.select import Selection
     from shiftbench.shifts.context.challenge_sets import Ranked
+    from shiftbench.shifts.shift import Shift
     from shiftbench.shifts.subset import Rung
     from shiftbench.sweeps.status import Status
     from shiftbench.sweeps.study import Study
@@ -44,28 +46,57 @@ if TYPE_CHECKING:
     from shiftbench.training.run import Outcome
 
     Place = Path | str
+    Benchmarks = Benchmark | Place | Sequence[Benchmark | Place]
     Advance = Callable[[int, int], None]
 
 
 def _benchmark(source: Benchmark | Place) -> Benchmark:
     from shiftbench.data.benchmark import Benchmark
 
-    return source if isinstance(source, Benchmark) else Benchmark.load(source)
+    return source if isinstance(source, Benchmark) else Benchmark.load(_place(source, "a Benchmark"))
 
 
 def _collection(source: Collection | Place) -> Collection:
     from shiftbench.data.collection import Collection
 
-    return source if isinstance(source, Collection) else Collection.load(source)
+    return source if isinstance(source, Collection) else Collection.load(_place(source, "a Collection"))
 
 
-def _with_collection(benchmark: Benchmark | Place, collection: Place | None) -> tuple[Benchmark, Collection, Path]:
-    """A benchmark, its collection and the folder of that, where features are cached."""
-    from shiftbench.data.benchmark import collection_folder
+def _place(source: Any, instead: str) -> Path:
+    from os import PathLike
+
+    if not isinstance(source, str | PathLike):
+        raise ShiftBenchError(f"{type(source).__name__} is neither {instead} nor the folder of one.")
+    return Path(source)
+
+
+def _with_collection(
+    benchmark: Benchmark | Place, collection: Collection | Place | None
+) -> tuple[Benchmark, Collection]:
+    """A benchmark and the collection that it was built from."""
+    from shiftbench.data.benchmark import collection_of
 
     loaded = _benchmark(benchmark)
-    folder = collection_folder(loaded, benchmark, collection)
-    return loaded, _collection(folder), folder
+    images = collection_of(loaded, benchmark, collection)
+    in_memory = benchmark is loaded or collection is images  # those in folders were compared
+    digest = loaded.card.get("collection", {}).get("digest")
+    if in_memory and digest and digest != images.digest:
+        raise ShiftBenchError(f"collection: '{images.name}' has digest {images.digest[:8]}, but benchmark "
+                              f"'{loaded.name}' was built from {str(digest)[:8]}. Give the collection that it was "
+                              "built from.")
+    return loaded, images
+
+
+def _in_folders(
+    benchmark: Benchmark | Place, collection: Collection | Place | None, out: Place
+) -> tuple[Benchmark, Path, Collection]:
+    """A benchmark, its folder and its collection. What is in memory is saved below `out`: its runs need it again."""
+    from shiftbench.data.benchmark import saved_below
+
+    loaded, images = _with_collection(benchmark, collection)
+    if isinstance(benchmark, str | Path):
+        return loaded, Path(benchmark), images
+    return saved_below(loaded, images, out)
 
 
 # Data and shifts
@@ -104,9 +135,10 @@ def read(
         raise unknown("format", format, [*READERS, "world"])
     collection = (find(WORLDS, "world", *map(str, sources))(**options) if format == "world" else
                   read_files(format, sources, drop_missing=drop_missing, **options))
-    if out is not None:
-        keep(collection, out, overwrite)
-    return collection
+    if out is None:
+        return collection
+    keep(collection, out, overwrite)
+    return replace(collection, home=Path(out))
 
 
 def graph(collection: Collection | Place, cls: str, **options: Any) -> MetaGraph:
@@ -156,11 +188,27 @@ def ladder(collection: Collection | Place, test: str, k: int = 4, **options: Any
     return climb(_collection(collection), test, k, **options)
 
 
-def build(recipe: Place, out: Place | None = None, changes: Mapping[str, Any] | None = None) -> Benchmark:
-    """Apply the shift of a recipe to its collection; `changes` replace settings of the file."""
+def build(
+    recipe: Shift | Place, out: Place | None = None, changes: Mapping[str, Any] | None = None, *,
+    collection: Collection | Place | None = None, seed: int = 0,
+) -> Benchmark:
+    """Apply the shift of a recipe to its collection; `changes` replace settings of the file.
+
+    Or a shift to a collection, with a seed: build(sb.Given(), collection=scenes, seed=0).
+    """
+    from shiftbench.data.benchmark import save_for
     from shiftbench.shifts.recipe import build as build_recipe
 
-    return build_recipe(recipe, out, changes)
+    if isinstance(recipe, str | Path):
+        if collection is not None or seed:
+            raise ShiftBenchError(f"{recipe}: a recipe has its own collection and seed. Change them with `changes`.")
+        return build_recipe(recipe, out, changes)
+    if not hasattr(recipe, "build") or collection is None or changes:
+        raise ShiftBenchError("A shift is built on a collection and has its settings: sb.build(sb.Given(), "
+                              "collection=scenes). Give both, without `changes`.")
+    images = _collection(collection)
+    benchmark = recipe.build(images, seed)
+    return benchmark if out is None else save_for(benchmark, out, images.home)
 
 
 def suite(
@@ -225,16 +273,16 @@ def check(benchmark: Benchmark | Collection | Place, collection: Collection | Pl
     return find_faults(loaded, *hashes_and_missing(images, loaded.items))
 
 
-def trust(collection: Place, root: Place | None = None) -> Path:
+def trust(collection: Collection | Place, root: Place | None = None) -> Path:
     """Confirm the folder below which a collection that was made elsewhere has its files, or say another; gives it."""
     from shiftbench.data.collection import MARKER
     from shiftbench.data.roots import confirm
 
-    own = _collection(collection).root
-    if own is None:
-        raise ShiftBenchError(f"{collection}: names no folder of files, so there is nothing to trust.")
-    folder = own if root is None else Path(root).resolve()
-    confirm(Path(collection) / MARKER, folder)
+    loaded = _collection(collection)
+    if loaded.root is None or loaded.home is None:
+        raise ShiftBenchError(f"{loaded.home or loaded.name}: names no folder of files, so there is nothing to trust.")
+    folder = loaded.root if root is None else Path(root).resolve()
+    confirm(loaded.home / MARKER, folder)
     return folder
 
 
@@ -263,24 +311,30 @@ def export(
 
 def embed(
     benchmark: Benchmark | Place, model: str = "efficientnet-lite0", size: int = 224,
-    collection: Place | None = None, progress: Advance | None = None,
+    collection: Collection | Place | None = None, progress: Advance | None = None,
 ) -> Path:
-    """Cache the features of every item of a benchmark, once; training a head then takes a second."""
+    """Cache the features of every item of a benchmark, once; training a head then takes a second.
+
+    They lie in the folder of the collection, so that it needs one: read(…, out=FOLDER), or save it.
+    """
     from shiftbench.models.names import backbone
 
     backbone(model)
-    loaded, images, folder = _with_collection(benchmark, collection)
+    loaded, images = _with_collection(benchmark, collection)
+    if images.home is None:
+        raise ShiftBenchError(f"collection: '{images.name}' lies in no folder, where its features are kept. Save it "
+                              "and name its folder.")
     rows = images.index(loaded.items)
     load_torch()
     from shiftbench.training.features import embed as embed_items
 
-    embed_items(images, rows, backbone=model, size=size, folder=folder, progress=progress)
-    return folder / "features"
+    embed_items(images, rows, backbone=model, size=size, folder=images.home, progress=progress)
+    return images.home / "features"
 
 
 def train(
-    benchmark: Place, method: str = "", out: Place = "runs", *, preset: str | Sequence[str] = (),
-    collection: Place | None = None, device: str = "auto", params: Mapping[str, Any] | None = None,
+    benchmark: Benchmark | Place, method: str = "", out: Place = "runs", *, preset: str | Sequence[str] = (),
+    collection: Collection | Place | None = None, device: str = "auto", params: Mapping[str, Any] | None = None,
     strict: bool = False, progress: Advance | None = None, say: Callable[[str], None] | None = None, **settings: Any,
 ) -> Path:
     """Train one method on one benchmark with one seed, and return the run's folder. A finished run is not repeated.
@@ -289,6 +343,8 @@ def train(
     names settings of both (`shiftbench methods --presets`); those that you give win over a protocol's, and a variant
     such as `resnet50` brings its method. `say` is called with a line for each setting that has no effect; the run's log
     has it too. `strict` refuses pretrained weights that have seen subclasses of the target (BREEDS).
+
+    A benchmark in memory comes with its `collection` and is saved as out/benchmarks/NAME, where its runs find it.
     """
     from shiftbench.training.device import check_device
     from shiftbench.training.pretrained import check_unseen
@@ -296,43 +352,42 @@ def train(
 
     check_device(device)
     run_of(method, params or {}, settings, preset)  # which checks all of it
-    loaded, images, folder = _with_collection(benchmark, collection)
+    loaded, folder, images = _in_folders(benchmark, collection, out)
     run = run_of(method, params or {}, settings, preset, loaded)
     if strict:
         check_unseen(run.to_json(), loaded)
     load_torch()
     from shiftbench.training.folder import train as train_run
 
-    return train_run(loaded, images, run, out, device=device, benchmark_path=benchmark, collection_path=folder,
-                     progress=progress, say=say)
+    return train_run(loaded, images, run, out, device=device, benchmark_path=folder,
+                     collection_path=images.home, progress=progress, say=say)
 
 
 def pretrain(
-    collection: Place, label: str, out: Place, *, model: str = "resnet18", seed: int = 0, device: str = "auto",
-    progress: Advance | None = None, **settings: Any,
+    collection: Collection | Place, label: str, out: Place, *, model: str = "resnet18", seed: int = 0,
+    device: str = "auto", progress: Advance | None = None, **settings: Any,
 ) -> Path:
     """Train a model to predict a factor of a collection, and return the weight file (`weights=` of other runs).
 
     pretrain("collections/scenes", "breed", "pretrained/scenes", steps=5000); started again it goes on.
     """
     from shiftbench.core.files import copy_file
-    from shiftbench.shifts.recipe import Recipe
-    from shiftbench.shifts.recipe import build as build_recipe
     from shiftbench.shifts.splits import IID
     from shiftbench.training.device import check_device
     from shiftbench.training.run import run_of
 
     check_device(device)
     run_of("erm", {}, {**settings, "model": model, "seed": seed})
-    build_recipe(Recipe(Path(collection), IID(label), seed), Path(out) / "benchmark")
-    run = train(Path(out) / "benchmark", "erm", Path(out) / "runs", model=model, seed=seed, device=device,
-                progress=progress, **settings)
+    images = _collection(collection)
+    build(IID(label), Path(out) / "benchmark", collection=images, seed=seed)
+    run = train(Path(out) / "benchmark", "erm", Path(out) / "runs", collection=images, model=model, seed=seed,
+                device=device, progress=progress, **settings)
     return copy_file(run / "checkpoint.safetensors", Path(out) / "weights.safetensors")
 
 
 def retrain(
-    runs: Place, *, steps: int = 40_000, rates: float | Sequence[float] | None = None, collection: Place | None = None,
-    device: str = "auto", progress: Advance | None = None,
+    runs: Place, *, steps: int = 40_000, rates: float | Sequence[float] | None = None,
+    collection: Collection | Place | None = None, device: str = "auto", progress: Advance | None = None,
 ) -> dict[str, Retrained]:
     """Train the last layer of every finished run on the target (BREEDS' target-RT); by run. What is done stays done."""
     from shiftbench.data.benchmark import TARGET_TRAIN
@@ -351,7 +406,8 @@ def retrain(
 
 
 def sweep(
-    study: Study | Place, out: Place, *, engine: str = "local", workers: int = 0, device: str = "auto",
+    study: Study | Place, out: Place, *, benchmarks: Benchmarks = (),
+    collection: Collection | Place | None = None, engine: str = "local", workers: int = 0, device: str = "auto",
     retry_failed: bool = False, changes: Mapping[str, Any] | None = None, logs: str | Sequence[str] = (),
     checkpoint_seconds: float = 30.0, strict: bool = False, progress: Callable[[Outcome, int], None] | None = None,
 ) -> list[Outcome]:
@@ -360,12 +416,21 @@ def sweep(
     `engine` is `local` (processes on this machine) or `ray` (a cluster; `out` may be a URL there). `logs` names where
     the logs are copied while it goes on: tensorboard, mlflow. `progress(end, total)` hears of every run that ended.
     `strict` refuses the study, before a run is trained, where pretrained weights have seen subclasses of a target.
+
+    `benchmarks` take the place of the study's; those in memory come with their `collection` and are saved below `out`.
     """
     from shiftbench.sweeps.jobs import sweep as do_all
     from shiftbench.sweeps.study import Study
     from shiftbench.training.device import check_device
 
     check_device(device)
+    members = benchmarks if isinstance(benchmarks, Sequence) and not isinstance(benchmarks, str) else [benchmarks]
+    if members:
+        folders = [str(_in_folders(one, collection, out)[1]) for one in members]
+        if isinstance(study, Study):
+            study = replace(study, benchmarks=tuple(folders), suites=(), recipes=())
+        else:
+            changes = {**(changes or {}), "benchmarks": folders}
     plan = study if isinstance(study, Study) else Study.load(study, changes)
     return do_all(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
                   logs=listed(logs, ","), checkpoint_seconds=checkpoint_seconds, strict=strict, progress=progress)
@@ -383,8 +448,8 @@ def fetch(url: str, out: Place) -> list[str]:
 
 
 def conflicts(
-    benchmark: Benchmark | Place, out: Place | None = None, *, collection: Place | None = None, device: str = "auto",
-    progress: Advance | None = None, **settings: Any,
+    benchmark: Benchmark | Place, out: Place | None = None, *, collection: Collection | Place | None = None,
+    device: str = "auto", progress: Advance | None = None, **settings: Any,
 ) -> Conflicts:
     """What training on each subset does to the loss on every other: a matrix, its heatmap and what stands out.
 
@@ -396,11 +461,11 @@ def conflicts(
     check_device(device)
     plan = make(Settings, settings, "conflicts")
     plan.run("", 0)  # which checks the rest
-    loaded, images, folder = _with_collection(benchmark, collection)
+    loaded, images = _with_collection(benchmark, collection)
     load_torch()
     from shiftbench.conflict.measure import conflicts as measure
 
-    matrix = measure(loaded, images, plan, device=device, cache=folder, progress=progress)
+    matrix = measure(loaded, images, plan, device=device, cache=images.home, progress=progress)
     if out is not None:
         matrix.save(out)
     return matrix
@@ -490,7 +555,7 @@ def gap(*runs: Place, reference: str = "", level: float = 0.95) -> Scores:
 
 
 def select(
-    source: Scores | Place, rule: str = "", *, target: str = "accuracy", benchmarks: Place | Sequence[Place] = (),
+    source: Scores | Place, rule: str = "", *, target: str = "accuracy", benchmarks: Benchmarks = (),
     allow_target: bool = False,
 ) -> Selection:
     """Which of several settings counts: what a rule chooses, or all rules side by side with their regret.
@@ -529,7 +594,7 @@ def power(
 # Pages and tables
 
 def report(
-    source: Scores | Place, out: Place, *, benchmarks: Place | Sequence[Place] = (), rule: str = "id",
+    source: Scores | Place, out: Place, *, benchmarks: Benchmarks = (), rule: str = "id",
     title: str = "shiftbench report", compare: str | Sequence[str] = (), study: Study | Place | None = None,
     figures: Place | None = None, left_out: list[Status] | None = None,
 ) -> Path:
@@ -562,7 +627,7 @@ def report(
 
 def table(
     source: Scores | Place, out: Place | None = None, *, format: str = "", metrics: str | Sequence[str] = (),
-    split: str = "test", against: str = "", benchmarks: Place | Sequence[Place] = (), rule: str = "id",
+    split: str = "test", against: str = "", benchmarks: Benchmarks = (), rule: str = "id",
     study: Study | Place | None = None,
 ) -> list[Line]:
     """Every method's mean with its interval, and its difference to the best method with a p-value.

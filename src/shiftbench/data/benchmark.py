@@ -3,11 +3,11 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import Measure
 from shiftbench.data.target import Target
+
+T = TypeVar("T")
 
 MARKER = "benchmark.json"
 FORMAT = 1
@@ -291,6 +293,34 @@ def save_for(benchmark: Benchmark, out: Path | str, collection: Path | str | Non
         card["collection"] = {**card.get("collection", {}), "path": os.path.relpath(collection, out)}
     replace(benchmark, card=card).save(out, name)
     return replace(benchmark, card={**card, "name": name or Path(out).name})
+
+
+def saved_below(benchmark: Benchmark, collection: Collection, out: Path | str) -> tuple[Benchmark, Path, Collection]:
+    """Save a benchmark in memory as out/benchmarks/NAME, where the runs of `out` find it, and give it and its folder.
+
+    A collection that lies in no folder is saved too, as out/collections/NAME. What is there already is kept; where the
+    name is another's, the digest is added to it.
+    """
+    if collection.home is None:
+        home = _free(Path(out) / "collections", collection.name, collection.digest, Collection.load,
+                     lambda there: there == collection)
+        if not (home / COLLECTION).is_file():
+            collection.save(home)
+        collection = replace(collection, home=home)
+    folder = _free(Path(out) / "benchmarks", benchmark.name, benchmark.digest, Benchmark.load,
+                   lambda there: there.digest == benchmark.digest)
+    if (folder / MARKER).is_file():
+        return Benchmark.load(folder), folder, collection
+    return save_for(benchmark, folder, collection.home), folder, collection
+
+
+def _free(above: Path, name: str, digest: str, load: Callable[[Path], T], same: Callable[[T], bool]) -> Path:
+    """The folder for a thing of this name: one that is not there, or that holds the same."""
+    short = re.sub(r"[^\w.()-]+", "-", name).strip(".") or "unnamed"
+    for folder in (above / short, above / f"{short}-{digest[:12]}"):
+        if not folder.exists() or same(load(folder)):
+            return folder
+    raise ShiftBenchError(f"{folder}: holds something else. Move it, or name another folder for the runs.")
 
 
 def collection_path(

@@ -52,7 +52,7 @@ class Source(NamedTuple):
     """What a page or a table is about: scores, benchmarks with their folders, the runs, and those that are absent."""
 
     scores: Scores
-    folders: Sequence[tuple[Benchmark, Path]]
+    folders: Sequence[tuple[Benchmark, Benchmark | Path]]
     runs: RunIndex | None = None
     absent: Sequence[Status] = ()
 
@@ -67,8 +67,8 @@ class Source(NamedTuple):
 
 
 def read_source(
-    source: Scores | Path | str, benchmarks: Path | str | Sequence[Path | str] = (), *, rule: str = DEFAULT,
-    study: "Study | Path | str | None" = None, tolerant: bool = False,
+    source: Scores | Path | str, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (), *,
+    rule: str = DEFAULT, study: "Study | Path | str | None" = None, tolerant: bool = False,
 ) -> Source:
     """Read a table of scores, or score a folder of runs and the means over the runs that `rule` chooses.
 

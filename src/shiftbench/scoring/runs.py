@@ -258,23 +258,27 @@ Place = Path | str
 
 
 def scores_of(
-    source: Scores | Place | RunIndex, benchmarks: Place | Sequence[Place] = (), left_out: LeftOut | None = None
-) -> tuple[Scores, list[tuple[Benchmark, Path]]]:
-    """The scores of a table or of a folder of runs, and the benchmarks they are about with their folders.
+    source: Scores | Place | RunIndex, benchmarks: Benchmark | Place | Sequence[Benchmark | Place] = (),
+    left_out: LeftOut | None = None,
+) -> tuple[Scores, list[tuple[Benchmark, Benchmark | Path]]]:
+    """The scores of a table or of a folder of runs, and the benchmarks they are about with their folders, if any.
 
     Benchmarks are those given and, for runs, those that they were trained on; scores find theirs by its digest. A run
     that cannot be read is an error, or is noted in `left_out` with the reason.
     """
-    given = [benchmarks] if isinstance(benchmarks, str | Path) else benchmarks
-    folders = {Path(folder): Benchmark.load(folder) for folder in given}
+    members = [benchmarks] if isinstance(benchmarks, str | Path | Benchmark) else benchmarks
+    folders = dict.fromkeys(Path(one) for one in members if not isinstance(one, Benchmark))
+    pairs: list[tuple[Benchmark, Benchmark | Path]] = [
+        *((one, one) for one in members if isinstance(one, Benchmark)),
+        *((Benchmark.load(folder), folder) for folder in folders)]
     if isinstance(source, Scores):
         scores = source
     elif isinstance(source, RunIndex) or Path(source).is_dir():
         index = RunIndex.of(source)
-        scores = score_runs(index, benchmarks=list(folders.values()), left_out=left_out)
-        known = {benchmark.digest for benchmark in folders.values()}
-        folders |= {folder: index.benchmark(folder)
-                    for folder in index.benchmark_folders(set(scores["run"].tolist()), known)}
+        scores = score_runs(index, benchmarks=[benchmark for benchmark, _ in pairs], left_out=left_out)
+        known = {benchmark.digest for benchmark, _ in pairs}
+        pairs += [(index.benchmark(folder), folder)
+                  for folder in index.benchmark_folders(set(scores["run"].tolist()), known)]
     else:
         scores = Scores.load(source)
-    return scores, [(benchmark, folder) for folder, loaded in folders.items() for benchmark in named([loaded], scores)]
+    return scores, [(benchmark, home) for loaded, home in pairs for benchmark in named([loaded], scores)]

@@ -10,7 +10,7 @@ import torch
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, scratch, write_json
-from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark, collection_folder
+from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark, collection_of
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import TARGET_RT, Predictions
 from shiftbench.models.net import MODELS, build
@@ -109,16 +109,16 @@ def _features(folder: Path, run: Run, data: Data) -> tuple[torch.Tensor, dict[st
 
 def retrain_all(
     runs: Sequence[Finished], *, steps: int = STEPS, rates: float | Sequence[float] | None = None,
-    collection: Path | str | None = None, device: str = "auto", progress: Report | None = None,
+    collection: Collection | Path | str | None = None, device: str = "auto", progress: Report | None = None,
 ) -> dict[str, Retrained]:
     """Retrain the last layer of each run on its own benchmark; by run."""
     chosen = (rates,) if isinstance(rates, int | float) else rates or RATES
     outcomes: dict[str, Retrained] = {}
     for number, run in enumerate(runs):
         benchmark = Benchmark.load(run.benchmark_folder)
-        folder = collection_folder(benchmark, run.benchmark_folder, collection)
-        outcomes[run.folder.name] = retrain(run.folder, benchmark, Collection.load(folder), steps=steps, rates=chosen,
-                                            device=device, cache=folder)
+        images = collection_of(benchmark, run.benchmark_folder, collection)
+        outcomes[run.folder.name] = retrain(run.folder, benchmark, images, steps=steps, rates=chosen, device=device,
+                                            cache=images.home)
         if progress:
             progress(number + 1, len(runs))
     return outcomes
