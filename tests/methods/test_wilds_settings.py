@@ -39,6 +39,22 @@ def test_the_study_of_a_data_set_trains_what_table_2_has(name, tmp_path):
     assert len(published) == len(blocks)
 
 
+def test_the_study_of_celeba_has_the_package_s_settings(tmp_path):
+    """ResNet-50 from ImageNet, SGD with momentum 0.9 at 1e-3, nothing decays, 200 epochs of batches of 64; the worst
+    group of val chooses; Group DRO is over male × blond, with as many items of each."""
+    toy_rows()[1].save(tmp_path / "b")
+    study = Study.load(ROOT / "examples" / "wilds" / "celeba.toml", {"benchmarks": [str(tmp_path / "b")]})
+    erm, robust = (block.fixed for block in study.blocks())
+    package = {"model": "resnet50", "weights": "imagenet", "optimizer": "sgd", "momentum": 0.9, "lr": 1e-3,
+               "weight_decay": 0.0, "epochs": 200, "select_on": "worst_group", "select_split": "val"}
+    for settings in (erm, robust):
+        assert {key: settings[key] for key in package} == package
+    assert erm["batch_size"] == 64
+    assert erm["eval_every"] == -(-162_770 // 64)
+    assert (robust["batches"], 4 * robust["batch_size"], robust["step_size"]) == ("group", 64, 0.01)
+    assert robust.get("by", "group") == "group"
+
+
 def test_presets_have_the_schedules_of_the_package():
     """Text models clip at 1; FMoW and PovertyMap lose 4 % an epoch; RxRx1 warms up for 5,415 steps, ten epochs."""
     settings = {name: preset_settings(f"wilds-{name}", "erm") for name in PUBLISHED}

@@ -1,4 +1,4 @@
-"""Small files in the layout of each of WILDS' ten, and how they are read."""
+"""Small files in the layout of each of WILDS' ten and of its CelebA, and how they are read."""
 
 import csv
 import gzip
@@ -125,6 +125,11 @@ def write_amazon(place: Path) -> None:
           [[f"00{n}", f"a{n}", n % 5 + 1.0, "1 1, 2013", 7, "NA" if n == 1 else f'line\n"two" {n}', "s", True, "Books",
             2010 + n] for n in range(7)])
     table(place / "splits/user.csv", ["split"], [[-1], [0], [1], [2], [3], [4], [0]])
+    # As the package's scripts write them, with fractions; two of these have three splits and not five.
+    for name, numbers in (("time", [0, 1, 2, 3, 4, -1, -1]), ("books_generalization", [-1, 0, -1, 3, 1, 4, 2]),
+                          ("category_subpopulation", [0, -1, 1, 2, 0, 2, 1]),
+                          ("time_baseline", [-1, -1, 2, 1, 0, 0, 2])):
+        table(place / f"splits/{name}.csv", ["split"], [[float(number)] for number in numbers])
 
 
 def write_py150(place: Path) -> None:
@@ -135,6 +140,14 @@ def write_py150(place: Path) -> None:
         (place / "processed").mkdir(exist_ok=True)
         for kind, lists in (("", [[n, 5, 1], [9, n, 0]]), ("_tok_type", [[0, 1, -100], [6, 2, 1]])):
             (place / f"processed/{part}_input{kind}.json").write_text(json.dumps(lists))
+
+
+def write_celeba(place: Path) -> None:
+    rows = [[f"{n + 1:06}.jpg", 1 if n % 3 == 0 else -1, 1 if n % 2 else -1, 1] for n in range(12)]
+    table(place / "list_attr_celeba.csv", ["image_id", "Blond_Hair", "Male", "Young"], rows)
+    table(place / "list_eval_partition.csv", ["image_id", "partition"],
+          [[row[0], n // 4] for n, row in enumerate(rows)])
+    touch(place, [f"img_align_celeba/{row[0]}" for row in rows])
 
 
 WRITERS: dict[str, Callable[[Path], None]] = {name: globals()[f"write_{name}"] for name in DATASETS}
@@ -150,6 +163,7 @@ NEEDED = {
     "poverty": ["dhs_metadata.csv", "images/landsat_poverty_img_0.npz"],
     "amazon": ["reviews.csv", "splits/user.csv"],
     "py150": ["metadata/repo_file_names/repo_ids.csv", "processed/IDtest_input_tok_type.json"],
+    "celeba": ["list_attr_celeba.csv", "list_eval_partition.csv", "img_align_celeba/000001.jpg"],
 }
 COLUMNS = [
     ("iwildcam", "metadata.csv", "y"), ("camelyon17", "metadata.csv", "slide"), ("rxrx1", "metadata.csv", "sirna_id"),
@@ -157,7 +171,8 @@ COLUMNS = [
     ("civilcomments", "all_data_with_identities.csv", "LGBTQ"), ("fmow", "rgb_metadata.csv", "timestamp"),
     ("fmow", "country_code_mapping.csv", "region"), ("poverty", "dhs_metadata.csv", "urban"),
     ("amazon", "reviews.csv", "reviewText"), ("amazon", "splits/user.csv", "split"),
-    ("py150", "metadata/repo_file_names/repo_ids.csv", "repo_name"),
+    ("py150", "metadata/repo_file_names/repo_ids.csv", "repo_name"), ("celeba", "list_attr_celeba.csv", "Male"),
+    ("celeba", "list_eval_partition.csv", "partition"),
 ]
 
 

@@ -186,22 +186,25 @@ def read_waterbirds(
 @read.command("wilds")
 def read_wilds(
     dataset: Annotated[str, typer.Argument(help="iwildcam, camelyon17, rxrx1, molpcba, globalwheat, civilcomments, "
-                                           "fmow, poverty, amazon or py150.")],
+                                           "fmow, poverty, amazon, py150 or celebA.")],
     root: Annotated[Path, typer.Option(help="Folder that holds iwildcam_v2.0/ and the like, as WILDS unpacks them.")],
     out: Out,
     version: Annotated[str | None, typer.Option(help="Version to read; default: the newest in the folder.")] = None,
     images: Annotated[bool, typer.Option(help="Without images, only the tables must be there.")] = True,
+    scheme: Annotated[str, typer.Option(
+        help="Another split file of amazon: time, category_subpopulation, books_generalization, ….")] = "official",
     drop_missing: DropMissing = False,
     name: Name = None,
     overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """One of the ten data sets of WILDS, from the folder into which WILDS or `shiftbench download` unpacks it.
+    """One of the ten data sets of WILDS, or its CelebA, from the folder where WILDS or `shiftbench download` put it.
 
     shiftbench read wilds iwildcam --root data --out collections/iwildcam
     """
-    options = {"root": root, "version": version, "images": images, "drop_missing": drop_missing, "name": name}
+    options = {"root": root, "version": version, "images": images, "scheme": scheme, "drop_missing": drop_missing,
+               "name": name}
     _read("wilds", [dataset], out, options, overwrite, json, quiet)
 
 

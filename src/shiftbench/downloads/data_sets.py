@@ -155,8 +155,7 @@ def _wilds(
         None if disk is None else int(disk * GB))
 
 
-CELEBA = ("shiftbench read table {root}/celebA_v1.0/list_attr_celeba.csv --id image_id --label Blond_Hair "
-          "--domain Male --image image_id --images {root}/celebA_v1.0/img_align_celeba --out collections/celeba")
+CELEBA = "shiftbench read wilds celeba --root {root} --out collections/celeba"
 
 WILDS = (
     _wilds("iwildcam", "2.0", "0x6313da2b204647e79a14b468131fcd64", 11_957_420_032, CDLA, 25),

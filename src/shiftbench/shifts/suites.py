@@ -139,12 +139,16 @@ WILDS = {
     **{f"poverty-{fold}": Given("label", split=f"split_{fold}", domain="country", groups=("urban",), target="number")
        for fold in "ABCDE"},
     "amazon": Given(keep=Y, domain="user", score_by=("user",), headline="tenth_percentile_accuracy[user]"),
+    "amazon-time": Given(keep=Y, domain="year", score_by=("year",), headline="accuracy"),
+    "amazon-category": Given(keep=Y, domain="category", score_by=("category",), headline="accuracy"),
     "py150": Given(domain="repo", target="tokens"),
+    "celeba": Given(keep=Y, domain="male", headline="worst_group_accuracy"),
 }
 """Each on the collection that `shiftbench read wilds NAME` makes: build wilds --only NAME --collection FOLDER.
 
 Group DRO takes the domain for its groups (`by = "domain"`), in CivilComments the cells of black × label. PovertyMap's
-groups are urban and rural, by which it is scored.
+groups are urban and rural, by which it is scored. `amazon-time` and `amazon-category` are for what
+`read wilds amazon --scheme` makes of the package's other split files, and are ranked by what the package chooses by.
 """
 
 

@@ -1,4 +1,7 @@
-"""The ten data sets of WILDS (Koh et al., 2021), in the folders that WILDS lays out. Nothing is downloaded."""
+"""The ten data sets of WILDS (Koh et al., 2021), and the CelebA of its package, in the folders that WILDS lays out.
+
+Nothing is downloaded.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -8,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.core.errors import unknown
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
 from shiftbench.readers.wilds.comments import amazon, civilcomments, py150
 from shiftbench.readers.wilds.metadata import find, released
 from shiftbench.readers.wilds.molecules import molpcba
-from shiftbench.readers.wilds.photos import camelyon17, fmow, iwildcam, rxrx1
+from shiftbench.readers.wilds.photos import camelyon17, celeba, fmow, iwildcam, rxrx1
 from shiftbench.readers.wilds.poverty import poverty
 from shiftbench.readers.wilds.wheat import globalwheat
 
@@ -43,34 +46,44 @@ DATASETS = {
     "poverty": Published(poverty, ("poverty_v1.1",), 19_669, "country", 23),
     "amazon": Published(amazon, ("amazon_v2.1", "amazon_v2.0"), 539_502),
     "py150": Published(py150, ("py150_v1.0",), 150_000),
+    "celeba": Published(celeba, ("celebA_v1.0",), 202_599),
 }
+OFFICIAL = "official"
 OTHER_NAMES = {"ogbg-molpcba": "molpcba", "ogb-molpcba": "molpcba", "povertymap": "poverty"}
 
 
 def wilds(
-    dataset: str, *, root: Path | str, version: str | None = None, images: bool = True, name: str | None = None
+    dataset: str, *, root: Path | str, version: str | None = None, images: bool = True, name: str | None = None,
+    scheme: str = OFFICIAL,
 ) -> Collection:
     """Read a data set of WILDS below `root`: `root`/iwildcam_v2.0/metadata.csv and what belongs to it.
 
     Every collection has `split` in our words and the columns that WILDS calls metadata; `label` is the label in words,
     `y` as WILDS numbers it. Counts that are not the published ones are a warning: a sample is legal. A file or a column
-    that is missing is an error. `images=False` reads the tables alone.
+    that is missing is an error. `images=False` reads the tables alone. `scheme` is another split file of Amazon.
     """
     known = OTHER_NAMES.get(dataset.lower(), dataset.lower())
     if known not in DATASETS:
         raise unknown("data set", dataset, DATASETS, "WILDS")
     facts = DATASETS[known]
     folder = find(root, facts.folders, version)
-    collection = facts.read(folder, images)
-    for note in differences(collection, known, folder):
+    official = scheme == OFFICIAL or (known, scheme) == ("amazon", "user")
+    if not official and known != "amazon":
+        raise ShiftBenchError(f"scheme={scheme}: only amazon has other split files. Other settings of {known} are "
+                              "factors of its collection: split_….")
+    collection = facts.read(folder, images) if official else amazon(folder, images, scheme)
+    for note in differences(collection, known, folder, official):
         warnings.warn(f"{folder}: {note}.", stacklevel=2)
     return collection if name is None else replace(collection, name=name)
 
 
-def differences(collection: Collection, dataset: str, folder: Path) -> list[str]:
-    """What is not as published: the release file, the number of examples, the number of domains."""
+def differences(collection: Collection, dataset: str, folder: Path, official: bool = True) -> list[str]:
+    """What is not as published: the release file, the number of examples, the number of domains. The numbers are of the
+    official split."""
     facts = DATASETS[dataset]
     notes = [note for note in (released(folder),) if note]
+    if not official:
+        return notes
     # FMoW's table counts the sequestered images, whose rows are in the file but which are no items.
     items = _lines(folder / "rgb_metadata.csv") if dataset == "fmow" else len(collection)
     if items != facts.examples:

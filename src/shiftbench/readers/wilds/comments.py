@@ -16,7 +16,8 @@ from shiftbench.readers.wilds.metadata import needed
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
 OTHER_MARKS = ("identity_any", "severe_toxicity", "obscene", "threat", "insult", "identity_attack", "sexual_explicit")
 REVIEW = ("reviewerID", "asin", "category", "reviewYear", "overall", "reviewText")
-AMAZON_SPLITS = np.asarray(["train", "val", "id_val", "test", "id_test"])  # splits/user.csv counts in this order
+FIVE = ("train", "val", "id_val", "test", "id_test")
+THREE = ("train", "val", "test")
 PY150 = {"train": "train", "IDval": "id_val", "OODval": "val", "IDtest": "id_test", "OODtest": "test"}
 TOKENS = {"class": 0, "method": 1, "punctuation": 2, "keyword": 3, "builtin": 4, "literal": 5, "other_identifier": 6,
           "masked": -100}
@@ -46,15 +47,20 @@ def civilcomments(folder: Path, images: bool = True) -> Collection:
         texts=_texts(path, table, "comment_text"))
 
 
-def amazon(folder: Path, images: bool = True) -> Collection:
+def amazon(folder: Path, images: bool = True, scheme: str = "user") -> Collection:
     """Product reviews: `label` is 1 to 5 stars, the domain is `user`. `y` is WILDS' number, 0 to 4.
 
     splits/user.csv says of every row of reviews.csv where it belongs; rows marked -1 are not part of the data set
-    and no items. The id is the row of reviews.csv.
+    and no items. The id is the row of reviews.csv. Another `scheme` is another file of splits/, and so other items:
+    time, category_subpopulation, books_generalization, …
     """
-    path, dealt = needed(folder, "reviews.csv", "splits/user.csv")
+    known = sorted(file.stem for file in (folder / "splits").glob("*.csv") if amazon_splits(file.stem))
+    if scheme != "user" and scheme not in known:
+        raise unknown("split scheme", scheme, known, str(folder / "splits"))
+    path, dealt = needed(folder, "reviews.csv", f"splits/{scheme}.csv")
+    splits = np.asarray(amazon_splits(scheme))
     codes = whole(dealt, read_table(dealt, ("split",)), "split")
-    within(dealt, "split", codes, len(AMAZON_SPLITS) - 1, -1)
+    within(dealt, "split", codes, len(splits) - 1, -1)
     table = read_table(path, REVIEW, text=("reviewerID", "asin", "category", "reviewText"), every=False)
     if len(codes) != table.num_rows:
         raise ShiftBenchError(f"{dealt}: has {len(codes)} rows, but {path.name} has {table.num_rows}. Both must be of "
@@ -65,12 +71,19 @@ def amazon(folder: Path, images: bool = True) -> Collection:
     stars = whole(path, table, "overall")
     within(path, "overall", stars, 5, 1)
     return Collection(
-        name="amazon",
+        name="amazon" if scheme == "user" else f"amazon-{scheme}",
         items=rows.astype(np.str_),
         factors={"label": stars, "y": stars - 1, "user": strings(path, table, "reviewerID"),
                  "product": strings(path, table, "asin", gap=""), "category": strings(path, table, "category"),
-                 "year": whole(path, table, "reviewYear"), "split": AMAZON_SPLITS[codes[rows]]},
+                 "year": whole(path, table, "reviewYear"), "split": splits[codes[rows]]},
         texts=_texts(path, table, "reviewText"))
+
+
+def amazon_splits(scheme: str) -> tuple[str, ...]:
+    """The splits that the numbers of one of Amazon's split files stand for, in their order; none for other files."""
+    if scheme in ("user", "time") or scheme.endswith("_generalization"):
+        return FIVE
+    return THREE if scheme == "category_subpopulation" or scheme.endswith("_baseline") else ()
 
 
 def py150(root: Path, images: bool = True) -> Collection:

@@ -1,4 +1,4 @@
-"""WILDS' image data sets with one class per image: iWildCam, Camelyon17, RxRx1, FMoW."""
+"""WILDS' image data sets with one class per image: iWildCam, Camelyon17, RxRx1, FMoW, CelebA."""
 
 from collections import Counter
 from dataclasses import replace
@@ -33,6 +33,7 @@ LAND = (  # FMoW numbers its 62 classes in this order
     "surface_mine", "swimming_pool", "toll_booth", "tower", "tunnel_opening", "waste_disposal",
     "water_treatment_facility", "wind_farm", "zoo",
 )
+CELEBA_SPLITS = np.asarray(["train", "val", "test"])
 MIXED_SLIDE = 23  # Camelyon17, mixed-to-test: this slide of the test hospital is trained on
 
 
@@ -138,6 +139,35 @@ def fmow(folder: Path, images: bool = True) -> Collection:
         factors={"label": label, "y": y, "region": _regions(codes, country),
                  "year": year, "country": country, "split": split,
                  "split_mixed_to_test": _mixed(split, kept, every, years)},
+        pixels=pixels, root=root)
+
+
+def celeba(folder: Path, images: bool = True) -> Collection:
+    """Faces: `label` is blond or not blond, the domain is `male` (0 or 1), groups are the four cells.
+
+    All forty attributes are factors, by their names in small letters, 1 where the file says 1 and 0 where it says -1.
+    The split is that of CelebA's makers, as Sagawa et al. (2020) use it.
+    """
+    path, dealt = needed(folder, "list_attr_celeba.csv", "list_eval_partition.csv")
+    table = read_table(path, ("image_id", "Blond_Hair", "Male"), text=("image_id",))
+    parts = read_table(dealt, ("image_id", "partition"), text=("image_id",))
+    items, codes = strings(path, table, "image_id"), whole(dealt, parts, "partition")
+    if not np.array_equal(items, strings(dealt, parts, "image_id")):
+        raise ShiftBenchError(f"{dealt}: does not name the images of {path.name} in their order. Both must be of one "
+                              "version.")
+    within(dealt, "partition", codes, len(CELEBA_SPLITS) - 1)
+    attributes: dict[str, Values] = {}
+    for name in table.column_names:
+        if name != "image_id":
+            values = whole(path, table, name)
+            within(path, name, values, 1, -1)
+            attributes[name.lower()] = (values == 1).astype(np.int64)
+    y = attributes["blond_hair"]
+    pixels, root = pictures(folder, [f"img_align_celeba/{item}" for item in items.tolist()], images)
+    return Collection(
+        name="celeba",
+        items=items,
+        factors={"label": np.where(y == 1, "blond", "not blond"), "y": y, **attributes, "split": CELEBA_SPLITS[codes]},
         pixels=pixels, root=root)
 
 
