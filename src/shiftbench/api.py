@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.data.checks import Finding
     from shiftbench.data.collection import Collection
-    from shiftbench.data.prediction_lists import Answers
-    from shiftbench.data.predictions import Predictions
     from shiftbench.data.scores import Scores
     from shiftbench.hierarchies.hierarchy import Hierarchy
     from shiftbench.hierarchies.superclasses import Superclasses
@@ -68,6 +66,14 @@ def _place(source: Any, instead: str) -> Path:
     if not isinstance(source, str | PathLike):
         raise ShiftBenchError(f"{type(source).__name__} is neither {instead} nor the folder of one.")
     return Path(source)
+
+
+def _scores(source: Any) -> Scores | Place:
+    """Scores, or the folder or file that they come from; a data frame is a table of scores."""
+    from shiftbench.core.tables import is_frame
+    from shiftbench.data.scores import Scores
+
+    return Scores.from_frame(source) if is_frame(source) else source
 
 
 def _with_collection(
@@ -120,7 +126,7 @@ def download(
 
 
 def read(
-    format: str, *sources: Place, out: Place | None = None, overwrite: bool = False, drop_missing: bool = False,
+    format: str, *sources: Any, out: Place | None = None, overwrite: bool = False, drop_missing: bool = False,
     **options: Any,
 ) -> Collection:
     """Read annotations, or draw a world, into a collection: read("world", "scenes", items=6000, seed=0).
@@ -474,7 +480,7 @@ def conflicts(
 # Scores
 
 def score(
-    benchmark: Benchmark | Place, *models: Predictions | Answers | Place, ids: Any = None, probabilities: Any = None,
+    benchmark: Benchmark | Place, *models: Any, ids: Any = None, probabilities: Any = None,
     logits: Any = None, predictions: Any = None, classes: Any = None, name: str = "", method: str = "", seed: int = 0,
     study: Place | None = None, nooch: Place | None = None, task: str = "", by: str | Sequence[str] = (),
     collection: Collection | Place | None = None, ignore_splits: bool = False,
@@ -482,9 +488,9 @@ def score(
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
 
-    A model's predictions are a file, an object, or arrays: `ids` and one of `probabilities`, `logits` and `predictions`
-    (docs/python.md); `classes` names the columns where they are in an order of their own. `name`, `method` and `seed`
-    describe the run in the table, where there is one model.
+    A model's predictions are a file, an object, a data frame or dict with the columns of a file, or arrays: `ids` and
+    one of `probabilities`, `logits` and `predictions` (docs/python.md); `classes` names the columns where they are in
+    an order of their own. `name`, `method` and `seed` describe the run in the table, where there is one model.
 
     Several models are also compared, on the same items: rows of stat `difference` say how far each is behind the best
     one, with an interval and a p-value (docs/statistics.md).
@@ -566,7 +572,7 @@ def select(
     from shiftbench.scoring.select import RULES, refuse_target
     from shiftbench.scoring.select import select as apply
 
-    scores, folders = scores_of(source, benchmarks)
+    scores, folders = scores_of(_scores(source), benchmarks)
     selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target],
                       benchmarks=[benchmark for benchmark, _ in folders])
     refuse_target(selection.choices if rule else (), allow_target=allow_target)
@@ -578,7 +584,7 @@ def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: 
     from shiftbench.scoring.hard_items import hardest as rank
     from shiftbench.scoring.runs import scores_of
 
-    return rank(scores_of(source)[0], n, method=method, split=split)
+    return rank(scores_of(_scores(source))[0], n, method=method, split=split)
 
 
 def power(
@@ -614,6 +620,7 @@ def report(
     from shiftbench.reporting.results import check_compared, read_source
     from shiftbench.sweeps.status import in_words
 
+    source = _scores(source)
     compared = check_compared(listed(compare, ","), source)
     results = read_source(source, benchmarks, rule=rule, study=study, tolerant=True)
     page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(), title=title, rule=rule,
@@ -641,7 +648,7 @@ def table(
     from shiftbench.reporting.results import read_source, shown_scores
 
     write = writer(format, out)
-    results = read_source(source, benchmarks, rule=rule, study=study)
+    results = read_source(_scores(source), benchmarks, rule=rule, study=study)
     rows = lines(shown_scores(results.scores, results.benchmarks, rule), results.benchmarks, listed(metrics, ","),
                  split=split, against=against, folder=results.runs)
     if out is not None:

@@ -13,9 +13,9 @@ import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import columns_in, group_by
+from shiftbench.data.item_table import table
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.questions import FORMS, UNKNOWN, base_of, dates, parse, resolve
-from shiftbench.readers.table import table
 from shiftbench.shifts import Context, Given, Spurious, Unseen
 from shiftbench.shifts.context.expression import holds
 from tests.strategies import toy

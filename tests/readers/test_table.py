@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from shiftbench.cli import app
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
+from shiftbench.data.item_table import SPLITS, features
 from shiftbench.readers import READERS
-from shiftbench.readers.table import SPLITS, features
 
 read = READERS["table"]
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

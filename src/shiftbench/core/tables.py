@@ -4,8 +4,10 @@ A file of ours and one of a stranger are read alike. Parquet checks neither the 
 CSV has no types at all: whatever reads a column goes through `strings`, `whole`, `decimal` or `values_of`.
 """
 
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +16,107 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shiftbench.core.arrays import Floats, Ints, Strs, Values, to_strings
+from shiftbench.core.arrays import Floats, Ints, Strs, Values, array_of, to_strings
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular, writing
 from shiftbench.core.table_formats import DAMAGED, default_separator, format_of, read_rows
 
+UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+"""The column that pandas makes of an index without a name: row numbers, as a rule."""
 FAULTS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What pyarrow raises at columns of the wrong type and at damaged ones."""
 
 
+def is_frame(source: object) -> bool:
+    """Whether this is a table in memory: a data frame with Arrow's interface (pandas, polars, pyarrow), or a dict."""
+    return isinstance(source, Mapping) or hasattr(source, "__arrow_c_stream__")
+
+
+def table_name(source: Any) -> str:
+    """How messages call a table: by its file, or by what it is in memory.
+
+    >>> table_name("scans.csv"), table_name({"item": []})
+    ('scans.csv', 'dict')
+    """
+    return type(source).__name__ if is_frame(source) else str(source)
+
+
+def frame_table(frame: Any) -> pa.Table:
+    """A data frame, or a dict of columns, as a table of the types that files have too.
+
+    An index of pandas is a column where it has a name. An array of a dict that has two dimensions is a list per row.
+    """
+    where = table_name(frame)
+    try:
+        if isinstance(frame, Mapping):
+            table = pa.table({str(name): _column(values, f"{where}['{name}']") for name, values in frame.items()})
+        else:
+            table = pa.table(frame)
+        table = table.drop_columns([name for name in table.column_names if UNNAMED_INDEX.fullmatch(name)])
+        return pa.table([_plain(column) for column in table.columns], names=table.column_names)
+    except ShiftBenchError:
+        raise
+    except FAULTS as problem:
+        raise ShiftBenchError(f"{where}: cannot be read as a table ({first_line(problem)}).") from problem
+
+
+def _column(values: Any, argument: str) -> Any:
+    if hasattr(values, "__arrow_c_stream__"):
+        return pa.chunked_array(values)
+    array = array_of(values, argument)
+    return pa.array(array) if array.ndim == 1 else pa.array(list(array.reshape(len(array), -1)))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column without its encoding: categories, and strings with long offsets or as views, are strings."""
+    if pa.types.is_dictionary(column.type):
+        words = [_plain(pa.chunked_array([chunk.dictionary])).take(chunk.indices) for chunk in column.chunks]
+        return pa.chunked_array([chunk for part in words for chunk in part.chunks],
+                                words[0].type if words else pa.string())
+    return column.cast(pa.string()) if str(column.type) in ("large_string", "string_view") else column
+
+
+class Tabular:
+    """What can be had as a data frame, from its `to_arrow`. pandas and polars are imported when they are asked for."""
+
+    def to_arrow(self) -> pa.Table:
+        """A table of pyarrow."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """A data frame of pandas."""
+        _installed("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A data frame of polars."""
+        return _installed("polars").from_arrow(self.to_arrow())
+
+
+def _installed(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as problem:
+        raise ShiftBenchError(f"{package} is not installed. Install it with: pip install {package}") from problem
+
+
 def read_table(
-    path: Path | str, columns: Sequence[str] = (), text: Sequence[str] = (), *, every: bool = True,
+    path: Any, columns: Sequence[str] = (), text: Sequence[str] = (), *, every: bool = True,
     between: str | None = None
 ) -> pa.Table:
     """Read a table of any of the formats of `table_formats`, with `columns`; quoted values may hold line breaks.
 
-    Columns named in `text` stay text in a CSV file, so that the id 000123 does not become the number 123. Without
-    `every`, only `columns` of a CSV file are kept in memory. `between` separates the values of a CSV file: by default
-    a comma, in a .tsv file a tab.
+    A data frame, or a dict of columns, is a table too. Columns named in `text` stay text in a CSV file, so that the id
+    000123 does not become the number 123. Without `every`, only `columns` of a CSV file are kept in memory. `between`
+    separates the values of a CSV file: by default a comma, in a .tsv file a tab.
     """
+    if is_frame(path):
+        frame = frame_table(path)
+        no_doubles(table_name(path), frame)
+        for name in columns:
+            if name not in frame.column_names:
+                raise unknown("column", name, frame.column_names, table_name(path))
+        return frame
     file = Path(path)
     check_regular(file)
     if not file.is_file():
@@ -133,7 +217,7 @@ def _no_gaps(where: Path | str, column: pa.ChunkedArray, name: str) -> None:
         raise ShiftBenchError(f"{where}: row {row} has nothing in column '{name}'. Fill it, or drop the row.")
 
 
-def filled(path: Path, table: pa.Table, columns: Sequence[str], blank: bool = False) -> None:
+def filled(path: Path | str, table: pa.Table, columns: Sequence[str], blank: bool = False) -> None:
     """A table has rows, and these columns have a value in each; with `blank`, text that says nothing is none."""
     if not table.num_rows:
         raise ShiftBenchError(f"{path}: has no rows.")

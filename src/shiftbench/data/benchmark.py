@@ -16,7 +16,7 @@ from shiftbench.core.arrays import Ints, Strs, Values, digest, encode, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_parts, read_folder, read_marker, write_json, writing_folder
 from shiftbench.core.rng import checked_seed
-from shiftbench.core.tables import read_table, strings, values_of, write_table
+from shiftbench.core.tables import Tabular, read_table, strings, values_of, write_table
 from shiftbench.data.collection import FORMAT as COLLECTION_FORMAT
 from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.collection import Collection
@@ -51,7 +51,7 @@ NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
-class Benchmark:
+class Benchmark(Tabular):
     """Rows with split, label, domain and group, and the card that explains them.
 
     `label`, `domain` and `group` are codes; `names[column][code]` is the word. `extra` holds further columns by name.
@@ -201,6 +201,11 @@ class Benchmark:
     def short_digest(self) -> str:
         """The digest by which scores identify their benchmark: 48 bits distinguish more benchmarks than anyone has."""
         return self.digest[:12]
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as words: item, split, label, domain, group and the further columns."""
+        return pa.table({name: pa.array(values) for name, values in table(
+            self, ("item", "split", *CODED, *self.extra)).items()})
 
     def save(self, folder: Path | str, name: str = "") -> Path:
         """Write the folder of `docs/files.md`; an existing benchmark there is replaced in one step."""

@@ -1,6 +1,6 @@
 """A collection: items with their tags, texts and factors, before any decision about train or test."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -84,6 +84,22 @@ class Collection:
                                       f"0..{len(items) - 1}.")
         if self.pixels is not None and len(self.pixels) != len(items):
             raise ShiftBenchError(f"Collection '{self.name}': {len(self.pixels)} images for {len(items)} items.")
+
+    @staticmethod
+    def from_frame(
+        frame: Any, *, id: str, label: str, domain: str | None = None, split: str | None = None,
+        image: str | None = None, images: Path | str | None = None, text: str | None = None,
+        features: str | Sequence[str] = (), tags: str | Sequence[str] = (), name: str | None = None, **options: Any,
+    ) -> "Collection":
+        """From a data frame (pandas, polars, pyarrow) or a dict of columns, as `shiftbench read table` from a file.
+
+        Each of `id`, `label`, `domain`, `split`, `image` and `text` names a column; see `item_table.table` for these
+        and further options.
+        """
+        from shiftbench.data.item_table import table
+
+        return table(frame, id=id, label=label, domain=domain, split=split, image=image, images=images, text=text,
+                     features=features, tags=tags, name=name, **options)
 
     def __len__(self) -> int:
         return len(self.items)

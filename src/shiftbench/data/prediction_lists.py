@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 from shiftbench.core.arrays import Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, writing
-from shiftbench.core.tables import FAULTS, long_texts, strings, write_table
+from shiftbench.core.tables import FAULTS, long_texts, strings, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import IDS, SPLIT, match_items, prediction_table, refuse_trained
 from shiftbench.data.target import BOXES, TOKENS
@@ -144,7 +145,7 @@ class Answers:
 
     @staticmethod
     def load(
-        path: Path | str, benchmark: Benchmark, *, ignore_splits: bool = False,
+        path: Any, benchmark: Benchmark, *, ignore_splits: bool = False,
         columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
     ) -> "Answers":
         """Read a parquet or CSV file of answers and match it to a benchmark by item id, as `Predictions.load` does.
@@ -155,7 +156,7 @@ class Answers:
         names = [name for form in FORMS for name in form]
         table, items = prediction_table(path, benchmark, (*IDS, SPLIT, *names), (IDS[0], SPLIT, *names), columns,
                                         ignore_extra)
-        where, form = str(path), next((form for form in FORMS if set(form) <= set(table.column_names)), None)
+        where, form = table_name(path), next((form for form in FORMS if set(form) <= set(table.column_names)), None)
         if form is None:
             raise ShiftBenchError(f"{where}: needs a column 'item', and 'boxes' and 'scores' or 'tokens'. Its columns: "
                                   f"{', '.join(table.column_names)}.")

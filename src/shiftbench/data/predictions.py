@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, array_of, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import writing
-from shiftbench.core.tables import decimal, read_table, strings, write_table
+from shiftbench.core.tables import Tabular, decimal, is_frame, read_table, strings, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_arrays import class_codes, scores_of_array
 
@@ -39,7 +39,7 @@ TARGET_RT = "target_rt.parquet"
 
 
 @dataclass(frozen=True, eq=False)
-class Predictions:
+class Predictions(Tabular):
     """`scores[i, c]`: the score of class `classes[c]` for `item[i]`, a logit or log-probability; larger is likelier.
 
     Where a benchmark asks for numbers or for several tasks, `classes` are their columns and scores the predictions.
@@ -90,14 +90,18 @@ class Predictions:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def to_arrow(self) -> pa.Table:
+        """The columns of the file that `save` writes."""
+        return pa.table({"item": self.item, "split": self.split, **{
+            f"score:{name}": self.scores[:, code] for code, name in enumerate(self.classes)}})
+
     def save(self, path: Path | str) -> Path:
         """One file: columns item, split and one column of scores per class, `score:cat`.
 
         Scores are stored as they are: a dictionary or compression makes such numbers longer, not shorter. So two files
         of the same items differ only in the bytes of the scores, which lets `scoring.reading` read many of them fast.
         """
-        table = pa.table({"item": self.item, "split": self.split, **{
-            f"score:{name}": self.scores[:, code] for code, name in enumerate(self.classes)}})
+        table = self.to_arrow()
         if Path(path).suffix == ".csv":
             write_table(path, table)
             return Path(path)
@@ -108,12 +112,12 @@ class Predictions:
 
     @staticmethod
     def load(
-        path: Path | str, benchmark: Benchmark, *, ignore_splits: bool = False,
+        path: Any, benchmark: Benchmark, *, ignore_splits: bool = False,
         columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
     ) -> "Predictions":
         """Read a parquet or CSV file of predictions, ours or any other model's, and match it to a benchmark by item id.
 
-        The file has a column `item` (or `id`) and one of:
+        Or a data frame, or a dict of columns. It has a column `item` (or `id`) and one of:
         - `prediction` (or `label`): the predicted class, by name or by code, or the number, where one is asked for;
           `confidence` beside it is the probability of that class, the rest of 1 is spread evenly over the others;
         - one column per class, named `cat`, `score:cat`, `logit:cat` or `prob:cat` (or with `_` for `:`);
@@ -128,7 +132,7 @@ class Predictions:
         """
         roles = (IDS[0], SPLIT, CHOICES[0], CONFIDENCE, LISTS[0], *benchmark.names["label"])
         table, items = prediction_table(path, benchmark, (*IDS, *CHOICES, SPLIT), roles, columns, ignore_extra)
-        where, names = str(path), table.column_names
+        where, names = table_name(path), table.column_names
         rows = match_items(items, benchmark, where)
         if SPLIT in names and not ignore_splits:
             refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
@@ -169,24 +173,28 @@ class Predictions:
 
 
 def read_predictions(
-    source: "Predictions | Answers | Path | str", benchmark: Benchmark, *, ignore_splits: bool = False,
+    source: Any, benchmark: Benchmark, *, ignore_splits: bool = False,
     columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
 ) -> "Predictions | Answers":
     """Predictions as the benchmark asks for them: scores of classes, numbers or tasks, or lists.
 
-    A file is refused where it says that an item was trained on and the benchmark holds it out; the scorer refuses
-    predictions in memory. With `ignore_splits` both have the benchmark's splits instead. `columns` and `ignore_extra`
-    are those of `Predictions.load`, for files.
+    A file or frame is refused where it says that an item was trained on and the benchmark holds it out; the scorer
+    refuses other predictions in memory. With `ignore_splits` both have the benchmark's splits instead. `columns` and
+    `ignore_extra` are those of `Predictions.load`, for files and frames.
     """
-    if isinstance(source, Path | str):
-        from shiftbench.data.prediction_lists import Answers
+    from shiftbench.data.prediction_lists import Answers
 
+    if isinstance(source, Path | str) or is_frame(source):
         reader = Answers if benchmark.target.lists else Predictions
         return reader.load(source, benchmark, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
+    if not isinstance(source, Predictions | Answers):
+        raise ShiftBenchError(f"{type(source).__name__} is neither a table of predictions nor the file of one. Give "
+                              "arrays by name: score(benchmark, ids=…, logits=…).")
+    predictions: Predictions | Answers = source
     if not ignore_splits:
-        return source
-    rows = positions(source.item, benchmark.items)
-    return replace(source, split=np.where(rows >= 0, benchmark.split[rows], source.split))
+        return predictions
+    rows = positions(predictions.item, benchmark.items)
+    return replace(predictions, split=np.where(rows >= 0, benchmark.split[rows], predictions.split))
 
 
 def is_answers(file: object) -> bool:
@@ -208,30 +216,30 @@ def model_names(sources: "Sequence[Predictions | Answers | Path | str]") -> list
 
 
 def prediction_table(
-    path: Path | str, benchmark: Benchmark, text: Sequence[str], roles: Sequence[str],
+    path: Any, benchmark: Benchmark, text: Sequence[str], roles: Sequence[str],
     columns: Mapping[str, str] | None, ignore_extra: bool,
 ) -> tuple[pa.Table, Strs]:
     """A file of predictions with its columns under our names, and its items; columns named in `text` stay text.
 
     `columns` says what the file calls each of `roles`. A column that it calls so, and that is another, is left out.
     """
-    theirs = dict(columns or {})
+    theirs, where = dict(columns or {}), table_name(path)
     for role in theirs:
         if role not in roles:
-            raise unknown("column of predictions", role, roles, str(path))
+            raise unknown("column of predictions", role, roles, where)
     table = read_table(path, text=(*text, *(name for role, name in theirs.items() if role in text)))
     for name in theirs.values():
         if name not in table.column_names:
-            raise unknown("column", name, table.column_names, str(path))
+            raise unknown("column", name, table.column_names, where)
     kept = [name for name in table.column_names if name not in theirs and name not in theirs.values()]
     table = pa.table({**{name: table[name] for name in kept}, **{role: table[name] for role, name in theirs.items()}})
     id_column = next((name for name in IDS if name in table.column_names), None)
     if id_column is None:
-        raise ShiftBenchError(f"{path}: has no column 'item'. Its columns: {', '.join(table.column_names)}. Say which "
+        raise ShiftBenchError(f"{where}: has no column 'item'. Its columns: {', '.join(table.column_names)}. Say which "
                               "it is: --column item=NAME.")
-    items = strings(str(path), table, id_column)
+    items = strings(where, table, id_column)
     if ignore_extra:
-        known = known_items(items, benchmark, str(path))
+        known = known_items(items, benchmark, where)
         table, items = table.filter(pa.array(known)), items[known]
     return table, items
 

@@ -9,14 +9,15 @@ between, whose files any collection may use.
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from shiftbench.core.arrays import Ints, Values
+from shiftbench.core.arrays import Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import inside
 
 ROOTS = "SHIFTBENCH_ROOTS"
 
@@ -84,6 +85,25 @@ def _digest(marker: Path) -> str:
         return hashlib.sha256(marker.read_bytes()).hexdigest()
     except OSError:
         return ""
+
+
+def image_folder(images: Path | str | None) -> Path | None:
+    """The folder of the images, which must be there; None when none is given."""
+    if images is None:
+        return None
+    if not Path(images).is_dir():
+        raise ShiftBenchError(f"{images}: no such folder. `images` is the folder that holds the image files.")
+    return Path(images).resolve()
+
+
+def paths_below(root: Path, names: Sequence[str]) -> Strs:
+    """File names below a folder, or an error for the first that would leave it."""
+    for name in names:
+        if "\0" in name or not name:
+            raise ShiftBenchError(f"{name!r} is not the name of an image file.")
+        if ".." in name or name.startswith("/") or "\\" in name or ":" in name:
+            inside(root, name.replace("\\", "/"))
+    return np.asarray(names, np.str_)
 
 
 def missing_files(pixels: Values | None, root: Path | None) -> Ints:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from shiftbench.core.arrays import Bools, Strs, Values, encode, settings_id
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.tables import decimal, read_table, strings, whole, write_table
+from shiftbench.core.tables import Tabular, decimal, read_table, strings, table_name, whole, write_table
 
 COLUMNS: Mapping[str, type] = {
     "run": str, "stat": str, "runs": int, "benchmark": str, "digest": str, "method": str, "model": str, "setting": str,
@@ -60,7 +60,7 @@ class Measure(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class Scores(Tabular):
     """Columns of equal length, named as in COLUMNS. `low` and `high` are the interval of `value`, NaN where unknown."""
 
     columns: Mapping[str, Values]
@@ -126,24 +126,34 @@ class Scores:
 
     def save(self, path: Path | str) -> Path:
         """Parquet, or CSV where the name ends so."""
-        table = pa.table({name: pa.array(self.columns[name]) for name in COLUMNS})
-        write_table(path, table.replace_schema_metadata({VERSION_KEY: str(VERSION)}))
+        write_table(path, self.to_arrow())
         return Path(path)
 
+    def to_arrow(self) -> pa.Table:
+        """The columns of the file that `save` writes."""
+        table = pa.table({name: pa.array(self.columns[name]) for name in COLUMNS})
+        return table.replace_schema_metadata({VERSION_KEY: str(VERSION)})
+
     @staticmethod
-    def load(path: Path | str) -> "Scores":
+    def from_frame(frame: Any) -> "Scores":
+        """From a data frame or a dict of columns, which may lack the columns of DEFAULTS."""
+        return Scores.load(frame)
+
+    @staticmethod
+    def load(path: Any) -> "Scores":
         """Read a file that `save` wrote, or a table of one's own, which may lack the columns of DEFAULTS."""
         text = [name for name, kind in COLUMNS.items() if kind is str]
         table = read_table(path, [name for name in COLUMNS if name not in DEFAULTS], text=text)
-        _check(path, table)
+        where = table_name(path)
+        _check(where, table)
         for name, value in DEFAULTS.items():
             if name not in table.column_names:
                 table = table.append_column(name, pa.array(np.full(len(table), value)))
         read: dict[type, Callable[..., Values]] = {str: strings, int: whole, float: decimal}
-        scores = Scores({name: read[kind](path, table, name) for name, kind in COLUMNS.items()})
+        scores = Scores({name: read[kind](where, table, name) for name, kind in COLUMNS.items()})
         for stat in encode(scores["stat"])[1]:
             if stat not in STATS:
-                raise unknown("stat", stat, STATS, str(path))
+                raise unknown("stat", stat, STATS, where)
         return scores
 
 

@@ -8,14 +8,15 @@ from typing import Any
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import check_regular
 from shiftbench.core.registry import find
+from shiftbench.core.tables import is_frame, table_name
 from shiftbench.data.collection import MARKER, Collection
+from shiftbench.data.item_table import table
 from shiftbench.readers.annotation_files import with_files
 from shiftbench.readers.coco import coco
 from shiftbench.readers.factors import factors
 from shiftbench.readers.gqa import gqa
 from shiftbench.readers.image_folders import folder, imagenet
 from shiftbench.readers.metashift import metashift
-from shiftbench.readers.table import table
 from shiftbench.readers.waterbirds import waterbirds
 from shiftbench.readers.wilds import wilds
 
@@ -25,14 +26,18 @@ READERS: dict[str, Callable[..., Collection]] = {
 
 
 def read_files(
-    format: str, sources: Sequence[Path | str], *, drop_missing: bool = False, **options: Any
+    format: str, sources: Sequence[Any], *, drop_missing: bool = False, **options: Any
 ) -> Collection:
     """Read annotation files into a collection. Image files that are not there are counted in a warning, or their items
     are dropped."""
     reader = find(READERS, "format", format)
     for source in sources:
-        check_regular(source)
-    return with_files(reader(*map(str, sources), **options), drop_missing)
+        if is_frame(source) and format != "table":
+            raise ShiftBenchError(f"{format}: is read from files, not from a {table_name(source)}.")
+        if not is_frame(source):
+            check_regular(source)
+    return with_files(reader(*(source if is_frame(source) else str(source) for source in sources), **options),
+                      drop_missing)
 
 
 def keep(collection: Collection, out: Path | str, overwrite: bool = False) -> bool:

@@ -18,9 +18,8 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 import numpy as np
 
-from shiftbench.core.arrays import Strs
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import check_regular, inside
+from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
 from shiftbench.data.roots import missing_files
 
@@ -53,25 +52,6 @@ def sorted_ids(ids: Iterable[str]) -> list[str]:
     ['9', '10', 'n1']
     """
     return sorted(set(ids), key=lambda name: (0, int(name), name) if _is_number(name) else (1, 0, name))
-
-
-def image_folder(images: Path | str | None) -> Path | None:
-    """The folder of the images, which must be there; None when none is given."""
-    if images is None:
-        return None
-    if not Path(images).is_dir():
-        raise ShiftBenchError(f"{images}: no such folder. `images` is the folder that holds the image files.")
-    return Path(images).resolve()
-
-
-def paths_below(root: Path, names: Sequence[str]) -> Strs:
-    """File names below a folder, or an error for the first that would leave it."""
-    for name in names:
-        if "\0" in name or not name:
-            raise ShiftBenchError(f"{name!r} is not the name of an image file.")
-        if ".." in name or name.startswith("/") or "\\" in name or ":" in name:
-            inside(root, name.replace("\\", "/"))
-    return np.asarray(names, np.str_)
 
 
 def with_files(collection: Collection, drop_missing: bool = False) -> Collection:

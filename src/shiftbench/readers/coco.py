@@ -21,8 +21,9 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
+from shiftbench.data.roots import image_folder, paths_below
 from shiftbench.data.tags import Tags, Texts
-from shiftbench.readers.annotation_files import decode_json, image_folder, paths_below, source_files
+from shiftbench.readers.annotation_files import decode_json, source_files
 
 PREFIXES = ("instances_", "stuff_", "captions_", "person_keypoints_", "image_info_")
 STUFF_IDS = range(92, 184)  # COCO-Stuff numbers its categories after COCO's 91 things

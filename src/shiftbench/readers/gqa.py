@@ -19,16 +19,9 @@ import numpy as np
 from shiftbench.core.arrays import Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
+from shiftbench.data.roots import image_folder, paths_below
 from shiftbench.data.tags import Tags
-from shiftbench.readers.annotation_files import (
-    decode_json,
-    first_bracket,
-    image_folder,
-    no_collection,
-    paths_below,
-    sorted_ids,
-    source_files,
-)
+from shiftbench.readers.annotation_files import decode_json, first_bracket, no_collection, sorted_ids, source_files
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Length = Annotated[float, msgspec.Meta(ge=0)]

@@ -25,8 +25,9 @@ from shiftbench.core.arrays import Ints, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
+from shiftbench.data.roots import image_folder, paths_below
 from shiftbench.data.tags import Tags
-from shiftbench.readers.annotation_files import image_folder, paths_below, sorted_ids, source_files
+from shiftbench.readers.annotation_files import sorted_ids, source_files
 
 CONTEXTS = ("auto", "attribute", "object")
 SUBJECT = "subject"

@@ -38,7 +38,7 @@ class Given(Lists):
 
     label: str = "label"  # factor to predict; with a target of numbers or tasks a pattern (y*), of boxes their tag
     split: str = ABSENT  # factor that names the split of each item; without one, all items are test
-    domain: str = ""  # factor that moves between train and test; without one, the split is the domain
+    domain: str = ""  # factor that moves between train and test; default: `domain` where there is one, else the split
     groups: tuple[str, ...] = ()  # factors whose cells with the label are the groups; default: the domain
     rename: Mapping[str, str] = field(default_factory=dict)  # the data's word -> ours, e.g. {"valid": "val"}
     ignore: tuple[str, ...] = ()  # words whose items are left out
@@ -68,7 +68,8 @@ class Given(Lists):
                  if name in {*collection.factors, *questions} and name != self.label}
         label, target, truth = truth_of(collection, rows, self.target, self.label)
         extra |= truth
-        domain = collection.factor(self.domain)[rows].astype(np.str_) if self.domain else split
+        moves = self.domain or ("domain" if "domain" in collection.factors else "")
+        domain = collection.factor(moves)[rows].astype(np.str_) if moves else split
         group = None
         if self.groups:
             columns = [_with_name(name, collection.factor(name)[rows]) for name in self.groups]

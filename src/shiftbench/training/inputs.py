@@ -95,7 +95,7 @@ def _features(
                                   "there is no vector for it.")
         return np.asarray(vectors[nearest], np.float32)
     if run.features == COLUMNS:
-        from shiftbench.readers.table import features
+        from shiftbench.data.item_table import features
 
         names, values = features(collection)
         if not names:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,11 @@ import pyarrow.compute as pc
 from shiftbench.core.arrays import Floats, Strs, Values, to_strings
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import listed
-from shiftbench.core.tables import FAULTS, decimal, filled, read_table, texts
+from shiftbench.core.tables import FAULTS, decimal, filled, is_frame, read_table, table_name, texts
 from shiftbench.data.collection import Collection
+from shiftbench.data.roots import image_folder, paths_below
+from shiftbench.data.tag_columns import tags_of
 from shiftbench.data.tags import Texts
-from shiftbench.readers.annotation_files import image_folder, paths_below
-from shiftbench.readers.tag_columns import tags_of
 
 SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train", "unlabelled")
 FACTORS = ("label", "domain", "split")
@@ -29,7 +30,7 @@ FEATURE = "feature:"
 
 
 def table(
-    source: Path | str,
+    source: Any,
     *,
     id: str,
     label: str,
@@ -47,13 +48,15 @@ def table(
     between: str | None = None,
     name: str | None = None,
 ) -> Collection:
-    """Read a table with one row per item: CSV, JSON lines, parquet, Arrow or Excel, see `core.table_formats`.
+    """Read a table with one row per item: CSV, JSON lines, parquet, Arrow or Excel, see `core.table_formats`, or a data
+    frame or dict of columns (`core.tables.is_frame`).
 
     The columns named for `label`, `domain` and `split` become the factors of those names and keep their own, a column
     in `features` becomes the factor `feature:NAME` (numbers), and every other column is a factor under its own name.
     A file name may be the id as well (`SHARED` lists which roles one column may have). `image` holds file names below
-    `images` (by default the folder of the table), `text` the text of each item. `rename` says which of our splits a
-    word of the table means, {"valid": "val"}, and `between` what stands between two values, a comma or `;`.
+    `images` (by default the folder of the table; of a frame the current one), `text` the text of each item. `rename`
+    says which of our splits a word of the table means, {"valid": "val"}, and `between` what stands between two values,
+    a comma or `;`.
 
     Columns in `tags` say yes or no, and `tags_in` names one that holds several words with `tags_between` between them:
     both become tags. Their share of the image is not known.
@@ -62,14 +65,18 @@ def table(
     word among words. `missing` lists the words that mean a gap; words such as nan that it does not list stay words,
     and a warning counts them.
     """
-    path = Path(source)
+    path = table_name(source)
+    file = Path("table" if is_frame(source) else source)
+    if images is not None and image is None:
+        raise ShiftBenchError(f"{path}: `images` is the folder of the image files. Name the column of their names too, "
+                              "with `image`.")
     roles = {"id": id, "label": label, "domain": domain, "split": split, "image": image, "text": text,
              "tags_in": tags_in}
     used = {role: column for role, column in roles.items() if column is not None}
     features, tags = listed(features, ","), listed(tags, ",")
     _one_purpose(path, used, features, tags)
     words = [column for role, column in used.items() if role != "label"]
-    rows = _with_gaps(path, read_table(path, (*used.values(), *features, *tags), text=words, between=between),
+    rows = _with_gaps(path, read_table(source, (*used.values(), *features, *tags), text=words, between=between),
                       listed(missing, ","))
     gaps = ("text", "tags_in")
     filled(path, rows, [*(column for role, column in used.items() if role not in gaps), *features], blank=True)
@@ -83,9 +90,9 @@ def table(
     factors |= {FEATURE + column: _finite(path, column, decimal(path, rows, column)) for column in features}
     own = _own_names(path, rows, used, (*features, *tags))
     factors |= {name: _values(path, rows, column) for name, column in own.items()}
-    root = image_folder(images if images is not None else path.parent) if image is not None else None
+    root = image_folder(images if images is not None else file.parent) if image is not None else None
     return Collection(
-        name=name or path.name.removesuffix(".gz").rpartition(".")[0] or path.name,
+        name=name or file.name.removesuffix(".gz").rpartition(".")[0] or file.name,
         items=items,
         factors=factors,
         tags=tags_of(path, rows, tags, tags_in, tags_between),
@@ -106,7 +113,7 @@ def features(collection: Collection) -> tuple[tuple[str, ...], Floats]:
         values, axis=1) if values else np.zeros((len(collection), 0))
 
 
-def _one_purpose(path: Path, used: Mapping[str, str], features: tuple[str, ...], tags: tuple[str, ...]) -> None:
+def _one_purpose(path: Path | str, used: Mapping[str, str], features: tuple[str, ...], tags: tuple[str, ...]) -> None:
     roles: dict[str, str] = {}
     for role, column in [*used.items(), *(("features", column) for column in features),
                          *(("tags", column) for column in tags)]:
@@ -116,7 +123,7 @@ def _one_purpose(path: Path, used: Mapping[str, str], features: tuple[str, ...],
                                   f"for one of them; {' and '.join(map('+'.join, SHARED))} may share one.")
 
 
-def _own_names(path: Path, rows: pa.Table, used: Mapping[str, str], features: tuple[str, ...]) -> dict[str, str]:
+def _own_names(path: Path | str, rows: pa.Table, used: Mapping[str, str], features: tuple[str, ...]) -> dict[str, str]:
     """Factors under the names that columns have themselves: those without a role, and label, domain and split.
 
     A column that is called `split` and is not the one named with --split must not take its place, and is not dropped.
@@ -141,7 +148,7 @@ def _own_names(path: Path, rows: pa.Table, used: Mapping[str, str], features: tu
     return names
 
 
-def _with_gaps(path: Path, rows: pa.Table, missing: tuple[str, ...]) -> pa.Table:
+def _with_gaps(path: Path | str, rows: pa.Table, missing: tuple[str, ...]) -> pa.Table:
     """The table with gaps where a text is one of the words `missing`; words that look like one are counted."""
     for place, column in enumerate(rows.column_names):
         if not (pa.types.is_string(rows[column].type) or pa.types.is_large_string(rows[column].type)):
@@ -158,7 +165,7 @@ def _with_gaps(path: Path, rows: pa.Table, missing: tuple[str, ...]) -> pa.Table
     return rows
 
 
-def _unique(path: Path, column: str, items: Strs) -> None:
+def _unique(path: Path | str, column: str, items: Strs) -> None:
     names, counts = np.unique(items, return_counts=True)
     if (counts > 1).any():
         first = names[counts > 1][0]
@@ -167,7 +174,7 @@ def _unique(path: Path, column: str, items: Strs) -> None:
                               f"{int((counts > 1).sum())} ids are not unique. Ids must be unique.")
 
 
-def _splits(path: Path, column: str, words: Strs, rename: Mapping[str, str]) -> Strs:
+def _splits(path: Path | str, column: str, words: Strs, rename: Mapping[str, str]) -> Strs:
     present = np.unique(words)
     for old, new in rename.items():
         if old not in present:
@@ -183,7 +190,7 @@ def _splits(path: Path, column: str, words: Strs, rename: Mapping[str, str]) -> 
     return np.asarray(list(ours.values()), np.str_)[np.searchsorted(present, words)]
 
 
-def _values(path: Path, rows: pa.Table, name: str) -> Values:
+def _values(path: Path | str, rows: pa.Table, name: str) -> Values:
     """A column as a factor: numbers stay numbers, everything else is words."""
     column = rows[name]
     kind = column.type
@@ -196,12 +203,12 @@ def _values(path: Path, rows: pa.Table, name: str) -> Values:
     return _words(path, rows, name)
 
 
-def _words(path: Path, rows: pa.Table, name: str) -> Strs:
+def _words(path: Path | str, rows: pa.Table, name: str) -> Strs:
     """A column as words, the empty word where there is none."""
     return to_strings(_text(path, rows, name))
 
 
-def _text(path: Path, rows: pa.Table, name: str) -> pa.ChunkedArray:
+def _text(path: Path | str, rows: pa.Table, name: str) -> pa.ChunkedArray:
     kind = rows[name].type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise ShiftBenchError(f"{path}: column '{name}' holds {kind}, but an item has one number or word of each. "
@@ -214,7 +221,7 @@ def _text(path: Path, rows: pa.Table, name: str) -> pa.ChunkedArray:
         raise ShiftBenchError(f"{path}: column '{name}' holds {kind}, which cannot be read as words.") from problem
 
 
-def _finite(path: Path, column: str, values: Floats) -> Floats:
+def _finite(path: Path | str, column: str, values: Floats) -> Floats:
     for row in np.flatnonzero(~np.isfinite(values))[:1]:
         raise ShiftBenchError(f"{path}: row {row} has {values[row]} in feature column '{column}'. Features are finite "
                               "numbers; fill them, or leave the column out of --features.")
