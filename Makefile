@@ -48,7 +48,8 @@ test-real: $(READY)
 	$(PIP_INSTALL) --no-deps --upgrade --target build/real/wilds --requirement tests_real/wilds.txt
 	PYTHONPATH=build/real/wilds:tests_real/stand_ins SHIFTBENCH_WILDS=1 OMP_NUM_THREADS=1 \
 		$(BIN)/pytest tests/compat/test_wilds_eval.py tests/compat/test_wilds.py tests/compat/test_wilds_experiment.py \
-		tests_real/test_wilds_readers.py tests_real/test_wilds_datasets.py -k package
+		tests/readers/test_wilds_appendix.py tests_real/test_wilds_readers.py tests_real/test_wilds_datasets.py \
+		-k package
 
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases 20000 --seed 0 --out build/fuzz.json

@@ -10,7 +10,7 @@ import torch
 from shiftbench.compat.wilds import get_dataset
 from shiftbench.readers.wilds import DATASETS
 from shiftbench.shifts.suites import WILDS
-from tests.readers.wilds_files import read, touch
+from tests.readers.wilds_files import TEN, read, touch
 from tests_real.test_wilds_readers import as_then, images, package, pytestmark, root  # noqa: F401
 
 FIRST = {"poverty": "poverty-A"}
@@ -41,7 +41,7 @@ def renumbered(metadata: Any, theirs: Any, ours: Any) -> Any:
     return metadata
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("name", TEN)
 def test_the_data_set_is_the_package_s(root: Path, name: str) -> None:  # noqa: F811
     """Splits in order and in words, columns, their names, sizes, and of every split y, metadata, results and text."""
     theirs = package(root, name)

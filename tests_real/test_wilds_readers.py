@@ -19,7 +19,7 @@ from shiftbench.readers.wilds.comments import TOKENS, tokens
 from shiftbench.readers.wilds.molecules import graph_lines
 from shiftbench.readers.wilds.poverty import HELD_OUT
 from shiftbench.readers.wilds.wheat import SESSIONS, corners
-from tests.readers.wilds_files import place_of, read, touch
+from tests.readers.wilds_files import TEN, place_of, read, touch
 from tests_real.wilds_data import WRITERS
 
 pytestmark = [
@@ -30,9 +30,9 @@ pytestmark = [
 CLASSES = {"iwildcam": "IWildCam", "camelyon17": "Camelyon17", "rxrx1": "RxRx1", "molpcba": "OGBPCBA", "fmow": "FMoW",
            "globalwheat": "GlobalWheat", "civilcomments": "CivilComments", "poverty": "PovertyMap", "amazon": "Amazon",
            "py150": "Py150"}
-PLAIN = [name for name in DATASETS if name not in ("molpcba", "globalwheat", "py150")]  # one label per item
+PLAIN = [name for name in TEN if name not in ("molpcba", "globalwheat", "py150")]  # one label per item
 SETTINGS: list[tuple[str, dict[str, str], str]] = [
-    *((name, {}, "split") for name in DATASETS),
+    *((name, {}, "split") for name in TEN),
     *((name, {"split_scheme": "mixed-to-test"}, "split_mixed_to_test") for name in ("camelyon17", "rxrx1", "fmow")),
     *(("poverty", {"fold": fold}, f"split_{fold}") for fold in HELD_OUT),
     *(("poverty", {"fold": fold, "split_scheme": "mixed-to-test"}, f"split_mixed_to_test_{fold}") for fold in HELD_OUT),

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.readers.wilds import DATASETS
 from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS, PY150, TOKENS
 from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES
 from shiftbench.readers.wilds.photos import LAND
 from shiftbench.readers.wilds.wheat import SESSIONS
-from tests.readers.wilds_files import COUNTRIES, packed, table
+from tests.readers.wilds_files import COUNTRIES, TEN, packed, table
 
 Draw = np.random.Generator
 TEXTS = ['He said "no",\nand left.', "one\r\ntwo", " spaces ", "a, b;c", "ü — ☃", "'quoted'", "12", "1e5", "True",
@@ -141,4 +140,4 @@ def write_molpcba(place: Path, draw: Draw) -> None:
     packed(place / "mapping/mol.csv.gz", [["smiles", "mol_id"], *(["C" * (n + 1), f"C{n}"] for n in range(40))])
 
 
-WRITERS: dict[str, Callable[[Path, Draw], None]] = {name: globals()[f"write_{name}"] for name in DATASETS}
+WRITERS: dict[str, Callable[[Path, Draw], None]] = {name: globals()[f"write_{name}"] for name in TEN}

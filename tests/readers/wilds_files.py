@@ -17,6 +17,7 @@ from shiftbench.readers.wilds.poverty import HELD_OUT
 from shiftbench.readers.wilds.wheat import SESSIONS
 
 POOR = 23 * 160  # rows of PovertyMap: 2,000 of them are set aside before any is trained on
+TEN = [name for name in DATASETS if name != "celeba"]
 COUNTRIES = [country for group in HELD_OUT.values() for country in group]
 
 

@@ -63,7 +63,8 @@ def get_dataset(
         if not isinstance(collection, Collection):
             raise ShiftBenchError("A benchmark in memory does not know where its collection is. Give `collection`.")
         return kind(dataset, collection, groupby_fields=groupby_fields, groupings=groupings, compat=compat)
-    folder = folder_of(dataset, root_dir, asked.folders)
+    names = (*asked.folders, dataset) if asked.is_apart else (dataset, *asked.folders)
+    folder = folder_of(dataset, root_dir, names)
     benchmark = Benchmark.load(folder)
     if not isinstance(collection, Collection):
         collection = Collection.load(collection_folder(benchmark, folder, collection))
@@ -71,14 +72,15 @@ def get_dataset(
                 compat=compat, options=asked)
 
 
-def folder_of(name: str | Path, root: str | Path, also: Sequence[str] = ()) -> Path:
+def folder_of(name: str | Path, root: str | Path, names: Sequence[str | Path]) -> Path:
     """The folder of the benchmark that a script calls `name`: from `--use`, below the root, or the name itself.
 
-    `also` are names under which `build wilds` may have put it.
+    `names` are those under which it may lie below the root, the likeliest first.
     """
     if str(name) in USED:
         return USED[str(name)]
-    for folder in (Path(root) / name, Path(name), *(Path(root) / other for other in also)):
+    below = [Path(root) / other for other in names]
+    for folder in (below[0], Path(name), *below[1:]):
         if (folder / MARKER).is_file():
             return folder
     read = f" First: shiftbench read wilds {name} --root DIR, and shiftbench build." if name in DATASETS else ""

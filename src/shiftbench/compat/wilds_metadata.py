@@ -14,6 +14,7 @@ from shiftbench.core.arrays import Floats, Ints, Values, encode, positions
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.target import NO_LABEL, TOKEN_KINDS, TOKENS, kinds_of, tokens_of
+from shiftbench.readers.wilds.comments import amazon_name
 
 SOURCE = ("train", "id_val", "id_test")
 """The splits that are drawn before the shift: their rows have from_source_domain = 1."""
@@ -109,6 +110,8 @@ def named(benchmark: Benchmark, collection: Collection, scheme: str = "official"
     of Amazon's reviews that asks for the category is judged as any other.
     """
     name = NAMES.get(collection.name, collection.name)
+    if collection.name == amazon_name(scheme):
+        name = "amazon"
     if name not in DATASETS or not _asks_the_same(name, benchmark, collection):
         return None
     rows = collection.index(benchmark.items)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.readers.wilds.comments import amazon_name, amazon_splits
 from shiftbench.readers.wilds.poverty import HELD_OUT
 from shiftbench.shifts.suites import WILDS
 
@@ -45,14 +46,21 @@ class Options(NamedTuple):
             raise unknown("fold", fold, HELD_OUT, dataset)
         if scheme == OFFICIAL.get(name):
             scheme = "official"
-        if scheme != "official" and ((name not in WILDS and name != "poverty") or scheme not in SCHEMES):
+        known = name in WILDS or name == "poverty"
+        of_amazon = name == "amazon" and bool(amazon_splits(scheme))
+        if scheme != "official" and not of_amazon and not (known and scheme in SCHEMES):
             raise unknown("split scheme", scheme, ("official", *SCHEMES), dataset)
         if scheme != "official" and int(asked.get("seed", 111)) != 111:
             raise ShiftBenchError(f"{dataset}: split_scheme='{scheme}' is drawn when the data set is read, with the "
                                   "package's seed 111. Leave out `seed`.")
-        return Options(name if name in WILDS or name == "poverty" else "", scheme, fold,
+        return Options(name if known else "", scheme, fold,
                        bool(asked.get("no_nl", False)), bool(asked.get("use_ood_val", True)),
                        scheme != "official" or "fold" in options)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the scheme has items of its own, and so a collection and a benchmark of its own: Amazon's others."""
+        return self.name == "amazon" and bool(amazon_splits(self.scheme))
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -60,10 +68,18 @@ class Options(NamedTuple):
         if self.name == "poverty":
             others = [fold for fold in HELD_OUT if fold != self.fold]
             return (f"poverty-{self.fold}", *(f"poverty-{fold}" for fold in others))
+        if self.is_apart:
+            return (amazon_name(self.scheme), "amazon-time" if self.scheme.startswith("time") else "amazon-category")
         return (self.name,) if self.name else ()
 
     def built(self, benchmark: Benchmark, collection: Collection) -> Benchmark:
         """The benchmark with the split that is asked for, which may be another than its own."""
+        if self.is_apart:
+            if collection.name != amazon_name(self.scheme):
+                raise ShiftBenchError(f"Benchmark '{benchmark.name}' is of collection '{collection.name}', but "
+                                      f"split_scheme='{self.scheme}' has reviews of its own. Read and build it: "
+                                      f"shiftbench read wilds amazon --scheme {self.scheme}.")
+            return benchmark
         if collection.name != self.name:
             if self.scheme != "official":
                 raise ShiftBenchError(f"Benchmark '{benchmark.name}' is not {self.name} of WILDS but of collection "

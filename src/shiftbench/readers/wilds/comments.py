@@ -71,12 +71,17 @@ def amazon(folder: Path, images: bool = True, scheme: str = "user") -> Collectio
     stars = whole(path, table, "overall")
     within(path, "overall", stars, 5, 1)
     return Collection(
-        name="amazon" if scheme == "user" else f"amazon-{scheme}",
+        name=amazon_name(scheme),
         items=rows.astype(np.str_),
         factors={"label": stars, "y": stars - 1, "user": strings(path, table, "reviewerID"),
                  "product": strings(path, table, "asin", gap=""), "category": strings(path, table, "category"),
                  "year": whole(path, table, "reviewYear"), "split": splits[codes[rows]]},
         texts=_texts(path, table, "reviewText"))
+
+
+def amazon_name(scheme: str) -> str:
+    """The name of the collection of one of Amazon's split files."""
+    return "amazon" if scheme == "user" else f"amazon-{scheme}"
 
 
 def amazon_splits(scheme: str) -> tuple[str, ...]:
