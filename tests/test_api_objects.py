@@ -223,3 +223,18 @@ def test_what_is_neither_an_object_nor_a_folder_is_said_in_one_line(verb):
     """A wrong type is our error with a sentence, not Python's."""
     with pytest.raises(ShiftBenchError, match="int is neither a Benchmark nor the folder of one"):
         getattr(sb, verb)(5, *["out"] * (verb == "export"))
+
+
+def test_a_repr_is_one_line_of_counts_and_names(probabilities):
+    """No array is printed, however large the object is."""
+    collection, benchmark = toy_rows()
+    predictions = sb.Predictions.of(benchmark, benchmark.items, probabilities=probabilities)
+    assert repr(collection) == "Collection('toy': 240 items; factors: none; 0 tags, 0 texts, images 16×16)"
+    assert repr(benchmark).startswith("Benchmark('nonetype': 240 rows; train 120, ")
+    assert repr(benchmark).endswith("; labels: cat, dog; domains: in, out; 4 groups)")
+    assert repr(predictions).endswith("classes: cat, dog)")
+    assert repr(sb.score(benchmark, predictions, method="mine")).startswith("Scores(")
+    for thing in (collection, benchmark, predictions, sb.score(benchmark, predictions), sb.Scores.join([])):
+        assert "array" not in repr(thing)
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) < 300

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,16 @@ def array_of(values: Any, argument: str) -> Values:
         raise ShiftBenchError(f"{argument}: is {type(values).__name__}, but one value per item is needed, in a list or "
                               "an array.")
     return array
+
+
+def in_short(names: Iterable[object], most: int = 6) -> str:
+    """The first names, and that there are more: what a `__repr__` says of many.
+
+    >>> in_short(range(9)), in_short(["cat", "dog"])
+    ('0, 1, 2, 3, 4, 5 and 3 more', 'cat, dog')
+    """
+    words = [str(name) for name in names]
+    return ", ".join(words[:most]) + (f" and {len(words) - most:,} more" if len(words) > most else "")
 
 
 def encode(values: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:

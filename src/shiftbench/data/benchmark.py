@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.core.arrays import Ints, Strs, Values, digest, encode, positions
+from shiftbench.core.arrays import Ints, Strs, Values, digest, encode, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_parts, read_folder, read_marker, write_json, writing_folder
 from shiftbench.core.rng import checked_seed
@@ -146,6 +146,12 @@ class Benchmark(Tabular):
         }
         # A card equals what its file holds, so tuples become lists before saving.
         return replace(benchmark, card=json.loads(json.dumps(facts)))
+
+    def __repr__(self) -> str:
+        counts = in_short((f"{split} {len(self.rows(split)):,}" for split in SPLITS if (self.split == split).any()), 9)
+        named = "; ".join(f"{column}s: {in_short(self.names[column])}" for column in ("label", "domain"))
+        return (f"Benchmark('{self.name}': {len(self):,} rows; {counts or 'no split'}; {named}; "
+                f"{len(self.names['group']):,} groups)")
 
     def __len__(self) -> int:
         return len(self.items)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.core.arrays import Ints, Strs, Values, broken_text, digest, positions
+from shiftbench.core.arrays import Ints, Strs, Values, broken_text, digest, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import (
     check_digests,
@@ -100,6 +100,12 @@ class Collection:
 
         return table(frame, id=id, label=label, domain=domain, split=split, image=image, images=images, text=text,
                      features=features, tags=tags, name=name, **options)
+
+    def __repr__(self) -> str:
+        images = "no images" if self.pixels is None else "image files" if self.pixels.dtype.kind == "U" else (
+            f"images {'×'.join(map(str, self.pixels.shape[1:3]))}")
+        return (f"Collection('{self.name}': {len(self):,} items; factors: {in_short(self.factors) or 'none'}; "
+                f"{len(self.tags.names):,} tags, {len(self.texts.item):,} texts, {images})")
 
     def __len__(self) -> int:
         return len(self.items)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs, array_of, positions
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, array_of, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import writing
 from shiftbench.core.tables import Tabular, decimal, is_frame, read_table, strings, table_name, write_table
@@ -79,6 +79,11 @@ class Predictions(Tabular):
         scores = scores_of_array(argument, values, benchmark, classes, items)
         return Predictions(items, benchmark.split[rows], scores.astype(np.float32, copy=False),
                            benchmark.names["label"])
+
+    def __repr__(self) -> str:
+        splits, counts = np.unique(self.split, return_counts=True)
+        parts = in_short((f"{split} {n:,}" for split, n in zip(splits.tolist(), counts.tolist(), strict=True)), 9)
+        return f"Predictions({len(self):,} items; {parts or 'no split'}; classes: {in_short(self.classes)})"
 
     def __len__(self) -> int:
         return len(self.item)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shiftbench.core.arrays import Bools, Strs, Values, encode, settings_id
+from shiftbench.core.arrays import Bools, Strs, Values, encode, in_short, settings_id
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.tables import Tabular, decimal, read_table, strings, table_name, whole, write_table
 
@@ -76,6 +76,11 @@ class Scores(Tabular):
     def join(parts: Sequence["Scores"]) -> "Scores":
         return Scores({name: np.concatenate([part.columns[name] for part in parts]) if parts
                        else np.zeros(0, np.str_ if kind is str else kind) for name, kind in COLUMNS.items()})
+
+    def __repr__(self) -> str:
+        named = "; ".join(f"{name}s: {in_short(dict.fromkeys(self[name].tolist()))}"
+                          for name in ("benchmark", "method", "split", "metric")) if len(self) else "none"
+        return f"Scores({len(self):,} rows; {named})"
 
     def __len__(self) -> int:
         return len(self.columns["value"])
