@@ -17,6 +17,7 @@ from PIL import Image
 from shiftbench.readers import READERS
 from shiftbench.readers.factors import KINDS
 from shiftbench.readers.wilds import DATASETS
+from tests.readers import box_files
 from tests.readers import test_factors as factor_files
 from tests.readers import test_gqa as gqa_files
 from tests.readers.test_image_folders import written as write_folders
@@ -78,6 +79,8 @@ def _coco(raw: Path) -> Iterator[Command]:
     (raw / "captions.json").write_text(json.dumps(
         {"images": images, "annotations": [{"id": k, "image_id": k, "caption": f"a dog {k}"} for k in range(6)]}))
     yield reader("coco", "raw/instances.json", "raw/captions.json", "--images", "raw/pictures")
+    box_files.lvis(raw / "lvis.json", box_files.some_boxes())
+    yield reader("coco lvis", "raw/lvis.json")
 
 
 def _factors(raw: Path) -> Iterator[Command]:
@@ -155,6 +158,21 @@ def _table(raw: Path) -> Iterator[Command]:
         yield reader("table xlsx", "raw/scans.xlsx", *roles)
 
 
+def _open_images(raw: Path) -> Iterator[Command]:
+    box_files.open_images(raw / "boxes", box_files.some_boxes())
+    yield reader("open_images", "raw/boxes/train-annotations-bbox.csv", "--classes", "raw/boxes/classes.csv")
+
+
+def _voc(raw: Path) -> Iterator[Command]:
+    box_files.voc(raw / "voc", box_files.some_boxes(2))
+    yield reader("voc", "raw/voc")
+
+
+def _yolo(raw: Path) -> Iterator[Command]:
+    box_files.yolo(raw / "yolo", box_files.some_boxes(2))
+    yield reader("yolo", "raw/yolo")
+
+
 def _waterbirds(raw: Path) -> Iterator[Command]:
     published(raw / "waterbirds", rows=30, images=True)
     yield reader("waterbirds", "raw/waterbirds")
@@ -173,7 +191,8 @@ def _wilds(raw: Path) -> Iterator[Command]:
 
 SAMPLES: dict[str, Callable[[Path], Iterator[Command]]] = {
     "coco": _coco, "factors": _factors, "folder": _folder, "gqa": _gqa, "imagenet": _imagenet, "metashift": _metashift,
-    "table": _table, "waterbirds": _waterbirds, "wilds": _wilds}
+    "open_images": _open_images, "table": _table, "voc": _voc, "waterbirds": _waterbirds, "wilds": _wilds,
+    "yolo": _yolo}
 
 
 def _generic(name: str, raw: Path) -> Iterator[Command]:

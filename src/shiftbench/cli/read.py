@@ -53,7 +53,7 @@ def read_coco(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """COCO instances, stuff and captions files: categories become tags with areas and boxes, captions texts.
+    """COCO instances, stuff and captions files, and LVIS: categories become tags with areas and boxes, captions texts.
 
     Items are the images that an instances or stuff file lists. Images that only a captions file lists are left out.
 
@@ -162,6 +162,66 @@ def read_metashift(
     """
     options = {"images": images, "drop_missing": drop_missing, "name": name, "contexts": contexts}
     _read("metashift", sources, out, options, overwrite, json, quiet)
+
+
+@read.command("yolo")
+def read_yolo(
+    source: Annotated[Path, typer.Argument(help="Folder that holds labels/ and images/.")],
+    out: Out,
+    names: Annotated[Path | None, typer.Option(help="data.yaml, or a file with a class per line; looked for by "
+                                               "default.")] = None,
+    drop_missing: DropMissing = False,
+    name: Name = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """YOLO's text files of boxes or outlines: classes become tags with areas and boxes.
+
+    shiftbench read yolo coco128 --names coco128/data.yaml --out collections/coco128
+    """
+    options = {"names": names, "drop_missing": drop_missing, "name": name}
+    _read("yolo", [source], out, options, overwrite, json, quiet)
+
+
+@read.command("voc")
+def read_voc(
+    source: Annotated[Path, typer.Argument(help="Folder that holds Annotations/, or the XML files themselves.")],
+    out: Out,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images; default: JPEGImages/ if it is there.")
+                      ] = None,
+    drop_missing: DropMissing = False,
+    name: Name = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Pascal VOC's XML files, an image each: classes become tags with areas and boxes.
+
+    shiftbench read voc VOCdevkit/VOC2012 --out collections/voc
+    """
+    options = {"images": images, "drop_missing": drop_missing, "name": name}
+    _read("voc", [source], out, options, overwrite, json, quiet)
+
+
+@read.command("open_images")
+def read_open_images(
+    sources: Annotated[list[Path], typer.Argument(help="Files of boxes: validation-annotations-bbox.csv.")],
+    out: Out,
+    classes: Annotated[Path, typer.Option(help="class-descriptions-boxable.csv.")],
+    images: Images = None,
+    drop_missing: DropMissing = False,
+    name: Name = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Open Images' tables of boxes: classes become tags with areas and boxes.
+
+    shiftbench read open_images validation-annotations-bbox.csv --classes class-descriptions-boxable.csv --out oi
+    """
+    options = {"classes": classes, "images": images, "drop_missing": drop_missing, "name": name}
+    _read("open_images", sources, out, options, overwrite, json, quiet)
 
 
 @read.command("waterbirds")

@@ -17,12 +17,15 @@ from shiftbench.readers.factors import factors
 from shiftbench.readers.gqa import gqa
 from shiftbench.readers.image_folders import folder, imagenet
 from shiftbench.readers.metashift import metashift
+from shiftbench.readers.open_images import open_images
+from shiftbench.readers.pascal_voc import voc
 from shiftbench.readers.waterbirds import waterbirds
 from shiftbench.readers.wilds import wilds
+from shiftbench.readers.yolo import yolo
 
 READERS: dict[str, Callable[..., Collection]] = {
-    "coco": coco, "factors": factors, "folder": folder, "gqa": gqa, "imagenet": imagenet, 
-    "metashift": metashift, "table": table, "waterbirds": waterbirds, "wilds": wilds}
+    "coco": coco, "factors": factors, "folder": folder, "gqa": gqa, "imagenet": imagenet, "metashift": metashift,
+    "open_images": open_images, "table": table, "voc": voc, "waterbirds": waterbirds, "wilds": wilds, "yolo": yolo}
 
 
 def read_files(

@@ -10,7 +10,7 @@ import mmap
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -18,10 +18,12 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 import numpy as np
 
+from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
 from shiftbench.data.roots import missing_files
+from shiftbench.data.tags import Tags
 
 T = TypeVar("T")
 
@@ -75,6 +77,29 @@ def with_files(collection: Collection, drop_missing: bool = False) -> Collection
     if not drop_missing:
         return collection
     return collection.take(np.setdiff1d(np.arange(len(collection)), missing))
+
+
+LARGEST = 10
+"""Images' worth of area or side: more is a mistake in the file, not an object that leaves its image."""
+
+
+def box_tags(
+    item: Ints, word: Ints, words: Sequence[str], boxes: Floats, area: Floats | None = None,
+    where: Callable[[int], str] = "box {}".format,
+) -> Tags:
+    """Tags with areas from one row per box: row r says that item `item[r]` shows `words[word[r]]` in `boxes[r]`.
+
+    A box is (x, y, width, height) as shares of the image, and its area is its width × height unless `area` has it.
+    The vocabulary is in the order of names. `where(r)` names the place of row r in an error.
+    """
+    for row in np.flatnonzero(~((np.abs(boxes) <= LARGEST).all(axis=1) & (boxes[:, 2:] >= 0).all(axis=1)))[:1]:
+        x, y, width, height = boxes[row].tolist()
+        raise ShiftBenchError(f"{where(int(row))}: the box is {width:.4g} × {height:.4g} of the image at ({x:.4g}, "
+                              f"{y:.4g}). Sides are positive, and at most {LARGEST} times those of the image.")
+    names = sorted(set(words))
+    code_of = {name: code for code, name in enumerate(names)}
+    code = np.asarray([code_of[name] for name in words], np.int64)[word] if len(words) else word
+    return Tags.of(item, code, names, "object", boxes[:, 2] * boxes[:, 3] if area is None else area, boxes)
 
 
 def _is_number(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""COCO: instances, stuff and captions files, any number, merged by image id.
+"""COCO: instances, stuff and captions files, any number, merged by image id; LVIS files are instances files.
 
 Categories become tags, supercategories their parents, captions texts. The area of a category in an image is the sum of
 its annotations' areas / (height × width); crowd annotations count, and no union is taken, so that overlapping instances
@@ -23,11 +23,10 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.data.roots import image_folder, paths_below
 from shiftbench.data.tags import Tags, Texts
-from shiftbench.readers.annotation_files import decode_json, source_files
+from shiftbench.readers.annotation_files import LARGEST, decode_json, source_files
 
 PREFIXES = ("instances_", "stuff_", "captions_", "person_keypoints_", "image_info_")
 STUFF_IDS = range(92, 184)  # COCO-Stuff numbers its categories after COCO's 91 things
-LARGEST = 10  # images' worth of area or side: more is a mistake in the file, not an object that leaves its image
 LOOKUP = 1 << 23  # up to this id a table is faster than a search
 
 
@@ -80,6 +79,8 @@ class Image(msgspec.Struct, gc=False):
     width: Side
     height: Side
     file_name: str = ""
+    coco_url: str = ""  # LVIS has no file_name
+    neg_category_ids: Any = None  # nor looks for all categories in an image; these it has looked for
 
 
 class Category(msgspec.Struct):
@@ -133,6 +134,9 @@ def _load(path: Path) -> CocoFile:
         raise ShiftBenchError(f"{path}: has neither 'images' nor 'annotations', so it is no COCO annotation file.")
     images, rows, categories = content.images or [], content.annotations or [], content.categories
     n, m = len(images), len(rows)
+    if any(image.neg_category_ids is not None for image in images):
+        warnings.warn(f"{path}: is an LVIS file: in each image some categories were looked for, not all, so that a tag "
+                      "that an image lacks may be there.", stacklevel=4)
     category: Ints = np.fromiter([row.category_id for row in rows], np.int64, m)
     captions = [row.caption for row in rows]
     captioned: Ints = np.asarray([row for row, text in enumerate(captions) if text is not None], np.int64)
@@ -144,7 +148,7 @@ def _load(path: Path) -> CocoFile:
         ids=np.fromiter([image.id for image in images], np.int64, n),
         width=np.fromiter([image.width for image in images], np.int64, n),
         height=np.fromiter([image.height for image in images], np.int64, n),
-        names=[image.file_name for image in images],
+        names=[image.file_name or "/".join(image.coco_url.split("/")[-2:]) for image in images],
         categories=categories,
         stuff=_says_stuff(content.info) or (bool(categories) and all(one.id in STUFF_IDS for one in categories)),
         annotated=content.annotations is not msgspec.UNSET and bool(categories) and (

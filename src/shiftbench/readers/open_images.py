@@ -1,0 +1,76 @@
+"""Open Images: CSV files of boxes, a row per box, and a file of class descriptions."""
+
+from pathlib import Path
+
+import numpy as np
+
+from shiftbench.core.arrays import Floats, Ints, Strs, encode
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.tables import decimal, filled, read_table, strings
+from shiftbench.data.collection import Collection
+from shiftbench.data.roots import image_folder, paths_below
+from shiftbench.readers.annotation_files import box_tags, source_files
+
+COLUMNS = ("ImageID", "LabelName", "XMin", "XMax", "YMin", "YMax")
+
+
+def open_images(
+    *sources: Path | str, classes: Path | str, images: Path | str | None = None, name: str = "open_images"
+) -> Collection:
+    """Read files such as validation-annotations-bbox.csv; `classes` is class-descriptions-boxable.csv.
+
+    Items are the images that have a box. Boxes of groups and of depictions count. Factor `split`: the word before
+    `-annotations` in the name of the first file that has the image. With `images`, an image is ID.jpg in that folder,
+    or in the folder of its split in it.
+    """
+    root = image_folder(images)
+    files = source_files(sources, "open_images")
+    named = _classes(Path(classes))
+    tables = [read_table(path, COLUMNS, text=COLUMNS[:2], every=False) for path in files]
+    for path, table in zip(files, tables, strict=True):
+        filled(path, table, COLUMNS)
+    ids = np.concatenate([strings(path, table, "ImageID") for path, table in zip(files, tables, strict=True)])
+    label = np.concatenate([strings(path, table, "LabelName") for path, table in zip(files, tables, strict=True)])
+    boxes = np.concatenate([_boxes(path, table) for path, table in zip(files, tables, strict=True)])
+    file: Ints = np.repeat(np.arange(len(files)), [len(table) for table in tables])
+    start: Ints = np.cumsum([0, *(len(table) for table in tables)])
+    code, codes = encode(label)
+    for missing in [number for number, word in enumerate(codes) if word not in named][:1]:
+        row = int(np.flatnonzero(code == missing)[0])
+        raise ShiftBenchError(f"{files[file[row]]}: row {row - start[file[row]]} has LabelName '{codes[missing]}', "
+                              f"which {classes} does not describe.")
+    item, items = encode(ids)
+    first = np.unique(item, return_index=True)[1]
+    split = np.asarray([_split(path) for path in files], np.str_)[file[first]]
+    return Collection(
+        name, np.asarray(items, np.str_), {"split": split},
+        tags=box_tags(item, code, [named[word] for word in codes], boxes,
+                      where=lambda row: f"{files[file[row]]}: row {row - start[file[row]]}"),
+        pixels=None if root is None else _pixels(root, items, split), root=root)
+
+
+def _split(path: Path) -> str:
+    return path.name.partition("-annotations")[0].removeprefix("oidv6-").removeprefix("oidv7-").partition(".")[0]
+
+
+def _boxes(path: Path, table: object) -> Floats:
+    """x, y, width, height of every row."""
+    left, right, top, bottom = (decimal(path, table, side) for side in COLUMNS[2:])
+    return np.stack([left, top, right - left, bottom - top], axis=1)
+
+
+def _classes(path: Path) -> dict[str, str]:
+    """Code -> name. Most versions of the file have no head, so that what is read as one is its first row."""
+    table = read_table(path)
+    if table.num_columns != 2:
+        raise ShiftBenchError(f"{path}: has {table.num_columns} columns. A file of class descriptions has two, a code "
+                              "and a name.")
+    head = table.column_names
+    pairs = dict(zip(strings(path, table, head[0]).tolist(), strings(path, table, head[1]).tolist(), strict=True))
+    return pairs if head[0] == "LabelName" else {head[0]: head[1]} | pairs
+
+
+def _pixels(root: Path, items: tuple[str, ...], split: Strs) -> Strs:
+    own = {word: (root / word).is_dir() for word in set(split.tolist())}
+    return paths_below(root, [f"{word}/{item}.jpg" if own[word] else f"{item}.jpg"
+                              for item, word in zip(items, split.tolist(), strict=True)])
