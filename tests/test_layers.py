@@ -54,6 +54,21 @@ def test_imports_go_one_way(path):
             assert own in TORCH, f"{own} imports {name} outside the torch stage"
 
 
+NAMED_LATER = {("core/later.py", "shiftbench.reporting.notebook")}
+"""The one room that is loaded by its name from an earlier one: what a notebook shows of an object."""
+
+
+def test_no_later_room_is_loaded_by_its_name():
+    """A name in a string that is a module of ours goes the way of an import, except for notebooks."""
+    modules = {"shiftbench." + ".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in FILES}
+    named = {(path.relative_to(SOURCE).as_posix(), node.value) for path in FILES
+             for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in modules}
+    later = {(file, name) for file, name in named
+             if ORDER.index(name.split(".")[1]) > ORDER.index(file.split("/")[0].removesuffix(".py"))}
+    assert later == NAMED_LATER
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_no_message_forgets_its_f(path):
     """A {name} in a plain string that is raised would be printed as it stands."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch.nn.functional as F
     from torch import nn
 
-__all__ = ["F", "Later", "load_torch", "nn", "torch"]
+__all__ = ["F", "Later", "load_torch", "nn", "notebook", "torch"]
 
 
 def load_torch(module: str = "torch") -> Any:
@@ -33,6 +33,14 @@ def load_torch(module: str = "torch") -> Any:
         raise ShiftBenchError('Training needs torch, which is not installed. Install it with: '
                               'pip install "shiftbench[train]"') from problem
     return import_module(module)
+
+
+def notebook() -> Any:
+    """`reporting.notebook`, which draws what a notebook asks of an object (`_repr_html_`, `plot`).
+
+    It is the one later room that the types of `data` call, only when asked; tests/test_layers.py allows no other.
+    """
+    return import_module("shiftbench.reporting.notebook")
 
 
 class Later:

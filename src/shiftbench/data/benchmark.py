@@ -15,6 +15,7 @@ import pyarrow as pa
 from shiftbench.core.arrays import Ints, Strs, Values, digest, encode, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_parts, read_folder, read_marker, write_json, writing_folder
+from shiftbench.core.later import notebook
 from shiftbench.core.rng import checked_seed
 from shiftbench.core.tables import Tabular, read_table, strings, values_of, write_table
 from shiftbench.data.collection import FORMAT as COLLECTION_FORMAT
@@ -152,6 +153,9 @@ class Benchmark(Tabular):
         named = "; ".join(f"{column}s: {in_short(self.names[column])}" for column in ("label", "domain"))
         return (f"Benchmark('{self.name}': {len(self):,} rows; {counts or 'no split'}; {named}; "
                 f"{len(self.names['group']):,} groups)")
+
+    def _repr_html_(self) -> str:
+        return str(notebook().html(self))
 
     def __len__(self) -> int:
         return len(self.items)

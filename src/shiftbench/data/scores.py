@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from shiftbench.core.arrays import Bools, Strs, Values, encode, in_short, settings_id
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.later import notebook
 from shiftbench.core.tables import Tabular, decimal, read_table, strings, table_name, whole, write_table
 
 COLUMNS: Mapping[str, type] = {
@@ -81,6 +82,13 @@ class Scores(Tabular):
         named = "; ".join(f"{name}s: {in_short(dict.fromkeys(self[name].tolist()))}"
                           for name in ("benchmark", "method", "split", "metric")) if len(self) else "none"
         return f"Scores({len(self):,} rows; {named})"
+
+    def _repr_html_(self) -> str:
+        return str(notebook().html(self))
+
+    def plot(self, metric: str = "accuracy", split: str = "test") -> Any:
+        """A figure of a metric on a split, by method and group; a notebook shows it, `save` writes it as SVG."""
+        return notebook().plot(self, metric, split)
 
     def __len__(self) -> int:
         return len(self.columns["value"])

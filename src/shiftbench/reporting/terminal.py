@@ -69,6 +69,19 @@ def _cell(cell: dict[str, Any] | None) -> "Text":
     return value.append(" ").append(_interval(cell))
 
 
+def counts_table(benchmark: Benchmark) -> "Table":
+    """How many items of each group every split has; of many groups the largest."""
+    counts = benchmark.counts()
+    total = Counter[str]()
+    for groups in counts.values():
+        total.update(groups)
+    more = f"The {GROUPS} largest of {len(total):,} groups." if len(total) > GROUPS else ""
+    drawn = _empty(["group"], list(counts), f"{benchmark.name}: {len(benchmark):,} rows", more)
+    for name, _ in total.most_common(GROUPS):
+        drawn.add_row(_name(name), *(f"{counts[split].get(name, 0):,}" for split in counts))
+    return drawn
+
+
 # Scores
 
 def score_tables(scores: Scores) -> "list[Table]":

@@ -1,0 +1,89 @@
+"""Objects as a notebook shows them: the tables of the terminal as HTML, and scores as a figure."""
+
+import io
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import write_text
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
+from shiftbench.reporting.drawing import Figure, to_svg
+from shiftbench.reporting.plots import Bar, Look, Row, hundredths, looks_of, plain, rows, scale
+from shiftbench.reporting.score_tables import in_unit, methods_in
+from shiftbench.reporting.terminal import counts_table, score_tables
+from shiftbench.scoring.metrics import in_words, metric_of
+
+COLUMNS = ("benchmark", "method", "group", "n", "value", "low", "high")
+
+
+class Picture(NamedTuple):
+    """A figure that a notebook shows inline."""
+
+    figure: Figure
+
+    def __repr__(self) -> str:
+        return f"Picture('{self.figure.head}': {len(self.figure.panels)} panels)"
+
+    def _repr_svg_(self) -> str:
+        return to_svg(self.figure)
+
+    def save(self, path: Path | str) -> Path:
+        """Write the figure as an SVG file."""
+        write_text(path, to_svg(self.figure))
+        return Path(path)
+
+
+def html(thing: Scores | Benchmark) -> str:
+    """The tables that the terminal prints, as HTML; names are escaped."""
+    from rich.console import Console
+
+    console = Console(record=True, width=150, file=io.StringIO(), force_jupyter=False)
+    for table in score_tables(thing) if isinstance(thing, Scores) else [counts_table(thing)]:
+        console.print(table)
+    return console.export_html(inline_styles=True, code_format='<pre style="line-height: 1.25">{code}</pre>')
+
+
+def plot(scores: Scores, metric: str = "accuracy", split: str = "test") -> Picture:
+    """A metric on a split, of all items and of every group, with intervals: a panel per benchmark and method.
+
+    Where a method's mean over its seeds is in the table, that is drawn, else each run.
+    """
+    if split not in scores["split"]:
+        raise unknown("split", split, dict.fromkeys(scores["split"].tolist()))
+    there = scores.where(split=split, by="")
+    if metric not in there["metric"]:
+        raise unknown("metric", metric, dict.fromkeys(there["metric"].tolist()), f"split '{split}'")
+    part = there.where(metric=metric)
+    named = [{**row, "name": name} for name, row in zip(part.names.tolist(), part, strict=True)
+             if row["stat"] != DIFFERENCE]
+    means = {(row["benchmark"], row["name"]) for row in named if row["stat"] == MEAN}
+    panels: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in named:
+        if row["stat"] == MEAN or (row["benchmark"], row["name"]) not in means:
+            panels.setdefault((row["benchmark"], row["name"], row["run"]), []).append(row)
+    if not panels:
+        raise ShiftBenchError(f"There is no {metric} on '{split}' to draw, only differences.")
+    looks = looks_of(methods_in(name for _, name, _ in panels))
+    share = metric_of(metric).unit == "share"
+    ends = [row[key] for drawn in panels.values() for row in drawn for key in ("value", "low", "high")
+            if row[key] == row[key]]
+    axis = scale([0.0, 1.0], write=hundredths, ticks=3) if share else scale([0.0, *ends], write=plain, ticks=3)
+    several = len({benchmark for benchmark, _, _ in panels}) > 1
+    drawn = tuple(
+        rows(f"{benchmark}: {name}" if several else name, [_row(row, looks[name]) for row in listed], axis, width=440,
+             left=150, right=60, height=22)
+        for (benchmark, name, _), listed in panels.items())
+    head = f"{in_words(metric)} on {split}{', %' if share else ''}"
+    numbers = tuple(tuple(row["name" if column == "method" else column] for column in COLUMNS)
+                    for listed in panels.values() for row in listed)
+    return Picture(Figure("scores", head[:1].upper() + head[1:], "Lines on the bars are intervals.", drawn, COLUMNS,
+                          numbers))
+
+
+def _row(row: dict[str, Any], look: Look) -> Row:
+    cell = {key: row[key] for key in ("value", "low", "high")}
+    number = in_unit(row["value"], {"unit": metric_of(row["metric"]).unit})
+    bars = [Bar(cell)] if row["value"] == row["value"] else []
+    name = "all items" if row["group"] == ALL else row["group"]
+    return Row(name, look, bars, title=f"{name}: {number}, n = {row['n']:,}", number=number)
