@@ -296,7 +296,7 @@ def export(
     benchmark: Benchmark | Place, out: Place, *, to: str = "folder", copy: bool = False,
     collection: Collection | Place | None = None,
 ) -> Path:
-    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's, an ImageFolder) or `csv`.
+    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's, an ImageFolder), `csv`, `coco`.
 
     With `to="wilds-submission"` the folder is one of runs, whose predictions are written for WILDS' leaderboard.
     """

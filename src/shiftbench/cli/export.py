@@ -1,4 +1,4 @@
-"""shiftbench export BENCHMARK|RUNS --to folder|csv|wilds-submission --out DIR"""
+"""shiftbench export BENCHMARK|RUNS --to folder|csv|coco|wilds-submission --out DIR"""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ from shiftbench.cli.output import Quiet, say
 def export(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark; of runs for wilds-submission.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
-    to: Annotated[str, typer.Option(help="folder (SPLIT/LABEL/GROUP/ITEM), csv or wilds-submission.")] = "folder",
+    to: Annotated[str, typer.Option(help="folder (SPLIT/LABEL/GROUP/ITEM), csv, coco or wilds-submission.")] = "folder",
     copy: Annotated[bool, typer.Option("--copy", help="Copy image files instead of linking them.")] = False,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
     quiet: Quiet = False,
