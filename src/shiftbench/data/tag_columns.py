@@ -42,8 +42,7 @@ def tags_of(
         name.append(np.asarray([code_of[text] for text in words], np.int64)[word])
     if not item:
         return Tags.none()
-    pairs = np.unique(np.concatenate(item) * max(len(names), 1) + np.concatenate(name))
-    return Tags.of(pairs // max(len(names), 1), pairs % max(len(names), 1), names, KIND)
+    return Tags.of(np.concatenate(item), np.concatenate(name), names, KIND)
 
 
 def _yes(path: Path | str, rows: pa.Table, column: str) -> Bools:
