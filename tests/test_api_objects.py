@@ -189,6 +189,13 @@ def test_a_benchmark_in_memory_needs_its_own_collection(benchmark, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_benchmark_in_memory_is_not_saved_to_a_url():
+    """It would become a local folder of that name."""
+    collection, benchmark = toy_rows()
+    with pytest.raises(ShiftBenchError, match="is a URL"):
+        sb.sweep("study.toml", "s3://bucket/runs", benchmarks=benchmark, collection=collection, device="cpu")
+
+
 def test_pages_tables_and_choices_take_benchmarks_in_memory(benchmark, probabilities, tmp_path):
     """`benchmarks` may be an object, a folder or a list of both."""
     scores = sb.score(benchmark, ids=benchmark.items, probabilities=probabilities, method="mine")

@@ -102,6 +102,9 @@ def _in_folders(
     loaded, images = _with_collection(benchmark, collection)
     if isinstance(benchmark, str | Path):
         return loaded, Path(benchmark), images
+    if "://" in str(out):
+        raise ShiftBenchError(f"{out}: is a URL, where a benchmark in memory cannot be saved. Save it, and name its "
+                              "folder.")
     return saved_below(loaded, images, out)
 
 
