@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 
 from shiftbench.cli import main
+from shiftbench.core import plugins
+from shiftbench.scoring.metrics import METRICS
 from tests.strategies import toy
 
 # A slow machine is no failure: nothing here is a timed test. In CI the examples are the same every time, so that a red
@@ -41,6 +43,17 @@ def pytest_collection_modifyitems(items):
 def own_notes(tmp_path_factory):
     """What is confirmed in tests is noted in a place of theirs."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+
+
+@pytest.fixture
+def registry():
+    """What a test registers is gone after it."""
+    metrics, loaded = dict(METRICS), dict(plugins._LOADED)
+    yield
+    METRICS.clear()
+    METRICS.update(metrics)
+    plugins._LOADED.clear()
+    plugins._LOADED.update(loaded)
 
 
 @pytest.fixture

@@ -122,6 +122,7 @@ def test_a_block_runs_or_says_what_it_needs(page):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_a_page_can_be_followed(reader, tmp_path, monkeypatch, page):
     """From an empty folder with the examples: README and start.md, then any other; none of its blocks fails."""

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from shiftbench.core import plugins
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN
@@ -50,17 +49,6 @@ lr = [1e-3, 1e-2]
 [methods.erm]
 [methods.irm]
 '''
-
-
-@pytest.fixture
-def registry():
-    """What a test registers is gone after it."""
-    metrics, loaded = dict(METRICS), dict(plugins._LOADED)
-    yield
-    METRICS.clear()
-    METRICS.update(metrics)
-    plugins._LOADED.clear()
-    plugins._LOADED.update(loaded)
 
 
 @pytest.fixture

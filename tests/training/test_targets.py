@@ -108,6 +108,7 @@ def test_every_method_that_says_so_learns_the_target(kind):
             if kind in one.targets and one.needs in ("", "features") and not one.model]
     assert {"erm", "coral", "irm", "group_dro"} <= set(able)
     light = {name: {"penalty": 0.01} for name in ("irm", "coral", "dann", "mmd", "vrex")}
+    light |= {name: {"unlabelled": "id_val"} for name in able if METHODS[name]().unlabelled_split()}
     tried = [Fitting(Run(benchmark.digest, name, light.get(name, {}), "mlp", features=FEATURES, steps=120, lr=0.02,
                          batch_size=8, eval_every=40), data) for name in able]
     learn(tried)
