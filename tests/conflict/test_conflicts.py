@@ -406,7 +406,7 @@ def test_conflicts_of_a_network_on_images(world):
 def test_what_cannot_be_measured_is_one_message(shell, world, monkeypatch, words, message):
     """Exit 1, one line that says what to do, nothing written."""
     monkeypatch.chdir(world)
-    code, out, err = shell("conflicts", "animals", "--out", "nothing", *words)
+    code, out, err = shell("conflicts", "animals", "--out", "nothing", "--quiet", *words)  # no line of progress
     assert (code, out) == (1, "")
     assert message in err
     assert err.count("\n") == 1
