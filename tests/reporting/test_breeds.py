@@ -283,6 +283,20 @@ def test_models_trained_on_the_target_stand_beside(study, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_page_says_whether_the_tests_are_the_same(study, tmp_path):
+    """Splits of subclasses have test items of their own; where only the training differs, the page says so."""
+    scores, made = study
+    text = report(scores, made, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "The test items stay the same" not in text
+    assert "each benchmark has test items of its own" in text
+    near, far = (replace(made[0], card={**made[0].card, "name": name, "distance": distance})
+                 for name, distance in (("near", 0.1), ("far", 0.9)))
+    runs = {("erm", "mlp", "a1", "erm"): [guesses(near, 0.9, 0.8, seed) for seed in range(3)]}
+    both = Scores.join([scored(one, runs) for one in (near, far)])
+    text = report(both, [near, far], tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "The test items stay the same" in text
+
+
 def test_annotators_stand_beside_models(study, tmp_path):
     """Where annotators were scored, their pairwise accuracy is drawn with the models'; no other number moves."""
     assert ANNOTATED == METRICS

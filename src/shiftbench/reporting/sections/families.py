@@ -149,7 +149,9 @@ def _family(results: Results, family: Family, before: int) -> Row:
     """A family's table with its figure; `before` counts the families of its kind that came first."""
     table = family_table(results.shown, family)
     names = [column["block"] for column in table["columns"]]
+    tests = [benchmark.items[benchmark.rows("test")] for benchmark in family.members]
     table |= {"blocks": [(name, names.count(name)) for name in dict.fromkeys(names)], "n": _sizes(table), "figures": [],
+              "same_test": all(np.array_equal(tests[0], items) for items in tests),
               "seeds": seeds_in_words({row["method"]: {cell["runs"] for cell in row["cells"] if cell}
                                        for row in table["rows"]})}
     if any(cell for row in table["rows"] for cell in row["cells"]):
