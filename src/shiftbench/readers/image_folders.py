@@ -38,21 +38,21 @@ def folder(path: Path | str, *, levels: str | Sequence[str] = (), name: str | No
     if len(set(factors)) < len(factors) or len(names) > DEEPEST:
         raise ShiftBenchError(f"Levels {', '.join(names)} cannot be read: each has a name of its own, or is "
                               f"'{SKIPPED}' to be skipped, and there are at most {DEEPEST}.")
-    found = _Found([], [], [], [])
-    _collect(root, (), len(names), found)
-    if not found.items:
+    contents = _Contents([], [], [], [])
+    _collect(root, (), len(names), contents)
+    if not contents.items:
         raise ShiftBenchError(f"{root}: holds no images {_deep(len(names))} ({'/'.join(names)}/IMAGE). Their names end "
                               f"in {', '.join(ENDINGS)}; --levels names the levels of folders.")
-    if found.others:
-        warnings.warn(f"{len(found.others):,} files and folders below {root} are not images "
+    if contents.others:
+        warnings.warn(f"{len(contents.others):,} files and folders below {root} are not images "
                       f"{_deep(len(names))} ({'/'.join(names)}/IMAGE) and are left out; the first is "
-                      f"{min(found.others)}.", stacklevel=2)
+                      f"{min(contents.others)}.", stacklevel=2)
     columns = {level: np.asarray(values, np.str_)
-               for level, values in zip(names, zip(*found.folders, strict=True), strict=True) if level != SKIPPED}
-    common = _common_folder(root, found.files)
-    below = np.asarray([file[len(common) + 1:] for file in found.files], np.str_)
-    return Collection(name or root.resolve().name or "folder", np.asarray(found.items, np.str_), columns, pixels=below,
-                      root=Path(common))
+               for level, values in zip(names, zip(*contents.folders, strict=True), strict=True) if level != SKIPPED}
+    common = _common_folder(root, contents.files)
+    below = np.asarray([file[len(common) + 1:] for file in contents.files], np.str_)
+    items = np.asarray(contents.items, np.str_)
+    return Collection(name or root.resolve().name or "folder", items, columns, pixels=below, root=Path(common))
 
 
 def imagenet(path: Path | str, *, name: str = "imagenet") -> Collection:
@@ -74,7 +74,7 @@ def imagenet(path: Path | str, *, name: str = "imagenet") -> Collection:
     return folder(root, levels=("split", "wnid"), name=name)
 
 
-class _Found(NamedTuple):
+class _Contents(NamedTuple):
     """The images: ids, the folders of each from the outside in, and files; and what is none."""
 
     items: list[str]
@@ -114,18 +114,18 @@ def _deep(levels: int) -> str:
     return "1 folder deep" if levels == 1 else f"{levels} folders deep"
 
 
-def _collect(path: Path, folders: tuple[str, ...], below: int, found: _Found) -> None:
+def _collect(path: Path, folders: tuple[str, ...], below: int, contents: _Contents) -> None:
     """Add the images of a folder, `below` levels of folders deeper, in the order of their names."""
     images, inner, others = _entries(path)
     prefix = "/".join((*folders, ""))
-    found.others.extend(prefix + name for name in (*others, *(images if below else inner)))
+    contents.others.extend(prefix + name for name in (*others, *(images if below else inner)))
     if below:
         for name in inner:
-            _collect(path / name, (*folders, name), below - 1, found)
+            _collect(path / name, (*folders, name), below - 1, contents)
     else:
-        found.items.extend(prefix + name for name in images)
-        found.folders.extend([folders] * len(images))
-        found.files.extend(images.values())
+        contents.items.extend(prefix + name for name in images)
+        contents.folders.extend([folders] * len(images))
+        contents.files.extend(images.values())
 
 
 def _names(path: Path) -> list[str]:

@@ -145,16 +145,16 @@ class Subset(Lists):
         return {**dict.fromkeys(sorted(test)), **self._distances(graphs, merged, train, known)[0]}
 
     def _merged(self, graphs: Mapping[str, MetaGraph], train: Contexts, test: Contexts) -> Merged:
-        """The merged subsets of each class: those given and, with `merge`, the communities of its graph."""
-        given = {parse_subset(name): contexts for name, contexts in self.merged.items()}
-        for cls, names in given:
+        """The merged subsets of each class: those given by hand and, with `merge`, the communities of its graph."""
+        by_hand = {parse_subset(name): contexts for name, contexts in self.merged.items()}
+        for cls, names in by_hand:
             if cls not in train or len(names) != 1:
                 raise ShiftBenchError(f"merged names '{subset_name(cls, names)}'. A merged subset is called by one "
                                       f"context of a class that is trained on: {', '.join(train)}.")
         merged: dict[str, Contexts] = {}
         for cls in train:
             named = dict.fromkeys((*train[cls], *test.get(cls, ())))
-            of_class = {names[0]: contexts for (owner, names), contexts in given.items() if owner == cls and names}
+            of_class = {names[0]: contexts for (owner, names), contexts in by_hand.items() if owner == cls and names}
             if self.merge and cls in graphs:
                 graph = graphs[cls]
                 large = [name for name in named if name not in of_class and _is_node(graph, name)]
