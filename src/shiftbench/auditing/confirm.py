@@ -1,0 +1,289 @@
+"""Test on one part of the items what was chosen on the other: which contexts differ, by how much, and which stay open.
+
+Items are split once. Contexts are searched on the exploring part; the confirming part has not been looked at, so a
+p-value on it is as good as if the context had been named beforehand, however many were searched. Only the few contexts
+that are tested count: see `false_discoveries`. For two models the loss is the change of each item, new − old, and the
+null is that the change inside is that outside (a difference of differences): a model that got worse everywhere alike
+has no context to report.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftbench.auditing.contrasts import DRAWS, Contrast, Doubt, OneSided, compare, count_chances
+from shiftbench.auditing.false_discoveries import harmonic, miss, q_values, trees
+from shiftbench.auditing.findings import Finding
+from shiftbench.auditing.flips import Flips, Rates, flip_rates
+from shiftbench.auditing.predicates import Bits, Predicates, unpacked
+from shiftbench.auditing.search import Slices, is_binary
+from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.rng import uniform
+
+UNDECIDED = 10
+"""Candidates that are told though they were not confirmed."""
+POWER = 0.8
+MOST_ITEMS = 10**12
+FIRST = 1024
+"""Words of bits that tell most pairs of contexts apart."""
+
+
+class Confirmed(NamedTuple):
+    """Findings, wide ones before those within them; the best of the others; the level of all intervals."""
+
+    findings: tuple[Finding, ...]
+    undecided: tuple[Finding, ...]
+    level: float
+
+
+def split_items(
+    n: int, *, confirm: float = 0.5, seed: int = 0, strata: Ints | None = None, cluster: Ints | None = None
+) -> Bools:
+    """Draw the confirming part: True for a share `confirm` of the items, of every stratum, and of whole clusters.
+
+    Units (items, or clusters) are put in random order within their stratum, and every (1 / confirm)-th is taken across
+    all of them: each stratum is off by less than one unit. The stratum of a cluster is that of its median item.
+    """
+    if not 0 < confirm < 1:
+        raise ShiftBenchError(f"confirm = {confirm}, but it is the share of items to confirm with, between 0 and 1.")
+    stratum = np.zeros(n, np.int64) if strata is None else strata
+    unit = np.arange(n)
+    if cluster is not None:
+        unit = np.unique(cluster, return_inverse=True)[1]
+        size = np.bincount(unit)
+        stratum = stratum[np.lexsort((stratum, unit))[np.cumsum(size) - size + size // 2]]
+    count = len(stratum)
+    ranked = _ranked(stratum, uniform(seed, "audit split", np.arange(count)))
+    steps = np.floor(np.arange(count + 1) * confirm + float(uniform(seed, "audit start", np.zeros(1, np.int64))[0]))
+    taken = np.zeros(count, np.bool_)
+    taken[ranked] = np.diff(steps) > 0
+    return np.asarray(taken[unit], np.bool_)
+
+
+def _ranked(stratum: Ints, order: Floats) -> Ints:
+    """`np.lexsort((order, stratum))`, where `order` is from [0, 1) in 53 bits: both are one number, unless two tie."""
+    if not len(stratum) or stratum.min() < 0 or stratum.max() >= 1 << 11:
+        return np.lexsort((order, stratum))
+    key = stratum.astype(np.uint64) << np.uint64(53) | (order * 2.0**53).astype(np.uint64)
+    ranked = np.argsort(key)
+    key = key[ranked]
+    return np.lexsort((order, stratum)) if (key[1:] == key[:-1]).any() else ranked
+
+
+def confirm(
+    predicates: Predicates, loss: Floats, slices: Slices, held: Bools, *, fdr: float = 0.1, dependence: str = "prds",
+    worse: bool = True, flips: Flips | None = None, cluster: Ints | None = None, seed: int = 0,
+) -> Confirmed:
+    """Test contexts on the `held` items; predicates and losses are of all items, slices in the order of interest.
+
+    Reported are those with q ≤ fdr (`false_discoveries`), with intervals whose false coverage rate is ≤ fdr. The test
+    is one-sided, so an interval of a difference at the same level may reach past 0; there it is cut at 0. That costs
+    nothing: such an interval misses where the context is no finding, and those cases are counted already.
+    """
+    if not 0 < fdr < 1:
+        raise ShiftBenchError(f"fdr = {fdr}, but it is a share of the findings, between 0 and 1, such as 0.1.")
+    members = [tuple(int(number) for number in row if number >= 0) for row in slices.members]
+    if not members:
+        return Confirmed((), (), 1 - fdr)
+    cases = _Cases(predicates, loss, held, cluster, members, flip_rates(predicates, flips or {}), 1 if worse else -1)
+    count = len(members)
+    draws = max(DRAWS, math.ceil(20 * count * (harmonic(count) if dependence == "any" else 1) / fdr))
+    test = OneSided(cases.loss, cases.cluster, worse=worse, draws=draws, seed=seed)
+    p = np.asarray([test.p(cases.mask(number)[held]) for number in range(count)])
+    within = _within(cases.bits)
+    root = trees(within)
+    q = q_values(p, root, dependence)
+    rejected = q <= fdr
+    share = miss(rejected, root, fdr, dependence)
+    confirmed = {number: cases.finding(number, p[number], q[number], share)
+                 for number in np.flatnonzero(rejected).tolist()}
+    findings = _folded(confirmed, within & (root[:, None] == root), cases, share)
+    others = [number for number in np.argsort(p, kind="stable").tolist() if not rejected[number]][:UNDECIDED]
+    undecided = tuple(cases.undecided(number, p[number], q[number], share) for number in others)
+    return Confirmed(findings, undecided, 1 - share)
+
+
+def detectable(
+    n: float, n_slice: float, base: float, alpha: float, power: float = POWER, sd: float | None = None
+) -> float:
+    """The smallest difference that `n_slice` of n items show with this power in a one-sided test at level alpha.
+
+    `base` is the share of errors elsewhere, and the test is Fisher's with the number of errors that is to be expected;
+    a loss that is no share has a standard deviation `sd` instead. NaN where not even errors throughout would be seen.
+
+    >>> round(detectable(1200, 50, 0.12, 0.1 / 50), 2)
+    0.23
+    """
+    from scipy.special import bdtrc, ndtri
+
+    size, rest = round(n_slice), round(n) - round(n_slice)
+    if size < 1 or rest < 1:
+        return math.nan
+    if sd is not None:
+        return float(ndtri(power) - ndtri(alpha)) * sd * math.sqrt(1 / size + 1 / rest)
+
+    @cache
+    def significant(errors: int) -> int:
+        """The fewest errors inside, of so many in all, that are significant in Fisher's test."""
+        least, most = max(0, errors - rest), min(size, errors)
+        tails = np.cumsum(count_chances(np.arange(least, most + 1.0), size, errors, size + rest)[::-1])[::-1]
+        return max(1, least + int(np.count_nonzero(tails > alpha)))
+
+    def chance(share: float) -> float:
+        """The probability that a group with this share of errors is seen."""
+        many = significant(round(rest * base + size * share))
+        return float(bdtrc(many - 1, size, share)) if many <= size else 0.0
+
+    low, high = base, 1.0
+    if chance(high) < power:
+        return math.nan
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if chance(middle) >= power else (middle, high)
+    return high - base
+
+
+class _Cases:
+    """The candidates, and what the items say about each."""
+
+    def __init__(
+        self, predicates: Predicates, loss: Floats, held: Bools, cluster: Ints | None,
+        members: Sequence[tuple[int, ...]], rates: Mapping[int, Rates], sign: int,
+    ) -> None:
+        self.predicates, self.all, self.held, self.members, self.rates = predicates, loss, held, members, rates
+        self.loss, self.sign = loss[held], sign
+        self.binary = is_binary(self.loss)
+        self.cluster = None if cluster is None else np.unique(cluster[held], return_inverse=True)[1]
+        self.bits = np.stack([np.bitwise_and.reduce(predicates.bits[list(row)], axis=0) for row in members])
+
+    def mask(self, number: int) -> Bools:
+        return unpacked(self.bits[number], self.predicates.n)
+
+    def corrected(self, number: int) -> bool:
+        return any(member in self.rates for member in self.members[number])
+
+    def weights(self, number: int, rates: Mapping[int, Rates] | None = None) -> Floats:
+        """1 inside and 0 outside, on the confirming items; for annotations with flips what they are worth."""
+        if not self.corrected(number):
+            return self.mask(number)[self.held].astype(np.float64)
+        weights = np.ones(len(self.loss))
+        for member in self.members[number]:
+            each = (rates or self.rates).get(member, Rates(0.0, 0.0))
+            weights *= (self.predicates.mask(member)[self.held] - each.false) / (1 - each.false - each.missing)
+        return weights
+
+    def doubt(self, number: int, parent: int | None) -> Doubt:
+        """What uncertain rates add to the variances of both means, and to their covariance: the delta method."""
+        members = {*self.members[number], *(() if parent is None else self.members[parent])}
+        steps = [[{**self.rates, member: each._replace(**{name: getattr(each, name) + sign * error})}
+                  for sign in (1, -1)]
+                 for member in sorted(members & self.rates.keys()) for each in [self.rates[member]]
+                 for name, error in (("false", each.false_error), ("missing", each.missing_error)) if error > 0]
+        moved = [np.subtract(*(self._means(number, parent, rates) for rates in pair)) / 2 for pair in steps]
+        return Doubt(*(float(sum(move[one] * move[other] for move in moved))
+                       for one, other in ((0, 0), (1, 1), (0, 1))))
+
+    def _means(self, number: int, parent: int | None, rates: Mapping[int, Rates]) -> Floats:
+        inside = self.weights(number, rates)
+        outside = (1.0 if parent is None else self.weights(parent, rates)) - inside
+        return np.asarray([weights @ self.loss / weights.sum() if weights.sum() > 0 else np.nan
+                           for weights in (inside, outside)])
+
+    def contrast(self, number: int, share: float, parent: int | None = None) -> Contrast:
+        """Inside against outside, or against the other items of a wider context."""
+        inside = self.weights(number)
+        outside = (1.0 if parent is None else self.weights(parent)) - inside
+        flipped = self.corrected(number) or (parent is not None and self.corrected(parent))
+        return compare(self.loss, inside, outside, share, cluster=self.cluster,
+                       plain=self.cluster is None and not flipped, binary=self.binary,
+                       doubt=self.doubt(number, parent) if flipped else Doubt())
+
+    def finding(self, number: int, p: float, q: float, share: float, contrast: Contrast | None = None) -> Finding:
+        mask = self.mask(number)
+        n, n_all = int(np.count_nonzero(mask[self.held])), int(np.count_nonzero(mask))
+        inside, outside, difference, ratio, _ = contrast or self.contrast(number, share)
+        low, high = difference.low, difference.high
+        if contrast is None:
+            low, high = (max(low, 0.0), high) if self.sign > 0 else (low, min(high, 0.0))
+        return Finding(tuple(self.predicates.list[member] for member in self.members[number]), n, len(self.loss) - n,
+                       n_all, *inside, outside.value, difference.value, low, high, *ratio, float(p), float(q),
+                       self.explored(mask), corrected=self.corrected(number),
+                       checked=max((self.rates[member].checked for member in self.members[number]
+                                    if member in self.rates), default=0))
+
+    def explored(self, mask: Bools) -> float:
+        """The difference on the exploring items."""
+        inside, outside = self.all[mask & ~self.held], self.all[~mask & ~self.held]
+        return float(inside.mean() - outside.mean()) if len(inside) and len(outside) else math.nan
+
+    def undecided(self, number: int, p: float, q: float, share: float) -> Finding:
+        """A candidate that was not confirmed, with the items that it would take if the difference is as it seems."""
+        from scipy.special import ndtri
+
+        contrast = self.contrast(number, share)
+        finding = self.finding(number, p, q, share, contrast)
+        effect = self.sign * contrast.difference.value
+        if not effect > 0 or not contrast.error > 0:
+            return finding
+        factor = ((float(ndtri(POWER)) - float(ndtri(min(share, 0.5)))) * contrast.error / effect) ** 2
+        return replace(finding, needed=int(min(max(math.ceil(finding.n_all * factor), finding.n_all + 1), MOST_ITEMS)))
+
+
+def _within(bits: Bits) -> Bools:
+    """Which candidates lie within which: every item of i is one of j; of equal ones the later within the earlier."""
+    count = len(bits)
+    inside = np.zeros((count, count), np.bool_)
+    for number in range(count):
+        maybe = np.flatnonzero(~(bits[:, :FIRST] & ~bits[number, :FIRST]).any(axis=1))
+        inside[maybe, number] = [not (bits[other] & ~bits[number]).any() for other in maybe]
+    later = np.arange(count)[:, None] > np.arange(count)
+    return inside & (~inside.T | later)
+
+
+def _folded(
+    findings: Mapping[int, Finding], within: Bools, cases: _Cases, share: float
+) -> tuple[Finding, ...]:
+    """Findings with those that lie within them right behind, the surest difference first.
+
+    A context within another is listed only if it adds to the smallest such that is listed: if the interval of what it
+    adds excludes 0. The others are counted there as `narrower`.
+    """
+    parents: dict[int, int] = {}  # of those that are listed
+    narrower: dict[int, int] = {}
+    listed = dict(findings)
+    for number in sorted(findings, key=lambda number: (-findings[number].n_all, number)):  # wide ones first
+        wider = [other for other in parents if within[number, other]]
+        parents[number] = parent = min(wider, key=lambda other: (findings[other].n_all, -other), default=-1)
+        if parent < 0:
+            continue
+        adds = cases.contrast(number, share, parent).difference
+        if adds.low > 0 if cases.sign > 0 else adds.high < 0:
+            listed[number] = replace(findings[number], adds=adds.value, adds_low=adds.low, adds_high=adds.high)
+        else:
+            del parents[number]
+            narrower[parent] = narrower.get(parent, 0) + 1
+    ranks = sorted(parents, key=lambda number: (-_surest(findings[number]), number))
+    rows: list[Finding] = []
+
+    def append(number: int, position: int) -> None:
+        rows.append(replace(listed[number], parent=position, narrower=narrower.get(number, 0)))
+        own = len(rows) - 1
+        for other in ranks:
+            if parents[other] == number:
+                append(other, own)
+
+    for number in ranks:
+        if parents[number] < 0:
+            append(number, -1)
+    return tuple(rows)
+
+
+def _surest(finding: Finding) -> float:
+    """The end of the interval of the difference that lies nearer to 0; unknown ones last."""
+    end = finding.difference_low if finding.difference > 0 else -finding.difference_high
+    return -math.inf if math.isnan(end) else end

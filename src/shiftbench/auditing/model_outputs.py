@@ -1,0 +1,161 @@
+"""What a model says of items: predictions are opened, and read as choices, scores or numbers, with their losses."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from shiftbench.auditing.losses import LOSSES, Loss, losses_of
+from shiftbench.auditing.table_items import LABELS, Column, column_of_ids, id_column, no_doubles
+from shiftbench.core.arrays import Bools, Floats, Ints, Words, in_short, positions
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.tables import is_frame, open_table, texts, words
+from shiftbench.data.prediction_arrays import class_codes
+from shiftbench.data.predictions import (
+    CHOICES,
+    CONFIDENCE,
+    IDS,
+    LISTS,
+    PREDICTIONS,
+    SPLIT,
+    Predictions,
+    is_choice,
+    scores_of_table,
+    under_our_names,
+)
+from shiftbench.scoring.metrics import has_probabilities
+from shiftbench.scoring.metrics.classification import confidences
+
+NEVER_RIGHT = 10
+"""Items from which on a model of which no prediction is a label at all is taken for one of other classes."""
+MARKS = ("score:", "logit:", "prob:")
+
+
+class Source(NamedTuple):
+    """Predictions before they are read: their ids, and their table where they are not an object of ours."""
+
+    where: str
+    source: Any
+    ids: pa.ChunkedArray
+    table: Any
+    columns: Mapping[str, str]  # what the table calls our columns
+    rows: Ints | None = None  # the prediction of each item of the data, -1 where it has none; None: all in order
+
+    @property
+    def own(self) -> set[str]:
+        """Columns that hold predictions: what is known about an item is not what a model says of it."""
+        if self.table is None:
+            return set()
+        return {name for name in self.table.column_names
+                if name in (CHOICES[0], *LISTS, self.columns.get(CHOICES[0])) or name.startswith(MARKS)}
+
+    def there(self, n: int) -> Bools:
+        """Which of n items have a prediction."""
+        return np.ones(n, np.bool_) if self.rows is None else self.rows >= 0
+
+
+def open_predictions(source: Any, id: str, columns: Mapping[str, str], known: pa.ChunkedArray) -> Source:
+    """`known` ids have no doubles."""
+    if isinstance(source, Predictions):
+        ids = column_of_ids(source.item)
+        _check_doubles(ids, "the predictions", known)
+        return Source("the predictions", source, ids, None, columns)
+    if not is_frame(source) and not isinstance(source, str | Path):
+        raise ShiftBenchError(f"{type(source).__name__} is neither a table of predictions nor the file of one.")
+    if not is_frame(source) and Path(source).is_dir():
+        source = Path(source) / PREDICTIONS
+    where = "the predictions" if is_frame(source) else str(source)
+    named = dict(columns)
+    table = open_table(source, text=(*IDS, id, *CHOICES, SPLIT, *LABELS, *columns.values()),
+                       plain=(*IDS, id, *([columns[IDS[0]]] if IDS[0] in columns else [])))
+    if id and id in table.column_names:
+        named.setdefault(IDS[0], id)
+    for name in named.values():
+        if name not in table.column_names:
+            raise unknown("column", name, table.column_names, where)
+    ids = texts(where, table, id_column(table, named.get(IDS[0], ""), where), gaps=False)
+    _check_doubles(ids, where, known)
+    return Source(where, source, ids, table, named)
+
+
+def _check_doubles(ids: pa.ChunkedArray, where: str, known: pa.ChunkedArray) -> None:
+    if not ids.equals(known):
+        no_doubles(ids, where)
+
+
+class Outputs(NamedTuple):
+    """What a model says of items, and what they lose by it."""
+
+    choices: Column
+    loss: Floats
+    confidence: Floats | None = None
+
+
+def outputs_of(source: Source, rows: Ints | None, truth: Column, label: str, loss: Loss) -> Outputs:
+    """The outputs of a model for the items in these rows of the data, all of which it has predicted."""
+    numbers = loss.target == "number"
+    own = rows if source.rows is None else source.rows if rows is None else source.rows[rows]
+    if source.table is None:
+        scores, classes = source.source.scores, source.source.classes
+        scores = scores if own is None else scores[own]
+    else:
+        classes = (_number_column(source, label),) if numbers else _classes(source, truth)
+        roles = (IDS[0], SPLIT, CHOICES[0], CONFIDENCE, LISTS[0], *classes)
+        table = under_our_names(source.table, source.columns, roles, source.where)
+        if own is not None and len(own) < len(source.ids):  # other rows may hold anything
+            present = np.sort(own)
+            table, own = table.take(present), np.searchsorted(present, own)
+        if loss is LOSSES["error"] and is_choice(table.column_names, classes):
+            return _chosen(source, table, own, truth, classes)
+        scores = scores_of_table(table, classes, source.where, numbers=numbers)
+        scores = scores if own is None else scores[own]
+    each = losses_of(scores, truth[:, None] if not isinstance(truth, Words) else _codes_among(truth, classes), loss)
+    if numbers:
+        return Outputs(scores[:, 0].astype(np.float64), each)
+    choices = Words(scores.argmax(axis=1).astype(np.int32), pa.array(classes, pa.string()))
+    return Outputs(choices, each, confidences(scores.T[None])[0] if has_probabilities(scores) else None)
+
+
+def _chosen(source: Source, table: Any, rows: Ints | None, truth: Column, classes: tuple[str, ...]) -> Outputs:
+    """Outputs that are classes alone: an item loses where it is not the class of its label."""
+    assert isinstance(truth, Words)
+    column = words(source.where, table, next(name for name in CHOICES if name in table.column_names))
+    codes, names = column.coded
+    code = class_codes(np.asarray(names, np.str_), classes, source.where).astype(np.int32)[codes]
+    code = code if rows is None else code[rows]
+    return Outputs(Words(code, pa.array(classes, pa.string())),
+                    np.asarray(code != _codes_among(truth, classes), np.float64))
+
+
+def _codes_among(truth: Words, classes: Sequence[str]) -> Ints:
+    """The class of each label by its number; -1 for a class that the model does not know."""
+    codes, names = truth.coded
+    return positions(np.asarray(names, np.str_), np.asarray(classes, np.str_))[codes]
+
+
+def _number_column(source: Source, label: str) -> str:
+    """The column of a predicted number: `prediction`, else that of the label's name, which else is the truth."""
+    return CHOICES[0] if CHOICES[0] in source.columns or CHOICES[0] in source.table.column_names else label
+
+
+def _classes(source: Source, truth: Column) -> tuple[str, ...]:
+    """The classes of the truth, and those that a model predicts or has a column of scores for."""
+    assert isinstance(truth, Words)
+    known = set(truth.coded[1])
+    columns = source.table.column_names
+    scored = {name.removeprefix(mark) for name in columns for mark in MARKS if name.startswith(mark)}
+    choice = source.columns.get(CHOICES[0], CHOICES[0])
+    if choice not in columns:
+        return tuple(sorted(known | scored))
+    guesses = set(words(source.where, source.table, choice).coded[1])
+    if guesses & known:
+        return tuple(sorted(known | guesses | scored))
+    if guesses <= {str(code) for code in range(len(known))}:
+        return tuple(sorted(known))
+    if len(truth) < NEVER_RIGHT:
+        return tuple(sorted(known | guesses | scored))
+    raise ShiftBenchError(f"{source.where}: none of the predicted classes ({in_short(sorted(guesses), 3)}) is a label "
+                          f"({in_short(sorted(known), 3)}). Name the column of the truth with --label; for numbers use "
+                          "--loss squared.")

@@ -1,0 +1,192 @@
+"""Predicates: what can be said of an item ("light is night", "age is under 30"), each as a set of items in bits.
+
+`vocabulary.predicates_of` makes them of everything that is known about the items.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftbench.core.arrays import Bools, Floats, Ints, in_short
+from shiftbench.core.errors import unknown
+
+Bits = npt.NDArray[np.uint64]
+WORD = 64
+ALONE = -1
+"""The code of a predicate that is combined with no other."""
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """One thing to say of an item: that a column has a value, or a number from `low` to under `high`.
+
+    `words` is how a sentence says it. A date is a number of days since 1970-01-01.
+    """
+
+    column: str
+    value: str
+    kind: str  # factor, number, date, tag, area, label, prediction, word, no word, missing, class or cluster
+    words: str
+    low: float = -math.inf
+    high: float = math.inf
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON has it: an open end is left out."""
+        return {name: value for name, value in vars(self).items() if value not in (-math.inf, math.inf)}
+
+
+# How each kind of predicate is said
+
+def has_value(column: str, value: str, kind: str = "factor", words: str = "") -> Predicate:
+    return Predicate(column, value, kind, words or f"{column} is {value}")
+
+
+def is_missing(column: str) -> Predicate:
+    return Predicate(column, "", "missing", f"{column} is missing")
+
+
+def has_word(column: str, word: str, yes: bool = True) -> Predicate:
+    return Predicate(column, word, "word" if yes else "no word", f"{column} has {'the' if yes else 'no'} word “{word}”")
+
+
+def has_tag(tag: str, yes: bool = True, kind: str = "tag") -> Predicate:
+    return Predicate(f"has:{tag}", "yes" if yes else "no", kind, f"{'with' if yes else 'without'} {tag}")
+
+
+def is_kind_of(column: str, name: str) -> Predicate:
+    return Predicate(column, name, "class", f"{column} is a kind of {name}")
+
+
+@dataclass(frozen=True, eq=False)
+class Predicates:
+    """Predicates and the items that fulfil each: item i of predicate p is bit i % 64 of `bits[p, i // 64]`.
+
+    Two predicates with the same code in `column` are never combined: they exclude or contain each other. Nor is one
+    with the code ALONE.
+    """
+
+    list: tuple[Predicate, ...]
+    bits: Bits
+    n: int
+    column: npt.NDArray[np.int32]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.list)
+
+    def mask(self, number: int) -> Bools:
+        """Which items fulfil a predicate."""
+        return unpacked(self.bits[number], self.n)
+
+    def take(self, rows: Ints | Bools) -> "Predicates":
+        """The same predicates of some items only, in the order of `rows`: numbers of items, or one truth per item."""
+        from shiftbench.auditing.bit_sets import take_bits  # loads numba
+
+        numbers = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows, np.int64)
+        return replace(self, bits=take_bits(self.bits, numbers), n=len(numbers))
+
+
+def packed(mask: Bools) -> Bits:
+    """Truths as bits, the first as the lowest; those beyond the end are 0.
+
+    >>> packed(np.asarray([True, False, True])).tolist()
+    [5]
+    """
+    row = np.zeros(-(-len(mask) // WORD) * WORD // 8, np.uint8)
+    bits = np.packbits(mask, bitorder="little")
+    row[:len(bits)] = bits
+    return np.asarray(row.view("<u8"), np.uint64)
+
+
+def unpacked(bits: Bits, n: int) -> Bools:
+    """What `packed` was given."""
+    return np.unpackbits(np.asarray(bits, "<u8").view(np.uint8), count=n, bitorder="little").view(np.bool_)
+
+
+@dataclass
+class Draft:
+    """Predicates in the making: sets that are too small or known already are left out, and counted.
+
+    `include` and `exclude` are names of columns, with * and ? as in names of files. A set is kept where it and the rest
+    have at least `least` items. Where there are too many values, some are chosen by the loss of the items `explore`.
+    """
+
+    loss: Floats
+    explore: Bools
+    least: int = 1
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    rows: dict[bytes, tuple[Predicate, Bits, int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    columns: set[str] = field(default_factory=set)  # all names, whether they are wanted or not
+    small: set[str] = field(default_factory=set)
+    same: set[str] = field(default_factory=set)
+    codes: int = 0
+
+    @property
+    def n(self) -> int:
+        return len(self.loss)
+
+    def wants(self, column: str) -> bool:
+        """Whether the user wants a column."""
+        self.columns.add(column)
+        return ((not self.include or any(fnmatchcase(column, pattern) for pattern in self.include))
+                and not any(fnmatchcase(column, pattern) for pattern in self.exclude))
+
+    def code(self) -> int:
+        """The code of a further column."""
+        self.codes += 1
+        return self.codes - 1
+
+    def add(self, predicate: Predicate, mask: Bools, code: int) -> None:
+        """Enter a predicate, unless too few items fulfil it, or all but too few."""
+        self.add_bits(predicate, packed(mask), code)
+
+    def add_bits(self, predicate: Predicate, bits: Bits, code: int) -> None:
+        """`add` of a set in bits."""
+        size = int(np.bitwise_count(bits).sum())
+        if min(size, self.n - size) < self.least:
+            self.small.add(predicate.words)
+        elif self.rows.setdefault(sha256(bits).digest(), (predicate, bits, code))[0] != predicate:
+            self.same.add(predicate.words)
+
+    def choose(self, item: Ints, value: Ints, many: int, most: int) -> Ints:
+        """Up to `most` of `many` values, given one row per item and value: half the most frequent, and half those whose
+        mean loss differs most, in standard errors, from that of all exploring items.
+        """
+        size = np.bincount(value, minlength=many)
+        if many <= most:
+            return np.flatnonzero(size)
+        seen = self.explore[item]
+        loss = self.loss - self.loss[self.explore].mean()
+        total = np.bincount(value[seen], loss[item[seen]], minlength=many)
+        effect = np.abs(total) / np.sqrt(np.maximum(np.bincount(value[seen], minlength=many), self.least))
+        frequent = np.argsort(-size, kind="stable")[:most - most // 2]
+        effect[frequent] = -1
+        return np.sort(np.concatenate([frequent, np.argsort(-effect, kind="stable")[:most // 2]]))
+
+    def leave_out(self, column: str, reason: str) -> None:
+        self.notes.append(f"'{column}' is left out: {reason}.")
+
+    def finished(self) -> Predicates:
+        """All predicates."""
+        for pattern in (*self.include, *self.exclude):
+            if not any(fnmatchcase(column, pattern) for column in self.columns):
+                raise unknown("column", pattern, self.columns)
+        notes = list(self.notes)
+        if self.small:
+            notes.append(f"{len(self.small):,} values form no group of their own, with fewer than {self.least:,} items "
+                         f"or fewer than that without them: {in_short(sorted(self.small), 3)}.")
+        if self.same:
+            notes.append(f"{len(self.same):,} predicates say of the same items what another says: "
+                         f"{in_short(sorted(self.same), 3)}.")
+        entries = list(self.rows.values())
+        bits = np.stack([row for _, row, _ in entries]) if entries else np.zeros((0, -(-self.n // WORD)), np.uint64)
+        codes = np.asarray([code for _, _, code in entries], np.int32)
+        return Predicates(tuple(predicate for predicate, _, _ in entries), bits, self.n, codes, tuple(notes))

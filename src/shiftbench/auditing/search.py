@@ -1,0 +1,357 @@
+"""The search for slices: conjunctions of predicates whose items lose more, or less, than all the other items.
+
+A slice with n of the N items and a mean loss m, against the mean m' of the N - n others, has
+
+    z = (m - m') / sqrt(s^2 (1/n + 1/(N - n)))
+
+where s^2 is the variance of all losses, with N - 1 below: under a permutation of the losses m - m' has exactly this
+variance. Positive z: worse than the rest.
+
+Up to three predicates the search looks at every conjunction that holds enough items; a conjunction that holds fewer is
+not extended, since what it contains holds fewer still (Agrawal & Srikant, 1994). Beyond that depth it is a beam: the
+`BEAM` slices of highest z of one depth are extended by every predicate, and their extensions alone are looked at.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftbench.auditing.predicates import Bits, Predicates, packed
+from shiftbench.core.arrays import Bools, Floats, Ints, Values
+from shiftbench.core.errors import ShiftBenchError
+
+BEAM = 1000
+CANDIDATES, PARTS, TASK = 2**18, 32, 2**22
+"""A thread counts at most so many slices at a time, or a 32nd of a depth, but not less than a millisecond's words."""
+ROUNDING = 1e-9
+"""A z that is not above this is 0: sums of losses are rounded."""
+Numbers = npt.NDArray[np.int32]
+Progress = Callable[[int, int], None]
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+
+
+class Slices(NamedTuple):
+    """Slices and their losses. `looked_at` is how many of each depth were counted and held enough items."""
+
+    members: Numbers  # slices × depth: numbers of predicates, -1 where a slice has fewer
+    n: Ints
+    total: Floats  # the sum of the losses inside
+    z: Floats
+    looked_at: Ints
+
+    def of(self, rows: Values) -> "Slices":
+        return Slices(self.members[rows], self.n[rows], self.total[rows], self.z[rows], self.looked_at)
+
+
+class Sums(NamedTuple):
+    """The number of items of slices, the sum of their losses and the sum of the squares of these."""
+
+    n: Ints
+    total: Floats
+    square: Floats
+
+    def of(self, rows: Values) -> "Sums":
+        return Sums(self.n[rows], self.total[rows], self.square[rows])
+
+    def inside(self, parent: "Sums") -> Floats:
+        """z of slices among the items of their parents, with the variance of the parent."""
+        mean = parent.total / parent.n
+        variance = np.maximum(parent.square - parent.total * mean, 0) / np.maximum(parent.n - 1, 1)
+        return standardised(self.n, self.total - self.n * mean, parent.n, variance)
+
+
+def standardised(n: Values, excess: Values, n_all: Values | int, variance: Values | float) -> Floats:
+    """z of slices of n among n_all items whose losses sum up to `excess` more than n times the mean; 0 if undefined."""
+    scale = np.sqrt(variance * n * (n_all - n) / n_all)
+    z = np.zeros(np.broadcast(excess, scale).shape)
+    np.divide(excess, scale, out=z, where=scale > 0)
+    return z
+
+
+class Part(NamedTuple):
+    """Slices of one depth that may be among the best, and how many were looked at."""
+
+    members: Numbers  # ranks of predicates
+    sums: Sums
+    z: Floats
+    looked_at: int
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """What is searched: predicates by their ranks, which depend on names alone, and losses that are high where it is.
+
+    Losses of 0 and 1 are the bits `errors`, and `loss` is empty. Others are `loss`, less their mean.
+    """
+
+    bits: Bits
+    order: Numbers  # the number of a predicate by its rank
+    errors: Bits
+    loss: Floats
+    n: int
+    mean: float  # of the errors; 0 for other losses
+    variance: float
+    least: int
+    gain: float
+    most: int
+
+    def sums(self, members: Numbers) -> Sums:
+        """Count slices of one depth."""
+        return counted(self.bits, self.order[members], self.errors, self.loss)
+
+    def large(self, members: Numbers) -> tuple[Numbers, Sums]:
+        """Count slices of one depth, and keep those that hold enough items."""
+        sums = self.sums(members)
+        enough = sums.n >= self.least
+        return members[enough], sums.of(enough)
+
+    def z(self, sums: Sums) -> Floats:
+        return standardised(sums.n, sums.total - sums.n * self.mean, self.n, self.variance)
+
+    def reach(self, total: Floats) -> Floats:
+        """The highest z of a slice with so many errors: all its items are errors, unless these are fewer than `least`.
+
+        z falls with the items that are no errors, and rises with the errors of a slice that has no other items.
+        """
+        if len(self.loss):
+            return np.full(len(total), np.inf)
+        n = np.maximum(total, self.least)
+        return standardised(n, total - n * self.mean, self.n, self.variance)
+
+    def part(self, members: Numbers, sums: Sums, parents: Callable[[Numbers], Sums]) -> Part:
+        """Those that are worse than the rest, by `gain` than the others of every parent: the best `most` and ties."""
+        z = self.z(sums)
+        keep = np.flatnonzero(z > ROUNDING)
+        for dropped in range(members.shape[1] if members.shape[1] > 1 and self.gain > -np.inf else 0):
+            parent = parents(np.delete(members[keep], dropped, axis=1))
+            keep = keep[sums.of(keep).inside(parent) > self.gain]
+        if len(keep) > self.most:
+            keep = keep[z[keep] >= np.partition(z[keep], -self.most)[-self.most]]
+        return Part(members[keep], sums.of(keep), z[keep], len(members))
+
+
+class Shortlist:
+    """The best slices so far. Slices with the same z are sorted by length, then by the ranks of their predicates."""
+
+    def __init__(self, depth: int, most: int) -> None:
+        self.most = most
+        self.slices = Slices(np.zeros((0, depth), np.int32), np.zeros(0, np.int64), np.zeros(0), np.zeros(0),
+                             np.zeros(depth, np.int64))
+
+    def add(self, part: Part) -> None:
+        """Enter slices, and drop those that are no longer among the best."""
+        old, length = self.slices, part.members.shape[1]
+        old.looked_at[length - 1] += part.looked_at
+        padding = np.full((len(part.z), old.members.shape[1] - length), -1, np.int32)
+        members = np.concatenate([old.members, np.hstack([part.members, padding])])
+        z = np.concatenate([old.z, part.z])
+        ranking = np.lexsort([*members.T[::-1], lengths(members), -z])[:self.most]
+        self.slices = Slices(members[ranking], np.concatenate([old.n, part.sums.n])[ranking],
+                             np.concatenate([old.total, part.sums.total])[ranking], z[ranking], old.looked_at)
+
+    def floor(self) -> float:
+        """The z that a slice must reach to enter."""
+        return float(self.slices.z[-1]) if len(self.slices.z) == self.most > 0 else -np.inf
+
+    def of_length(self, length: int) -> Numbers:
+        """The slices of so many predicates, best first."""
+        return self.slices.members[lengths(self.slices.members) == length, :length]
+
+
+def lengths(members: Numbers) -> Ints:
+    """How many predicates each slice has."""
+    return np.asarray(np.count_nonzero(members >= 0, axis=1))
+
+
+def search(
+    predicates: Predicates, loss: Floats, *, depth: int = 3, least: int = 20, worse: bool = True, gain: float = 1.645,
+    most: int = 10_000, progress: Progress | None = None,
+) -> Slices:
+    """The `most` slices with the highest z among those that hold `least` items and are worse than the rest.
+
+    A slice of several predicates must add something to each of its parents, the slices with one predicate less: it is
+    worse than the other items of the parent by more than `gain` standard errors (1.645: one-sided p < 0.05; -inf: every
+    slice may be listed). Without that rule near-copies of one bad slice would fill the list.
+
+    `worse=False` lists slices that are better than the rest, lowest z first. Neither the order of the predicates nor
+    the number of processors changes the result. Losses of 0 and 1 are counted by bits; where the list is full before
+    slices of three are counted, pairs with too few errors to reach it are not extended.
+    """
+    if depth < 1 or least < 1:
+        raise ShiftBenchError(f"A slice has at least 1 predicate and 1 item; got depth {depth} and least {least}.")
+    assert len(loss) == predicates.n, "one loss per item"
+    assert np.isfinite(loss).all(), "a loss is a number"
+    field = _field(predicates, loss, worse, least, gain, most)
+    best = Shortlist(depth, most)
+    singles = _singles(field, best)
+    if depth == 2 and len(field.loss) and gain > -np.inf:
+        _last_pairs(field, best, singles, predicates.column[field.order], _advance(progress, 2, depth))
+    elif depth > 1:
+        pairs = _pairs(field, best, singles, predicates.column[field.order], _advance(progress, 2, depth))
+    if depth > 2:
+        _triples(field, best, pairs, _advance(progress, 3, depth))
+    for length in range(4, depth + 1):
+        _beam(field, best, pairs, length, _advance(progress, length, depth))
+    return _as_given(best.slices, field, loss, worse)
+
+
+def _as_given(slices: Slices, field: Field, loss: Floats, worse: bool) -> Slices:
+    """Slices by the numbers of their predicates, with the sums and signs of the losses that were given."""
+    if not len(slices.n):
+        return slices
+    members = np.where(slices.members < 0, -1, field.order[slices.members])
+    mean = float(loss.mean()) if len(field.loss) else 0.0 if worse else 1.0  # what the field's losses are relative to
+    sign = 1.0 if worse else -1.0
+    return slices._replace(members=members, total=slices.n * mean + sign * slices.total, z=sign * slices.z)
+
+
+def _field(predicates: Predicates, loss: Floats, worse: bool, least: int, gain: float, most: int) -> Field:
+    """What is searched. In a search for better slices the losses change their signs, and what is right is an error."""
+    names = [(one.column, one.value, one.kind, one.words) for one in predicates.list]
+    order = np.asarray(sorted(range(len(names)), key=names.__getitem__), np.int32)
+    mean, variance = (float(loss.mean()), float(loss.var(ddof=1))) if len(loss) > 1 else (0.0, 0.0)
+    if is_binary(loss):
+        errors, values, mean = packed(loss == worse), np.zeros(0), mean if worse else 1 - mean
+    else:
+        errors, values, mean = np.zeros(0, np.uint64), loss - mean if worse else mean - loss, 0.0
+    return Field(predicates.bits, order, errors, values, predicates.n, mean, variance, least, gain, most)
+
+
+def is_binary(loss: Floats) -> bool:
+    """Whether losses are errors: 0 and 1 alone."""
+    return bool(((loss == 0) | (loss == 1)).all())
+
+
+def counted(bits: Bits, members: Numbers, errors: Bits, loss: Floats) -> Sums:
+    """Count slices of one depth, given by numbers of predicates."""
+    from shiftbench.auditing.bit_sets import measure  # numba is loaded by the first search, not by the import
+
+    sums = Sums(np.zeros(len(members), np.int64), np.zeros(len(members)), np.zeros(len(members)))
+    measure(bits, np.ascontiguousarray(members), errors, loss, *sums)
+    return sums
+
+
+class Pairs(NamedTuple):
+    """All pairs that hold enough items."""
+
+    members: Numbers
+    sums: Sums
+    number: Numbers  # predicates × predicates: the row of a pair, lower rank first; -1 where there is none
+
+
+def _singles(field: Field, best: Shortlist) -> Sums:
+    """Look at every predicate."""
+    ranks = np.arange(len(field.order), dtype=np.int32)[:, None]
+    sums = field.sums(ranks)
+    enough = sums.n >= field.least
+    best.add(field.part(ranks[enough], sums.of(enough), field.sums))
+    return sums
+
+
+def _pairs(field: Field, best: Shortlist, singles: Sums, column: Numbers, advance: Progress) -> Pairs:
+    """Look at every two predicates."""
+    ranks, may_meet = _may_meet(field, singles, column)
+    blocks = list(_in_blocks(field.large, ranks, may_meet, field.bits.shape[1], advance))
+    members = np.concatenate([members for members, _ in blocks])
+    sums = Sums(*(np.concatenate(each) for each in zip(*(sums for _, sums in blocks), strict=True)))
+    number = np.full(may_meet.shape, -1, np.int32)
+    number[tuple(members.T)] = np.arange(len(members))
+    best.add(field.part(members, sums, lambda parent: singles.of(parent[:, 0])))
+    return Pairs(members, sums, number)
+
+
+def _may_meet(field: Field, singles: Sums, column: Numbers) -> tuple[Numbers, Bools]:
+    """Predicates that hold enough items, and which two of them are combined, lower rank first.
+
+    They are of different columns; a negative code stands for a predicate that stands alone.
+    """
+    enough = singles.n >= field.least
+    may_meet = np.triu((column[:, None] != column) & (enough & (column >= 0))[:, None] & enough & (column >= 0))
+    return np.flatnonzero(enough).astype(np.int32)[:, None], may_meet
+
+
+def _last_pairs(field: Field, best: Shortlist, singles: Sums, column: Numbers, advance: Progress) -> None:
+    """Look at every two predicates where none are extended: sums are exact for pairs that may be listed alone.
+
+    More losses make a slice worse, against all items and against its parents: a pair that is not listed with at least
+    the sum that it has is not listed with that sum.
+    """
+    from shiftbench.auditing.bit_sets import pair_totals
+
+    most, none = pair_totals(field.bits, field.loss), np.zeros(field.bits.shape[1], np.uint64)
+
+    def look(members: Numbers) -> Part:
+        n = counted(field.bits, field.order[members], none, np.zeros(0)).n
+        members, n = members[n >= field.least], n[n >= field.least]
+        bound = Sums(n, most[tuple(field.order[members].T)], np.zeros(len(n)))
+        able = replace(field, most=len(n)).part(members, bound, lambda parent: singles.of(parent[:, 0])).members
+        part = field.part(able, field.sums(able), lambda parent: singles.of(parent[:, 0]))
+        return part._replace(looked_at=len(members))
+
+    for part in _in_blocks(look, *_may_meet(field, singles, column), field.bits.shape[1], advance):
+        best.add(part)
+
+
+def _triples(field: Field, best: Shortlist, pairs: Pairs, advance: Progress) -> None:
+    """Look at every three predicates of which each two hold enough items and may reach the list."""
+    able = pairs.number >= 0
+    able[able] = field.reach(pairs.sums.total[pairs.number[able]]) >= best.floor()
+
+    def look(members: Numbers) -> Part:
+        return field.part(*field.large(members), lambda parent: pairs.sums.of(pairs.number[tuple(parent.T)]))
+
+    extended = pairs.members[able[tuple(pairs.members.T)]]
+    for part in _in_blocks(look, extended, able, field.bits.shape[1], advance):
+        best.add(part)
+
+
+def _beam(field: Field, best: Shortlist, pairs: Pairs, length: int, advance: Progress) -> None:
+    """Look at what the best slices hold together with one more predicate, each once."""
+    may_meet = (pairs.number >= 0) | (pairs.number >= 0).T
+    extended = np.sort(_extended(best.of_length(length - 1)[:BEAM], may_meet), axis=1)
+    members = np.unique(extended, axis=0)
+
+    def look(block: Numbers) -> Part:
+        return field.part(*field.large(block), field.sums)
+
+    for part in _each(look, [members[rows] for rows in _blocks(len(members), 1, field.bits.shape[1])], advance):
+        best.add(part)
+
+
+def _extended(slices: Numbers, may_meet: Bools) -> Numbers:
+    """Slices with one more predicate, every one that may meet each of theirs."""
+    able = np.logical_and.reduce([may_meet[column] for column in slices.T])
+    row, added = np.nonzero(able)
+    return np.hstack([slices[row], added[:, None].astype(np.int32)])
+
+
+def _in_blocks(
+    look: Callable[[Numbers], Outcome], slices: Numbers, may_meet: Bools, words: int, advance: Progress,
+) -> Iterator[Outcome]:
+    """Extend slices, block by block, in threads."""
+    blocks = _blocks(len(slices), len(may_meet), words)
+    return _each(lambda rows: look(_extended(slices[rows], may_meet)), blocks, advance)
+
+
+def _blocks(n: int, width: int, words: int) -> list[slice]:
+    """Rows in blocks by the number of their extensions and the words of each; at least one, that may be empty."""
+    size = max(1, min(CANDIDATES // max(width, 1), max(-(-n // PARTS), TASK // max(width * words, 1))))
+    return [slice(low, low + size) for low in range(0, max(n, 1), size)]
+
+
+def _each(work: Callable[[Task], Outcome], tasks: list[Task], advance: Progress) -> Iterator[Outcome]:
+    """Outcomes of tasks in threads, in order."""
+    from shiftbench.auditing.bit_sets import in_threads
+
+    for done, outcome in enumerate(in_threads(work, tasks)):
+        advance(done + 1, len(tasks))
+        yield outcome
+
+
+def _advance(progress: Progress | None, length: int, depth: int) -> Progress:
+    """Progress within slices of one length, as progress of the whole search."""
+    return lambda done, total: None if progress is None else progress((length - 1) * total + done, depth * total)

@@ -1,0 +1,111 @@
+"""`shiftbench gate` and `build --from` on the command line: exit codes, files and messages."""
+
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shiftbench as sb
+from shiftbench.auditing.contexts import keep
+from shiftbench.auditing.findings import Audit, Finding
+from shiftbench.auditing.predicates import Predicate
+from shiftbench.core.tables import write_table
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+
+N = 3000
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Metadata, an old model, one that is as good and one that is worse at night; an audit, and its contexts."""
+    rng = np.random.default_rng(0)
+    ids = np.asarray([f"{number:05d}" for number in range(N)])
+    light, label = rng.choice(["day", "night"], N), rng.choice(["cat", "dog"], N)
+    wrong = {"old": rng.random(N) < 0.2}
+    wrong["same"] = wrong["old"].copy()
+    wrong["worse"] = wrong["old"] | ((light == "night") & (rng.random(N) < 0.3))
+    monkeypatch.chdir(tmp_path)
+    write_table("data.csv", pa.table({"item": ids, "light": light, "label": label}))
+    for name, mask in wrong.items():
+        other = np.where(label == "cat", "dog", "cat")
+        write_table(f"{name}.csv", pa.table({"item": ids, "prediction": np.where(mask, other, label)}))
+    Collection("street", ids, {"light": light, "class": label}).save("street")
+    night = (Predicate("light", "night", "factor", "light is night"),)
+    numbers = (0.3, 0.25, 0.35, 0.2, 0.1, 0.05, 0.15, 1.5, 1.2, 1.8, 1e-4, 1e-3, 0.12)
+    audit = Audit((Finding(night, 700, 800, 1500, *numbers),), (), {"loss": "error", "label": "class"})
+    audit.save("audit.json")
+    keep(audit, "saved.toml")
+    return tmp_path
+
+
+GATE = ("--data", "data.csv", "--against", "old.csv", "--contexts", "saved.toml")
+
+
+def test_the_exit_code_is_the_outcome(shell, project):
+    """0 where all checks pass, 1 where one fails, 1 with one line where nothing can be tested."""
+    assert shell("gate", "same.csv", *GATE)[0] == 0
+    code, out, _ = shell("gate", "worse.csv", *GATE)
+    assert code == 1
+    assert "light is night" in out
+    code, _, err = shell("gate", "same.csv", "--data", "data.csv")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "nothing to test" in err
+
+
+def test_junit_and_summary_are_written_whatever_the_outcome(shell, project):
+    """A case per check, and a table for the pull request."""
+    code, *_ = shell("gate", "worse.csv", *GATE, "--floor", "accuracy=0.5", "--junit", "gate.xml", "--summary",
+                     "gate.md", "--quiet")
+    suite = ElementTree.parse("gate.xml").getroot().find("testsuite")  # noqa: S314
+    assert code == 1
+    assert [case.get("name") for case in suite] == ["all items", "light is night", "accuracy"]
+    assert [case.find("failure") is not None for case in suite] == [True, True, False]
+    assert (project / "gate.md").read_text().startswith("### ❌")
+
+
+def test_json_has_every_check(shell, project):
+    """Value, interval, limit and verdict of each."""
+    _, out, _ = shell("gate", "same.csv", *GATE, "--budget", "0.1", "--unsure", "warn", "--json")
+    outcome = json.loads(out)
+    assert outcome["passed"]
+    assert {check["verdict"] for check in outcome["checks"]} == {"unsure"}
+    assert all(check["low"] <= check["value"] <= check["high"] for check in outcome["checks"])
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (("--floor", "accuracy"), "not of the form NAME=NUMBER"), (("--floor", "accuracy=high"), "NAME=NUMBER"),
+    (("--unsure", "maybe"), "maybe"), (("--level", "95"), "between 0 and 1"), (("--contexts", "none.toml"), "no such"),
+    (("--budget", "nan"), "must be a number"),
+])
+def test_what_is_wrong_is_one_line(shell, project, words, message):
+    code, _, err = shell("gate", "same.csv", "--data", "data.csv", "--against", "old.csv", *words)
+    assert (code, err.count("\n")) == (1, 1)
+    assert message in err
+
+
+def test_a_benchmark_is_tested_on_its_test_items_and_by_its_own_groups(shell, project):
+    """Floors are what `score` says of the benchmark."""
+    benchmark = sb.build(sb.Given(label="class", domain="light"), "bench", collection="street")
+    scores = sb.score(benchmark, "worse.csv")
+    worst = next(row for row in scores if row["metric"] == "worst_group_accuracy" and row["by"] == "")
+    _, out, _ = shell("gate", "worse.csv", "--data", "bench", "--floor", "worst_group_accuracy=0.9", "--json")
+    (check,) = json.loads(out)["checks"]
+    assert (check["value"], check["n"], check["verdict"]) == (worst["value"], worst["n"], "fail")
+
+
+def test_a_finding_becomes_a_benchmark(shell, project):
+    """`build --from audit.json#1` is `sb.build(audit, finding=1)`, and the saved benchmark finds its collection."""
+    code, out, err = shell("build", "--from", "audit.json#1", "--collection", "street", "--out", "night")
+    assert code == 0, err
+    assert "light is night" in out
+    built = Benchmark.load("night")
+    assert built.digest == sb.build(Audit.load("audit.json"), finding=1, collection="street").digest
+    assert shell("check", "night")[0] == 0
+    for words, message in ((("--from", "audit.json"), "names no finding"), (("--from", "audit.json#2"), "no finding 2"),
+                           (("--from", "audit.json#0"), "finding"), ((), "nothing to build")):
+        code, _, err = shell("build", *words, "--collection", "street", "--out", "other")
+        assert (code, err.count("\n")) == (1, 1)
+        assert message in err
