@@ -1,0 +1,122 @@
+"""The shift designer: any registered shift on a collection, built in memory while its settings change."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any, NamedTuple
+
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.plugins import load_installed
+from shiftbench.core.registry import find
+from shiftbench.data.collection import Collection
+from shiftbench.metagraph.subsets import parse_subset, subset_name
+from shiftbench.shifts.conditions import CONDITIONS
+from shiftbench.shifts.recipe import Recipe, Tables
+from shiftbench.shifts.shift import SHIFTS
+from shiftbench.webapp import recipes
+from shiftbench.webapp.forms import Form, Input, checked, summary
+from shiftbench.webapp.query import Query
+from shiftbench.webapp.studio import Answer, Studio
+
+FIRST = "correlation"
+"""The shift that the designer opens with."""
+BY_HAND = "subset"
+"""The shift that the meta-graph makes."""
+
+
+class Opened(NamedTuple):
+    """Where a design starts: the collection, and the tables and the seed of a recipe of the shelf, if it is one's."""
+
+    on: str
+    tables: Tables
+    seed: int
+
+    @staticmethod
+    def of(studio: Studio, query: Query) -> "Opened":
+        if not query.text("recipe"):
+            return Opened(recipes.first_collection(studio, query), Tables(query.text("shift") or FIRST, {}, {}), 0)
+        path = studio.shelf.find("recipe", query.text("recipe")).path
+        recipe = Recipe.load(path)
+        on = studio.shelf.id_of("collection", recipe.collection)
+        if not on:
+            raise ShiftBenchError(f"{path}: its collection {recipe.collection} is not in the studio's folder.")
+        tables = Tables.of(recipe.shift)
+        if query.text("shift") not in ("", tables.name):
+            tables = Tables(query.text("shift"), {}, {})
+        return Opened(query.text("on") or on, tables, recipe.seed)
+
+
+def design(studio: Studio, query: Query) -> Mapping[str, Any]:
+    """The form of a shift as it is filled in, and what it builds: counts, what is impossible, `check` and `power`."""
+    load_installed()
+    start = Opened.of(studio, query)
+    collection = studio.shelf.collection(start.on)
+    name = start.tables.name
+    cls: Any = find(SHIFTS, "shift", name)
+    if not hasattr(cls, "__dataclass_fields__"):
+        raise ShiftBenchError(f"Shift '{name}' is not a dataclass, so its settings are not known. Build it in Python.")
+    form = Form(studio, collection)
+    entries = query.table("settings") if "settings" in query else start.tables.settings
+    settings = form.start(cls, checked(form.inputs(cls, entries), entries, start.tables.settings),
+                          needed=bool(query.text("recipe")))
+    asked = query.table("conditions") if "conditions" in query else start.tables.conditions
+    conditions = {kind: own for kind, own in asked.items() if own is not None}
+    seed = query.whole("seed", start.seed)
+    return {
+        "on": start.on, "collections": [thing.id for thing in studio.shelf.things("collection")],
+        "recipe": query.text("recipe"), "shift": name, "shifts": _shifts(), "doc": summary(cls),
+        "by_hand": _by_hand(name, settings), "items": len(collection), "seed": seed, "edit": studio.edit,
+        "fields": [_field(one, settings) for one in form.inputs(cls, settings)],
+        "conditions": [_condition(form, kind, conditions.get(kind)) for kind, own in CONDITIONS.items()
+                       if is_dataclass(own)],
+        "settings": settings, "chosen": conditions, "command": _command(studio, start.on, query.text("recipe"), name),
+        **_built(studio, collection, start.on, name, settings, conditions, seed),
+    }
+
+
+def _by_hand(name: str, settings: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The two sides of the shift that the meta-graph makes, subset by subset; nothing for another shift."""
+    if name != BY_HAND:
+        return {}
+    try:
+        sides = {side: [parse_subset(word) for word in settings.get(side, ())] for side in ("train", "test")}
+    except ShiftBenchError:
+        return {}
+    return {side: [subset_name(cls, [context]) for cls, contexts in names for context in contexts]
+            for side, names in sides.items()}
+
+
+def _built(
+    studio: Studio, collection: Collection, on: str, name: str, settings: Mapping[str, Any],
+    conditions: Mapping[str, Any], seed: int,
+) -> dict[str, Any]:
+    """What the settings build and the text of the recipe; or the sentence that says why they build nothing."""
+    try:
+        plan = recipes.plan(on, name, settings, conditions, seed)
+    except ShiftBenchError as problem:
+        return {"built": {"problem": str(problem)}, "text": ""}
+    return {"built": recipes.outcome(collection, plan), "text": recipes.text(studio, plan)}
+
+
+def _field(one: Input, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {**asdict(one), "value": settings.get(one.name, one.default), "set": one.name in settings}
+
+
+def _condition(form: Form, kind: str, settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    cls: Any = CONDITIONS[kind]
+    fields = [_field(one, settings or {}) for one in form.inputs(cls, settings or {})]
+    return {"name": kind, "doc": summary(cls), "on": settings is not None, "fields": fields}
+
+
+def _shifts() -> list[list[str]]:
+    """Every registered shift and the first line of what it says of itself."""
+    return [[name, summary(own).partition("\n")[0]] for name, own in SHIFTS.items() if is_dataclass(own)]
+
+
+def _command(studio: Studio, on: str, recipe: str, name: str) -> str:
+    """The command that builds what is shown: of the recipe that was opened, or of the text once it is a file."""
+    path = str(studio.shelf.find("recipe", recipe).path) if recipe else f"{name}.toml"
+    return shlex.join(["shiftbench", "build", path, "--out", f"benchmarks/{name}"])
+
+
+ANSWERS: dict[str, Answer] = {"design": design}

@@ -1,0 +1,267 @@
+"""One item: its picture, all annotations, the benchmarks and splits that hold it, and what every run predicted."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from threading import RLock
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftbench.auditing.predicates import has_tag, has_value, is_missing
+from shiftbench.auditing.tag_predicates import spelled
+from shiftbench.auditing.vocabulary import is_known
+from shiftbench.core.arrays import Ints, Strs, Values
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import read_json
+from shiftbench.data.benchmark import MARKER as BENCHMARK
+from shiftbench.data.benchmark import UNLABELLED, Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import PREDICTIONS, Predictions
+from shiftbench.data.scores import label_of
+from shiftbench.scoring.listing import Finished, names_in, runs_in
+from shiftbench.scoring.reading import Reader
+from shiftbench.webapp.coded_columns import Bounded, coded
+from shiftbench.webapp.query import Query
+from shiftbench.webapp.studio import Answer, Content, Studio
+from shiftbench.webapp.thumbnails import SIDES, TYPE, Thumbnails, why_none
+
+LONGEST = 20_000
+"""Letters of a text that are shown."""
+MOST_RUNS = 2_000
+"""Runs of a folder whose predictions are read for an item."""
+ROOM = 64 << 20
+"""Bytes of predicted classes that are kept."""
+SEALED = "This item is sealed: findings are confirmed on it. What models predict of it is not shown."
+THUMBNAILS = Thumbnails()
+
+
+def look(studio: Studio, query: Query) -> Mapping[str, Any]:
+    """How a wall shows the items of a collection: as pictures or as rows."""
+    collection = studio.shelf.collection(query.text("on"))
+    why = why_none(collection)
+    return {"pictures": not why, "why": "" if collection.pixels is None else why,
+            "version": coded(collection).digest[:12]}
+
+
+def thumbnail(studio: Studio, query: Query) -> Content:
+    """The picture of an item: `side` is the longest side it is shown at."""
+    collection = studio.shelf.collection(query.text("on"))
+    side = next((side for side in SIDES if side >= query.whole("side", SIDES[0])), SIDES[-1])
+    return Content(THUMBNAILS.picture(collection, f"{query.text('on')}@{coded(collection).digest}",
+                                      row_of(collection, query), side), TYPE, changes=False)
+
+
+def row_of(collection: Collection, query: Query) -> int:
+    """The item that a request names by its id or its number."""
+    if query.text("id"):
+        rows = np.flatnonzero(collection.items == query.text("id"))
+        if not len(rows):
+            raise ShiftBenchError(f"Collection '{collection.name}' has no item '{query.text('id')}'.")
+        return int(rows[0])
+    row = query.whole("row", -1, low=-1)
+    if not 0 <= row < len(collection):
+        raise ShiftBenchError(f"Item {query.text('row') or '(none)'} is not among the {len(collection):,} items of "
+                              f"'{collection.name}', which are numbered from 0.")
+    return row
+
+
+def item(studio: Studio, query: Query) -> Mapping[str, Any]:
+    """Everything that is known of an item."""
+    collection = studio.shelf.collection(query.text("on"))
+    row = row_of(collection, query)
+    why = why_none(collection)
+    texts = [str(text)[:LONGEST] for text in collection.texts.text[collection.texts.item == row]]
+    factors = [_factor(collection, name, values, row) for name, values in collection.factors.items()]
+    id = str(collection.items[row])
+    return {"row": row, "id": id, "version": coded(collection).digest[:12], "pictures": not why,
+            "why": "" if collection.pixels is None else why, "alt": texts[0] if texts else f"the image of {id}",
+            "texts": texts, "factors": factors, "tags": _tags(collection, row),
+            "sealed": SEALED if is_sealed(studio, collection, row) else "",
+            "benchmarks": [members.of(row) for members in benchmarks_of(studio, collection, row)]}
+
+
+def _factor(collection: Collection, name: str, values: Values, row: int) -> dict[str, Any]:
+    value, known = values[row], bool(is_known(values[row:row + 1])[0])
+    words = f"{value:.12g}" if values.dtype.kind == "f" else str(value)
+    short = values.dtype.kind != "O"
+    return {"name": name, "value": words[:LONGEST] if known else "–",
+            "above": _above(collection, words) if short else [],
+            "is": None if not short else has_value(name, words).facts() if known else is_missing(name).facts()}
+
+
+def _above(collection: Collection, name: str) -> list[str]:
+    """The classes above a name in the hierarchy, by the first parent of each."""
+    path: list[str] = []
+    while collection.parents.get(name) and collection.parents[name][0] not in path:
+        name = collection.parents[name][0]
+        path.append(name)
+    return path
+
+
+def _tags(collection: Collection, row: int) -> list[dict[str, Any]]:
+    """The tags of an item, those with boxes first, then the larger ones."""
+    tags, words = collection.tags, spelled(collection.tags)
+    start, stop = np.searchsorted(tags.item, [row, row + 1]).tolist()
+    carried = []
+    for number in range(start, stop):
+        area, code = float(tags.area[number]), int(tags.tag[number])
+        carried.append({"name": words[code], "kind": tags.kinds[code], "area": None if np.isnan(area) else area,
+                        "boxes": tags.boxes[tags.box_row == number].tolist(), "is": has_tag(words[code]).facts()})
+    return sorted(carried, key=lambda tag: (not tag["boxes"], -(tag["area"] or 0), tag["name"]))
+
+
+# The benchmarks that hold it
+
+class Members(NamedTuple):
+    """A benchmark as its collection's items see it: item i is its row `row[i]`, or not in it where that is -1."""
+
+    id: str
+    digest: str
+    row: npt.NDArray[np.int32]
+    split: Strs
+    codes: Mapping[str, Ints]
+    names: Mapping[str, tuple[str, ...]]
+    has_classes: bool
+
+    def of(self, item: int) -> dict[str, Any]:
+        """The split, label and group of an item."""
+        row = int(self.row[item])
+        names = {column: self.names[column][int(codes[row])] for column, codes in self.codes.items()}
+        split = str(self.split[row])
+        return {"id": self.id, "split": split, **names, **({"label": "–"} if split == UNLABELLED else {})}
+
+
+def benchmarks_of(studio: Studio, collection: Collection, row: int) -> list[Members]:
+    """The benchmarks on the shelf that were built from this collection and hold the item."""
+    digest = coded(collection).digest
+    known = []
+    for thing in studio.shelf.things("benchmark"):
+        try:
+            marker = thing.path / BENCHMARK
+            key = ("members", thing.path, marker.stat().st_mtime_ns, digest)
+            members = studio.once(key, partial(_members, studio, thing.id, collection, digest))
+        except (ShiftBenchError, OSError, KeyError, TypeError):  # the home page says that it cannot be read
+            continue
+        if members is not None and members.row[row] >= 0:
+            known.append(members)
+    return known
+
+
+def _members(studio: Studio, id: str, collection: Collection, digest: str) -> Members | None:
+    """The items of a benchmark among those of a collection; None if it was built from another."""
+    facts = read_json(studio.shelf.find("benchmark", id).path / BENCHMARK)
+    if facts["card"]["collection"]["digest"] != digest:
+        return None
+    benchmark = studio.shelf.benchmark(id)
+    rows = np.full(len(collection), -1, np.int32)
+    rows[collection.index(benchmark.items)] = np.arange(len(benchmark))
+    return Members(id, benchmark.digest, rows, benchmark.split, {"label": benchmark.label, "group": benchmark.group},
+                   benchmark.names, benchmark.target.has_classes)
+
+
+# What runs predicted
+
+def predicted(studio: Studio, query: Query) -> Mapping[str, Any]:
+    """What every finished run says of an item, summed up by benchmark and method; nothing of a sealed item."""
+    collection = studio.shelf.collection(query.text("on"))
+    row = row_of(collection, query)
+    if is_sealed(studio, collection, row):
+        return {"methods": [], "note": SEALED}
+    holding = {members.digest: members for members in benchmarks_of(studio, collection, row)}
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    notes = []
+    for folder in studio.shelf.things("runs"):
+        runs = [run for run in RUNS.finished(folder.path) if run.benchmark["digest"] in holding]
+        if len(runs) > MOST_RUNS:
+            notes.append(f"{folder.id} has {len(runs):,} runs on these benchmarks; the first {MOST_RUNS:,} are shown.")
+        for run, says in RUNS.say(studio, runs[:MOST_RUNS], holding, row):
+            members = holding[run.benchmark["digest"]]
+            truth = members.of(row)["label"] if members.has_classes else None
+            method = label_of(run.settings)
+            line = lines.setdefault((members.id, method), {"benchmark": members.id, "method": method, "truth": truth,
+                                                           "runs": []})
+            line["runs"].append({"on": folder.id, "run": run.folder.name, "model": run.model, "says": says,
+                                 "seed": run.head["seed"]})
+    listed = [_summed(line) for _, line in sorted(lines.items())]
+    return {"methods": listed, "note": " ".join(notes) or ("" if listed else "No finished run here predicts it.")}
+
+
+def is_sealed(studio: Studio, collection: Collection, row: int) -> bool:
+    """Whether what models predict of an item stays hidden, since findings are confirmed on it."""
+    return bool(studio.books.sealed(collection.items[row:row + 1])[0])
+
+
+def _summed(line: dict[str, Any]) -> dict[str, Any]:
+    times = Counter(run["says"] for run in line["runs"])
+    return {**line, "right": None if line["truth"] is None else times[line["truth"]],
+            "says": [{"name": name, "n": n} for name, n in times.most_common(5)]}
+
+
+class RunPredictions:
+    """The predicted classes of runs, read when an item is looked at and kept up to a number of bytes."""
+
+    def __init__(self, room: int = ROOM) -> None:
+        self._runs: dict[Path, dict[str, Finished]] = {}
+        self._classes = Bounded(room)
+        self._lock = RLock()
+
+    def finished(self, folder: Path) -> list[Finished]:
+        """The finished runs of a folder; each run.json is read once."""
+        with self._lock:
+            names = names_in(folder).done
+            known = self._runs.get(folder, {})
+            new = set(names) - set(known)
+            fresh = runs_in(folder, new, left_out={})[0] if new else []
+            every = known | {run.folder.name: run for run in fresh}
+            self._runs[folder] = {name: every[name] for name in names if name in every}
+            return list(self._runs[folder].values())
+
+    def say(
+        self, studio: Studio, runs: Sequence[Finished], holding: Mapping[str, Members], item: int
+    ) -> Iterator[tuple[Finished, str]]:
+        """What runs say of an item, in words; those that do not predict it, or cannot be read, are left out."""
+        readers: dict[str, Reader] = {}
+        for run in runs:
+            members = holding[run.benchmark["digest"]]
+
+            def reader(members: Members = members) -> Reader:
+                if members.digest not in readers:
+                    readers[members.digest] = Reader(studio.shelf.benchmark(members.id))
+                return readers[members.digest]
+
+            with suppress(ShiftBenchError, OSError):
+                says = self._words(run, members, reader, int(members.row[item]))
+                if says:
+                    yield run, says
+
+    def _words(self, run: Finished, members: Members, reader: Callable[[], Reader], row: int) -> str:
+        if not members.has_classes:
+            return _numbers(run, reader().benchmark, row)
+        with self._lock:
+            codes = self._classes.get((run.folder, run.files.get(PREDICTIONS, "")), lambda: _classes(run, reader()),
+                                      lambda array: int(array.nbytes))
+        return members.names["label"][int(codes[row])] if codes[row] >= 0 else ""
+
+
+def _classes(run: Finished, reader: Reader) -> npt.NDArray[np.int32]:
+    """The predicted class of each row of the benchmark, -1 where there is none."""
+    scores, order = reader.read(run.folder / PREDICTIONS, run.files.get(PREDICTIONS, ""))
+    return np.where(order.place >= 0, scores.argmax(axis=0)[order.place], -1).astype(np.int32)
+
+
+def _numbers(run: Finished, benchmark: Benchmark, row: int) -> str:
+    """Numbers and tasks, in the order of the benchmark's columns; lists are not shown."""
+    predictions = run.predictions(benchmark)
+    if not isinstance(predictions, Predictions):
+        return ""
+    rows = np.flatnonzero(predictions.item == benchmark.items[row])
+    return ", ".join(f"{value:.4g}" for value in predictions.scores[rows[0]]) if len(rows) else ""
+
+
+RUNS = RunPredictions()
+
+ANSWERS: dict[str, Answer] = {"look": look, "thumbnail": thumbnail, "item": item, "predicted": predicted}

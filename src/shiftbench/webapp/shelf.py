@@ -1,0 +1,193 @@
+"""What lies on the shelf: every collection, benchmark, folder of runs, table of scores, audit and recipe of a folder.
+
+A thing has an id, its path below the folder. A URL names things by their ids, which are looked up among those that were
+found on disk: no path from a URL is ever opened.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import RLock
+from typing import Any, NamedTuple, TypeVar
+
+from shiftbench.auditing.findings import FORMAT as AUDIT
+from shiftbench.auditing.findings import Audit
+from shiftbench.core.errors import ShiftBenchError, printable, unknown
+from shiftbench.data.benchmark import MARKER as BENCHMARK
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import MARKER as COLLECTION
+from shiftbench.data.collection import Collection
+from shiftbench.data.scores import VERSION_KEY, Scores
+from shiftbench.sweeps.status import MARKS
+
+T = TypeVar("T")
+
+DEEPEST = 5
+"""Folders are looked into so far below the one that was named."""
+MOST = 100_000
+"""Entries that are looked at before the search stops and says so."""
+FRESH = 1.0
+"""Seconds for which a listing is taken as it is: several requests of one page share it."""
+KEPT = 4
+"""Collections, benchmarks and audits that stay loaded, of each kind."""
+SNIFFED = 4096
+"""Bytes that tell an audit or a recipe from another file."""
+
+
+class Thing(NamedTuple):
+    """Something on the shelf: kind is collection, benchmark, runs, scores, audit or recipe."""
+
+    id: str
+    kind: str
+    path: Path
+
+
+class Shelf:
+    """The things below some folders, listed as they are now, and loaded once as long as they do not change."""
+
+    def __init__(self, folders: Sequence[Path | str]) -> None:
+        self.folders = [Path(folder).resolve() for folder in folders]
+        for folder in self.folders:
+            if not folder.is_dir():
+                raise ShiftBenchError(f"{folder}: is no folder. Name one that holds collections, benchmarks or runs.")
+        self._lock = RLock()
+        self._listed: tuple[float, dict[tuple[str, str], Thing], str] = (-FRESH, {}, "")
+        self._loaded: dict[tuple[str, str], tuple[object, Any]] = {}
+
+    def things(self, kind: str = "") -> list[Thing]:
+        """What is there now, of one kind or of all, by id."""
+        return [thing for thing in self._list().values() if kind in ("", thing.kind)]
+
+    @property
+    def note(self) -> str:
+        """What the listing left out, "" if nothing."""
+        self._list()
+        return self._listed[2]
+
+    def forget(self) -> None:
+        """Look at the folders again at the next request: something was written."""
+        with self._lock:
+            self._listed = (-FRESH, {}, "")
+
+    def find(self, kind: str, id: str) -> Thing:
+        """The thing with this id; an error names those that are there."""
+        thing = self._list().get((kind, id))
+        if thing is None:
+            raise unknown(kind, id, [other.id for other in self.things(kind)], "the studio's folder")
+        return thing
+
+    def collection(self, id: str) -> Collection:
+        return self._load("collection", id, COLLECTION, Collection.load)
+
+    def benchmark(self, id: str) -> Benchmark:
+        return self._load("benchmark", id, BENCHMARK, Benchmark.load)
+
+    def scores(self, id: str) -> Scores:
+        return self._load("scores", id, "", Scores.load)
+
+    def audit(self, id: str) -> Audit:
+        return self._load("audit", id, "", Audit.load)
+
+    def runs(self, id: str) -> Path:
+        """A folder of runs."""
+        return self.find("runs", id).path
+
+    def id_of(self, kind: str, path: Path | str) -> str:
+        """The id of the thing at a path, "" if it is not on the shelf: a benchmark's collection, a run's benchmark."""
+        resolved = Path(path).resolve()
+        return next((thing.id for thing in self.things(kind) if thing.path == resolved), "")
+
+    def _list(self) -> dict[tuple[str, str], Thing]:
+        with self._lock:
+            if time.monotonic() - self._listed[0] >= FRESH:
+                listed = list(_things(self.folders))
+                note = "" if len(listed) == 0 or listed[-1] is not None else (
+                    f"The folder has more than {MOST:,} entries: not all were looked at. Name a smaller folder.")
+                things = sorted((thing for thing in listed if thing is not None), key=lambda thing: thing[:2])
+                self._listed = (time.monotonic(), {(thing.kind, thing.id): thing for thing in things}, note)
+            return self._listed[1]
+
+    def _load(self, kind: str, id: str, marker: str, load: Callable[[Path], T]) -> T:
+        thing = self.find(kind, id)
+        facts = os.stat(thing.path / marker if marker else thing.path)
+        stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+        with self._lock:  # two requests for one collection load it once
+            known = self._loaded.pop((kind, id), (None, None))
+            value = known[1] if known[0] == stamp else load(thing.path)
+            self._loaded[kind, id] = (stamp, value)
+            for old in [key for key in self._loaded if key[0] == kind][:-KEPT]:
+                del self._loaded[old]
+        return value
+
+
+def _things(folders: Sequence[Path]) -> Iterator[Thing | None]:
+    """Everything below the folders; None at the end if there were too many entries."""
+    left = MOST
+    for folder in folders:
+        before = f"{folder.name}/" if len(folders) > 1 else ""
+        waiting = [(folder, 0)]
+        while waiting:
+            here, depth = waiting.pop()
+            id = before + here.relative_to(folder).as_posix() if here != folder else before + folder.name
+            try:
+                with os.scandir(here) as listing:
+                    entries = []
+                    for entry in listing:
+                        entries.append(entry)
+                        left -= 1
+                        if left < 0:
+                            yield None
+                            return
+            except OSError:  # gone since, or not ours to read
+                continue
+            names = {entry.name for entry in entries}
+            if COLLECTION in names:
+                yield Thing(printable(id), "collection", here)
+            elif BENCHMARK in names:
+                yield Thing(printable(id), "benchmark", here)
+            elif any(_holds_run(entry) for entry in entries):
+                yield Thing(printable(id), "runs", here)
+                yield from _files(entries, id if here != folder else before.rstrip("/"))
+            else:
+                yield from _files(entries, id if here != folder else before.rstrip("/"))
+                if depth < DEEPEST:
+                    waiting += [(here / entry.name, depth + 1) for entry in entries
+                                if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)]
+
+
+def _holds_run(entry: "os.DirEntry[str]") -> bool:
+    if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
+        return False
+    try:
+        return not MARKS.isdisjoint(os.listdir(entry.path))
+    except OSError:
+        return False
+
+
+def _files(entries: Sequence["os.DirEntry[str]"], above: str) -> Iterator[Thing]:
+    """The audits, tables of scores and recipes among files."""
+    for entry in entries:
+        suffix = Path(entry.name).suffix
+        if suffix not in (".json", ".parquet", ".toml") or not entry.is_file(follow_symlinks=False):
+            continue
+        kind = _kind(Path(entry.path), suffix)
+        if kind:
+            yield Thing(printable(f"{above}/{entry.name}".lstrip("/")), kind, Path(entry.path))
+
+
+def _kind(path: Path, suffix: str) -> str:
+    """What a file holds, by its first bytes or its schema; "" if it is nothing that the studio shows."""
+    import pyarrow.parquet as pq
+
+    try:
+        if suffix == ".parquet":
+            facts = pq.read_schema(path).metadata or {}
+            return "scores" if VERSION_KEY in facts else "audit" if AUDIT.encode() in facts else ""
+        with path.open("rb") as file:
+            start = file.read(SNIFFED)
+    except Exception:  # a file of somebody else's, whatever is wrong with it
+        return ""
+    if suffix == ".json":
+        return "audit" if AUDIT.encode() in start else ""
+    return "recipe" if b"[shift." in start else "study" if b"[methods" in start or b"[[methods" in start else ""

@@ -1,0 +1,209 @@
+"""The failures view says what an audit says, and of sealed items nothing: its numbers are those of the verbs."""
+
+import json
+import shlex
+import shutil
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import shiftbench as sb
+from shiftbench.auditing.findings import Audit
+from shiftbench.auditing.join import join
+from shiftbench.auditing.losses import loss_named
+from shiftbench.auditing.predicates import has_value
+from shiftbench.cli import app
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.webapp.failures_view import confirm, context, failures, findings, points
+from shiftbench.webapp.looks import Books, sealed
+from shiftbench.webapp.outcomes import outcomes, principal
+from shiftbench.webapp.query import Query
+from shiftbench.webapp.shelf import Shelf
+from shiftbench.webapp.studio import Studio
+
+
+@pytest.fixture
+def desk(world):
+    """A studio whose books are in memory."""
+    studio = Studio(Shelf([world]))
+    studio.__dict__["books"] = Books()
+    return studio
+
+
+@pytest.fixture(scope="module")
+def first(world):
+    return failures(Studio(Shelf([world])), Query({}))
+
+
+def toy_features(home):
+    """Features for a map, in the folder of a collection."""
+    count = len(Collection.load(home))
+    (home / "features/toy").mkdir(parents=True)
+    np.save(home / "features/toy/features.npy", np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32))
+    np.save(home / "features/toy/present.npy", np.ones(count, bool))
+
+
+def where(*members):
+    return json.dumps([member.facts() for member in members])
+
+
+def test_an_audit_leads_to_its_run(first, world):
+    """The file says which predictions it is of; other runs of the benchmark can be compared with it."""
+    sources = Audit.load(world / "audit.json").card["sources"]
+    assert first["audit"] == "audit.json"
+    assert str(world / first["run"]) == sources["predictions"]
+    assert (first["benchmark"], first["on"]) == ("benchmarks/minority", "collections/scenes")
+    assert len(first["others"]) == 4
+    benchmark = Benchmark.load(world / "benchmarks/minority")
+    assert first["sealed"] == sealed(benchmark.items[benchmark.split == "test"]).sum()
+
+
+def test_findings_are_the_sentences_of_the_audit(desk, first, world):
+    """Every sentence of the file is told, findings with their predicates; opened twice it is one look."""
+    audit = Audit.load(world / "audit.json")
+    for _ in range(2):
+        told = findings(desk, Query({"audit": "audit.json", "run": first["run"]}))
+    sentences = [one["sentence"] for one in told["findings"] + told["undecided"]] or [told["sentence"]]
+    assert sentences == [line.strip() for line in audit.sentences()]
+    assert [len(one["where"]) for one in told["findings"]] == [len(one.members) for one in audit.findings]
+    assert len(desk.books.looks) == 1
+
+
+def test_a_context_is_the_mean_of_its_open_items(desk, first, world):
+    """Numbers, confusion, examples and calibration are those of the joined items that are not sealed."""
+    items = join(world / first["run"], world / "benchmarks/minority", loss_named("error"))
+    shown = ~sealed(items.known.items)
+    member = has_value("location", "indoors")
+    inside = items.known.factor("location") == "indoors"
+    answer = context(desk, Query({"run": first["run"], "where": where(member)}))
+    assert answer["n"] == (inside & shown).sum()
+    assert answer["inside"][0] == pytest.approx(items.loss[inside & shown].mean())
+    assert answer["outside"][0] == pytest.approx(items.loss[~inside & shown].mean())
+    assert np.sum(answer["confusion"]["cells"]) == answer["n"]
+    assert np.trace(answer["confusion"]["cells"]) == (items.loss[inside & shown] == 0).sum()
+    assert sum(side["n"] for side in answer["sides"]) == answer["n"]
+    listed = [item["id"] for side in answer["sides"] for item in side["items"]]
+    assert listed
+    assert not sealed(np.asarray(listed)).any()
+    assert sum(one["n"] for one in answer["calibration"]["inside"]) in (0, answer["n"])
+    assert answer["books"]["sealed_inside"] == (inside & ~shown).sum()
+
+
+def test_a_cell_of_the_confusion_is_a_filter(desk, first):
+    """The two predicates of a cell hold for as many items as the cell says."""
+    table = context(desk, Query({"run": first["run"]}))["confusion"]
+    for row, column in ((0, 1), (1, 0)):
+        cell = json.dumps([table["rows"][row], table["columns"][column]])
+        assert context(desk, Query({"run": first["run"], "where": cell}))["n"] == table["cells"][row][column]
+
+
+def test_two_runs_are_told_apart_item_by_item(desk, first, world):
+    """Items that both, one or none of two runs gets right; examples are those that only one does."""
+    other = next(name for name, _ in first["others"] if name != first["run"])
+    answer = context(desk, Query({"run": first["run"], "against": other}))
+    assert msgspec.json.encode(answer)  # all plain numbers
+    one, two = (join(world / run, world / "benchmarks/minority", loss_named("error")) for run in (first["run"], other))
+    shown = ~sealed(one.known.items)
+    right = [(items.loss == 0)[shown] for items in (one, two)]
+    assert answer["pairs"] == {"both": (right[0] & right[1]).sum(), "only_this": (right[0] & ~right[1]).sum(),
+                               "only_other": (~right[0] & right[1]).sum(), "none": (~right[0] & ~right[1]).sum()}
+    assert [side["n"] for side in answer["sides"]] == [answer["pairs"]["only_other"], answer["pairs"]["only_this"]]
+
+
+def test_the_map_is_one_point_per_open_item(desk, first, world, tmp_path):
+    """Features on disk in two principal components: row, place, whether the item fails; no sealed item is on it."""
+    shutil.copytree(world, tmp_path / "copy")
+    toy_features(tmp_path / "copy/collections/scenes")
+    studio = Studio(Shelf([tmp_path / "copy"]))
+    told = failures(studio, Query({}))  # a copy: the audit's run, the benchmark and the collection are found in it
+    assert (told["run"], told["on"], told["maps"]) == (first["run"], "collections/scenes", ["toy"])
+    held = outcomes(studio, Query({"run": first["run"]}))
+    body = points(studio, Query({"run": first["run"], "features": "toy"})).body
+    table = np.frombuffer(body, "<f4").reshape(-1, 5)
+    assert sorted(table[:, 0]) == sorted(held.items.rows[~held.sealed])
+    assert table[:, 3].sum() == held.wrong[~held.sealed].sum()
+    with pytest.raises(ShiftBenchError, match="No features named"):
+        points(studio, Query({"run": first["run"], "features": "../../secret"}))
+
+
+def test_the_command_prints_the_numbers_of_the_page(first, world, tmp_path):
+    """Context, confusion, calibration, pairs and maps: `show` prints those that the page has, whatever the filter."""
+    shutil.copytree(world, tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy/benchmarks/minority")
+    sb.build(tmp_path / "copy/recipes/minority.toml", out=tmp_path / "copy/benchmarks/minority")
+    toy_features(tmp_path / "copy/collections/scenes")
+    studio = Studio(Shelf([tmp_path / "copy"]))
+    other = next(name for name, _ in first["others"] if name != first["run"])
+    cell = where(has_value("class", "cat", "label"), has_value("prediction", "dog", "prediction"))
+    for query in ({}, {"where": where(has_value("location", "indoors"))}, {"where": cell}, {"against": other}):
+        shown = context(studio, Query({"run": first["run"], **query}))
+        result = CliRunner().invoke(app, [*shlex.split(shown["command"])[1:], "--json"])
+        assert result.exit_code == 0, result.output
+        printed = json.loads(result.stdout)
+        maps = printed.pop("maps")
+        assert printed == json.loads(msgspec.json.encode({name: shown[name] for name in printed}))
+        assert {"inside", "outside", "difference", "confusion", "calibration", "pairs"} <= set(printed)
+        table = np.frombuffer(points(studio, Query({"run": first["run"], "features": "toy", **query})).body, "<f4")
+        assert maps == {"toy": {"n": len(table) // 5, "fail": table[3::5].sum()}}
+    words = shlex.split(shown["command"])[1:]
+    assert "Calibration" in CliRunner().invoke(app, words).stdout
+    wrong = CliRunner().invoke(app, [*words[:2], "--data", str(tmp_path / "copy/collections/scenes")])
+    assert isinstance(wrong.exception, ShiftBenchError)
+
+
+def test_the_command_prints_the_findings_of_the_page(desk, first):
+    """An audit on disk, with options of its own, and one of the open items: `audit` says the same sentences."""
+    for name in ("audit.json", "open"):
+        shown = findings(desk, Query({"run": first["run"], "audit": name}))
+        result = CliRunner().invoke(app, [*shlex.split(shown["command"])[1:], "--json"])
+        sentences = [one["sentence"] for one in shown["findings"] + shown["undecided"]] or [shown["sentence"]]
+        printed = json.loads(result.stdout)
+        assert [line.strip() for line in printed["sentences"]] == sentences
+        assert (printed["card"]["level"], printed["card"]["n"]) == (shown["level"], shown["n_audited"])
+
+
+def test_principal_components_keep_the_longest_way():
+    """Points on a line are on the first axis, whichever of rows and columns are more."""
+    line = np.linspace(0, 1, 30)[:, None] * np.ones((1, 50), np.float32)
+    for features in (line, line[:, :5], line[:, :1]):
+        assert principal(features)[:, 0] == pytest.approx(np.linspace(0, 1, 30), abs=1e-4)
+
+
+def test_a_filter_is_confirmed_on_sealed_items_alone(desk, first):
+    """The page says how many looks, at which level and what came out; the second request changes nothing."""
+    run = first["run"]
+    query = {"run": run, "where": where(has_value("location", "indoors"))}
+    before = context(desk, Query(query))["books"]
+    told = confirm(desk, query)["test"]
+    assert told["looks"] == before["looks"] + 1
+    assert told["level"] == pytest.approx(before["level"])
+    assert f"after {told['looks']} looks" in told["sentence"]
+    assert confirm(desk, query)["test"] == told
+    assert context(desk, Query(query))["books"]["test"] == told
+    with pytest.raises(ShiftBenchError, match="confirmed alone"):
+        confirm(desk, {"run": run, "where": where(has_value("class", "cat", "label"),
+                                                  has_value("prediction", "dog", "prediction"))})
+
+
+def test_outcomes_of_sealed_items_change_nothing_that_is_shown(desk, first):
+    """With all predictions of sealed items turned round, every view of the run is the same."""
+    query = Query({"run": first["run"], "where": where(has_value("location", "indoors"))})
+    before = context(desk, query)
+    held = outcomes(desk, query)
+    turned = replace(held.items, loss=np.where(held.sealed, 1 - held.items.loss, held.items.loss),
+                     choices=np.where(held.sealed, held.items.truth, held.items.predicted))
+    key = next(key for key in desk._memory if key[0] == "outcomes")
+    desk._memory[key] = held._replace(items=turned)
+    assert context(desk, query) == before
+
+
+@pytest.mark.parametrize("run", ["runs/../runs", "runs/..", "../runs/x", "/etc/passwd", "runs/none", ""])
+def test_a_run_is_one_that_is_there(desk, run):
+    """Names that lead elsewhere are unknown runs."""
+    with pytest.raises(ShiftBenchError, match="No "):
+        context(desk, Query({"run": run}))
