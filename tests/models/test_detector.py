@@ -151,6 +151,7 @@ def test_kinds_are_not_learnt():
 
 # -------------------------------------------------------------------------------------------------------------- boxes
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [(SMALL, (64, 64)), (SMALL, (50, 90)), ("faster-rcnn", (70, 40))])
 def test_found_boxes_lie_in_the_image(name, size):
     """Boxes have an area inside the image, also where its sides are no multiple of 32; scores fall from below 1."""

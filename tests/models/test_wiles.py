@@ -31,6 +31,7 @@ def size(net: nn.Module) -> int:
     return sum(value.numel() for value in net.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "millions"), [
     ("resnet18", 11.18), ("resnet50", 23.51), ("resnet101", 42.51), ("pixel-mlp", 3.34), ("vit", 4.30)])
 def test_parameters_are_those_of_table_3(name, millions):
@@ -46,6 +47,7 @@ def test_table_3_counts_another_transformer():
     assert round(whole / 1e6, 2) == 85.66
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(WITH_MAPS) & set(IMAGES)))
 def test_features_are_pooled_maps(name):
     """features(x) = pool(maps(x)), and maps keep the places apart that pooling joins."""
@@ -114,6 +116,7 @@ def test_every_multiple_of_four_has_a_patch(side):
     assert (side // patch)**2 >= min(64, (side // 4)**2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vit", "pixel-mlp"])
 def test_another_side_is_told(name, tmp_path):
     """A net made for one side says so when it gets images, or weights, of another; without a side it is the class's."""
@@ -188,6 +191,7 @@ def steps(net, n: int) -> list[float]:
     return losses
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_its_tensors_alone():
     """A net with another's state does the same further steps, dropout included, whatever torch drew in between."""
     whole = build("vit", 2, 16).train()

@@ -1,9 +1,11 @@
 """The models by name, and what is known about each before torch is loaded: a run is checked against this table."""
 
-from typing import NamedTuple
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.registry import find
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import Registry
 
 
 class Model(NamedTuple):
@@ -19,6 +21,10 @@ class Model(NamedTuple):
     data. One that is `per_place` has features and outputs for every token, N × L × width. One with its `own_loss` is
     given the target while it learns, `losses(x, target)`, and answers with `detect(x)`: a detector. One with a `source`
     takes its weights from a folder or a name, which its constructor is given.
+
+    An `outside` model is a module of another library or of the user's, wrapped (`models/wrapped.py`). Of a name such as
+    timm:resnet18 only the form is known here: `takes` is empty where the library is to say what goes in, and `side` and
+    `channels` are those of the class in MODELS. A user's own model has a `builder`, n_classes -> nn.Module.
     """
 
     home: str = ""
@@ -31,6 +37,8 @@ class Model(NamedTuple):
     own_loss: bool = False
     source: bool = False
     channels: int = 3
+    outside: bool = False
+    builder: Callable[..., Any] | None = None
 
 
 _ResNet = Model("shiftbench.models.torchvision_nets", side=224, has_maps=True)
@@ -38,7 +46,7 @@ _Words = Model("shiftbench.models.text_nets", "tokens", side=256)
 _Graphs = Model("shiftbench.models.gin", "graphs", recordable=False)
 _Hub = Model("shiftbench.models.transformers_nets", "tokens", side=256, recordable=False, source=True)
 
-CATALOGUE: dict[str, Model] = {
+CATALOGUE: Registry[Model] = Registry({
     "linear": Model("shiftbench.models.small", "features"),
     "mlp": Model("shiftbench.models.small", "features"),
     "small-cnn": Model("shiftbench.models.small", has_maps=True),
@@ -63,20 +71,58 @@ CATALOGUE: dict[str, Model] = {
     "transformers-lm": _Hub._replace(per_place=True),
     "gin-virtual": _Graphs,
     "gin-small": _Graphs,
-}
+})
 """A model of your own is one more entry; its module is imported when a net is built."""
 
 
+LIBRARIES = {"timm": "images", "torchvision": "images", "hf": ""}
+"""The libraries whose models are named LIBRARY:NAME, and what their models take; empty where a model says it."""
+ESTIMATOR = "sklearn:"
+"""Before the class of an estimator of scikit-learn, which is fitted at once (`training/estimators.py`)."""
+OBJECT = "object"
+"""A module in memory is named object:CLASS@DIGEST: only a process that has it can build it."""
+_FILE = re.compile(r".+\.py:[A-Za-z_]\w*")
+_OUTSIDE = "shiftbench.models.outside"
+
+
+def library_of(name: str) -> str:
+    """Where an outside model comes from: timm, torchvision, hf, file (PATH.py:FUNCTION) or object; else empty."""
+    library, colon, rest = name.partition(":")
+    if colon and rest and library in (*LIBRARIES, OBJECT):
+        return library
+    return "file" if _FILE.fullmatch(name) else ""
+
+
+def facts(name: str) -> Model:
+    """What is known about the model of this name before its library is imported."""
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    library = library_of(name)
+    if name.startswith(ESTIMATOR):
+        raise ShiftBenchError(f"Model '{name}' is fitted at once, not trained in steps: sb.fit, or shiftbench train "
+                              f"--model {name} with method erm or reweight.")
+    if not library:
+        problem = unknown("model", name, CATALOGUE)
+        raise ShiftBenchError(f"{problem} Models of others: timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, and "
+                              "FILE.py:FUNCTION of your own.")
+    return Model(_OUTSIDE, LIBRARIES.get(library, ""), outside=True)
+
+
+def takes_pictures(model: Model) -> bool:
+    """Whether a model takes images of three channels and gives outputs: not a detector, nor one of more channels. An
+    outside model whose library has not been asked yet may."""
+    return model.takes in ("images", "") and model.channels == 3 and not model.own_loss
+
+
 def image_models() -> dict[str, Model]:
-    """The models that take images of three channels and give outputs: all but detectors and those of more channels."""
-    return {name: model for name, model in sorted(CATALOGUE.items())
-            if model.takes == "images" and model.channels == 3 and not model.own_loss}
+    """The catalogue's models that take images of three channels and give outputs."""
+    return {name: model for name, model in sorted(CATALOGUE.items()) if takes_pictures(model)}
 
 
 def backbone(name: str) -> Model:
     """The model with this name, which must be able to compute features of images."""
-    model = find(CATALOGUE, "model", name)
-    if name not in image_models():
+    model = facts(name)
+    if not takes_pictures(model):
         raise ShiftBenchError(f"Model '{name}' takes {model.takes}, but features are made of images of three channels. "
                               f"Backbones: {', '.join(image_models())}.")
     return model

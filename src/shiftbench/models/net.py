@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.registry import find
 from shiftbench.core.rng import child
-from shiftbench.models.names import CATALOGUE, Model, image_models
+from shiftbench.models.names import CATALOGUE, Model, facts, image_models, library_of
 from shiftbench.models.weights import load_into, read_weights
 
 PLAIN = Model()
@@ -38,6 +37,9 @@ class Net(nn.Module):
     own_loss: ClassVar[bool] = PLAIN.own_loss
     source: ClassVar[bool] = PLAIN.source
     channels: ClassVar[int] = PLAIN.channels
+    outside: ClassVar[bool] = PLAIN.outside
+    channels_last: ClassVar[bool] = True  # whether its code takes images in any order of memory
+    unrecordable: ClassVar[str] = ""  # why a step on an outside net is not recorded; empty where it is
     mean: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
     std: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
     name: ClassVar[str]
@@ -110,7 +112,7 @@ def model(name: str) -> Callable[[N], N]:
     def enter(cls: N) -> N:
         cls.name = name
         for key, value in CATALOGUE[name]._asdict().items():
-            if key != "home":
+            if key not in ("home", "builder"):
                 setattr(cls, key, value)
         _CLASSES[name] = cls
         return cls
@@ -119,10 +121,18 @@ def model(name: str) -> Callable[[N], N]:
 
 
 class Nets(Mapping[str, type[Net]]):
-    """Model -> class of its net, whose module is imported when it is asked for: an MLP needs no torchvision."""
+    """Model -> class of its net, whose module is imported when it is asked for: an MLP needs no torchvision.
+
+    Models of other libraries are in it too, though it does not list them.
+    """
 
     def __getitem__(self, name: str) -> type[Net]:
-        import_module(CATALOGUE[name].home)
+        model = facts(name)
+        if model.outside:
+            from shiftbench.models.outside import outside_class
+
+            return outside_class(name)
+        import_module(model.home)
         return _CLASSES[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -132,7 +142,7 @@ class Nets(Mapping[str, type[Net]]):
         return len(CATALOGUE)
 
     def __contains__(self, name: object) -> bool:
-        return name in CATALOGUE
+        return name in CATALOGUE or bool(library_of(str(name)))
 
 
 MODELS = Nets()
@@ -141,12 +151,13 @@ MODELS = Nets()
 def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", seed: int = 0) -> Net:
     """A net of the table, drawn from the seed on the CPU (so every device starts from the same numbers), then loaded.
 
-    `weights` is `none`, `imagenet`, or a file: .safetensors, or .pth/.pt read as weights only. `n_inputs` is the width
+    `weights` is `none`, `imagenet` (of an outside model: `pretrained`, the library's own), or a file: .safetensors, or
+    .pth/.pt read as weights only. `n_inputs` is the width
     of the cached features for the nets that take them, and the side of the images in pixels for the others (0: the
     class's `side`). The head is the file's where its shape fits `n_classes`. A net with a `source` has no shape without
     one: `weights` is then the folder or the name of what is to be loaded.
     """
-    cls = find(MODELS, "model", name)
+    cls, pretrained = MODELS[name], weights in ("imagenet", "pretrained")
     if n_classes < 1:
         raise ShiftBenchError(f"Model '{name}': a net needs at least one class, got {n_classes}.")
     if cls.takes == "features" and n_inputs < 1:
@@ -155,13 +166,14 @@ def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", s
                               f"{', '.join(image_models())}.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(child(seed, "model", name).integers(2**63)))
-        net = cls(n_classes, n_inputs, source=weights) if cls.source else cls(n_classes, n_inputs)
+        net = (cls(n_classes, n_inputs, pretrained=pretrained) if cls.outside else
+               cls(n_classes, n_inputs, source=weights) if cls.source else cls(n_classes, n_inputs))
     outputs = getattr(net.head, "out_features", n_classes)
     if outputs != n_classes and not net.own_loss:
         raise ShiftBenchError(f"Model '{name}' gives {outputs:,} outputs, but there are {n_classes:,} classes. Give "
                               "its head as many outputs as the net is asked for (n_classes).")
-    if weights != "none" and not cls.source:
-        path = cls.imagenet() if weights == "imagenet" else Path(weights)
+    if weights != "none" and not cls.source and not (cls.outside and pretrained):
+        path = cls.imagenet() if pretrained else Path(weights)
         tensors = net.completed({cls.rename(key): value for key, value in read_weights(path).items()})
         try:
             load_into(net, tensors, path)

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from shiftbench.core.errors import ShiftBenchError
-from shiftbench.models.dropout import Dropout
+from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.models.dropout import with_own_dropout
 from shiftbench.models.net import Net, model
 from shiftbench.models.text_nets import NextToken, repeatable, seen
 from shiftbench.models.weights import SUFFIXES
@@ -36,28 +36,36 @@ class Transformers(Net):
     attention weights there is none. The package's code looks at the data, so no step is recorded.
     """
 
-    def __init__(self, n_classes: int, n_inputs: int = 0, source: str = "") -> None:
+    def __init__(self, n_classes: int, n_inputs: int = 0, source: str = "", pretrained: bool = True) -> None:
         super().__init__()
-        model = _loaded(self.name, source, "AutoModelForSequenceClassification", n_inputs, num_labels=n_classes)
+        model = load_net(self.name, source, "AutoModelForSequenceClassification", n_inputs, pretrained=pretrained,
+                         num_labels=n_classes)
         last = [part for part in model.modules() if isinstance(part, nn.Linear) and part.out_features == n_classes][-1]
-        self.features = _Reader(_without(model, last))
+        self.features = Reader(_without(model, last))
         self.head = last
 
     @classmethod
     def tokens(cls, texts: Sequence[str], length: int, weights: str) -> npt.NDArray[np.int32]:
-        cut = _of_package(cls.name, weights, "AutoTokenizer")
-        if not 1 <= length <= cut.model_max_length:
-            raise ShiftBenchError(f"Model '{cls.name}' with weights={weights} reads texts of 1 to "
-                                  f"{cut.model_max_length} tokens, not {length}. Set size.")
-        tokens = np.zeros((len(texts), length), np.int32)
-        for start in range(0, len(texts), AT_ONCE):
-            batch = [str(text) for text in texts[start:start + AT_ONCE]]
-            for row, pieces in enumerate(cut(batch, truncation=True, max_length=length)["input_ids"], start):
-                tokens[row, :len(pieces)] = np.asarray(pieces, np.int32) + 1
-        return tokens
+        return cut_texts(cls.name, weights, texts, length)
 
 
-class _Reader(nn.Module):
+def cut_texts(name: str, source: str, texts: Sequence[str], length: int) -> npt.NDArray[np.int32]:
+    """Texts as the tokens of a source's tokenizer plus 1, N × length; 0 is padding."""
+    cut = of_package(name, source, "AutoTokenizer")
+    if not 1 <= length <= cut.model_max_length:
+        raise ShiftBenchError(f"Model '{name}' with weights={source} reads texts of 1 to {cut.model_max_length} "
+                              f"tokens, not {length}. Set size.")
+    tokens = np.zeros((len(texts), length), np.int32)
+    for start in range(0, len(texts), AT_ONCE):
+        batch = [str(text) for text in texts[start:start + AT_ONCE]]
+        for row, pieces in enumerate(cut(batch, truncation=True, max_length=length)["input_ids"], start):
+            tokens[row, :len(pieces)] = np.asarray(pieces, np.int32) + 1
+    return tokens
+
+
+class Reader(nn.Module):
+    """A net of texts that is given our tokens, and answers with its logits."""
+
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
@@ -80,7 +88,7 @@ class TransformersLM(NextToken):
 
     def __init__(self, n_classes: int, n_inputs: int = 0, source: str = "") -> None:
         super().__init__()
-        model = _loaded(self.name, source, "AutoModelForCausalLM", n_inputs)
+        model = load_net(self.name, source, "AutoModelForCausalLM", n_inputs)
         own = model.get_output_embeddings()
         if not isinstance(own, nn.Linear):
             raise ShiftBenchError(f"Model '{self.name}' with weights={source}: its net ends in no layer of tokens.")
@@ -114,9 +122,11 @@ class _Writer(nn.Module):
             return self.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
 
 
-def _loaded(name: str, source: str, kind: str, length: int, **settings: Any) -> nn.Module:
-    """The net at a source, whole, in 32 bits, with our dropout."""
-    config = _of_package(name, source, "AutoConfig", **settings)
+def load_net(name: str, source: str, kind: str, length: int, *, pretrained: bool = True, own_head: bool = False,
+             **settings: Any) -> nn.Module:
+    """The net at a source, whole, in 32 bits, with our dropout; with random weights where it is not `pretrained`. It
+    may lack its last layer, unless that is to be its own."""
+    config = of_package(name, source, "AutoConfig", **settings)
     longest = getattr(config, "max_position_embeddings", None)
     if longest is not None and length > longest:
         raise ShiftBenchError(f"Model '{name}' with weights={source} has positions for {longest} tokens, but the items "
@@ -127,7 +137,9 @@ def _loaded(name: str, source: str, kind: str, length: int, **settings: Any) -> 
     config.use_cache = False
     if getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = int(np.ravel(getattr(config, "eos_token_id", None) or 0)[0])  # as GPT-2's users do
-    model, report = _of_package(name, source, kind, config=config, dtype=torch.float32, weights_only=True,
+    if not pretrained:
+        return with_own_dropout(_random(name, kind, config)).train()
+    model, report = of_package(name, source, kind, config=config, dtype=torch.float32, weights_only=True,
                                ignore_mismatched_sizes=True, output_loading_info=True)
     inside = f"{model.base_model_prefix}."
     absent = [*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])]
@@ -135,11 +147,21 @@ def _loaded(name: str, source: str, kind: str, length: int, **settings: Any) -> 
     if lacking:
         raise ShiftBenchError(f"{source}: the weights are not those of its config.json: {len(lacking)} tensors are "
                               f"missing or of another shape (first: {lacking[0]}). Save the model again.")
-    for above in list(model.modules()):
-        for leaf, part in list(above.named_children()):
-            if isinstance(part, nn.Dropout) and part.p:
-                setattr(above, leaf, Dropout(part.p))
-    return model.train()
+    if absent and own_head:
+        raise ShiftBenchError(f"{source}: is no finished classifier: it lacks {len(absent)} tensors of its head "
+                              f"(first: {min(absent)}). Train it first, or name a model that has a head.")
+    return with_own_dropout(model).train()
+
+
+def _random(name: str, kind: str, config: Any) -> nn.Module:
+    import transformers
+
+    config.dtype = torch.float32
+    try:
+        net: nn.Module = getattr(transformers, kind).from_config(config)
+    except ValueError as problem:
+        raise ShiftBenchError(f"Model '{name}' cannot be built ({first_line(problem)}).") from problem
+    return net
 
 
 def _without(model: nn.Module, last: nn.Linear) -> nn.Module:
@@ -149,7 +171,7 @@ def _without(model: nn.Module, last: nn.Linear) -> nn.Module:
     return model
 
 
-def _of_package(name: str, source: str, kind: str, **settings: Any) -> Any:
+def of_package(name: str, source: str, kind: str, **settings: Any) -> Any:
     """Load a source with a class of the package; code that comes with the source is never run.
 
     A name is looked for on this disk, and fetched where it is not there.

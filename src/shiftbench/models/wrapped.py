@@ -1,0 +1,278 @@
+"""Any module as a net: cut before its last linear layer, so that it has the features and the head that methods use."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.models.dropout import with_own_dropout
+from shiftbench.models.names import Model
+from shiftbench.models.net import Net
+from shiftbench.models.text_nets import hashed_words, repeatable
+from shiftbench.models.torchvision_nets import on_grid
+
+Builder = Callable[..., nn.Module]
+"""n_classes -> module, or (n_classes, n_inputs) -> module; n_inputs as in `build` of models/net.py."""
+Triple = tuple[float, float, float]
+FACTS: dict[str, Any] = {"takes": str, "side": int, "channels": int, "mean": (float, int, tuple, list),
+                         "std": (float, int, tuple, list)}
+"""What a user's function or module may say of itself, as attributes of these types; a buffer `mean` is its own."""
+TOKENS = 256
+"""How many tokens a user's model reads where it says no `side`."""
+PROBED = 2
+"""Items of the batch on which a module is tried."""
+
+
+class Wrapped(Net):
+    """logits = module(x), with `head` the module's last linear layer and `features` the module without it.
+
+    The layer is found by trying a batch: it is the last one called whose outputs are those of the module. Where the
+    module's head is another library's and has other classes, ours is new. Layers of dropout and of adaptive pooling are
+    ours, so that a run that was stopped goes on as if it had not been, and a GPU repeats its sums.
+    """
+
+    make: ClassVar[Callable[[int, int, bool], nn.Module]]  # n_classes, n_inputs, pretrained
+    records: ClassVar[bool] = False  # whether the module's code may be recorded, apart from what it draws
+    new_head: ClassVar[bool] = False  # whether a head for other classes may be exchanged for a new one
+    head_at: str
+    n_inputs: int
+
+    def __init__(self, n_classes: int, n_inputs: int = 0, pretrained: bool = False) -> None:
+        super().__init__()
+        self.n_inputs = n_inputs or self.side
+        module = with_own_pooling(with_own_dropout(type(self).make(n_classes, self.n_inputs, pretrained)))
+        x = self.example()
+        outputs, self.head_at, head = last_layer(module, x, self.name)
+        if head is None and hasattr(module, "reset_classifier"):  # timm's nets whose head is no layer of its own
+            module.reset_classifier(0)
+            outputs, self.head_at, head = -1, "", nn.Linear(answer(module, x, self.name).shape[-1], n_classes)
+        elif head is None:
+            raise ShiftBenchError(f"Model '{self.name}' does not end in an nn.Linear, so methods have no features to "
+                                  "use. Let the last thing that it computes be one nn.Linear of all outputs.")
+        else:
+            module = without(module, self.head_at)
+        if outputs not in (n_classes, -1):
+            if not self.new_head:
+                raise wrong_outputs(self.name, outputs, n_classes)
+            head = nn.Linear(head.in_features, n_classes)
+        self.features = Body(module, self.channels_last)
+        self.head = head
+        z = answer(self.features, x, self.name)
+        if z.shape != (PROBED, head.in_features):
+            raise ShiftBenchError(f"Model '{self.name}': before its last layer it has numbers of shape "
+                                  f"{tuple(z.shape[1:])} per item, not one row. Pool them before that layer.")
+
+    def example(self, device: torch.device | None = None) -> Tensor:
+        """A batch of the shape that the net is fed."""
+        stream = torch.Generator().manual_seed(0)
+        if self.takes == "tokens":
+            return torch.randint(1, 9, (PROBED, self.n_inputs or 8), generator=stream).to(device)
+        shape = (self.n_inputs,) if self.takes == "features" else (self.channels, *[self.n_inputs or 64] * 2)
+        return torch.randn(PROBED, *shape, generator=stream).to(device)
+
+    @cached_property
+    def recordable(self) -> bool:  # type: ignore[override]
+        """Whether a step may be recorded: not where its module draws random numbers, since a replay repeats none."""
+        return not self.unrecordable
+
+    @cached_property
+    def unrecordable(self) -> str:  # type: ignore[override]
+        """Why a step on this net is not recorded on a GPU; empty where it is."""
+        if not type(self).records:
+            return "its code may look at the data"
+        return "it draws random numbers as it learns" if draws(self, self.example(self.head.weight.device)) else ""
+
+    @classmethod
+    def tokens(cls, texts: Sequence[str], length: int, weights: str) -> npt.NDArray[np.int32]:
+        return hashed_words(texts, length)
+
+    def completed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a file of ours as they are, those of a file of the module under the names that they have
+        here."""
+        if any(key.startswith(OURS) for key in tensors):
+            return tensors
+        own = f"{self.head_at}."
+        return {f"head.{key.removeprefix(own)}" if self.head_at and key.startswith(own) else OURS + key: value
+                for key, value in tensors.items()}
+
+
+OURS = "features.module."
+
+
+class _Grid(nn.Module):
+    """Means on a grid of fixed size, as torch's adaptive pooling gives them, with a gradient that repeats on a GPU."""
+
+    def __init__(self, grid: int) -> None:
+        super().__init__()
+        self.grid = grid
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return on_grid(maps, self.grid)
+
+
+def with_own_pooling(module: nn.Module) -> nn.Module:
+    """The module, with ours in place of torch's adaptive pooling to several places (alexnet, vgg)."""
+    for above in list(module.modules()):
+        for leaf, part in list(above.named_children()):
+            if type(part) is nn.AdaptiveAvgPool2d:
+                rows, columns = part.output_size if isinstance(part.output_size, tuple) else [part.output_size] * 2
+                if rows == columns and (rows or 0) > 1:
+                    setattr(above, leaf, _Grid(int(rows)))
+    return module
+
+
+class Body(nn.Module):
+    """A module whose answer is a tensor, and repeats."""
+
+    def __init__(self, module: nn.Module, channels_last: bool) -> None:
+        super().__init__()
+        self.module = module
+        self.channels_last = channels_last
+
+    def forward(self, x: Tensor) -> Tensor:
+        with repeatable():
+            return tensor_of(self.module(x if self.channels_last else x.contiguous()))
+
+
+def net_class(name: str, make: Callable[[int, int, bool], nn.Module], model: Model, **more: Any) -> type[Wrapped]:
+    """The class of the nets of a model: `make` builds their module, `more` are other attributes of `Net`."""
+    known = {key: value for key, value in model._asdict().items() if key not in ("home", "recordable", "builder")}
+    facts = {**known, "records": model.recordable, "name": name, "make": staticmethod(make), **more}
+    return type("Wrapped", (Wrapped,), {**facts, "__doc__": Wrapped.__doc__, "__module__": __name__})
+
+
+def own_class(name: str, builder: Builder, model: Model) -> type[Wrapped]:
+    """The class of the nets that a user's function builds. Its attributes say what they take, where it has them:
+    `takes`, `side`, `channels`, and `mean` and `std` of pixels on the scale 0..1."""
+    facts = facts_of(builder)
+    scale = {key: on_our_scale(name, key, facts.pop(key)) for key in ("mean", "std") if key in facts}
+    model = model._replace(**{"takes": model.takes or "images", "side": 0, **facts})  # images as they are
+    if model.takes == "tokens" and not model.side:
+        model = model._replace(side=TOKENS)
+    if model.takes not in ("images", "features", "tokens"):
+        raise ShiftBenchError(f"Model '{name}': takes='{model.takes}', but a model takes images, features or tokens.")
+
+    def make(n_classes: int, n_inputs: int, pretrained: bool) -> nn.Module:
+        if pretrained:
+            raise ShiftBenchError(f"Model '{name}' has no pretrained weights of its own. Use weights=none, or a file.")
+        return called(name, builder, n_classes, n_inputs)
+
+    return net_class(name, make, model._replace(recordable=False), channels_last=False, **scale)
+
+
+def facts_of(thing: Any) -> dict[str, Any]:
+    """What a user's function or module says of itself."""
+    return {key: getattr(thing, key) for key, kind in FACTS.items() if isinstance(getattr(thing, key, None), kind)}
+
+
+def called(name: str, builder: Builder, n_classes: int, n_inputs: int) -> nn.Module:
+    """What a user's function builds, or one line that says how it fails."""
+    try:
+        needed = [one for one in inspect.signature(builder).parameters.values()
+                  if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty]
+        module = builder(n_classes, n_inputs) if len(needed) > 1 else builder(n_classes)
+    except Exception as problem:  # it is a stranger's code, and the user is to read what it said
+        raise ShiftBenchError(f"Model '{name}': its builder fails for {n_classes:,} outputs "
+                              f"({type(problem).__name__}: {first_line(problem)}).") from problem
+    if not isinstance(module, nn.Module):
+        raise ShiftBenchError(f"Model '{name}': its builder gives {type(module).__name__}, not an nn.Module.")
+    return module
+
+
+def last_layer(module: nn.Module, x: Tensor, name: str) -> tuple[int, str, nn.Linear | None]:
+    """The number of outputs of a module, and its last linear layer with where it is; None where it does not end in
+    one."""
+    paths = {id(part): path for path, part in module.named_modules()}
+    calls: list[tuple[nn.Linear, Tensor]] = []
+    hooks = [part.register_forward_hook(lambda layer, _, output: calls.append((layer, output)))
+             for part in module.modules() if isinstance(part, nn.Linear)]
+    try:
+        outputs = answer(module, x, name)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if outputs.ndim != 2 or len(outputs) != len(x):
+        raise ShiftBenchError(f"Model '{name}' answers a batch of {len(x)} items with numbers of shape "
+                              f"{tuple(outputs.shape)}; it should be items × outputs.")
+    for layer, output in reversed(calls):
+        if output.shape == outputs.shape and torch.equal(output, outputs):
+            return outputs.shape[1], paths[id(layer)], layer
+    return outputs.shape[1], "", None
+
+
+def without(module: nn.Module, path: str) -> nn.Module:
+    """The module whose answer is what the layer at a path was given."""
+    above, _, leaf = path.rpartition(".")
+    if not leaf:
+        return nn.Identity()
+    setattr(module.get_submodule(above), leaf, nn.Identity())
+    return module
+
+
+@torch.no_grad()
+def answer(module: nn.Module, x: Tensor, name: str) -> Tensor:
+    """What a module makes of a batch in evaluation; one line says why it fails."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        return tensor_of(module(x))
+    except Exception as problem:
+        raise ShiftBenchError(f"Model '{name}' fails on a batch of shape {tuple(x.shape)} ({type(problem).__name__}: "
+                              f"{first_line(problem)}).") from problem
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def tensor_of(outputs: Any) -> Tensor:
+    """The outputs in what a module answers: a tensor, `logits` of a record or a dict, or the first of a tuple."""
+    if isinstance(outputs, Tensor):
+        return outputs
+    logits = outputs.get("logits") if isinstance(outputs, dict) else getattr(outputs, "logits", None)
+    first = logits if logits is not None else outputs[0] if isinstance(outputs, tuple | list) and outputs else None
+    if not isinstance(first, Tensor):
+        raise ShiftBenchError(f"it answers with {type(outputs).__name__}, not with a tensor of items × outputs")
+    return first
+
+
+@torch.no_grad()
+def draws(net: nn.Module, x: Tensor) -> bool:
+    """Whether a net in training draws from torch's streams of random numbers. It is left as it was."""
+    kept = [(buffer, buffer.clone()) for buffer in net.buffers()]
+    on_gpu = x.device.type == "cuda"
+    state = (lambda: torch.cuda.get_rng_state(x.device)) if on_gpu else torch.get_rng_state
+    modes = [(part, part.training) for part in net.modules()]
+    with torch.random.fork_rng(devices=[x.device] if on_gpu else []):
+        before = state()
+        try:
+            net.train()(x)
+            return not torch.equal(before, state())
+        finally:
+            for part, mode in modes:
+                part.training = mode
+            for buffer, value in kept:
+                buffer.copy_(value)
+
+
+def on_our_scale(name: str, what: str, values: Any) -> Triple:
+    """Mean or deviation of pixels, from the scale 0..1 to ours, 0..255."""
+    try:
+        numbers = [float(value) for value in values]
+    except TypeError:
+        numbers = [float(values)]
+    if len(numbers) not in (1, 3) or not all(0 <= value <= 1 for value in numbers):
+        raise ShiftBenchError(f"Model '{name}': {what}={values}, but it is one number or three, of pixels on the scale "
+                              "from 0 to 1.")
+    red, green, blue = (round(value * 255, 6) for value in (numbers * 3)[:3])
+    return red, green, blue
+
+
+def wrong_outputs(name: str, outputs: int, wanted: int) -> ShiftBenchError:
+    return ShiftBenchError(f"Model '{name}' gives {outputs:,} outputs, but there are {wanted:,} classes. Give its last "
+                           "layer as many outputs as the benchmark has classes.")

@@ -1,0 +1,219 @@
+"""Run a finished model on items and give its predictions: open it, map its classes to labels, go batch by batch."""
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftbench.core.arrays import Floats, Strs, digest, encode
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import load_torch
+from shiftbench.core.plugins import function_of_file
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import Predictions
+from shiftbench.hierarchies.hierarchy import Hierarchy
+from shiftbench.predicting.class_names import ClassMap, by_position, map_classes
+from shiftbench.predicting.classifier import (
+    Ahead,
+    Classifier,
+    Options,
+    file_identity,
+    from_function,
+    log_probabilities,
+    meaning,
+)
+from shiftbench.predicting.kept_batches import Report, Scores, drop, folder_of, in_batches, in_kept_batches
+
+BATCH = 64
+PICKLES = (".pkl", ".pickle", ".joblib", ".sav")
+FORMS = ("timm:NAME, torchvision:NAME, hf:FOLDER, hf-nli:FOLDER, openclip:MODEL/WEIGHTS, a file model.onnx, a function "
+         "FILE.py:FUNCTION, or the folder of a finished run")
+PACKAGES = ("torch", "timm", "torchvision", "transformers", "open_clip_torch", "onnxruntime", "numpy", "pillow")
+"""What the last bits of an output depend on: batches of other versions are not mixed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """The items to predict, their splits, and the labels; without labels, the model's own classes are predicted."""
+
+    collection: Collection
+    items: Strs
+    split: Strs
+    labels: tuple[str, ...]
+    numbers: bool = False  # the target is a number or several tasks: outputs are taken as they are
+    class_map: Mapping[str, str] = field(default_factory=dict)
+    hierarchy: Hierarchy | None = None
+    allow_unmapped: bool = False
+
+    @staticmethod
+    def of(benchmark: Benchmark, collection: Collection, splits: Sequence[str] = (), **options: Any) -> "Request":
+        """The items of a benchmark, or of some of its splits."""
+        if benchmark.target.lists:
+            raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {benchmark.target.words}, a list per item. "
+                                  "Write a file of predictions (docs/tasks.md).")
+        for split in splits:
+            if split not in benchmark.splits:
+                raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no split '{split}'. Its splits: "
+                                      f"{', '.join(benchmark.splits)}.")
+        rows = np.flatnonzero(np.isin(benchmark.split, splits or benchmark.splits))
+        return Request(collection, benchmark.items[rows], benchmark.split[rows], benchmark.names["label"],
+                    not benchmark.target.has_classes, **options)
+
+    @staticmethod
+    def of_collection(collection: Collection, label: str = "", **options: Any) -> "Request":
+        """All items of a collection; the labels are the values of a factor, or the model's own classes."""
+        labels = encode(collection.factor(label))[1] if label else ()
+        return Request(collection, collection.items, np.full(len(collection), "", np.str_), labels, **options)
+
+
+def predict(
+    request: Request, model: Any, options: Options, *, classes: Sequence[str] = (), batch_size: int = 0,
+    out: Path | None = None, progress: Report | None = None,
+    say: Callable[[str], None] | None = None, show: Callable[[ClassMap], None] | None = None,
+) -> Predictions:
+    """Log-probabilities of the labels for every item of a request, or the numbers where the request is about numbers.
+
+    With `out` they are written there, and finished batches are kept beside it until they are. `show` is given the map
+    from classes to labels before the first batch. In batches of the same size the numbers repeat to the bit; another
+    size may change the last bits, since a library may then add in another order.
+    """
+    if batch_size < 0:
+        raise ShiftBenchError(f"batch_size is {batch_size}, but must be at least 1.")
+    classifier = open_model(model, request, options)
+    if classes:
+        classifier = replace(classifier, classes=tuple(classes))
+    size, rows = min(batch_size or BATCH, len(request.items)), request.collection.index(request.items)
+    with ThreadPoolExecutor(1) as pool:
+        ahead = Ahead(pool, classifier.read, request.collection, rows, size)
+        scores, labels = _scores(request, classifier, options, ahead, out, progress, say, show)
+    predictions = Predictions(request.items, request.split, scores, labels)
+    if out is not None:
+        predictions.save(out)
+        drop(folder_of(out))
+    return predictions
+
+
+def _scores(
+    request: Request, classifier: Classifier, options: Options, ahead: Ahead, out: Path | None,
+    progress: Report | None, say: Callable[[str], None] | None, show: Callable[[ClassMap], None] | None,
+) -> tuple[Scores, tuple[str, ...]]:
+    """The scores of every item, and the labels that they are of. The first batch shows what the outputs are."""
+    size = ahead.size
+    first = classifier.outputs_of(ahead.batch(0), request.items[:size])
+    table, kind = None, ""
+    if not request.numbers:
+        table = class_map(classifier, first.shape[1], request)
+        kind = meaning(first, classifier.outputs, classifier.name, request.items)
+        for line in table.notes():
+            (say or str)(line)
+        (show or str)(table)
+    elif first.shape[1] != len(request.labels):
+        raise ShiftBenchError(f"{classifier.name}: has {first.shape[1]} outputs, but {len(request.labels)} numbers are "
+                              f"asked for ({', '.join(request.labels)}).")
+    labels = table.labels if table is not None else request.labels
+
+    def compute(start: int, stop: int) -> Floats:
+        outputs = first if start == 0 else classifier.outputs_of(ahead.batch(start), request.items[start:stop])
+        if table is None:
+            return outputs
+        return table.sum(log_probabilities(outputs, kind, classifier.name, request.items[start:stop]))
+
+    if out is None or not classifier.identity:
+        return in_batches(len(request.items), len(labels), size, compute, progress), labels
+    return in_kept_batches(folder_of(out), _facts(classifier, request, options, table, kind), len(request.items),
+                           len(labels), size, compute, progress, say), labels
+
+
+def class_map(classifier: Classifier, n_outputs: int, request: Request) -> ClassMap:
+    """From the model's classes to the request's labels; without labels each class is its own."""
+    if not request.labels:
+        names = classifier.classes or tuple(map(str, range(n_outputs)))
+        if len(set(names)) < len(names):  # ImageNet has two cranes
+            names = tuple(f"{name} [{code}]" if names.count(name) > 1 else name for code, name in enumerate(names))
+        return ClassMap(names, names, np.arange(n_outputs), ("name",) * n_outputs)
+    if not classifier.classes:
+        return by_position(n_outputs, request.labels, classifier.name)
+    return map_classes(classifier.classes, request.labels, model=classifier.name, class_map=request.class_map,
+                       hierarchy=request.hierarchy, allow_unmapped=request.allow_unmapped)
+
+
+def open_model(model: Any, request: Request, options: Options) -> Classifier:
+    """A model from what the user named: FORMS, or a function or module in memory."""
+    if not isinstance(model, str | Path):
+        return _in_memory(model, request, options)
+    name, path = str(model), Path(model)
+    library, _, rest = name.partition(":")
+    if path.suffix in PICKLES:
+        raise ShiftBenchError(f"{name}: a pickle may hold any code, so that none is opened. Load it yourself in a "
+                              "function, FILE.py:FUNCTION, or save the model as ONNX.")
+    if path.suffix == ".onnx":
+        from shiftbench.predicting.onnx_files import open_onnx
+
+        return open_onnx(path, options)
+    if library.endswith(".py") and rest:
+        function = function_of_file(name)
+        return from_function(function, request.collection, options, name, file_identity(library))
+    zero_shot = library in ("openclip", "hf-nli")
+    if zero_shot and not request.labels:
+        raise ShiftBenchError(f"{name}: a zero-shot model chooses among labels, and a collection has none. Name the "
+                              "factor whose values they are: --label NAME.")
+    if options.prompts and not zero_shot:
+        raise ShiftBenchError(f"{name}: has classes of its own, so that prompts have no use. They are for openclip: "
+                              "and hf-nli:.")
+    if zero_shot and rest:
+        load_torch()
+        if library == "openclip":
+            from shiftbench.predicting.clip import open_clip_model
+
+            return open_clip_model(rest, options, request.labels)
+        from shiftbench.predicting.nli import open_nli
+
+        return open_nli(rest, options, request.labels)
+    if library in ("timm", "torchvision", "hf") and rest:
+        load_torch()
+        from shiftbench.predicting.library_models import open_library_model
+
+        return open_library_model(name, options)
+    if (path / "run.json").is_file():
+        load_torch()
+        from shiftbench.predicting.finished_runs import open_run
+
+        return open_run(path, options)
+    raise ShiftBenchError(f"{name}: not a model that can be run. Name {FORMS}.")
+
+
+def _in_memory(model: Any, request: Request, options: Options) -> Classifier:
+    if not callable(model):
+        raise ShiftBenchError(f"{type(model).__name__} is no model: give a function of a batch, or name {FORMS}.")
+    if hasattr(model, "state_dict") and hasattr(model, "eval"):
+        load_torch()
+        from shiftbench.predicting.library_models import open_module
+
+        return open_module(model, request.collection, options)
+    return from_function(model, request.collection, options)
+
+
+def _facts(
+    classifier: Classifier, request: Request, options: Options, table: ClassMap | None, kind: str
+) -> dict[str, Any]:
+    """All that the scores depend on."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {"model": classifier.name, "identity": classifier.identity, "collection": request.collection.digest,
+            "ids": digest({"items": request.items}), "outputs": kind, "versions": versions,
+            "machine": platform.machine(),
+            "options": {key: list(value) if isinstance(value, tuple) else value
+                        for key, value in vars(options).items()},
+            "map": [] if table is None else [[*pair] for pair in zip(table.classes, table.code.tolist(), strict=True)],
+            "labels": list(request.labels)}
+
