@@ -1,8 +1,11 @@
 """The sections of a page, in its order. Each says which benchmarks it is about; a page has those that apply."""
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import Registry, listed
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.reporting.results import Content, Results
 
@@ -11,7 +14,8 @@ class Section(NamedTuple):
     """A section of a page: its entry in the contents, and what a benchmark must have for the section to be about it.
 
     Its module is `sections.NAME`, with a function `content`, and is loaded where the section applies; its template is
-    `sections/NAME.html`. The content is None where the scores lack what the section shows.
+    `sections/NAME.html`. A user's section has a `function` in place of these, and the template `own.html` shows the
+    texts, tables and figures that it gives. The content is None where the scores lack what the section shows.
     """
 
     name: str
@@ -20,6 +24,7 @@ class Section(NamedTuple):
     shifts: tuple[str, ...] = ()  # one of these shifts; empty: any
     column: str = ""  # a further column of its rows
     classes: bool = False  # classes as its target
+    function: Callable[[Results], Content | None] | None = None
 
     def applies(self, benchmark: Benchmark) -> bool:
         return (not self.shifts or benchmark.card.get("shift") in self.shifts) and (
@@ -29,11 +34,34 @@ class Section(NamedTuple):
     def content(self, results: Results) -> Content | None:
         if not any(map(self.applies, results.benchmarks)):
             return None
+        if self.function is not None:
+            return self._own(self.function(results))
         content: Content | None = import_module(f"{__name__}.{self.name}").content(results)
         return content
 
+    @property
+    def template(self) -> str:
+        return f"{'own' if self.function else self.name}.html"
 
-SECTIONS = (
+    def _own(self, content: Content | None) -> Content | None:
+        """The content of a user's section, whole: what it leaves out is empty."""
+        if content is None:
+            return None
+        if not isinstance(content, dict):
+            raise ShiftBenchError(f"Section '{self.name}' gives {type(content).__name__}, but must give a dict of "
+                                  f"{', '.join(OWN)}, or None.")
+        for key in content:
+            if key not in OWN:
+                raise unknown("entry", key, OWN, f"section '{self.name}'")
+        return {"head": self.head, "text": listed(content.get("text", ())), "tables": list(content.get("tables", ())),
+                "figures": list(content.get("figures", ()))}
+
+
+OWN = ("text", "tables", "figures")
+"""What the content of a user's section may have."""
+
+
+SECTIONS: Registry[Section] = Registry((section.name, section) for section in (
     Section("families", classes=True),  # compared by accuracy, which other targets do not have
     Section("fine_grained", "fine-grained", "Fine-grained analysis",
             shifts=("spurious", "low_data", "unseen", "given")),
@@ -41,4 +69,4 @@ SECTIONS = (
     Section("nooch", "nooch", "Out-of-context challenge (NOOCh)", column="kind"),
     Section("selection", "selection", "How the runs were chosen"),
     Section("cards", "cards"),
-)
+))
