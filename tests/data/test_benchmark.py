@@ -1,5 +1,7 @@
 """Benchmarks, predictions and scores: saving, matching by id, what check finds."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -47,6 +49,17 @@ def test_changed_rows_are_noticed(tmp_path):
     words["label"] = words["label"][::-1]
     write_table(folder / "rows.parquet", pa.table({key: pa.array(values) for key, values in words.items()}))
     with pytest.raises(ShiftBenchError, match="does not match the digest"):
+        Benchmark.load(folder)
+
+
+@pytest.mark.parametrize("path", [True, 3, ["c"]])
+def test_the_path_of_a_collection_is_text(tmp_path, path):
+    """A card whose collection lies at a number or a truth value does not load."""
+    folder = _toy_benchmark().save(tmp_path / "b")
+    facts = json.loads((folder / "benchmark.json").read_text())
+    facts["card"]["collection"]["path"] = path
+    (folder / "benchmark.json").write_text(json.dumps(facts))
+    with pytest.raises(ShiftBenchError, match="'collection' is not what it should be"):
         Benchmark.load(folder)
 
 

@@ -33,6 +33,7 @@ def project(tmp_path, monkeypatch, shell, request):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_evaluation_data_are_fit_for_scoring(project, shell):
     """`check` exits 0 and says what the benchmark is fit for, and what it is not fit for and why."""
     code, out, _ = shell("check", "b")
@@ -68,6 +69,7 @@ def submit(project, name, chosen):
                                             f'external_data = false\nbenchmark = "{digest}"\n')
 
 
+@pytest.mark.slow
 def test_a_board_of_evaluation_data_ranks_models_from_elsewhere(project):
     """One file is enough, and a model that was chosen elsewhere counts; one chosen on the test itself does not."""
     submit(project, "a", "elsewhere")
@@ -85,6 +87,7 @@ def test_a_board_says_which_word_evaluation_data_want(project):
     assert "say 'elsewhere'" in " ".join(one.verified.reasons)
 
 
+@pytest.mark.slow
 def test_training_on_evaluation_data_is_refused_in_one_line(project, shell):
     """Settings and training say that there is no split to train on."""
     assert "no split 'train'" in shell("build", "b", "--reference", "mixed-to-test", "--out", "m")[2]

@@ -154,6 +154,7 @@ def test_a_missing_package_is_named(monkeypatch):
             getattr(scores, f"to_{package}")()
 
 
+@pytest.mark.slow
 def test_frames_are_imported_only_when_they_are_asked_for():
     """Scoring arrays loads neither pandas nor polars."""
     script = ("import sys, shiftbench as sb; sb.Collection, sb.Scores, sb.Predictions, sb.score;"

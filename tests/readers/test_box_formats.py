@@ -132,7 +132,7 @@ def test_wrong_names_of_yolo(tmp_path: Path, names: str, message: str) -> None:
 @pytest.mark.parametrize(("old", "new", "message"), [
     ("<annotation>", '<!DOCTYPE a [<!ENTITY x "y">]><annotation>', "1.xml, line 1: declares a document type"),
     ("<xmin>", "<xmin>a", "line 1: the object has no number xmin, but 'a"),
-    ("<width>200</width>", "", "no number width"),
+    ("<width>200</width>", "", "no number width"), ("<width>200", "<width>0", "the image is 0 × 100 pixels"),
     ("</annotation>", "", "not a readable XML file"), ("<name>", "<nom>", "not a readable XML file"),
     ("<filename>1.png", "<filename>../../x.png", "leads out of its folder"), ("<xmax>", "<xmax>9999999", "the box is"),
     ("<folder>", "<a>" * 30 + "</a>" * 30 + "<folder>", "nested more than 20 deep"),
@@ -144,6 +144,38 @@ def test_a_wrong_file_of_voc_is_named(tmp_path: Path, old: str, new: str, messag
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(ShiftBenchError, match=message):
         READERS["voc"](root)
+
+
+@pytest.mark.parametrize(("file", "text", "message"), [
+    ("ImageSets/Main/val.txt", "0\n", "lists '0', which the list of train has too"),
+    ("ImageSets/Main/val.txt", "\udcff", "is not UTF-8 text"),
+    ("Annotations/1.xml", "<annotation><size><width>9</width><height>9</height></size><object></object></annotation>",
+     "the object has no number"),
+    ("Annotations/1.xml", "<annotation><size><width>9</width><height>9</height></size><object><bndbox><xmin>1</xmin>"
+     "<ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object></annotation>", "the object has no name"),
+    ("Annotations/1.xml", " " * (1 << 24) + " ", "VOC has a small file per image"),
+])
+def test_a_wrong_list_or_object_of_voc_is_named(tmp_path: Path, file: str, text: str, message: str) -> None:
+    """An image in two lists, an object without a name, a file that is far too large."""
+    root = box_files.voc(tmp_path, some_boxes())
+    (root / file).write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(ShiftBenchError, match=message):
+        READERS["voc"](root)
+
+
+@pytest.mark.parametrize(("reader", "files", "message"), [
+    ("yolo", {}, "has none of data.yaml"), ("yolo", {"classes.txt": "cat\n"}, "holds no label files"),
+    ("yolo", {"classes.txt": "\udcff"}, "is not UTF-8 text"),
+    ("yolo", {"classes.txt": "cat\n", "labels/x/a.txt": "", "x/labels/a.txt": ""}, "one item, 'x/a'"),
+    ("voc", {"notes.md": ""}, "holds no XML files"),
+])
+def test_a_folder_of_another_layout_is_refused(tmp_path: Path, reader: str, files: dict, message: str) -> None:
+    """What is missing in it, or there twice, is said."""
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(ShiftBenchError, match=message):
+        READERS[reader](tmp_path)
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [

@@ -65,7 +65,7 @@ def test_an_export_to_folders_is_read_back(tmp_path: Path) -> None:
     benchmark = sb.Subset(("cat(sofa + bed)", "dog(cabinet + bed)"), ("cat(shelf)", "dog(shelf)"), n_train=12).build(
         collection, 0)
     export(benchmark, collection, tmp_path / "out", to="folder")
-    with pytest.warns(UserWarning, match=r"3 files and folders .* are left out; the first is export.json"):
+    with pytest.warns(UserWarning, match=r"5 files and folders .* are left out; the first is croissant.json"):
         again = read(tmp_path / "out", levels="split,label,group")
     rows = {Path(item).stem: row for item, *row in zip(again.items.tolist(), *again.factors.values(), strict=True)}
     columns = table(benchmark)

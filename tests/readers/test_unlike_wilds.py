@@ -16,8 +16,9 @@ from tests.readers.wilds_files import COLUMNS, NEEDED, place_of, read
 @pytest.mark.parametrize(("name", "file"), [(name, file) for name, files in NEEDED.items() for file in files])
 def test_a_missing_file_is_named(tmp_path: Path, name: str, file: str) -> None:
     """Without a file that the data set has, the error names it; of an image a warning does."""
-    (place_of(tmp_path, name) / file).unlink()
-    if Path(file).suffix in (".jpg", ".png", ".npz"):
+    is_image = Path(file).suffix in (".jpg", ".png", ".npz")
+    (place_of(tmp_path, name, images=is_image) / file).unlink()
+    if is_image:
         with pytest.warns(UserWarning, match=f"1 of .*: {re.escape(file)}. --drop-missing"):
             every = sb.read("wilds", name, root=tmp_path)
         assert read(tmp_path, name, images=False).pixels is None
@@ -32,7 +33,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str, file: str) -> None:
 @pytest.mark.parametrize(("name", "file", "column"), COLUMNS)
 def test_a_missing_column_is_named(tmp_path: Path, name: str, file: str, column: str) -> None:
     """A table without a column it needs is an error that names file and column."""
-    path = place_of(tmp_path, name) / file
+    path = place_of(tmp_path, name, images=False) / file
     path.write_text(path.read_text().replace(column, column + "s", 1))
     with pytest.raises(ShiftBenchError) as problem:
         read(tmp_path, name)

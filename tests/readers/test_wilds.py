@@ -55,7 +55,7 @@ def test_every_data_set_is_read_and_kept(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in DATASETS if name not in ("molpcba", "globalwheat", "py150")])
 def test_every_label_makes_a_benchmark(tmp_path: Path, name: str) -> None:
     """Data sets with one label per item become a benchmark by the shift `given`, each item where its split says."""
-    place_of(tmp_path, name)
+    place_of(tmp_path, name, images=False)
     one = read(tmp_path, name)
     one.save(tmp_path / "c")
     (tmp_path / "recipe.toml").write_text(
@@ -73,7 +73,7 @@ KIND_OF = {"molpcba": "tasks", "globalwheat": "boxes", "poverty": "number", "py1
 @pytest.mark.parametrize("name", DATASETS)
 def test_every_data_set_is_a_benchmark_by_its_name(tmp_path: Path, name: str) -> None:
     """`build wilds --only NAME` knows target, domain, groups and headline of each, and the saved one comes back."""
-    place_of(tmp_path, name)
+    place_of(tmp_path, name, images=False)
     one = read(tmp_path, name)
     for key, shift in suite("wilds", name):
         made = shift.build(one)
@@ -257,7 +257,7 @@ def test_of_a_key_that_comes_twice_the_last_counts(tmp_path: Path) -> None:
 
 def test_poverty(tmp_path: Path) -> None:
     """The label is a number; every country is held out in one fold, and in the fold before it is val."""
-    place_of(tmp_path, "poverty")
+    place_of(tmp_path, "poverty", images=False)
     one = read(tmp_path, "poverty")
     assert one.factors["label"].tolist() == [n / 8 for n in range(POOR)]
     assert one.factors["urban"].tolist()[:2] == ["urban", "rural"]

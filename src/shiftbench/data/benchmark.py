@@ -15,7 +15,7 @@ import pyarrow as pa
 from shiftbench.core.arrays import Ints, Strs, Values, digest, encode, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_parts, read_folder, read_marker, write_json, writing_folder
-from shiftbench.core.later import notebook
+from shiftbench.core.later import notebook, torch_rows
 from shiftbench.core.rng import checked_seed
 from shiftbench.core.tables import Tabular, read_table, strings, values_of, write_table
 from shiftbench.data.collection import FORMAT as COLLECTION_FORMAT
@@ -34,7 +34,7 @@ TARGET_TRAIN, UNLABELLED = "target_train", "unlabelled"
 
 _NUMBER = int | float | None
 CARD = {
-    "notes": [str], "params": {str: object}, "collection": {str: str | int | None}, "distance": _NUMBER,
+    "notes": [str], "params": {str: object}, "collection": {str: str | None}, "distance": _NUMBER,
     "subsets": {str: int | float}, "conditions": list, "target": {"kind": str, "columns": [str], "n": int},
     "explanation": [{"tag": str, "kind": str, "train": _NUMBER, "test": _NUMBER, "lift": object}],
     "cues": [{"tag": str, "kind": str, "strength": int | float}],
@@ -56,6 +56,7 @@ class Benchmark(Tabular):
     """Rows with split, label, domain and group, and the card that explains them.
 
     `label`, `domain` and `group` are codes; `names[column][code]` is the word. `extra` holds further columns by name.
+    `home` is the folder that it was loaded from or saved in, from which it finds its collection.
     The card: which shift with which parameters and seed on which collection, distance, explanation, counts, notes.
     """
 
@@ -67,6 +68,7 @@ class Benchmark(Tabular):
     names: Mapping[str, tuple[str, ...]]
     card: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Values] = field(default_factory=dict)
+    home: Path | None = None
 
     def __post_init__(self) -> None:
         for column in ("split", *CODED):
@@ -217,6 +219,19 @@ class Benchmark(Tabular):
         return pa.table({name: pa.array(values) for name, values in table(
             self, ("item", "split", *CODED, *self.extra)).items()})
 
+    def torch(
+        self, split: str, transform: Callable[[Any], Any] | None = None, *,
+        collection: Collection | Path | str | None = None,
+    ) -> Any:
+        """The rows of a split as a data set of torch, for a loop of one's own: (image or text, label, metadata).
+
+        DataLoader(bench.torch("train"), batch_size=64, num_workers=2); see `compat.torch_rows.TorchRows`. A benchmark
+        that was loaded or saved finds its collection; for another, give it.
+        """
+        images = collection_of(self, self, collection)
+        check_origin(self, images)
+        return torch_rows().TorchRows(self, images, split, transform)
+
     def save(self, folder: Path | str, name: str = "") -> Path:
         """Write the folder of `docs/files.md`; an existing benchmark there is replaced in one step."""
         with writing_folder(folder, MARKER) as staging:
@@ -257,7 +272,7 @@ class Benchmark(Tabular):
         benchmark = Benchmark(
             items=strings(file, table, "item"), split=split, **codes, names=names,
             card={**facts["card"], "name": facts["name"]},
-            extra={key: values_of(file, table, key) for key in facts["extra"]},
+            extra={key: values_of(file, table, key) for key in facts["extra"]}, home=folder,
         )
         if benchmark.digest != facts["digest"]:
             raise ShiftBenchError(f"{folder}: rows.parquet does not match the digest in {MARKER}; the rows were "
@@ -307,7 +322,7 @@ def save_for(benchmark: Benchmark, out: Path | str, collection: Path | str | Non
     if collection is not None:
         card["collection"] = {**card.get("collection", {}), "path": os.path.relpath(collection, out)}
     replace(benchmark, card=card).save(out, name)
-    return replace(benchmark, card={**card, "name": name or Path(out).name})
+    return replace(benchmark, card={**card, "name": name or Path(out).name}, home=Path(out))
 
 
 def saved_below(benchmark: Benchmark, collection: Collection, out: Path | str) -> tuple[Benchmark, Path, Collection]:
@@ -321,7 +336,7 @@ def saved_below(benchmark: Benchmark, collection: Collection, out: Path | str) -
                      lambda there: there == collection)
         if not (home / COLLECTION).is_file():
             collection.save(home)
-        collection = replace(collection, home=home)
+        collection = collection.lying_in(home)
     folder = _free(Path(out) / "benchmarks", benchmark.name, benchmark.digest, Benchmark.load,
                    lambda there: there.digest == benchmark.digest)
     if (folder / MARKER).is_file():
@@ -345,7 +360,8 @@ def collection_path(
     if isinstance(collection, Path | str):
         return Path(collection)
     path = benchmark.card.get("collection", {}).get("path")
-    return None if isinstance(folder, Benchmark) or not path else Path(os.path.normpath(Path(folder) / path))
+    home = folder.home if isinstance(folder, Benchmark) else folder
+    return None if home is None or not path else Path(os.path.normpath(Path(home) / path))
 
 
 def collection_folder(
@@ -353,9 +369,11 @@ def collection_folder(
 ) -> Path:
     """Where the collection of a saved benchmark is, checked to be the one that it was built from."""
     if isinstance(folder, Benchmark):
-        if override is None:
+        if override is not None:
+            return Path(override)
+        if folder.home is None:
             raise ShiftBenchError("A benchmark in memory does not know where its collection is. Give `collection`.")
-        return Path(override)
+        folder = folder.home
     facts, path = benchmark.card.get("collection", {}), collection_path(benchmark, folder, override)
     if path is None:
         raise ShiftBenchError(f"{folder}: does not say where its collection is. Name it with --collection.")
@@ -376,6 +394,15 @@ def collection_of(
     if isinstance(collection, Collection):
         return collection
     return Collection.load(collection_folder(benchmark, folder, collection))
+
+
+def check_origin(benchmark: Benchmark, collection: Collection) -> None:
+    """A collection is the one that a benchmark was built from."""
+    digest = benchmark.card.get("collection", {}).get("digest")
+    if digest and digest != collection.digest:
+        raise ShiftBenchError(f"collection: '{collection.name}' has digest {collection.digest[:8]}, but benchmark "
+                              f"'{benchmark.name}' was built from {str(digest)[:8]}. Give the collection that it was "
+                              "built from.")
 
 
 def collection_if_there(

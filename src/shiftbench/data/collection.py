@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.core.arrays import Ints, Strs, Values, broken_text, digest, in_short, positions
+from shiftbench.core.arrays import Ints, Strs, Values, broken_text, digest, has_doubles, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import (
     check_digests,
@@ -22,7 +22,9 @@ from shiftbench.core.files import (
     write_json,
     writing_folder,
 )
+from shiftbench.core.later import notebook
 from shiftbench.core.tables import decimal, long_texts, read_table, strings, values_of, whole, write_table
+from shiftbench.data.kept_images import FOLDER, is_kept, link_images
 from shiftbench.data.questions import FORMS, about_tags, base_of, resolve
 from shiftbench.data.roots import is_safe, note, noted_root, unconfirmed
 from shiftbench.data.tags import Tags, Texts
@@ -37,14 +39,14 @@ SHAPE = {"name": str, "factors": [str], "tags": [[str]], "pixels": str, "root": 
 class Collection:
     """Items with annotations. Made by readers and worlds, read by shifts and meta-graphs.
 
-    `items`    ids in the source data, one per item, no doubles
-    `factors`  columns with exactly one value per item
-    `tags`     names an item may carry or not
-    `texts`    captions or documents
-    `parents`  class hierarchy: name -> names of its parents
-    `pixels`   per item an image (uint8, N × H × W × 3) or a file name below `root`; None when there are no images
-    `home`     the folder it was loaded from, below which what is computed from it is kept
-    `foreign`  whether it was made elsewhere and nobody has confirmed `root` here (see `roots`): no file is taken then
+    - `items`: ids in the source data, one per item, no doubles
+    - `factors`: columns with exactly one value per item
+    - `tags`: names an item may carry or not
+    - `texts`: captions or documents
+    - `parents`: class hierarchy: name -> names of its parents
+    - `pixels`: per item an image (uint8, N × H × W × 3) or a file name below `root`; None when there are no images
+    - `home`: the folder it was loaded from, below which what is computed from it is kept
+    - `foreign`: whether it was made elsewhere and nobody has confirmed `root` here (see `roots`): no file is taken then
     """
 
     name: str
@@ -70,7 +72,7 @@ class Collection:
             if values is not None and (odd := broken_text(np.asarray(values))) is not None:
                 raise ShiftBenchError(f"Collection '{self.name}': the {what} '{odd}' is not UTF-8 text. Rename it.")
         object.__setattr__(self, "texts", Texts(self.texts.item, np.asarray(self.texts.text, np.object_)))
-        if len(np.unique(items)) != len(items):
+        if has_doubles(items):
             names, counts = np.unique(items, return_counts=True)
             raise ShiftBenchError(f"Collection '{self.name}': item '{names[counts > 1][0]}' is listed more than once. "
                                   "Ids must be unique.")
@@ -101,11 +103,47 @@ class Collection:
         return table(frame, id=id, label=label, domain=domain, split=split, image=image, images=images, text=text,
                      features=features, tags=tags, name=name, **options)
 
+    @staticmethod
+    def from_hf(
+        dataset: Any, *, id: str | None = None, label: str = "label", domain: str | None = None,
+        split: str | None = None, image: str | None = None, images: Path | str | None = None, text: str | None = None,
+        features: str | Sequence[str] = (), tags: str | Sequence[str] = (), tags_in: str | None = None,
+        name: str | None = None, **options: Any,
+    ) -> "Collection":
+        """From a Dataset or DatasetDict of `datasets`, a folder of one, or a name of the hub; see `hf_dataset.hf`.
+
+        Splits are the factor `split`, a ClassLabel keeps its names, and images are written as files into `images`, by
+        default with the collection when it is saved.
+        """
+        from shiftbench.data.hf_dataset import hf
+
+        return hf(dataset, id=id, label=label, domain=domain, split=split, image=image, images=images, text=text,
+                  features=features, tags=tags, tags_in=tags_in, name=name, **options)
+
+    @staticmethod
+    def from_torch(
+        dataset: Any, *, id: str | None = None, label: str = "label", domain: str | None = None,
+        image: str | None = None, classes: Sequence[str] | None = None, fields: Sequence[str] = (),
+        images: bool | Path | str = True, name: str | None = None, **options: Any,
+    ) -> "Collection":
+        """From a map-style data set of torch, or a dict of them by split; see `torch_dataset.from_torch`.
+
+        Samples are (image or text, label), with metadata behind them, or dicts. Files that the data set lists, as
+        torchvision's ImageFolder does, are used where they are.
+        """
+        from shiftbench.data.torch_dataset import from_torch
+
+        return from_torch(dataset, id=id, label=label, domain=domain, image=image, classes=classes, fields=fields,
+                          images=images, name=name, **options)
+
     def __repr__(self) -> str:
         images = "no images" if self.pixels is None else "image files" if self.pixels.dtype.kind == "U" else (
             f"images {'×'.join(map(str, self.pixels.shape[1:3]))}")
         return (f"Collection('{self.name}': {len(self):,} items; factors: {in_short(self.factors) or 'none'}; "
                 f"{len(self.tags.names):,} tags, {len(self.texts.item):,} texts, {images})")
+
+    def _repr_html_(self) -> str:
+        return str(notebook().html(self))
 
     def __len__(self) -> int:
         return len(self.items)
@@ -115,7 +153,8 @@ class Collection:
             return NotImplemented
         same_pixels = (self.pixels is None) == (other.pixels is None)
         if same_pixels and self.pixels is not None and other.pixels is not None:
-            same_pixels = np.array_equal(self.pixels, other.pixels) and self.root == other.root
+            same_pixels = np.array_equal(self.pixels, other.pixels) and (
+                self.root == other.root or (self.keeps_images and other.keeps_images))
         return self.name == other.name and self.digest == other.digest and same_pixels
 
     __hash__ = None  # type: ignore[assignment]
@@ -137,14 +176,14 @@ class Collection:
     def factor(self, name: str) -> Values:
         """One value per item: a column, or a question about tags or about another factor.
 
-        `has:sofa`     yes or no
-        `area:sofa`    the share of the image that sofas cover, 0 where there is none
-        `which:A|B`    A or B, whichever tag the item carries; `none` or `several` where it is not just one of them;
-                       a choice may have a name and several tags: `which:home=sofa+bed|street=car+bus`
-        A name from the class hierarchy stands for every tag below it: `has:vehicle`.
+        - `has:sofa`: yes or no
+        - `area:sofa`: the share of the image that sofas cover, 0 where there is none
+        - `which:A|B`: A or B, whichever tag the item carries; `none` or `several` where it is not just one of them;
+          a choice may have a name and several tags: `which:home=sofa+bed|street=car+bus`
+        - `bins:age:30,60`, `quantiles:age:4`: numbers as bins
+        - `year:taken`, `month:taken`, `season:taken`, `hour:taken`: of a factor that holds dates; see `questions`
 
-        `bins:age:30,60`, `quantiles:age:4`                           numbers as bins
-        `year:taken`, `month:taken`, `season:taken`, `hour:taken`     of a factor that holds dates; see `questions`
+        A name from the class hierarchy stands for every tag below it: `has:vehicle`.
         """
         values = resolve(name, self._known)
         if values is None:
@@ -168,7 +207,7 @@ class Collection:
 
     def _rows(self, name: str) -> Ints:
         """The rows of the tags' table that carry a tag or one below it."""
-        below = [tag for tag in self._below(name) if tag in self._words]
+        below = [tag for tag in self.below(name) if tag in self._words]
         own = [self.tags.rows_of(name)] if name in self._words or not below else []
         return np.unique(np.concatenate([*own, *(self.tags.rows_of(tag) for tag in below)]))
 
@@ -176,7 +215,7 @@ class Collection:
     def _words(self) -> frozenset[str]:
         return frozenset(self.tags.names)
 
-    def _below(self, name: str) -> set[str]:
+    def below(self, name: str) -> set[str]:
         """Every name under this one in the class hierarchy."""
         below: set[str] = set()
         layer = {name}
@@ -194,6 +233,24 @@ class Collection:
                                   f"{f' (and {len(missing) - 1} more)' if len(missing) > 1 else ''}.")
         return rows
 
+    @cached_property
+    def _first_text(self) -> Ints:
+        """Per item, the row of its first text, or -1."""
+        items, rows = np.unique(self.texts.item, return_index=True)
+        first = np.full(len(self), -1, np.int64)
+        first[items] = rows
+        return first
+
+    def first_texts(self, rows: Ints) -> list[str]:
+        """The first text of each of these items; an item without one is an error."""
+        texts = self._first_text[rows]
+        lacking = rows[texts < 0]
+        if len(lacking):
+            raise ShiftBenchError(f"The model reads texts, but collection '{self.name}' has none of {len(lacking)} "
+                                  f"items ('{self.items[lacking[0]]}', …). Name the column when it is read (--text), "
+                                  "or choose a model that takes images or features.")
+        return [str(text) for text in self.texts.text[texts].tolist()]
+
     def save(self, folder: Path | str) -> Path:
         """Write the folder of `docs/files.md`; an existing collection there is replaced in one step."""
         with writing_folder(folder, MARKER) as staging:
@@ -202,6 +259,8 @@ class Collection:
             if self.pixels is not None and self.pixels.dtype.kind == "U":
                 kept = "files"
                 columns["pixels"] = pa.array(self.pixels)
+                if self.keeps_images and self.root is not None:
+                    link_images(self.root, self.pixels.tolist(), staging / FOLDER)
             elif self.pixels is not None:
                 kept = "array"
                 np.save(staging / "pixels.npy", self.pixels, allow_pickle=False)
@@ -225,9 +284,9 @@ class Collection:
             write_json(staging / MARKER, {
                 "format": "shiftbench collection", "version": FORMAT, "name": self.name, "items": len(self),
                 "factors": list(self.factors), "tags": [list(tags.names), list(tags.kinds)], "pixels": kept,
-                "root": str(self.root) if self.root else None, "digest": self.digest,
+                "root": FOLDER if self.keeps_images else str(self.root) if self.root else None, "digest": self.digest,
                 "files": file_digests(staging, [file.name for file in staging.glob("*.parquet")])})
-        if not self.foreign and (self.root is not None or kept == "files"):
+        if not self.foreign and not self.keeps_images and (self.root is not None or kept == "files"):
             note(Path(folder) / MARKER, self.root or Path.cwd())
         return Path(folder)
 
@@ -262,8 +321,9 @@ class Collection:
         parents: dict[str, tuple[str, ...]] = {}
         for child, parent in zip(*both, strict=True):
             parents[child] = (*parents.get(child, ()), parent)
-        noted = noted_root(folder / MARKER) if facts.get("root") or files else None
-        root = (noted or Path(facts["root"])) if facts.get("root") else None
+        own = bool(facts.get("root")) and not Path(facts["root"]).is_absolute()  # images that it keeps itself
+        noted = noted_root(folder / MARKER) if (facts.get("root") or files) and not own else None
+        root = (noted or folder.resolve() / facts["root"]) if facts.get("root") else None
         pixels: Values | None = None
         if facts["pixels"] == "array":
             pixels = read_array(folder / "pixels.npy")
@@ -317,6 +377,16 @@ class Collection:
             texts=Texts(number[self.texts.item[texts]], self.texts.text[texts]),
             pixels=None if self.pixels is None else self.pixels[rows],
             home=None)
+
+    @property
+    def keeps_images(self) -> bool:
+        """Whether its image files are its own, saved with it and moved with it; see `kept_images`."""
+        return is_kept(self.root, None if self.home is None else self.home.resolve())
+
+    def lying_in(self, folder: Path | str) -> "Collection":
+        """The collection as the one that was saved in this folder."""
+        home = Path(folder)
+        return replace(self, home=home, root=home.resolve() / FOLDER if self.keeps_images else self.root)
 
     @property
     def files_root(self) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.core.arrays import Floats, Strs, Values, to_strings
+from shiftbench.core.arrays import Floats, Strs, Values, Words, to_strings
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import listed
 from shiftbench.core.tables import FAULTS, decimal, filled, is_frame, read_table, table_name, texts
@@ -18,7 +18,8 @@ from shiftbench.data.roots import image_folder, paths_below
 from shiftbench.data.tag_columns import tags_of
 from shiftbench.data.tags import Texts
 
-SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train", "unlabelled")
+UNLABELLED = "unlabelled"
+SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train", UNLABELLED)
 FACTORS = ("label", "domain", "split")
 SHARED = (("id", "image"), ("id", "text"), ("domain", "split"), ("domain", "features"), ("label", "tags"),
           ("domain", "tags"))
@@ -47,6 +48,7 @@ def table(
     missing: str | Sequence[str] = (),
     between: str | None = None,
     name: str | None = None,
+    called: str = "",
 ) -> Collection:
     """Read a table with one row per item: CSV, JSON lines, parquet, Arrow or Excel, see `core.table_formats`, or a data
     frame or dict of columns (`core.tables.is_frame`).
@@ -61,11 +63,12 @@ def table(
     Columns in `tags` say yes or no, and `tags_in` names one that holds several words with `tags_between` between them:
     both become tags. Their share of the image is not known.
 
-    Id, label, domain, split, image and features have no gaps; in other columns a gap is NaN among numbers and an empty
-    word among words. `missing` lists the words that mean a gap; words such as nan that it does not list stay words,
-    and a warning counts them.
+    Id, label, domain, split, image and features have no gaps, except for the label of rows of the split `unlabelled`;
+    in other columns a gap is NaN among numbers and an empty word among words. `missing` lists the words that mean a
+    gap; words such as nan that it does not list stay words, and a warning counts them. Messages call the table
+    `called`, by default its file or the type of the frame.
     """
-    path = table_name(source)
+    path = called or table_name(source)
     file = Path("table" if is_frame(source) else source)
     if images is not None and image is None:
         raise ShiftBenchError(f"{path}: `images` is the folder of the image files. Name the column of their names too, "
@@ -78,18 +81,19 @@ def table(
     words = [column for role, column in used.items() if role != "label"]
     rows = _with_gaps(path, read_table(source, (*used.values(), *features, *tags), text=words, between=between),
                       listed(missing, ","))
-    gaps = ("text", "tags_in")
+    gaps = ("text", "tags_in", "label")
     filled(path, rows, [*(column for role, column in used.items() if role not in gaps), *features], blank=True)
     items = _words(path, rows, id)
     _unique(path, id, items)
-    factors: dict[str, Values] = {"label": _values(path, rows, label)}
+    splits = None if split is None else _splits(path, split, _words(path, rows, split), rename or {})
+    factors: dict[str, Values] = {"label": _labels(path, rows, label, splits)}
     if domain is not None:
         factors["domain"] = _words(path, rows, domain)
-    if split is not None:
-        factors["split"] = _splits(path, split, _words(path, rows, split), rename or {})
+    if splits is not None:
+        factors["split"] = splits
     factors |= {FEATURE + column: _finite(path, column, decimal(path, rows, column)) for column in features}
     own = _own_names(path, rows, used, (*features, *tags))
-    factors |= {name: _values(path, rows, column) for name, column in own.items()}
+    factors |= {name: factor_values(path, rows, column) for name, column in own.items()}
     root = image_folder(images if images is not None else file.parent) if image is not None else None
     return Collection(
         name=name or file.name.removesuffix(".gz").rpartition(".")[0] or file.name,
@@ -174,6 +178,19 @@ def _unique(path: Path | str, column: str, items: Strs) -> None:
                               f"{int((counts > 1).sum())} ids are not unique. Ids must be unique.")
 
 
+def _labels(path: Path | str, rows: pa.Table, label: str, splits: Strs | None) -> Values:
+    """The labels, one in every row that is not of the split `unlabelled`."""
+    hidden = np.zeros(len(rows), np.bool_) if splits is None else splits == UNLABELLED
+    if hidden.all() or not hidden.any():
+        filled(path, rows, [label], blank=True)
+        return factor_values(path, rows, label)
+    column = rows[label]
+    shown = pc.if_else(pa.array(hidden), column[int(np.flatnonzero(~hidden)[0])], column)
+    filled(path, rows.select([label]).set_column(0, label, shown), [label], blank=True)
+    whole = pa.types.is_integer(column.type) and column.null_count
+    return _words(path, rows, label) if whole else factor_values(path, rows, label)
+
+
 def _splits(path: Path | str, column: str, words: Strs, rename: Mapping[str, str]) -> Strs:
     present = np.unique(words)
     for old, new in rename.items():
@@ -190,17 +207,35 @@ def _splits(path: Path | str, column: str, words: Strs, rename: Mapping[str, str
     return np.asarray(list(ours.values()), np.str_)[np.searchsorted(present, words)]
 
 
-def _values(path: Path | str, rows: pa.Table, name: str) -> Values:
+def factor_values(path: Path | str, rows: pa.Table, name: str) -> Values:
     """A column as a factor: numbers stay numbers, everything else is words."""
+    numbers = _numbers(rows[name])
+    return _words(path, rows, name) if numbers is None else numbers
+
+
+def factor_column(path: Path | str, rows: pa.Table, name: str) -> Values | Words:
+    """`factor_values`, with words as codes."""
     column = rows[name]
+    numbers = _numbers(column)
+    if numbers is not None:
+        return numbers
+    try:
+        return Words.of(column)
+    except FAULTS as problem:
+        raise ShiftBenchError(f"{path}: column '{name}' holds {column.type}, which cannot be read as "
+                              "words.") from problem
+
+
+def _numbers(column: pa.ChunkedArray) -> Values | None:
+    """The numbers of a column; None where it holds no numbers, or whole ones that are too large."""
     kind = column.type
     if pa.types.is_integer(kind) and not column.null_count:
         if pa.types.is_uint64(kind) and pc.max(column).as_py() >= 2 ** 63:
-            return _words(path, rows, name)
+            return None
         return np.asarray(column.cast(pa.int64()), np.int64)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
-    return _words(path, rows, name)
+    return None
 
 
 def _words(path: Path | str, rows: pa.Table, name: str) -> Strs:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, array_of, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import writing
+from shiftbench.core.later import notebook
 from shiftbench.core.tables import Tabular, decimal, is_frame, read_table, strings, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_arrays import class_codes, scores_of_array
@@ -85,6 +86,9 @@ class Predictions(Tabular):
         parts = in_short((f"{split} {n:,}" for split, n in zip(splits.tolist(), counts.tolist(), strict=True)), 9)
         return f"Predictions({len(self):,} items; {parts or 'no split'}; classes: {in_short(self.classes)})"
 
+    def _repr_html_(self) -> str:
+        return str(notebook().html(self))
+
     def __len__(self) -> int:
         return len(self.item)
 
@@ -142,39 +146,53 @@ class Predictions(Tabular):
         if SPLIT in names and not ignore_splits:
             refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
         classes = benchmark.names["label"]
-        named = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
-        listed = next((name for name in LISTS if name in names), None)
-        chosen = next((name for name in CHOICES if name in names), None)
-        numbers = not benchmark.target.has_classes
-        if all(named) and numbers:
-            scores: Reals = _table(table, named, where)
-        elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
-            scores = _numbers(table, CHOICES[0], where)[:, None]
-        elif all(named):
-            scores = _log(_table(table, named, where), named[0], where)
-        elif listed is not None:
-            scores = _lists(table, listed, len(classes), where)
-            scores = scores if numbers else _log(scores, listed, where)
-        elif chosen is not None and not numbers:
-            sure = _confidence(table, len(classes), where)
-            with np.errstate(divide="ignore"):
-                rest = np.log((1 - sure) / max(len(classes) - 1, 1)).astype(np.float32)
-                scores = np.repeat(rest[:, None], len(classes), axis=1)
-                code = class_codes(strings(where, table, chosen), classes, where)
-                scores[np.arange(len(items)), code] = np.log(sure)
-        else:
-            missing = ", ".join(name for name, column in zip(classes, named, strict=True) if not column)
-            if numbers:
-                one = "a column 'prediction' of numbers" if len(classes) == 1 else "a column of numbers for each output"
-                raise ShiftBenchError(f"{where}: needs {one} (missing: {missing}). Its columns: {', '.join(names)}.")
-            raise ShiftBenchError(f"{where}: needs a column 'prediction', or a column of scores for every class "
-                                  f"(missing: {missing}). Its columns: {', '.join(names)}.")
-        return Predictions(items, benchmark.split[rows], scores.astype(np.float32, copy=False), classes)
+        scores = scores_of_table(table, classes, where, numbers=not benchmark.target.has_classes)
+        return Predictions(items, benchmark.split[rows], scores, classes)
 
     @property
     def predicted(self) -> Ints:
         """The class of the largest score; of equal scores the first."""
         return np.asarray(self.scores.argmax(axis=1), np.int64)
+
+
+def scores_of_table(
+    table: pa.Table, classes: tuple[str, ...], where: str, *, numbers: bool = False
+) -> npt.NDArray[np.float32]:
+    """Scores, items × classes, from a table whose columns have our names; or `numbers`, items × outputs."""
+    names = table.column_names
+    named = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
+    listed = next((name for name in LISTS if name in names), None)
+    chosen = next((name for name in CHOICES if name in names), None)
+    if all(named) and numbers:
+        scores: Reals = _table(table, named, where)
+    elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
+        scores = _numbers(table, CHOICES[0], where)[:, None]
+    elif all(named):
+        scores = _log(_table(table, named, where), named[0], where)
+    elif listed is not None:
+        scores = _lists(table, listed, len(classes), where)
+        scores = scores if numbers else _log(scores, listed, where)
+    elif chosen is not None and not numbers:
+        sure = _confidence(table, len(classes), where)
+        with np.errstate(divide="ignore"):
+            rest = np.log((1 - sure) / max(len(classes) - 1, 1)).astype(np.float32)
+            scores = np.repeat(rest[:, None], len(classes), axis=1)
+            code = class_codes(strings(where, table, chosen), classes, where)
+            scores[np.arange(len(code)), code] = np.log(sure)
+    else:
+        missing = ", ".join(name for name, column in zip(classes, named, strict=True) if not column)
+        if numbers:
+            one = "a column 'prediction' of numbers" if len(classes) == 1 else "a column of numbers for each output"
+            raise ShiftBenchError(f"{where}: needs {one} (missing: {missing}). Its columns: {', '.join(names)}.")
+        raise ShiftBenchError(f"{where}: needs a column 'prediction', or a column of scores for every class "
+                              f"(missing: {missing}). Its columns: {', '.join(names)}.")
+    return scores.astype(np.float32, copy=False)
+
+
+def is_choice(names: Sequence[str], classes: Sequence[str]) -> bool:
+    """Whether a table with columns of these names has the predicted class of each item, and no score or probability."""
+    scored = all(any(form in names for form in (name, *_forms(name))) for name in classes)
+    return not scored and not {CONFIDENCE, *LISTS}.intersection(names) and bool(set(CHOICES).intersection(names))
 
 
 def read_predictions(
@@ -229,15 +247,8 @@ def prediction_table(
     `columns` says what the file calls each of `roles`. A column that it calls so, and that is another, is left out.
     """
     theirs, where = dict(columns or {}), table_name(path)
-    for role in theirs:
-        if role not in roles:
-            raise unknown("column of predictions", role, roles, where)
     table = read_table(path, text=(*text, *(name for role, name in theirs.items() if role in text)))
-    for name in theirs.values():
-        if name not in table.column_names:
-            raise unknown("column", name, table.column_names, where)
-    kept = [name for name in table.column_names if name not in theirs and name not in theirs.values()]
-    table = pa.table({**{name: table[name] for name in kept}, **{role: table[name] for role, name in theirs.items()}})
+    table = under_our_names(table, theirs, roles, where)
     id_column = next((name for name in IDS if name in table.column_names), None)
     if id_column is None:
         raise ShiftBenchError(f"{where}: has no column 'item'. Its columns: {', '.join(table.column_names)}. Say which "
@@ -247,6 +258,21 @@ def prediction_table(
         known = known_items(items, benchmark, where)
         table, items = table.filter(pa.array(known)), items[known]
     return table, items
+
+
+def under_our_names(table: Any, theirs: Mapping[str, str], roles: Sequence[str], where: str) -> Any:
+    """A table of predictions with its columns under our names: `theirs` is what it calls some of `roles`.
+
+    A column that has the name of one of these roles, and is another, is left out.
+    """
+    for role in theirs:
+        if role not in roles:
+            raise unknown("column of predictions", role, roles, where)
+    for name in theirs.values():
+        if name not in table.column_names:
+            raise unknown("column", name, table.column_names, where)
+    kept = [name for name in table.column_names if name not in theirs and name not in theirs.values()]
+    return table.select([*kept, *theirs.values()]).rename_columns([*kept, *theirs])
 
 
 def known_items(items: Strs, benchmark: Benchmark, where: str) -> Bools:

@@ -184,18 +184,18 @@ def _check(path: Path | str, table: pa.Table) -> None:
 
 
 def label_of(settings: Mapping[str, Any]) -> str:
-    """The name under which a run is shown: that of its preset where it has one, else that of its method.
+    """The name under which a run is shown: its own where it has one, else that of its preset, else of its method.
 
     >>> label_of({"method": "erm", "preset": "resnet50"}), label_of({"method": "irm"})
     ('resnet50', 'irm')
     """
-    return str(settings.get("preset") or settings["method"])
+    return str(settings.get("name") or settings.get("preset") or settings["method"])
 
 
 def run_id(settings: Mapping[str, Any]) -> str:
     """The id of a run with these settings, all of them.
 
-    The label stands for method and preset: presets were methods once, and their runs keep the ids of that time.
+    A preset stands in the place of its method: presets were methods once, and their runs keep the ids of that time.
     """
     known = {key: value for key, value in settings.items() if key != "preset"}
-    return settings_id({**known, "method": label_of(settings)})
+    return settings_id({**known, "method": str(settings.get("preset") or settings["method"])})

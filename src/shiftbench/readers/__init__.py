@@ -2,14 +2,15 @@
 format's own makers drop; a split that comes with the data is a factor like any other."""
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_regular
-from shiftbench.core.registry import find
-from shiftbench.core.tables import is_frame, table_name
+from shiftbench.core.registry import Registry, find
 from shiftbench.data.collection import MARKER, Collection
+from shiftbench.data.hf_dataset import hf
 from shiftbench.data.item_table import table
 from shiftbench.readers.annotation_files import with_files
 from shiftbench.readers.coco import coco
@@ -23,9 +24,12 @@ from shiftbench.readers.waterbirds import waterbirds
 from shiftbench.readers.wilds import wilds
 from shiftbench.readers.yolo import yolo
 
-READERS: dict[str, Callable[..., Collection]] = {
-    "coco": coco, "factors": factors, "folder": folder, "gqa": gqa, "imagenet": imagenet, "metashift": metashift,
-    "open_images": open_images, "table": table, "voc": voc, "waterbirds": waterbirds, "wilds": wilds, "yolo": yolo}
+READERS: Registry[Callable[..., Collection]] = Registry(dict[str, Callable[..., Collection]](
+    coco=coco, factors=factors, folder=folder, gqa=gqa, hf=hf, imagenet=imagenet, metashift=metashift,
+    open_images=open_images, table=table, voc=voc, waterbirds=waterbirds, wilds=wilds, yolo=yolo))
+
+IN_MEMORY = ("hf", "table")
+"""Formats that are also read from objects: data frames, and data sets of Hugging Face."""
 
 
 def read_files(
@@ -34,13 +38,20 @@ def read_files(
     """Read annotation files into a collection. Image files that are not there are counted in a warning, or their items
     are dropped."""
     reader = find(READERS, "format", format)
+    known = signature(reader).parameters
+    for key in options:
+        if key not in known and not any(one.kind is one.VAR_KEYWORD for one in known.values()):
+            raise unknown("setting", key, [key for key, one in known.items() if one.default is not one.empty], format)
     for source in sources:
-        if is_frame(source) and format != "table":
-            raise ShiftBenchError(f"{format}: is read from files, not from a {table_name(source)}.")
-        if not is_frame(source):
+        if isinstance(source, str | Path):
             check_regular(source)
-    return with_files(reader(*(source if is_frame(source) else str(source) for source in sources), **options),
-                      drop_missing)
+        elif format not in IN_MEMORY and READERS.owner(format).ours:
+            raise ShiftBenchError(f"{format}: is read from files, not from a {type(source).__name__}.")
+    collection = reader(*(str(source) if isinstance(source, Path) else source for source in sources), **options)
+    if not isinstance(collection, Collection):
+        raise ShiftBenchError(f"{format}: {READERS.owner(format)} gives {type(collection).__name__}, but a reader must "
+                              "give a Collection.")
+    return with_files(collection, drop_missing)
 
 
 def keep(collection: Collection, out: Path | str, overwrite: bool = False) -> bool:

@@ -19,6 +19,7 @@ from shiftbench.readers.wilds.molecules import molpcba
 from shiftbench.readers.wilds.photos import camelyon17, celeba, fmow, iwildcam, rxrx1
 from shiftbench.readers.wilds.poverty import poverty
 from shiftbench.readers.wilds.wheat import globalwheat
+from shiftbench.readers.wilds.without_labels import with_unlabelled
 
 
 class Published(NamedTuple):
@@ -54,13 +55,14 @@ OTHER_NAMES = {"ogbg-molpcba": "molpcba", "ogb-molpcba": "molpcba", "povertymap"
 
 def wilds(
     dataset: str, *, root: Path | str, version: str | None = None, images: bool = True, name: str | None = None,
-    scheme: str = OFFICIAL,
+    scheme: str = OFFICIAL, unlabelled: bool = False,
 ) -> Collection:
     """Read a data set of WILDS below `root`: `root`/iwildcam_v2.0/metadata.csv and what belongs to it.
 
     Every collection has `split` in our words and the columns that WILDS calls metadata; `label` is the label in words,
     `y` as WILDS numbers it. Counts that are not the published ones are a warning: a sample is legal. A file or a column
     that is missing is an error. `images=False` reads the tables alone. `scheme` is another split file of Amazon.
+    With `unlabelled`, WILDS 2's items without labels come behind the labelled ones, see `wilds.without_labels`.
     """
     known = OTHER_NAMES.get(dataset.lower(), dataset.lower())
     if known not in DATASETS:
@@ -74,6 +76,10 @@ def wilds(
     collection = facts.read(folder, images) if official else amazon(folder, images, scheme)
     for note in differences(collection, known, folder, official):
         warnings.warn(f"{folder}: {note}.", stacklevel=2)
+    if unlabelled:
+        if not official:
+            raise ShiftBenchError(f"scheme={scheme}: items without labels belong to the official split.")
+        collection = with_unlabelled(known, collection, folder, root, images)
     return collection if name is None else replace(collection, name=name)
 
 

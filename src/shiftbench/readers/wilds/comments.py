@@ -18,6 +18,8 @@ OTHER_MARKS = ("identity_any", "severe_toxicity", "obscene", "threat", "insult",
 REVIEW = ("reviewerID", "asin", "category", "reviewYear", "overall", "reviewText")
 FIVE = ("train", "val", "id_val", "test", "id_test")
 THREE = ("train", "val", "test")
+UNLABELLED = {11: "val_unlabeled", 12: "test_unlabeled", 13: "extra_unlabeled"}
+"""Numbers in Amazon's user.csv since WILDS 2."""
 PY150 = {"train": "train", "IDval": "id_val", "OODval": "val", "IDtest": "id_test", "OODtest": "test"}
 TOKENS = {"class": 0, "method": 1, "punctuation": 2, "keyword": 3, "builtin": 4, "literal": 5, "other_identifier": 6,
           "masked": -100}
@@ -47,12 +49,13 @@ def civilcomments(folder: Path, images: bool = True) -> Collection:
         texts=_texts(path, table, "comment_text"))
 
 
-def amazon(folder: Path, images: bool = True, scheme: str = "user") -> Collection:
+def amazon(folder: Path, images: bool = True, scheme: str = "user", *, unlabelled: bool = False) -> Collection:
     """Product reviews: `label` is 1 to 5 stars, the domain is `user`. `y` is WILDS' number, 0 to 4.
 
     splits/user.csv says of every row of reviews.csv where it belongs; rows marked -1 are not part of the data set
     and no items. The id is the row of reviews.csv. Another `scheme` is another file of splits/, and so other items:
-    time, category_subpopulation, books_generalization, …
+    time, category_subpopulation, books_generalization, … user.csv also numbers WILDS 2's reviews without labels
+    (`UNLABELLED`), which are items only with `unlabelled`, and then the only ones.
     """
     known = sorted(file.stem for file in (folder / "splits").glob("*.csv") if amazon_splits(file.stem))
     if scheme != "user" and scheme not in known:
@@ -60,12 +63,15 @@ def amazon(folder: Path, images: bool = True, scheme: str = "user") -> Collectio
     path, dealt = needed(folder, "reviews.csv", f"splits/{scheme}.csv")
     splits = np.asarray(amazon_splits(scheme))
     codes = whole(dealt, read_table(dealt, ("split",)), "split")
-    within(dealt, "split", codes, len(splits) - 1, -1)
+    hidden = np.isin(codes, list(UNLABELLED)) & (scheme == "user")
+    within(dealt, "split", np.where(hidden, -1, codes), len(splits) - 1, -1)
+    words = np.asarray([UNLABELLED.get(code, "") if unlabelled else splits[code] if 0 <= code < len(splits) else ""
+                        for code in range(max(UNLABELLED) + 1)])
     table = read_table(path, REVIEW, text=("reviewerID", "asin", "category", "reviewText"), every=False)
     if len(codes) != table.num_rows:
         raise ShiftBenchError(f"{dealt}: has {len(codes)} rows, but {path.name} has {table.num_rows}. Both must be of "
                               "one version.")
-    rows = np.flatnonzero(codes >= 0)
+    rows = np.flatnonzero(hidden if unlabelled else (codes >= 0) & ~hidden)
     table = table.take(pa.array(rows))
     filled(path, table, ("reviewerID", "category", "reviewYear", "overall"), blank=True)
     stars = whole(path, table, "overall")
@@ -75,7 +81,7 @@ def amazon(folder: Path, images: bool = True, scheme: str = "user") -> Collectio
         items=rows.astype(np.str_),
         factors={"label": stars, "y": stars - 1, "user": strings(path, table, "reviewerID"),
                  "product": strings(path, table, "asin", gap=""), "category": strings(path, table, "category"),
-                 "year": whole(path, table, "reviewYear"), "split": splits[codes[rows]]},
+                 "year": whole(path, table, "reviewYear"), "split": words[codes[rows]]},
         texts=_texts(path, table, "reviewText"))
 
 

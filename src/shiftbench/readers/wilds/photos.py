@@ -3,12 +3,13 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.core.arrays import Ints, Strs, Values, positions
+from shiftbench.core.arrays import Bools, Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.tables import filled, read_table, strings, whole, within
 from shiftbench.data.collection import Collection
@@ -114,32 +115,51 @@ def fmow(folder: Path, images: bool = True) -> Collection:
     `split_mixed_to_test` is WILDS' in-distribution setting: half of train is kept (seed 114) and filled up with as many
     images from 2013 on that are not the file's test (seed 113), except those that are val.
     """
+    rows = fmow_rows(folder)
+    kept = np.flatnonzero(rows.word != "seq")
+    word, label, year = rows.word[kept], rows.category[kept], rows.year[kept]
+    before, between, late = rows.before[kept], rows.between[kept], rows.late[kept]
+    split = np.select(
+        [before & (word == "train"), before & (word == "val"), before & (word == "test"),
+         between & (word == "val"), late & (word == "test")],
+        ["train", "id_val", "id_test", "val", "test"], "unused")
+    pixels, root = pictures(folder, [f"images/rgb_img_{row}.png" for row in kept.tolist()], images)
+    y = positions(label, np.asarray(LAND, np.str_))
+    for row in np.flatnonzero(y < 0)[:1]:
+        raise unknown("category", str(label[row]), LAND, f"{folder / 'rgb_metadata.csv'}: row {kept[row]}")
+    return Collection(
+        name="fmow",
+        items=kept.astype(np.str_),
+        factors={"label": label, "y": y, "region": rows.region[kept],
+                 "year": year, "country": rows.country[kept], "split": split,
+                 "split_mixed_to_test": _mixed(split, kept, rows.word, rows.year)},
+        pixels=pixels, root=root)
+
+
+class FmowRows(NamedTuple):
+    """All rows of FMoW's table, sequestered ones too: the file's own split and the facts; and when, by `LAST_YEARS`."""
+
+    word: Strs
+    category: Strs
+    year: Ints
+    country: Strs
+    region: Strs
+    before: Bools
+    between: Bools
+    late: Bools
+
+
+def fmow_rows(folder: Path) -> FmowRows:
     path, codes = needed(folder, "rgb_metadata.csv", "country_code_mapping.csv")
     table = read_table(path, FMOW, text=FMOW, every=False)
     filled(path, table, ("split", "category", "timestamp"), blank=True)
     word = strings(path, table, "split")
     _allowed(path, "split", word, ("train", "val", "test", "seq"))
-    kept = np.flatnonzero(word != "seq")
-    every, years = word, _digits(path, strings(path, table, "timestamp"), 0, 4)
-    word, label, year = word[kept], strings(path, table, "category")[kept], years[kept]
-    country = strings(path, table, "country_code", gap="")[kept]
+    year = _digits(path, strings(path, table, "timestamp"), 0, 4)
+    country = strings(path, table, "country_code", gap="")
     first, last = LAST_YEARS
-    before, between = year < first, (year >= first) & (year < last)
-    split = np.select(
-        [before & (word == "train"), before & (word == "val"), before & (word == "test"),
-         between & (word == "val"), (year >= last) & (word == "test")],
-        ["train", "id_val", "id_test", "val", "test"], "unused")
-    pixels, root = pictures(folder, [f"images/rgb_img_{row}.png" for row in kept.tolist()], images)
-    y = positions(label, np.asarray(LAND, np.str_))
-    for row in np.flatnonzero(y < 0)[:1]:
-        raise unknown("category", str(label[row]), LAND, f"{path}: row {kept[row]}")
-    return Collection(
-        name="fmow",
-        items=kept.astype(np.str_),
-        factors={"label": label, "y": y, "region": _regions(codes, country),
-                 "year": year, "country": country, "split": split,
-                 "split_mixed_to_test": _mixed(split, kept, every, years)},
-        pixels=pixels, root=root)
+    return FmowRows(word, strings(path, table, "category"), year, country, _regions(codes, country), year < first,
+                    (year >= first) & (year < last), year >= last)
 
 
 def celeba(folder: Path, images: bool = True) -> Collection:

@@ -57,15 +57,19 @@ def split(country: Strs, fold: str) -> Strs:
     test: the fold's own countries;  val: those of the next fold (A → B → … → E → A).  All other rows are shuffled by
     the seed ord(fold) + 541433: the first 1,000 are id_val, the next 1,000 id_test, the rest train.
     """
-    letters = list(HELD_OUT)
-    after = letters[(letters.index(fold) + 1) % len(letters)]
     words = np.full(len(country), "train", "U7")
     words[np.isin(country, HELD_OUT[fold])] = "test"
-    words[np.isin(country, HELD_OUT[after])] = "val"
+    words[np.isin(country, HELD_OUT[next_fold(fold)])] = "val"
     rows = shuffled(np.flatnonzero(words == "train"), ord(fold))
     words[rows[:SET_ASIDE // 2]] = "id_val"
     words[rows[SET_ASIDE // 2:SET_ASIDE]] = "id_test"
     return words
+
+
+def next_fold(fold: str) -> str:
+    """The fold whose test countries validate this one."""
+    letters = list(HELD_OUT)
+    return letters[(letters.index(fold) + 1) % len(letters)]
 
 
 def mixed_to_test(country: Strs, fold: str) -> Strs:

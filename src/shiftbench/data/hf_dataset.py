@@ -1,0 +1,353 @@
+"""Data sets of Hugging Face: objects of `datasets`, folders that it saved, folders of parquet shards, names of its hub.
+
+Folders are read with pyarrow alone; both kinds of file carry the features of their columns. `datasets` itself is
+imported only for a name of the hub.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from shiftbench.core.errors import ShiftBenchError, first_line, unknown
+from shiftbench.core.files import check_regular, inside, read_json
+from shiftbench.core.parsing import parse_json
+from shiftbench.core.table_formats import DAMAGED, few
+from shiftbench.core.tables import FAULTS, no_doubles
+from shiftbench.data.collection import Collection
+from shiftbench.data.item_table import UNLABELLED, table
+from shiftbench.data.kept_images import folder_for, write_image
+
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+SHARD = re.compile(r"(?P<split>.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?")
+SPLIT_WORDS = ("train", "validation", "valid", "val", "dev", "test", "id_val", "id_test", "target_train", UNLABELLED)
+OURS = {"validation": "val"}
+"""What we call a split that `datasets` has a name for."""
+ID, SPLIT = "(row)", "split"
+BATCH = 256
+"""Rows that are in memory with their images."""
+
+
+class Part(NamedTuple):
+    """The rows of one split, some at a time, and the features of their columns as `datasets` writes them."""
+
+    split: str
+    where: str
+    features: Mapping[str, Any]
+    batches: Callable[[], Iterator[pa.Table]]
+    ours: bool = False
+    """Whether it is an object of this process, so that the paths of its images may be followed."""
+
+
+def hf(
+    source: Any, *, id: str | None = None, label: str = "label", domain: str | None = None, split: str | None = None,
+    image: str | None = None, images: Path | str | None = None, text: str | None = None,
+    features: str | Sequence[str] = (), rename: Mapping[str, str] | None = None, tags: str | Sequence[str] = (),
+    tags_in: str | None = None, missing: str | Sequence[str] = (), config: str | None = None, name: str | None = None,
+) -> Collection:
+    """Read a data set of Hugging Face; columns have the roles that `item_table.table` gives them.
+
+    `source` is a Dataset or DatasetDict, a folder that `save_to_disk` wrote, a folder of parquet shards, or a name of
+    the hub, with the `config` that it may ask for. Its splits are the factor `split` (`validation` is `val`; others
+    are named by `rename`). A ClassLabel is its name, and -1 is no label, which only rows of the split `unlabelled` may
+    have. The column of images (`image`, where there are several) is written as files, its bytes as they are, into
+    `images`, by default with the collection. Items are `split/row` unless `id` names a column. Columns of lists of
+    words are tags where `tags_in` names them; other lists and binary columns are left out with a warning.
+    """
+    called, parts = _parts(source, config)
+    own, rows = _rows(called, parts, image, folder_for(images), tags_in)
+    columns = [column for column in (id, label, domain, split, text, tags_in) if column is not None]
+    for column in columns:
+        if column not in rows.column_names:
+            raise unknown("column", column, rows.column_names, called)
+    words = {**{old: new for old, new in OURS.items() if split is None and any(part.split == old for part in parts)},
+             **(rename or {})}
+    if split is None and SPLIT in rows.column_names:
+        split = SPLIT
+    _labelled(called, rows, label, split, words)
+    if id is None:
+        rows = rows.append_column(ID, _numbers(parts, rows))
+        id = ID
+    name = name or (Path(called).name if isinstance(source, str | Path) else "dataset")
+    return table(rows, called=called, id=id, label=label, domain=domain, split=split, image=own, text=text,
+                 images=None if own is None else folder_for(images), features=features, rename=words, tags=tags,
+                 tags_in=tags_in, missing=missing, name=name)
+
+
+# Where the rows are.
+
+def _parts(source: Any, config: str | None) -> tuple[str, list[Part]]:
+    """How messages call a data set, and its splits."""
+    if isinstance(source, Mapping) or hasattr(source, "with_format"):
+        return type(source).__name__, _objects(source)
+    if not isinstance(source, str | Path):
+        raise ShiftBenchError(f"{type(source).__name__} is no data set of Hugging Face: give a Dataset, a DatasetDict, "
+                              "a folder or a name of the hub. Other data sets: Collection.from_torch, from_frame.")
+    path = Path(source)
+    check_regular(path)
+    if not path.exists():
+        return str(source), _objects(_of_hub(str(source), config))
+    if not path.is_dir():
+        raise ShiftBenchError(f"{path}: is a file, but a data set is a folder. Read one file with: shiftbench read "
+                              "table.")
+    if (path / "dataset_dict.json").is_file():
+        facts = read_json(path / "dataset_dict.json")
+        splits = facts.get("splits") if isinstance(facts, dict) else None
+        if not isinstance(splits, list) or not all(isinstance(split, str) for split in splits):
+            raise ShiftBenchError(f"{path / 'dataset_dict.json'}: does not list the splits. Save the data set again.")
+        return str(path), [part for split in splits for part in _saved(inside(path, split), split)]
+    if (path / "state.json").is_file():
+        return str(path), _saved(path, "")
+    return str(path), _shards(path)
+
+
+def _objects(source: Any) -> list[Part]:
+    """A Dataset, or several by the names of their splits."""
+    sets = source if isinstance(source, Mapping) else {"": source}
+    parts = []
+    for split, dataset in sets.items():
+        if not hasattr(dataset, "with_format") or getattr(dataset, "features", None) is None:
+            raise ShiftBenchError(f"{type(source).__name__}['{split}'] is a {type(dataset).__name__}, not a Dataset "
+                                  "that knows the features of its columns.")
+        rows = dataset.with_format("arrow")
+        parts.append(Part(str(split), type(source).__name__, dataset.features.to_dict(),
+                          lambda rows=rows: rows.iter(batch_size=BATCH), ours=True))  # type: ignore[misc]
+    return parts
+
+
+def _of_hub(name: str, config: str | None) -> Any:
+    if not HUB_NAME.fullmatch(name):
+        raise ShiftBenchError(f"{name}: no such folder.")
+    try:
+        from datasets import load_dataset
+    except ModuleNotFoundError as problem:
+        raise ShiftBenchError(f"{name}: no such folder. A data set of the hub needs `datasets`: "
+                              "pip install 'shiftbench[hf]'") from problem
+    try:
+        return load_dataset(name, config)
+    except Exception as problem:  # whatever the hub, the network and the builders raise
+        raise ShiftBenchError(f"{name}: is no folder here, and the hub does not give it ({first_line(problem)}).") \
+            from problem
+
+
+def _saved(folder: Path, split: str) -> list[Part]:
+    """A folder that Dataset.save_to_disk wrote: streams of Arrow, listed in state.json."""
+    state = read_json(folder / "state.json")
+    files = state.get("_data_files") if isinstance(state, dict) else None
+    try:
+        names = [str(file["filename"]) for file in files or ()]
+    except (TypeError, KeyError) as problem:
+        raise ShiftBenchError(f"{folder / 'state.json'}: does not list the files of data.") from problem
+    return [_file(inside(folder, name), split, _arrow) for name in names]
+
+
+def _shards(folder: Path) -> list[Part]:
+    """A folder of parquet files: SPLIT-00000-of-00002.parquet, SPLIT.parquet, or SPLIT/0000.parquet, also in data/."""
+    files = sorted(path for path in folder.rglob("*.parquet") if path.is_file() and not path.name.startswith("."))
+    if not files:
+        raise ShiftBenchError(f"{folder}: holds no data set: neither what save_to_disk wrote (state.json or "
+                              "dataset_dict.json) nor parquet files.")
+    splits = [_split_of(file, folder) for file in files]
+    for split in set(splits):
+        homes = sorted({str(file.parent) for file, word in zip(files, splits, strict=True) if word == split})
+        if len(homes) > 1:
+            raise ShiftBenchError(f"{folder}: has parquet files of one split in {homes[0]} and in {homes[1]}. Name the "
+                                  "folder of one data set.")
+    if "" in splits and len(set(splits)) > 1:
+        raise ShiftBenchError(f"{folder}: {files[splits.index('')].name} does not say its split, and others do. Name "
+                              "files SPLIT-00000-of-00001.parquet.")
+    order = {word: place for place, word in enumerate(SPLIT_WORDS)}
+    return [_file(file, split, _parquet) for split, file in sorted(
+        zip(splits, files, strict=True), key=lambda pair: (order.get(pair[0], len(order)), pair))]
+
+
+def _split_of(file: Path, folder: Path) -> str:
+    if shard := SHARD.fullmatch(file.stem):
+        return shard["split"]
+    if file.stem.isdigit() and file.parent != folder:
+        return file.parent.name
+    return file.stem if file.stem in SPLIT_WORDS else ""
+
+
+def _file(path: Path, split: str, opened: Callable[[Path], tuple[pa.Schema, Callable[[], Iterator[pa.Table]]]]) -> Part:
+    check_regular(path)
+    try:
+        schema, batches = opened(path)
+        few(path, len(schema))
+        no_doubles(path, pa.schema(schema).empty_table())
+    except (*DAMAGED, *FAULTS) as problem:
+        raise _damaged(path, problem) from problem
+    facts = parse_json((schema.metadata or {}).get(b"huggingface", b"{}").decode(errors="replace"), str(path))
+    features = facts.get("info", {}).get("features", {}) if isinstance(facts, dict) else {}
+    return Part(split, str(path), features if isinstance(features, dict) else {}, batches)
+
+
+def _arrow(path: Path) -> tuple[pa.Schema, Callable[[], Iterator[pa.Table]]]:
+    def batches() -> Iterator[pa.Table]:
+        with pa.memory_map(str(path)) as source:
+            for batch in pa.ipc.open_stream(source):
+                batch.validate(full=True)
+                yield pa.Table.from_batches([batch])
+
+    with pa.memory_map(str(path)) as source:
+        return pa.ipc.open_stream(source).schema, batches
+
+
+def _parquet(path: Path) -> tuple[pa.Schema, Callable[[], Iterator[pa.Table]]]:
+    def batches() -> Iterator[pa.Table]:
+        for batch in pq.ParquetFile(path).iter_batches(BATCH):
+            yield pa.Table.from_batches([batch])
+
+    return pq.ParquetFile(path).schema_arrow, batches
+
+
+def _damaged(path: Path | str, problem: Exception) -> ShiftBenchError:
+    return ShiftBenchError(f"{path}: not a readable file of a data set ({first_line(problem)}).")
+
+
+# What the columns are.
+
+def _rows(
+    called: str, parts: Sequence[Part], image: str | None, folder: Path, tags_in: str | None
+) -> tuple[str | None, pa.Table]:
+    """The column of images, and all rows: classes by their names, images by their files, with their split."""
+    own = _image_column(called, parts, image)
+    tables, left = [], dict[str, str]()
+    for part in parts:
+        at = 0
+        try:
+            for batch in part.batches():
+                rows = _named(part, batch, at, own, folder, tags_in, left)
+                tables.append(rows if not part.split else _with_split(rows, part.split))
+                at += batch.num_rows
+        except ShiftBenchError:
+            raise
+        except (*DAMAGED, *FAULTS) as problem:
+            raise _damaged(part.where, problem) from problem
+    if left:
+        shown = ", ".join(f"'{column}' ({kind})" for column, kind in left.items())
+        warnings.warn(f"{called}: columns that hold no number or word per item are left out: {shown}. --tags-in takes "
+                      "a column of lists of words.", stacklevel=4)
+    try:
+        return own, pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+    except FAULTS as problem:
+        raise ShiftBenchError(f"{called}: the columns of its splits differ ({first_line(problem)}).") from problem
+
+
+def _image_column(called: str, parts: Sequence[Part], image: str | None) -> str | None:
+    columns = dict.fromkeys(column for part in parts for column, feature in part.features.items()
+                            if isinstance(feature, Mapping) and feature.get("_type") == "Image")
+    if image is not None or len(columns) < 2:
+        return image if image is not None else next(iter(columns), None)
+    raise ShiftBenchError(f"{called}: has images in the columns {', '.join(columns)}. Name that of the items with "
+                          "`image`.")
+
+
+def _named(
+    part: Part, batch: pa.Table, at: int, image: str | None, folder: Path, tags_in: str | None, left: dict[str, str]
+) -> pa.Table:
+    """A batch whose columns are numbers and words."""
+    columns: dict[str, Any] = {}
+    for column in batch.column_names:
+        values, feature = batch[column].combine_chunks(), part.features.get(column)
+        names = _class_names(feature)
+        where = f"{part.where}{f', split {part.split!r}' if part.split else ''}, column '{column}'"
+        if column == image:
+            columns[column] = _files(values, folder, part, where, at)
+        elif names is not None and pa.types.is_integer(values.type):
+            columns[column] = _classes(values, names, where, at)
+        elif names is not None and column == tags_in:
+            columns[column] = pa.ListArray.from_arrays(
+                pc.cast(values.offsets, pa.int32()), _classes(values.values, names, where, at))
+        elif _is_plain(values.type) or column == tags_in:
+            columns[column] = values
+        else:
+            left[column] = str((feature or {}).get("_type") if isinstance(feature, Mapping) else "") or str(values.type)
+    return pa.table(columns)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether an item has one number or word of this type."""
+    types = pa.types
+    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+                or isinstance(kind, pa.ExtensionType))
+
+
+def _class_names(feature: Any) -> list[str] | None:
+    """The names of a ClassLabel, or of a list of them."""
+    if not isinstance(feature, Mapping):
+        return _class_names(feature[0]) if isinstance(feature, list) and len(feature) == 1 else None
+    if feature.get("_type") in ("Sequence", "List", "LargeList"):
+        return _class_names(feature.get("feature"))
+    names = feature.get("names")
+    return [str(name) for name in names] if feature.get("_type") == "ClassLabel" and isinstance(names, list) else None
+
+
+def _classes(codes: pa.Array, names: Sequence[str], where: str, at: int) -> pa.Array:
+    """Codes as names; -1 is none, as `datasets` has it."""
+    odd = pc.fill_null(pc.or_(pc.less(codes, -1), pc.greater_equal(codes, len(names))), False)
+    if pc.any(odd).as_py():
+        row = int(pc.index(odd, True).as_py())
+        raise ShiftBenchError(f"{where}: row {at + row} has the class {codes[row]}, but there are {len(names)} names: "
+                              f"0 to {len(names) - 1}, or -1 for none.")
+    known = pc.if_else(pc.equal(codes, -1), pa.scalar(None, codes.type), codes)
+    return pa.array(names, pa.string()).take(known)
+
+
+def _files(values: pa.Array, folder: Path, part: Part, where: str, at: int) -> pa.Array:
+    """The names of the files that images of a batch are written to, their bytes as they are."""
+    if not pa.types.is_struct(values.type) or "bytes" not in {field.name for field in values.type}:
+        raise ShiftBenchError(f"{where}: holds {values.type}, not images: an Image is its bytes and a path.")
+    names = []
+    for row, value in enumerate(values.to_pylist(), start=at):
+        content, path = (value or {}).get("bytes"), (value or {}).get("path")
+        if content is None and path and part.ours:
+            try:
+                content = Path(path).read_bytes()
+            except OSError as problem:
+                raise ShiftBenchError(f"{where}: row {row}: {path} cannot be read ({problem.strerror}).") from problem
+        if content is None:
+            raise ShiftBenchError(f"{where}: row {row} has no image" + (
+                f", only the path {path}. Save the data set with its images." if path else ". Drop the row."))
+        names.append(write_image(folder, content, f"{where}, row {row}"))
+    return pa.array(names, pa.string())
+
+
+def _with_split(rows: pa.Table, split: str) -> pa.Table:
+    """The rows with the name of their split; a column of theirs that is called so has another name."""
+    if SPLIT in rows.column_names:
+        rows = rows.rename_columns([f"{SPLIT}_column" if name == SPLIT else name for name in rows.column_names])
+    return rows.append_column(SPLIT, pa.array([split] * rows.num_rows, pa.string()))
+
+
+def _numbers(parts: Sequence[Part], rows: pa.Table) -> pa.Array:
+    """The name of each row: its number in its split, with the split before it where there are several."""
+    if SPLIT not in rows.column_names or not any(part.split for part in parts):
+        return pa.array([str(row) for row in range(rows.num_rows)], pa.string())
+    names, count = [], dict[str, int]()
+    for word in rows[SPLIT].to_pylist():
+        names.append(f"{word}/{count.setdefault(word, 0)}")
+        count[word] += 1
+    return pa.array(names, pa.string())
+
+
+def _labelled(called: str, rows: pa.Table, label: str, split: str | None, words: Mapping[str, str]) -> None:
+    """Every row has a label, except where its split says that it has none."""
+    empty = np.asarray(pc.is_null(rows[label]))
+    if split is not None:
+        hidden = [word for word in pc.unique(rows[split]).to_pylist() if words.get(word, word) == UNLABELLED]
+        empty &= ~np.asarray(pc.is_in(rows[split].cast(pa.string()), pa.array(hidden, pa.string())))
+    if not empty.any():
+        return
+    row = int(np.flatnonzero(empty)[0])
+    word = "" if split is None else rows[split][row].as_py()
+    remedy = (f"If the whole split '{word}' has none, say so: --rename {word}={UNLABELLED}." if word else
+              "Drop those rows.")
+    raise ShiftBenchError(f"{called}: {int(empty.sum()):,} rows have no label (-1 or nothing) in column '{label}', the "
+                          f"first is row {row}{f', of split {word!r}' if word else ''}. {remedy}")

@@ -1,0 +1,133 @@
+"""Benchmarks as parquet shards with the features of `datasets`: data/SPLIT-00000-of-00001.parquet."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from shiftbench.core.arrays import Ints
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import write_text
+from shiftbench.data.benchmark import CODED, SPLITS, UNLABELLED, Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.item_table import FEATURE
+from shiftbench.data.kept_images import png
+from shiftbench.exports.row_files import row_columns
+from shiftbench.images.decode import images
+
+DATA = "data"
+BATCH = 256
+"""Rows that are in memory with their images."""
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+VALUES = {"double": "float64", "float": "float32", "halffloat": "float16"}
+"""What `datasets` calls a type of Arrow, where that is another name."""
+
+
+def to_hf(benchmark: Benchmark, collection: Collection | None, out: Path, copy: bool) -> pa.Schema:
+    """A file per split that `datasets.load_dataset(out)` reads, and README.md, which says so to the hub.
+
+    Label, domain and group are ClassLabels (-1 where a row has no label); the image is an Image with the bytes of its
+    file, or PNG where the collection has pixels; text, tags and the other factors of the collection are columns too.
+    """
+    rows = None if collection is None else collection.index(benchmark.items)
+    columns = _columns(benchmark, collection, rows)
+    with_images = collection is not None and collection.pixels is not None
+    fields = [pa.field(name, values.type) for name, values in columns.items()]
+    if with_images:
+        fields.append(pa.field("image", IMAGE))
+    features = {field.name: _feature(field, benchmark) for field in fields}
+    schema = pa.schema(fields, {"huggingface": json.dumps({"info": {"features": features}})})
+    (out / DATA).mkdir()
+    splits = [split for split in SPLITS if (benchmark.split == split).any()]
+    for split in splits:
+        chosen = benchmark.rows(split)
+        with pq.ParquetWriter(out / DATA / f"{split}-00000-of-00001.parquet", schema, compression="zstd") as file:
+            for start in range(0, len(chosen), BATCH):
+                part = chosen[start:start + BATCH]
+                values = [column.take(pa.array(part)) for column in columns.values()]
+                if with_images and collection is not None and rows is not None:
+                    values.append(pa.array(list(_images(collection, rows[part])), IMAGE))
+                file.write_table(pa.Table.from_arrays(values, schema=schema))
+    files = "".join(f"  - split: {split}\n    path: {DATA}/{split}-*.parquet\n" for split in splits)
+    write_text(out / "README.md", f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
+                                  f"# {benchmark.name}\n\nA benchmark of shiftbench; export.json has its card.\n")
+    return schema
+
+
+def _columns(benchmark: Benchmark, collection: Collection | None, rows: Ints | None) -> dict[str, pa.Array]:
+    """All columns but the images: what the benchmark says, then what its collection adds."""
+    columns: dict[str, pa.Array] = {}
+    for name, values in row_columns(benchmark).items():
+        if name in CODED:
+            codes = getattr(benchmark, name)
+            columns[name] = pa.array(np.where(benchmark.split == UNLABELLED, -1, codes) if name == "label" else codes)
+        elif name != "split":
+            columns[name] = pa.array(values)
+    if collection is None or rows is None:
+        return columns
+    taken = {*columns, "split", "label", "image", "text", "texts", "tags"}
+    for name, values in collection.factors.items():
+        plain = name.removeprefix(FEATURE)
+        if plain not in taken:
+            columns[plain] = pa.array(values[rows])
+            taken.add(plain)
+    columns |= _lists(collection, rows)
+    return columns
+
+
+def _lists(collection: Collection, rows: Ints) -> dict[str, pa.Array]:
+    """The texts of the rows (a word each where no item has several) and the names of their tags."""
+    lists: dict[str, pa.Array] = {}
+    texts, tags = collection.texts, collection.tags
+    if len(texts.item):
+        every = _grouped(texts.item, texts.text, len(collection))
+        single = max(map(len, every)) == 1
+        lists["text" if single else "texts"] = pa.array(
+            ["".join(every[row]) for row in rows] if single else [every[row] for row in rows],
+            pa.string() if single else pa.list_(pa.string()))
+    if len(tags.item):
+        every = _grouped(tags.item, np.asarray(tags.names, np.object_)[tags.tag], len(collection))
+        lists["tags"] = pa.array([list(dict.fromkeys(every[row])) for row in rows], pa.list_(pa.string()))
+    return lists
+
+
+def _grouped(item: Ints, words: Any, n: int) -> list[list[str]]:
+    lists: list[list[str]] = [[] for _ in range(n)]
+    for row, word in zip(item.tolist(), words.tolist(), strict=True):
+        lists[row].append(str(word))
+    return lists
+
+
+def _feature(field: pa.Field, benchmark: Benchmark) -> Mapping[str, Any]:
+    """A column as `datasets` describes it."""
+    if field.name in CODED:
+        return {"_type": "ClassLabel", "names": list(benchmark.names[field.name])}
+    if field.type == IMAGE:
+        return {"_type": "Image"}
+    if pa.types.is_list(field.type):
+        return {"_type": "Sequence", "feature": {"_type": "Value", "dtype": "string"}}
+    return {"_type": "Value", "dtype": VALUES.get(str(field.type), str(field.type))}
+
+
+def _images(collection: Collection, rows: Ints) -> Iterator[dict[str, Any]]:
+    """The images of items as `datasets` keeps them."""
+    kept = collection.pixels
+    assert kept is not None
+    if kept.dtype.kind != "U":
+        for picture in images(collection, rows):
+            yield {"bytes": png(picture), "path": None}
+        return
+    for row in rows.tolist():
+        path = collection.path(row)
+        if path.suffix == ".npz":
+            raise ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' is an array of any number of "
+                                  "channels, which no Image holds. Export the benchmark as csv.")
+        try:
+            yield {"bytes": path.read_bytes(), "path": path.name}
+        except OSError as problem:
+            raise ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' cannot be read "
+                                  f"({problem.strerror}).") from problem
