@@ -27,10 +27,10 @@ MARKS = {True: "✓", False: "✗", None: "?"}
 
 def main(sources: Sequence[str], folders: Sequence[str] = (), out: str = "") -> str:
     """The tables of all finished runs in folders of runs and tables of scores; the scores are saved to `out`."""
-    parts = [scores_of(source, folders) for source in sources]
-    scores = Scores.join([part for part, _ in parts]).where(stat=RUN)
+    parts = [scores_of(source) for source in sources]
+    scores, owners = scores_of(Scores.join([part for part, _ in parts]).where(stat=RUN), folders)
     benchmarks = list({(benchmark.name, benchmark.digest): benchmark
-                       for _, owners in parts for benchmark, _ in owners}.values())
+                       for benchmark, _ in [*owners, *(pair for _, pairs in parts for pair in pairs)]}.values())
     if out:
         scores.save(out)
     studies = {metric: (shown, study) for metric, rule in METRICS.items()
@@ -67,7 +67,9 @@ def score_table(shown: Scores, study: FineGrainedScores) -> list[str]:
         means = [inside["value"][(inside.names == name) & (inside["benchmark"] == head)] for head in heads]
         home = " / ".join(f"{100 * values.mean():.0f}" if len(values) else "–" for values in means)
         written = " | ".join(cell(point, point.value == top) for point, top in zip(cells, best, strict=True))
-        lines.append(f"| `{name}` | {written} | {home} |")
+        seeds = max(point.seeds for point in cells)
+        fewer = f", {seeds} of {len(study.seeds)} seeds" if seeds < len(study.seeds) else ""
+        lines.append(f"| `{name}`{fewer} | {written} | {home} |")
     return lines
 
 
