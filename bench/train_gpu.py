@@ -137,13 +137,14 @@ def called(name: str) -> dict[str, object]:
     return {"method": name, **({"model": METHODS[name].model} if METHODS[name].model else {})}
 
 
-def check(data: Data, names: list[str]) -> int:
-    """Each method packed with its neighbours, alone, and stopped and resumed: the number of runs that differ."""
+def check(data: Data, names: list[str], models: list[str]) -> int:
+    """Each method on each model packed with its neighbours, alone, and stopped and resumed: the number of runs that
+    differ."""
     short = {"steps": 72, "eval_every": 24, "precision": "bf16", "augment": "none"}
+    chosen = [{**short, "model": model, **MODEL_OF.get(name, {}), **called(name)} for model in models for name in names]
     different = 0
-    for first in range(0, len(names), PACK):
-        runs = [run(data.benchmark, **{**short, **MODEL_OF.get(name, {}), **called(name)})
-                for name in names[first:first + PACK]]
+    for first in range(0, len(chosen), PACK):
+        runs = [run(data.benchmark, **settings) for settings in chosen[first:first + PACK]]
         packed = [Fitting(one, data) for one in runs]
         learn(packed)
         for one in packed:
@@ -164,9 +165,10 @@ def check(data: Data, names: list[str]) -> int:
             same = all(isinstance(end, Predictions) and end == ends[0] for end in ends)
             different += not same
             problems = [other.problem for other in (one, alone, resumed) if other.problem is not None]
-            print(f"{one.run.label:<22}{'same' if same else 'DIFFERS':<10}{fastest(marks):>8.0f} steps/s alone   "
-                  f"{problems or ''}", flush=True)
-    print(f"{len(names)} methods packed, alone and resumed: {different} differ")
+            recorded = "recorded" if alone.learned and alone.learned.net.recordable else "plain"
+            print(f"{one.run.label:<22}{one.run.model:<32}{'same' if same else 'DIFFERS':<10}{recorded:<10}"
+                  f"{fastest(marks):>8.0f} steps/s alone   {problems or ''}", flush=True)
+    print(f"{len(chosen)} runs packed, alone and resumed: {different} differ")
     return different
 
 
@@ -175,6 +177,8 @@ def main() -> None:
     parser.add_argument("--packed", action="store_true", help=f"{PACK} runs side by side")
     parser.add_argument("--steps", type=int, default=2000, help="steps of each run")
     parser.add_argument("--check", nargs="*", metavar="METHOD", help="compare packed, alone and resumed; then end")
+    parser.add_argument("--model", nargs="+", default=["resnet18"], metavar="MODEL",
+                        help="with --check: on these models, as timm:resnet18 timm:vit_tiny_patch16_224")
     chosen = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("this bench needs a GPU; bench/heads.py runs on a processor")
@@ -184,7 +188,7 @@ def main() -> None:
         # last_layer learns from the target's items alone, which these rows have none of.
         names = chosen.check or sorted(name for name in (*METHODS, *VARIANTS)
                                        if not name.startswith("only_") and name != "last_layer")
-        raise SystemExit("the ways of training disagree" if check(data, names) else 0)
+        raise SystemExit("the ways of training disagree" if check(data, names, chosen.model) else 0)
     lanes = PACK if chosen.packed else 1
     train = benchmark.rows("train")
     with tempfile.TemporaryDirectory() as place:

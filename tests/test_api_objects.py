@@ -82,11 +82,11 @@ def test_numbers_are_predicted_where_numbers_are_asked_for():
 
 
 def test_name_method_and_seed_describe_the_run(benchmark, probabilities):
-    """They stand in the columns of the table; of several models they are refused."""
+    """They stand in the columns of the table; words that do not tell two models apart are refused."""
     scores = sb.score(benchmark, ids=benchmark.items, probabilities=probabilities, name="a7", method="forest", seed=3)
     assert {(row["run"], row["method"], row["seed"]) for row in scores} == {("a7", "forest", 3)}
     one = sb.Predictions.of(benchmark, benchmark.items, probabilities=probabilities)
-    with pytest.raises(ShiftBenchError, match="describe one model"):
+    with pytest.raises(ShiftBenchError, match="second model of method 'a7'"):
         sb.score(benchmark, one, one, name="a7")
 
 
@@ -206,6 +206,7 @@ def test_pages_tables_and_choices_take_benchmarks_in_memory(benchmark, probabili
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("workers_here")
 def test_a_study_takes_benchmarks_in_memory(trained, tmp_path):
     """They take the place of those that the study names, and are saved beside its runs."""
     collection, benchmark, _, run = trained

@@ -1,11 +1,23 @@
 """Numbers in the docs are those that a command wrote."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from docs.write_tables import PAGES, breeds_table, inserted, quoted
+from docs.write_tables import (
+    FIGURES,
+    PAGES,
+    arena_tables,
+    breeds_table,
+    coverage_table,
+    dated,
+    inserted,
+    mark,
+    quoted,
+    with_line,
+)
 from shiftbench.reporting.score_tables import as_markdown
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -16,8 +28,58 @@ def test_a_page_quotes_what_a_command_wrote(name):
     """To the letter; docs/write_tables.py puts it there."""
     written = (DOCS / "studies" / f"{name}.md").read_text(encoding="utf-8")
     assert quoted((DOCS / PAGES[name]).read_text(encoding="utf-8"), name) == written
-    word = {"sizes": "diffusion", "left_out": "cat(bed)", "interventions": "resnet18"}.get(name, "erm")
+    word = {"sizes": "diffusion", "left_out": "cat(bed)", "interventions": "resnet18",
+            "audit_null": "5 planted", "arena": "deepchecks", "audit_speed": "sliceline",
+            "audit_growth": "10,000,000", "coverage": "auditing",
+            "studio": "1,000,000"}.get(name, "erm")
     assert word in written or written == "It has not been run yet.\n"
+
+
+def test_coverage_is_summed_by_room():
+    """Files of a folder are one line, and the last line is the sum."""
+    keys = ("num_statements", "covered_lines", "num_branches", "covered_branches")
+    files = {"api.py": (10, 9, 0, 0), "core/rng.py": (20, 20, 4, 3), "core/deep/files.py": (20, 10, 4, 3)}
+    text = json.dumps({"files": {f"src/shiftbench/{name}": {"summary": dict(zip(keys, counts, strict=True))}
+                                 for name, counts in files.items()}})
+    assert coverage_table(text).splitlines()[2:] == [
+        "| api.py | 10 | 90.0 | 0 | – |", "| core | 40 | 75.0 | 8 | 75.0 |", "| all | 50 | 78.0 | 8 | 75.0 |"]
+
+
+def test_the_tables_of_the_arena_are_those_of_its_file():
+    """What the file says is on the page; every bar has enough permuted tables, and ours keeps to its rate."""
+    page = quoted((DOCS / "audit.md").read_text(encoding="utf-8"), "arena")
+    text = (DOCS / "studies" / "arena.json").read_text(encoding="utf-8")
+    assert page == arena_tables(text)
+    rows = json.loads(text)["rows"]
+    tools = {row["tool"] for row in rows}
+    assert tools == {"shiftbench", "sliceline", "divexplorer", "pysubgroup", "giskard", "giskard_test", "deepchecks"}
+    assert all(row["nulls"] >= 20 and row["at_equal"] for row in rows if row["planted"])
+    ours = [row for row in rows if row["tool"] == "shiftbench"]
+    assert sum(row["fdr"] for row in ours) / len(ours) < 0.1
+    above = any("▲" in line for line in page.splitlines() if line.startswith("|"))
+    assert ("no tool is above ours" in (DOCS / "audit.md").read_text(encoding="utf-8")) is not above
+
+
+def test_a_tool_is_marked_where_it_differs_from_ours_by_two_standard_errors():
+    """▲ above and ▼ below ours; nothing where the draws do not tell or one of the two is not known."""
+    def row(value, error=0.1):
+        return {"at_equal": {"recall": value, "recall_error": error}}
+
+    ours = row(0.5)
+    assert [mark(row(value), ours, "recall") for value in (0.9, 0.7, 0.5, 0.3, 0.1)] == [" ▲", "", "", "", " ▼"]
+    assert mark(row(0.9, 0.3), ours, "recall") == ""
+    assert mark(row(None, None), ours, "recall") == mark({"at_equal": None}, ours, "recall") == ""
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_of_audits_are_those_of_their_tables(name):
+    """The line of docs/figures.md is made of the table that the bench wrote, and is the only one of its command."""
+    line = FIGURES[name]((DOCS / "studies" / f"{name}.md").read_text(encoding="utf-8"))
+    page = (DOCS / "figures.md").read_text(encoding="utf-8")
+    assert page.splitlines().count(line) == 1
+    assert with_line(page, line) == page
+    with pytest.raises(ValueError, match="no line with the command"):
+        with_line("# Figures\n", line)
 
 
 def test_the_rungs_of_the_twins_rise_and_diffusion_hardly_changes_with_size():
@@ -61,7 +123,7 @@ def test_the_tips_have_no_number_of_their_own():
     page, study = ((DOCS / name).read_text(encoding="utf-8") for name in ("fine_grained.md", "studies/fine_grained.md"))
     tips = page.partition("## The paper's four tips")[2].partition("\n## ")[0]
     numbers = re.findall(r"[+−]\d+\.\d % \[[^]]+\]", tips)
-    assert len(numbers) == 2
+    assert len(numbers) == 4
     assert all(number in study for number in numbers)
     assert [line[2] for line in tips.splitlines() if re.match(r"\| \d\.", line)] == list("1234")
 
@@ -76,6 +138,18 @@ def test_a_table_is_written_as_markdown():
     assert as_markdown(table).splitlines() == [
         "cat vs. dog: accuracy on dog(shelf) on test, %", "", "| method | a\\|b, d = 0.07 |", "|--|--|",
         "| erm | **82.3** <sub>80.0–85.0</sub> |", "| irm | 82.3 ≈ <sub>80.0–85.0</sub> |", "| coral | – |"]
+
+
+def test_a_study_is_dated_in_its_row():
+    """The day of the run stands in the row that names the file; every file of docs/studies has one row."""
+    results = (DOCS / "results.md").read_text(encoding="utf-8")
+    for name in PAGES:
+        changed = dated(results, name, "2001-02-03")
+        assert [line for line in changed.splitlines() if "2001-02-03" in line] == [
+            line for line in changed.splitlines() if f"| `{name}` |" in line]
+        assert changed.count("2001-02-03") == 1
+    with pytest.raises(ValueError, match="one row"):
+        dated(results, "no study", "2001-02-03")
 
 
 def test_only_what_is_between_the_marks_changes():

@@ -4,22 +4,25 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+import shiftbench
 from shiftbench import VERBS
 
 SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 
 ORDER = (
     "core", "data", "downloads", "readers", "worlds", "metagraph", "hierarchies", "text", "shifts", "scoring", "images",
-    "exports", "models", "methods", "training", "conflict", "sweeps", "reporting", "human", "leaderboard", "compat",
-    "api", "demonstration", "cli",
+    "auditing", "exports", "models", "methods", "training", "predicting", "conflict", "sweeps", "reporting", "human",
+    "leaderboard", "webapp", "compat", "register", "api", "demonstration", "cli",
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 
-TORCH = ("core", "images", "models", "methods", "training", "conflict", "compat")
+TORCH = ("core", "images", "models", "methods", "training", "predicting", "conflict", "compat")
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -27,16 +30,33 @@ def part(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imported(tree: ast.Module) -> list[str]:
-    """Every module that a file imports, at the top or inside a function."""
-    names: list[str] = []
-    for node in ast.walk(tree):
+class Facts(NamedTuple):
+    """What the laws below ask of a file."""
+
+    imports: list[str]
+    """Every module that it imports, at the top or inside a function; with a dot at its head if relative."""
+    names: set[str]
+    """Strings that may be names of modules of ours."""
+    raised: list[tuple[int, str]]
+    """Line and text of every plain string that is raised."""
+
+
+@cache
+def facts(path: Path) -> Facts:
+    """Parse a file and walk over it once: that takes most of the time here."""
+    found = Facts([], set(), [])
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            found.imports.extend(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative imports hide the direction"
-            names.append(node.module or "")
-    return names
+            found.imports.append("." * node.level + (node.module or ""))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("shiftbench."):
+            found.names.add(node.value)
+        elif isinstance(node, ast.Raise) and node.exc is not None:
+            joined = [value for part in ast.walk(node.exc) if isinstance(part, ast.JoinedStr) for value in part.values]
+            found.raised.extend((part.lineno, part.value) for part in ast.walk(node.exc) if isinstance(
+                part, ast.Constant) and isinstance(part.value, str) and part not in joined)
+    return found
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -46,7 +66,8 @@ def test_imports_go_one_way(path):
     if own in ("__init__", "__main__"):
         return
     assert own in ORDER, f"{own} has no place in ORDER"
-    for name in imported(ast.parse(path.read_text())):
+    for name in facts(path).imports:
+        assert not name.startswith("."), "relative imports hide the direction"
         top, _, rest = name.partition(".")
         if top == "shiftbench" and rest:
             assert ORDER.index(rest.split(".")[0]) <= ORDER.index(own), f"{own} imports {name}, which comes later"
@@ -54,16 +75,14 @@ def test_imports_go_one_way(path):
             assert own in TORCH, f"{own} imports {name} outside the torch stage"
 
 
-NAMED_LATER = {("core/later.py", "shiftbench.reporting.notebook")}
-"""The one room that is loaded by its name from an earlier one: what a notebook shows of an object."""
+NAMED_LATER = {("core/later.py", "shiftbench.reporting.notebook"), ("core/later.py", "shiftbench.compat.torch_rows")}
+"""What is loaded by its name from an earlier room: what a notebook shows of an object, and a data set of torch."""
 
 
 def test_no_later_room_is_loaded_by_its_name():
-    """A name in a string that is a module of ours goes the way of an import, except for notebooks."""
+    """A name in a string that is a module of ours goes the way of an import, except for notebooks and torch."""
     modules = {"shiftbench." + ".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in FILES}
-    named = {(path.relative_to(SOURCE).as_posix(), node.value) for path in FILES
-             for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in modules}
+    named = {(path.relative_to(SOURCE).as_posix(), name) for path in FILES for name in facts(path).names & modules}
     later = {(file, name) for file, name in named
              if ORDER.index(name.split(".")[1]) > ORDER.index(file.split("/")[0].removesuffix(".py"))}
     assert later == NAMED_LATER
@@ -72,12 +91,8 @@ def test_no_later_room_is_loaded_by_its_name():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_no_message_forgets_its_f(path):
     """A {name} in a plain string that is raised would be printed as it stands."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Raise) and node.exc is not None:
-            joined = [value for part in ast.walk(node.exc) if isinstance(part, ast.JoinedStr) for value in part.values]
-            for part in ast.walk(node.exc):
-                if isinstance(part, ast.Constant) and isinstance(part.value, str) and part not in joined:
-                    assert "{" not in part.value, f"{path}:{part.lineno}: {part.value}"
+    for line, text in facts(path).raised:
+        assert "{" not in text, f"{path}:{line}: {text}"
 
 
 def test_no_room_takes_the_name_of_a_verb():
@@ -91,6 +106,16 @@ def test_the_verbs_of_the_package_are_the_functions_of_its_api():
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     assigned = {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
     assert {name for name in functions | assigned if not name.startswith("_")} == set(VERBS)
+
+
+def test_editors_know_every_public_name():
+    """What `import shiftbench` loads later is imported for type checkers, the verbs with all of the api."""
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    known = {alias.asname or alias.name for node in block.body if isinstance(node, ast.ImportFrom)
+             for alias in node.names}
+    assert known - {"*"} == set(shiftbench.__all__) - set(VERBS) - {"__version__"}
+    assert "*" in known
 
 
 def test_no_two_modules_have_one_name():

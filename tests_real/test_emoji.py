@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import shiftbench as sb
 from shiftbench.compat.run_script import run_script
 from shiftbench.compat.wilds import CombinatorialGrouper, get_dataset, get_train_loader
 from shiftbench.compat.wilds_names import wilds_modules
@@ -178,3 +179,13 @@ def test_the_wilds_interface_agrees_with_our_scores(gaps):
     assert x.shape == (12, SIDE, SIDE, 3)
     assert len(y) == 12
     assert sorted(np.unique(grouper.metadata_to_group(metadata), return_counts=True)[1]) == [4, 4, 4]
+
+
+def test_an_audit_names_glyphs_that_look_alike(gaps, tell):
+    """Of the same model on the unseen vendor: each context that is named has its interval above the rest's error."""
+    benchmark = Benchmark.load("benchmarks/openmoji")
+    run = next(run for run in runs_in("runs")[0] if run.benchmark["digest"] == benchmark.digest)
+    audit = sb.audit(run.folder, "benchmarks/openmoji", depth=2)
+    assert audit.card["n"] == len(benchmark.rows("test"))
+    tell(f"emoji, openmoji unseen, {run.settings['method']}: {audit.sentences()[0]}")
+    assert all(finding.difference_low > 0 for finding in audit)

@@ -6,10 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import shiftbench as sb
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import Scores
-from shiftbench.scoring import score_runs
+from shiftbench.scoring import runs_in, score_runs
 from tests_real.reviews import SEEN, UNSEEN, write_table
 
 RECIPE = """
@@ -133,6 +134,16 @@ def test_sentence_vectors_of_equal_length_lose_less(gaps, place, shell, tell):
          f"{UNSEEN} {outside['value']:.3f}, {_interval(gap)}")
     assert min(inside["low"], outside["low"]) > 0.6
     assert gap["high"] < _told(gaps, "train-to-train", "erm")[2]["value"]
+
+
+def test_an_audit_of_the_reviews_asks_their_words(gaps, tell):
+    """Words of texts are predicates, and every context that is named has its interval above the rest's error."""
+    benchmark = Benchmark.load("benchmarks/reviews")
+    run = next(run for run in runs_in("runs")[0] if run.benchmark["digest"] == benchmark.digest)
+    audit = sb.audit(run.folder, "benchmarks/reviews", depth=1)
+    assert audit.card["predicates"] > 100  # most are words
+    tell(f"reviews, text-bag, erm, on {UNSEEN}: {audit.sentences()[0]}")
+    assert all(finding.difference_low > 0 for finding in audit)
 
 
 def _end(row, words):

@@ -23,17 +23,20 @@ from shiftbench.core.later import load_torch
 from shiftbench.core.registry import find, listed, make
 
 if TYPE_CHECKING:
+    from shiftbench.auditing.findings import Audit
+    from shiftbench.auditing.gate import Gate
     from shiftbench.conflict.matrix import Conflicts
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.data.checks import Finding
     from shiftbench.data.collection import Collection
+    from shiftbench.data.predictions import Predictions
     from shiftbench.data.scores import Scores
     from shiftbench.hierarchies.hierarchy import Hierarchy
     from shiftbench.hierarchies.superclasses import Superclasses
     from shiftbench.human import Key
     from shiftbench.leaderboard import Board
     from shiftbench.metagraph.graph import MetaGraph
-    from shiftbench.reporting.comparison import Line
+    from shiftbench.reporting.comparison import Comparison
     from shiftbench.scoring.select import Selection
     from shiftbench.shifts.context.challenge_sets import Ranked
     from shiftbench.shifts.shift import Shift
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from shiftbench.sweeps.study import Study
     from shiftbench.training.retrain import Retrained
     from shiftbench.training.run import Outcome
+    from shiftbench.webapp.launch import Page, Running
 
     Place = Path | str
     Benchmarks = Benchmark | Place | Sequence[Benchmark | Place]
@@ -80,16 +84,12 @@ def _with_collection(
     benchmark: Benchmark | Place, collection: Collection | Place | None
 ) -> tuple[Benchmark, Collection]:
     """A benchmark and the collection that it was built from."""
-    from shiftbench.data.benchmark import collection_of
+    from shiftbench.data.benchmark import check_origin, collection_of
 
     loaded = _benchmark(benchmark)
     images = collection_of(loaded, benchmark, collection)
-    in_memory = benchmark is loaded or collection is images  # those in folders were compared
-    digest = loaded.card.get("collection", {}).get("digest")
-    if in_memory and digest and digest != images.digest:
-        raise ShiftBenchError(f"collection: '{images.name}' has digest {images.digest[:8]}, but benchmark "
-                              f"'{loaded.name}' was built from {str(digest)[:8]}. Give the collection that it was "
-                              "built from.")
+    if benchmark is loaded or collection is images:  # those in folders were compared
+        check_origin(loaded, images)
     return loaded, images
 
 
@@ -147,7 +147,7 @@ def read(
     if out is None:
         return collection
     keep(collection, out, overwrite)
-    return replace(collection, home=Path(out))
+    return collection.lying_in(out)
 
 
 def graph(collection: Collection | Place, cls: str, **options: Any) -> MetaGraph:
@@ -198,16 +198,30 @@ def ladder(collection: Collection | Place, test: str, k: int = 4, **options: Any
 
 
 def build(
-    recipe: Shift | Place, out: Place | None = None, changes: Mapping[str, Any] | None = None, *,
-    collection: Collection | Place | None = None, seed: int = 0,
+    recipe: Shift | Audit | Place, out: Place | None = None, changes: Mapping[str, Any] | None = None, *,
+    collection: Collection | Place | None = None, seed: int = 0, finding: int = 0, label: str = "",
 ) -> Benchmark:
     """Apply the shift of a recipe to its collection; `changes` replace settings of the file.
 
-    Or a shift to a collection, with a seed: build(sb.Given(), collection=scenes, seed=0).
+    Or a shift to a collection, with a seed: build(sb.Given(), collection=scenes, seed=0). Or make the shift of a
+    `finding` of an audit, counted from 1, which trains without the items of the context and tests on them beside
+    others: build(audit, finding=3, collection=scenes). `label` is then the factor to predict, by default the audit's.
     """
+    from shiftbench.auditing.findings import Audit
     from shiftbench.data.benchmark import save_for
+    from shiftbench.shifts.recipe import applied
     from shiftbench.shifts.recipe import build as build_recipe
 
+    if finding or isinstance(recipe, Audit):
+        from shiftbench.auditing.finding_shift import build_finding
+
+        audited = recipe if isinstance(recipe, Audit) else Audit.load(_place(recipe, "an Audit"))
+        if collection is None or not finding:
+            raise ShiftBenchError("A benchmark of an audit is made of one finding and of a collection: sb.build(audit, "
+                                  "finding=1, collection=scenes). Give both.")
+        images = _collection(collection)
+        benchmark = build_finding(audited, finding, images, label=label, seed=seed, changes=changes)
+        return benchmark if out is None else save_for(benchmark, out, images.home)
     if isinstance(recipe, str | Path):
         if collection is not None or seed:
             raise ShiftBenchError(f"{recipe}: a recipe has its own collection and seed. Change them with `changes`.")
@@ -216,7 +230,7 @@ def build(
         raise ShiftBenchError("A shift is built on a collection and has its settings: sb.build(sb.Given(), "
                               "collection=scenes). Give both, without `changes`.")
     images = _collection(collection)
-    benchmark = recipe.build(images, seed)
+    benchmark = applied(recipe, images, seed)
     return benchmark if out is None else save_for(benchmark, out, images.home)
 
 
@@ -297,9 +311,10 @@ def trust(collection: Collection | Place, root: Place | None = None) -> Path:
 
 def export(
     benchmark: Benchmark | Place, out: Place, *, to: str = "folder", copy: bool = False,
-    collection: Collection | Place | None = None,
+    collection: Collection | Place | None = None, licence: str = "", citation: str = "",
 ) -> Path:
-    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's, an ImageFolder), `csv`, `coco`.
+    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's), `csv`, `coco`, `hf` (parquet for
+    `datasets`), `torch` (ImageFolder), `domainbed`, `wilds`; croissant.json describes it, with licence and citation.
 
     With `to="wilds-submission"` the folder is one of runs, whose predictions are written for WILDS' leaderboard.
     """
@@ -313,7 +328,8 @@ def export(
     from shiftbench.exports import export as write_export
 
     loaded = _benchmark(benchmark)
-    return write_export(loaded, collection_if_there(loaded, benchmark, collection), out, to=to, copy=copy)
+    return write_export(loaded, collection_if_there(loaded, benchmark, collection), out, to=to, copy=copy,
+                        licence=licence, citation=citation)
 
 
 # Training
@@ -353,13 +369,24 @@ def train(
     such as `resnet50` brings its method. `say` is called with a line for each setting that has no effect; the run's log
     has it too. `strict` refuses pretrained weights that have seen subclasses of the target (BREEDS).
 
+    `model` is a name (`resnet18`, `timm:resnet18`, `my_file.py:build`; docs/models.md), an nn.Module with as many
+    outputs as there are classes, or a function that builds one for a number of classes.
+
     A benchmark in memory comes with its `collection` and is saved as out/benchmarks/NAME, where its runs find it.
     """
+    from shiftbench.models.names import ESTIMATOR
     from shiftbench.training.device import check_device
     from shiftbench.training.pretrained import check_unseen
     from shiftbench.training.run import run_of
 
     check_device(device)
+    if str(settings.get("model", "")).startswith(ESTIMATOR):
+        if preset:
+            raise ShiftBenchError(f"train: a preset has settings of nets, and model '{settings['model']}' is fitted at "
+                                  "once. Leave the preset out.")
+        return _fit_by_name(benchmark, method or "erm", out, collection, {**(params or {}), **settings}, progress, say)
+    if not isinstance(settings.get("model", ""), str):
+        settings["model"] = _model_name(settings, _benchmark(benchmark))
     run_of(method, params or {}, settings, preset)  # which checks all of it
     loaded, folder, images = _in_folders(benchmark, collection, out)
     run = run_of(method, params or {}, settings, preset, loaded)
@@ -370,6 +397,68 @@ def train(
 
     return train_run(loaded, images, run, out, device=device, benchmark_path=folder,
                      collection_path=images.home, progress=progress, say=say)
+
+
+def _model_name(settings: Mapping[str, Any], benchmark: Benchmark) -> str:
+    """The name of a module, or of a function that builds one, by which training finds it in this process."""
+    load_torch()
+    from shiftbench.models.own_modules import name_object
+
+    outputs = benchmark.target.n or len(benchmark.names["label"])
+    return name_object(settings["model"], outputs, int(settings.get("size") or 32),
+                       "features" if settings.get("features") else "images")
+
+
+def fit(
+    benchmark: Benchmark | Place, estimator: Any, features: str | Sequence[str] = "columns", out: Place = "runs", *,
+    weights: str = "", name: str = "", collection: Collection | Place | None = None, seed: int = 0,
+    progress: Advance | None = None, say: Callable[[str], None] | None = None,
+) -> Path:
+    """Fit an estimator with scikit-learn's interface on the training rows; return the run's folder, as `train` does.
+
+    `features` are `columns` (the collection's feature columns), a list of factors, which the estimator gets as a data
+    frame, or cached features: BACKBONE@SIZE, `sentences`. `weights` by `group`, `class` or `domain` give each of them
+    the same mass. Tables show the run as `name`, by default the estimator's class. A copy is fitted: your estimator
+    stays as it is. sb.fit(bench, LogisticRegression(), out="runs")
+    """
+    from shiftbench.training.estimators import WEIGHTS, Where, check_estimator
+    from shiftbench.training.estimators import fit as fit_copy
+
+    if weights not in WEIGHTS:
+        raise unknown("weights", weights, [word for word in WEIGHTS if word], "fit")
+    check_estimator(estimator, _benchmark(benchmark))
+    loaded, folder, images = _in_folders(benchmark, collection, out)
+    method, params = WEIGHTS[weights]
+    return fit_copy(loaded, images, estimator, Where(Path(out), folder, images.home), features=features, method=method,
+                    params=params, name=name, seed=seed, progress=progress, say=say)
+
+
+def _fit_by_name(
+    benchmark: Benchmark | Place, method: str, out: Place, collection: Collection | Place | None,
+    settings: dict[str, Any], progress: Advance | None, say: Callable[[str], None] | None,
+) -> Path:
+    """`train` with an estimator's name: settings that are not the method's are the estimator's. Those of nets alone,
+    such as `steps`, have no effect, and `say` is told."""
+    from dataclasses import fields
+
+    from shiftbench.methods.presets import find_method
+    from shiftbench.training.estimators import Where, named_estimator
+    from shiftbench.training.estimators import fit as fit_copy
+    from shiftbench.training.run import split_settings
+
+    features, seed = settings.pop("features", "columns"), settings.pop("seed", 0)
+    features = listed(features, ",") if "," in features else features
+    of_method = {field.name for field in fields(find_method(method))}
+    params = {key: settings.pop(key) for key in list(settings) if key in of_method}
+    model = settings.pop("model")
+    own, of_run = split_settings(settings)
+    estimator, idle = named_estimator(model, own, of_run)
+    if say is not None:
+        for key in idle:
+            say(f"{model}: {key}={settings[key]} has no effect: the model is fitted at once.")
+    loaded, folder, images = _in_folders(benchmark, collection, out)
+    return fit_copy(loaded, images, estimator, Where(Path(out), folder, images.home), features=features, method=method,
+                    params=params, seed=seed, progress=progress, say=say)
 
 
 def pretrain(
@@ -480,20 +569,80 @@ def conflicts(
     return matrix
 
 
+def predict(
+    source: Benchmark | Collection | Place, model: Any, out: Place | None = None, *,
+    collection: Collection | Place | None = None, split: str | Sequence[str] = (), label: str = "",
+    classes: Place | Sequence[str] = (), map: Place | Mapping[str, str] | None = None,
+    hierarchy: Hierarchy | Place | None = None, allow_unmapped: bool = False, map_out: Place | None = None,
+    prompt: str | Sequence[str] = (), weights: str = "", takes: str = "", size: int = 0,
+    mean: str | float | Sequence[float] = (), std: str | float | Sequence[float] = (), outputs: str = "auto",
+    batch_size: int = 0, device: str = "auto", overwrite: bool = False, progress: Advance | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Predictions:
+    """Run a finished model on the items of a benchmark or a collection, and give its predictions.
+
+    `model` is timm:NAME, torchvision:NAME, hf:FOLDER, hf-nli:FOLDER, openclip:MODEL/WEIGHTS, model.onnx,
+    FILE.py:FUNCTION, the folder of a finished run, a function of a batch, or a torch module. Its classes are mapped to
+    the labels: `map` (class -> label, or a file of that) wins over equal names, synonyms and `hierarchy`; `classes`
+    names the outputs of a model that does not. A label without a class is an error unless `allow_unmapped`. `say` is
+    given lines about the map, and `map_out` is written with all of it (docs/predict.md).
+
+    `out` is a .parquet or .csv file that `score`, `gap`, `select`, `report` and `board` take. An interrupted call that
+    is repeated goes on and ends with the same bytes. Of a collection, the labels are the values of factor `label`, or
+    the model's own classes.
+    """
+    from shiftbench.data.collection import MARKER, Collection
+    from shiftbench.predicting.class_names import read_class_names, read_map
+    from shiftbench.predicting.classifier import Options, channels
+    from shiftbench.predicting.predict import Request
+    from shiftbench.predicting.predict import predict as run_model
+    from shiftbench.training.device import check_device
+
+    check_device(device)
+    options = Options(listed(prompt), weights, takes, size, channels(mean, "mean"), channels(std, "std"),
+                      outputs, device)
+    file = None if out is None else Path(out)
+    if file is not None and file.suffix not in (".parquet", ".csv"):
+        raise ShiftBenchError(f"{file}: predictions are written to a file that ends in .parquet or .csv.")
+    if file is not None and file.exists() and not overwrite:
+        raise ShiftBenchError(f"{file}: is there already. Name another file, or replace it with --overwrite.")
+    maps: dict[str, Any] = {"allow_unmapped": allow_unmapped,
+                            "class_map": read_map(map) if isinstance(map, str | Path) else dict(map or {})}
+    names = read_class_names(classes) if isinstance(classes, str | Path) else tuple(classes)
+    if isinstance(source, Collection) or (isinstance(source, str | Path) and (Path(source) / MARKER).is_file()):
+        images = _collection(source)
+        request = Request.of_collection(images, label, hierarchy=_hierarchy(hierarchy, images), **maps)
+    else:
+        loaded, images = _with_collection(source, collection)
+        request = Request.of(loaded, images, listed(split, ","), hierarchy=_hierarchy(hierarchy, images), **maps)
+    return run_model(request, model, options, classes=names, batch_size=batch_size, out=file, progress=progress,
+                     say=say, show=None if map_out is None else lambda table: table.save(map_out))
+
+
+def _hierarchy(source: Hierarchy | Place | None, images: Collection) -> Hierarchy | None:
+    """The hierarchy that is given, else the collection's own, if it has one."""
+    if source is None:
+        return hierarchy(images) if images.parents else None
+    return hierarchy(source) if isinstance(source, str | Path) else source
+
+
 # Scores
 
 def score(
     benchmark: Benchmark | Place, *models: Any, ids: Any = None, probabilities: Any = None,
-    logits: Any = None, predictions: Any = None, classes: Any = None, name: str = "", method: str = "", seed: int = 0,
+    logits: Any = None, predictions: Any = None, classes: Any = None, name: str | Sequence[str] = "",
+    method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
     study: Place | None = None, nooch: Place | None = None, task: str = "", by: str | Sequence[str] = (),
     collection: Collection | Place | None = None, ignore_splits: bool = False,
     columns: Mapping[str, str] | None = None, ignore_extra: bool = False, **options: Any,
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
 
-    A model's predictions are a file, an object, a data frame or dict with the columns of a file, or arrays: `ids` and
-    one of `probabilities`, `logits` and `predictions` (docs/python.md); `classes` names the columns where they are in
-    an order of their own. `name`, `method` and `seed` describe the run in the table, where there is one model.
+    A model's predictions are a file, the folder of a run, an object, a data frame or dict with the columns of a file,
+    or arrays: `ids` and one of `probabilities`, `logits` and `predictions` (docs/python.md); `classes` names the
+    columns where they are in an order of their own. `name`, `method`, `setting` and `seed` describe each model as a
+    run: one word for all, or one for each; columns of these names in a file do so too, and a file may hold several
+    models. Models described so are scored as runs are, with each method's mean over its seeds.
 
     Several models are also compared, on the same items: rows of stat `difference` say how far each is behind the best
     one, with an interval and a p-value (docs/statistics.md).
@@ -512,8 +661,8 @@ def score(
     from shiftbench.data.benchmark import collection_if_there
     from shiftbench.data.groupings import needs_collection
     from shiftbench.data.predictions import Predictions, is_answers, model_names, read_predictions
-    from shiftbench.scoring import score as score_model
     from shiftbench.scoring import score_models
+    from shiftbench.scoring.outside_runs import is_described, outside_runs, score_outside
 
     if "metrics" in options:
         options["metrics"] = listed(options["metrics"], ",")
@@ -536,16 +685,16 @@ def score(
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
     if by and (collection is not None or needs_collection(loaded, by)):
         options["collection"] = collection_if_there(loaded, benchmark, collection)
-    named = {shown: read_predictions(source, loaded, ignore_splits=ignore_splits, columns=columns,
-                                     ignore_extra=ignore_extra)
-             for shown, source in zip(model_names(models), models, strict=True) if not is_answers(source)}
     answers = [Path(str(source)) for source in models if is_answers(source)]
-    if name or method or seed:
-        if len(named) != 1 or answers:
-            raise ShiftBenchError(f"name, method and seed describe one model, but there are {len(models)}. Score each "
-                                  "by itself.")
-        own = name or method or next(iter(named))
-        return score_model(loaded, *named.values(), run=own, method=method or own, seed=seed, **options)
+    files = [source for source in models if not is_answers(source)]
+    reading: dict[str, Any] = {"ignore_splits": ignore_splits, "columns": columns, "ignore_extra": ignore_extra}
+    words = _words(name, method, setting, seed)
+    if files and (words or any(is_described(source, loaded, (columns or {}).values()) for source in files)):
+        if answers:
+            raise ShiftBenchError("name, method, setting and seed describe models, not annotators. Score them apart.")
+        return score_outside(outside_runs(files, [(loaded, None)], words, **reading), **options)
+    named = {shown: read_predictions(source, loaded, **reading)
+             for shown, source in zip(model_names(models), models, strict=True) if not is_answers(source)}
     if not answers and study is None:
         return score_models(loaded, named, **options)
     from shiftbench.human.people import score_people
@@ -553,29 +702,146 @@ def score(
     return score_people(loaded, answers, named, study, **options)
 
 
-def gap(*runs: Place, reference: str = "", level: float = 0.95) -> Scores:
+def _words(
+    name: str | Sequence[str], method: str | Sequence[str], setting: str | Sequence[str], seed: int | Sequence[int]
+) -> Any:
+    from shiftbench.scoring.outside_runs import Words
+
+    return Words(listed(name), listed(method), listed(setting), (seed,) if isinstance(seed, int) else tuple(seed))
+
+
+def audit(
+    predictions: Any, data: Any, *, label: str = "", loss: str = "error", against: Any = None, split: str = "",
+    depth: int = 3, least: int = 0, confirm: float = 0.5, fdr: float = 0.1, dependence: str = "prds",
+    better: bool = False, cluster: str = "", include: str | Sequence[str] = (), exclude: str | Sequence[str] = (),
+    most_values: int = 20, features: Any = None, flips: Mapping[str, Any] | None = None, id: str = "",
+    columns: Mapping[str, str] | None = None, unsealed: bool = False, seed: int = 0, out: Place | None = None,
+    keep: Place | None = None, progress: Advance | None = None,
+) -> Audit:
+    """Find the contexts in which a model fails, and say how sure that is: audit("predictions.csv", "metadata.csv").
+
+    `data` is a table, a collection or a benchmark, joined with the predictions by id (`id` names the column). The truth
+    is in its column `label`, or in that of the predictions. `loss` is error, nll, squared, absolute, or a metric of
+    your own that has `items`. With the predictions `against` of an old model the loss is the change of each item.
+
+    Contexts of up to `depth` predicates that hold at least `least` items (0: 20, or 0.5 % of them) are searched on one
+    part of the items and tested on the other, a share `confirm`; among those reported, at most a share `fdr` is false
+    on average. Items of one `cluster`, as the frames of a video, stay in one part. `include` and `exclude` name
+    columns; of a column with more than `most_values` values, as many form groups. `better` searches contexts that are
+    better than the rest too. `features`, a table by id or the folder that `embed` wrote, add clusters of items that
+    look alike. `flips` are error rates of annotations, {"light=night": 0.08} (docs/audit.md). `unsealed` leaves out the
+    items that the studio keeps to confirm findings made by hand.
+    `out` is a .html, .json or .parquet file; `keep` is a .toml file of contexts to which the findings are added.
+    """
+    from shiftbench.auditing.audit import audit as search_and_confirm
+    from shiftbench.auditing.clusters import read_features
+    from shiftbench.auditing.join import join
+    from shiftbench.auditing.losses import loss_named
+
+    file = None if out is None else Path(out)
+    if file is not None and file.suffix not in (".html", ".json", ".parquet"):
+        raise ShiftBenchError(f"{file}: an audit is written to a file that ends in .html, .json or .parquet.")
+    measure = loss_named(loss)
+    items = join(predictions, data, measure, label=label, against=against, split=split, id=id, columns=columns)
+    if unsealed:
+        from shiftbench.webapp.looks import open_items
+
+        items = open_items(items)
+    embedded = None if features is None else read_features(features, items, id)
+    old = "" if against is None else str(against) if isinstance(against, str | Path) else "the old model"
+    report, predicates, confirming = search_and_confirm(
+        items, measure, against=old, depth=depth, least=least, share=confirm, fdr=fdr, dependence=dependence,
+        better=better, cluster=cluster, include=listed(include), exclude=listed(exclude), most_values=most_values,
+        flips=flips, seed=seed, features=embedded, progress=progress)
+    report = replace(report, card={**report.card, "sources": _sources(predictions=predictions, data=data)})
+    if file is not None and file.suffix == ".html":
+        from shiftbench.reporting.audit_page import Evidence, audit_page
+
+        audit_page(report, file, Evidence(items, predicates, confirming))
+    elif file is not None:
+        report.save(file)
+    if keep is not None:
+        from shiftbench.auditing.contexts import keep as keep_contexts
+
+        keep_contexts(report, keep)
+    return report
+
+
+def _sources(**given: Any) -> dict[str, str]:
+    """Where that which was given as a file or a folder lies."""
+    return {name: str(Path(source).resolve()) for name, source in given.items() if isinstance(source, str | Path)}
+
+
+def gate(
+    new: Any, data: Any, *, against: Any = None, budget: float = 1.0, floors: Mapping[str, float] | None = None,
+    contexts: Place | None = None, unsure: str = "fail", level: float = 0.95, loss: str = "", label: str = "",
+    split: str = "", id: str = "", columns: Mapping[str, str] | None = None, cluster: str = "",
+    junit: Place | None = None, summary: Place | None = None,
+) -> Gate:
+    """May a new model be released? gate("new.csv", "metadata.csv", against="old.csv", contexts="saved.toml").passed
+
+    In every context of the file `contexts` (`audit --keep` writes it), and over all items, the loss may rise over that
+    of the predictions `against` by less than `budget` points; without an old model it may be that at which the context
+    was kept, plus the budget. `floors` are the least values of metrics: {"worst_group_accuracy[region]": 0.8}.
+
+    A check passes only where an interval says so, and all intervals hold at once with probability `level`. Where there
+    are too few items to tell, `unsure` says what that does: fail, warn or pass. Predictions and data are joined as in
+    `audit`. `junit` is an XML file with a test case per check, `summary` one of Markdown for a pull request.
+    """
+    from shiftbench.auditing.gate import gate as test
+    from shiftbench.core.files import write_text
+    from shiftbench.reporting.gate_summary import gate_junit, gate_markdown
+
+    outcome = test(new, data, against=against, budget=budget, floors=floors, contexts=contexts or (), unsure=unsure,
+                   level=level, loss=loss, label=label, split=split, id=id, columns=columns, cluster=cluster)
+    if junit is not None:
+        write_text(junit, gate_junit(outcome))
+    if summary is not None:
+        write_text(summary, gate_markdown(outcome))
+    return outcome
+
+
+def gap(
+    *runs: Any, reference: str = "", level: float = 0.95, benchmarks: Benchmarks = (), name: str | Sequence[str] = "",
+    method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
+) -> Scores:
     """What the shift costs each method: in distribution minus out of distribution, with an interval.
 
-    `runs` are folders with runs on a benchmark and on what `reference` made of it: gap("runs", "runs-mixed").
+    `runs` are folders with runs on a benchmark and on what `reference` made of it: gap("runs", "runs-mixed"). Or
+    predictions, with one of `benchmarks` for each and the words that describe them, as in `score`.
     """
+    from shiftbench.data.benchmark import Benchmark
     from shiftbench.scoring.gaps import gaps_of
+    from shiftbench.scoring.outside_runs import is_predictions, opened
 
-    return gaps_of(runs, reference=reference, level=level)
+    words = _words(name, method, setting, seed)
+    if not words and not any(is_predictions(source) for source in runs):
+        return gaps_of(runs, reference=reference, level=level)
+    with opened(runs, benchmarks, words) as folder:
+        members = benchmarks if isinstance(benchmarks, Sequence) and not isinstance(benchmarks, str) else [benchmarks]
+        assert isinstance(folder, Path)
+        return gaps_of([folder], reference=reference, level=level,
+                       benchmarks=[one for one in members if isinstance(one, Benchmark)])
 
 
 def select(
-    source: Scores | Place, rule: str = "", *, target: str = "accuracy", benchmarks: Benchmarks = (),
-    allow_target: bool = False,
+    source: Any, rule: str = "", *, target: str = "accuracy", benchmarks: Benchmarks = (),
+    allow_target: bool = False, name: str | Sequence[str] = "", method: str | Sequence[str] = "",
+    setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
 ) -> Selection:
     """Which of several settings counts: what a rule chooses, or all rules side by side with their regret.
 
-    A single rule that used labels of the target is refused unless `allow_target`.
+    `source` is a table of scores, a folder of runs, or predictions (several in a list, folders of runs among them) with
+    their benchmark and the words that describe them, as in `score`. A single rule that used labels of the target is
+    refused unless `allow_target`.
     """
+    from shiftbench.scoring.outside_runs import opened
     from shiftbench.scoring.runs import scores_of
     from shiftbench.scoring.select import RULES, refuse_target
     from shiftbench.scoring.select import select as apply
 
-    scores, folders = scores_of(_scores(source), benchmarks)
+    with opened(source, benchmarks, _words(name, method, setting, seed)) as runs:
+        scores, folders = scores_of(runs, benchmarks)
     selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target],
                       benchmarks=[benchmark for benchmark, _ in folders])
     refuse_target(selection.choices if rule else (), allow_target=allow_target)
@@ -603,11 +869,15 @@ def power(
 # Pages and tables
 
 def report(
-    source: Scores | Place, out: Place, *, benchmarks: Benchmarks = (), rule: str = "id",
-    title: str = "shiftbench report", compare: str | Sequence[str] = (), study: Study | Place | None = None,
-    figures: Place | None = None, left_out: list[Status] | None = None,
+    source: Any, out: Place, *, benchmarks: Benchmarks = (), rule: str = "id",
+    title: str = "", compare: str | Sequence[str] = (), study: Study | Place | None = None,
+    figures: Place | None = None, left_out: list[Status] | None = None, name: str | Sequence[str] = "",
+    method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
 ) -> Path:
-    """One self-contained HTML page from a folder of runs or a table of scores.
+    """One self-contained HTML page from a folder of runs, a table of scores, or predictions as in `select`.
+
+    An audit, or the .json or .parquet file of one, has its own page: what was found, without the examples that only
+    `audit` shows.
 
     Runs that failed, that have not ended or that cannot be read are in no number; they are named on the page and in
     a warning, and added to `left_out`. With `study` the page has the runs of
@@ -619,15 +889,25 @@ def report(
 
     `figures` is a folder: each figure is written there as SVG and PNG, and the table behind it as CSV and LaTeX.
     """
+    from shiftbench.auditing.findings import Audit, is_audit
     from shiftbench.reporting.page import report as write_report
     from shiftbench.reporting.results import check_compared, read_source
+    from shiftbench.scoring.outside_runs import opened
     from shiftbench.sweeps.status import in_words
 
-    source = _scores(source)
-    compared = check_compared(listed(compare, ","), source)
-    results = read_source(source, benchmarks, rule=rule, study=study, tolerant=True)
-    page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(), title=title, rule=rule,
-                        index=results.runs, compare=compared, absent=results.absent, figures=figures)
+    if is_audit(source):
+        from shiftbench.reporting.audit_page import audit_page
+
+        if benchmarks or compare or study is not None or figures is not None:
+            raise ShiftBenchError("The page of an audit shows the audit alone, no benchmarks, methods or figures.")
+        audited = source if isinstance(source, Audit) else Audit.load(source)
+        return audit_page(audited, out, title=title or "shiftbench audit")
+    with opened(source, benchmarks, _words(name, method, setting, seed)) as runs:
+        compared = check_compared(listed(compare, ","), runs)
+        results = read_source(runs, benchmarks, rule=rule, study=study, tolerant=True)
+        page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(),
+                            title=title or "shiftbench report",
+                            rule=rule, index=results.runs, compare=compared, absent=results.absent, figures=figures)
     if results.absent:
         warnings.warn(f"{source}: {in_words(results.absent)}", UserWarning, stacklevel=2)
     if left_out is not None:
@@ -636,27 +916,49 @@ def report(
 
 
 def table(
-    source: Scores | Place, out: Place | None = None, *, format: str = "", metrics: str | Sequence[str] = (),
+    source: Any, out: Place | None = None, *, format: str = "", metrics: str | Sequence[str] = (),
     split: str = "test", against: str = "", benchmarks: Benchmarks = (), rule: str = "id",
-    study: Study | Place | None = None,
-) -> list[Line]:
+    study: Study | Place | None = None, name: str | Sequence[str] = "", method: str | Sequence[str] = "",
+    setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
+) -> Comparison:
     """Every method's mean with its interval, and its difference to the best method with a p-value.
 
-    `source` is a folder of runs, where differences are paired by item and over seeds, or a table of scores. `against`
-    names the method to compare with instead of the best. Where a method has several settings, `rule` chooses.
-    `study` keeps the runs of that study. `out` is written as `format`: csv, md or latex, or what its ending says.
+    `source` is a folder of runs or predictions as in `select`, where differences are paired by item and over seeds, or
+    a table of scores. `against` names the method to compare with instead of the best. Where a method has several
+    settings, `rule` chooses.
+    `study` keeps the runs of that study. `out` is written as `format`: csv, md or latex, or what its ending says; in
+    Python the table has `to_latex()` and `to_pandas()`.
     """
     from shiftbench.core.files import write_text
-    from shiftbench.reporting.comparison import lines, writer
+    from shiftbench.reporting.comparison import Comparison, lines, writer
     from shiftbench.reporting.results import read_source, shown_scores
+    from shiftbench.scoring.outside_runs import opened
 
     write = writer(format, out)
-    results = read_source(_scores(source), benchmarks, rule=rule, study=study)
-    rows = lines(shown_scores(results.scores, results.benchmarks, rule), results.benchmarks, listed(metrics, ","),
-                 split=split, against=against, folder=results.runs)
+    with opened(source, benchmarks, _words(name, method, setting, seed)) as runs:
+        results = read_source(runs, benchmarks, rule=rule, study=study)
+        rows = Comparison(lines(
+            shown_scores(results.scores, results.benchmarks, rule), results.benchmarks, listed(metrics, ","),
+            split=split, against=against, folder=results.runs))
     if out is not None:
         write_text(out, write(rows))
     return rows
+
+
+def studio(
+    *folders: Place, embed: bool = False, view: str = "home", host: str = "127.0.0.1", port: int = 0, token: str = "",
+    edit: bool = False,
+) -> Running | Page:
+    """Look at what lies in some folders in a browser: studio("demo") serves it, and a notebook shows it in a frame.
+
+    It listens on this machine alone, at a free port, behind a random token; `.url` is the address, `.stop()` ends it.
+    With `embed` one view becomes a page without a server: studio("demo", embed=True, view="compare?on=scores.parquet").
+    """
+    from shiftbench.webapp.launch import page, start
+
+    if embed:
+        return page(folders or ["."], view)
+    return start(folders or ["."], host=host, port=port, token=token, edit=edit)
 
 
 def study(
@@ -677,21 +979,28 @@ def study(
 
 
 def board(
-    folder: Place, benchmark: Benchmark | Place | Sequence[Benchmark | Place], out: Place | None = None, *,
-    metric: str = "", seeds: int | None = None, title: str = "",
+    folder: Any, benchmark: Benchmark | Place | Sequence[Benchmark | Place], out: Place | None = None, *,
+    metric: str = "", seeds: int | None = None, title: str = "", name: str | Sequence[str] = "",
+    method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
 ) -> Board:
     """A leaderboard of a folder of submissions, each number recomputed from its predictions; see docs/board.md.
 
     Ranked by `metric` on test, by default what the benchmark's target has for accuracy; of several benchmarks, folds of
     one, by its mean over them. A submission of another benchmark, with too few seeds or against the rules is listed
     with the reason. `out` is the folder for index.html, board.json and board.csv.
-    """
-    from shiftbench.leaderboard import make_board, make_folds, write_board
 
+    In place of submissions: a folder of runs, or predictions with the words that describe them, as in `select`.
+    """
+    from shiftbench.leaderboard import holds_submissions, make_board, make_folds, write_board
+    from shiftbench.scoring.outside_runs import runs_on
+
+    words = _words(name, method, setting, seed)
     if isinstance(benchmark, Sequence) and not isinstance(benchmark, str):
         ranking = make_folds(folder, [_benchmark(fold) for fold in benchmark], metric=metric)
     else:
-        ranking = make_board(folder, _benchmark(benchmark), metric=metric, seeds=seeds)
+        loaded = _benchmark(benchmark)
+        source = runs_on(folder, loaded, words) if words or not holds_submissions(folder) else folder
+        ranking = make_board(source, loaded, metric=metric, seeds=seeds)
     if out is not None:
         write_board(ranking, out, title=title)
     return ranking

@@ -15,6 +15,7 @@ from shiftbench.data.collection import MARKER
 from shiftbench.data.scores import Scores
 
 if TYPE_CHECKING:
+    from shiftbench.auditing.findings import Audit
     from shiftbench.training.run import Outcome
 
 LADDER = ("cabinet + bed", "bag + box", "bench + bike", "boat + surfboard")
@@ -84,18 +85,19 @@ Bar = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 
 
 class Shown(NamedTuple):
-    """What the demo leaves: the scores, the benchmarks and the page."""
+    """What the demo leaves: the scores, the benchmarks, the page, and where ERM fails under the strongest shift."""
 
     scores: Scores
     benchmarks: tuple[Path, ...]
     page: Path
+    audit: "Audit"
 
 
 def demo(
     out: Path | str = "demo", items: int = 12_000, seed: int = 0, seeds: tuple[int, ...] = SEEDS, workers: int = 0,
     bar: Bar | None = None,
 ) -> Shown:
-    """Draw, build, embed, train, score and report below `out`. What is already there is not done again.
+    """Draw, build, embed, train, score, report and audit below `out`. What is already there is not done again.
 
     `seed` is the world's, `seeds` are those of the runs.
     """
@@ -143,7 +145,17 @@ def demo(
         verbs.report(scores, root / "report.html", benchmarks=folders, title="Cats and dogs out of context")
         benchmarks = [Benchmark.load(folder) for folder in folders]
         write_text(root / "tables.md", f"{tables_text(scores, benchmarks)}\n")
-    return Shown(scores, tuple(folders), root / "report.html")
+    with shown("auditing"):
+        audit = verbs.audit(_first_run(root, folders[-1]), folders[-1], out=root / "audit.json")
+    return Shown(scores, tuple(folders), root / "report.html", audit)
+
+
+def _first_run(root: Path, benchmark: Path) -> Path:
+    """The folder of ERM's first run on a benchmark."""
+    from shiftbench.sweeps.study import Study
+
+    return next(root / "runs" / job.run.id for job in Study.load(root / "study.toml").jobs(root / "runs")
+                if job.run.method == "erm" and Path(job.benchmark).name == benchmark.name)
 
 
 def tables_text(scores: Scores, benchmarks: Sequence[Benchmark]) -> str:

@@ -168,6 +168,7 @@ def test_every_verb_has_a_panel_and_an_example(command):
     assert f"\n    shiftbench {name}" in command.callback.__doc__
 
 
+@pytest.mark.slow
 def test_the_module_can_be_run():
     """python -m shiftbench --version prints the version."""
     done = subprocess.run([sys.executable, "-m", "shiftbench", "--version"], capture_output=True, text=True, check=True)

@@ -51,6 +51,7 @@ def place(tmp_path_factory):
            method="[/b]method")
     sb.train(place / "b", "erm", place / "runs", model="linear", features="columns", steps=2, batch_size=4,
              device="cpu", collection=place / "toy")
+    (place / "[m].py").write_text("import numpy as np\ndef guess(rows):\n    return np.hstack([rows, -rows])\n")
     (place / "tree.json").write_text(json.dumps([["[/]root", name] for name in TAGS]))
     return place
 
@@ -68,6 +69,9 @@ SAID = {  # the words of a command, and names that it prints
     "check b --references": (),
     "score b [i]p.parquet": ("[i]p", *LABELS, *PLACES),
     "score b q.csv --by label": LABELS,
+    "audit [i]p.parquet --data b --split all --least 5 --out [i]a.json": ("[i]a.json",),
+    "gate [i]p.parquet --data b --split all --floor accuracy=0.1": (),
+    "predict b --model [m].py:guess --out [i]new.csv": ("[i]new.csv",),
     "select scores.csv": (),
     "select runs": ("b[bold]",),
     "gap runs": (),
@@ -115,7 +119,7 @@ def test_json_gives_names_back_as_they_are(shell, place, monkeypatch, command):
 def test_every_verb_that_prints_names_is_tried():
     """A new verb is in the table above or is known to print no name from data."""
     silent = {"demo", "download", "methods", "train", "pretrain", "embed", "sweep", "fetch", "retrain", "conflicts",
-              "study"}
+              "studio", "study"}
     known = {command.callback.__name__ for command in app.registered_commands}
     assert known - silent == {command.split()[0] for command in SAID}
 

@@ -47,7 +47,7 @@ def package_metadata(name, world):
 @pytest.mark.parametrize("name", TEN)
 def test_the_ten_have_the_packages_own_keys(name, tmp_path):
     """On `build wilds` with compat, `eval` is `evaluate` of the package's metadata, and y are the package's numbers."""
-    place_of(tmp_path, name)
+    place_of(tmp_path, name, images=False)
     world = read(tmp_path, name, images=name == "globalwheat")
     if name == "globalwheat":
         world = Collection(world.name, world.items, factors=world.factors, tags=world.tags,
@@ -94,7 +94,7 @@ def test_the_ten_have_the_packages_own_keys(name, tmp_path):
 ])
 def test_another_question_to_one_of_the_ten_is_judged_as_any_other(name, asks, key, tmp_path):
     """A benchmark of Camelyon17 that asks for the hospital has its own groups, not the package's slides; and so on."""
-    place_of(tmp_path, name)
+    place_of(tmp_path, name, images=False)
     world = read(tmp_path, name, images=False)
     data = get_dataset(asks.build(world), collection=world, compat="wilds-2.0")
     found, _ = data.eval(data.y_array, data.y_array, data.metadata_array)

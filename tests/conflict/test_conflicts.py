@@ -392,6 +392,7 @@ def test_conflicts_of_a_network_on_images(world):
     assert found.settings.lr == 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "message"), [
     (["--features", "efficientnet-lite0@64", "--set", "lr=1e30"], "Lower lr"),
     (["--features", "efficientnet-lite0@64", "--steps", "3", "--repeats", "2"], "it takes 32 at least"),

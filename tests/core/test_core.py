@@ -2,8 +2,10 @@
 
 import json
 from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from shiftbench.core.arrays import digest, encode, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import inside, read_json, read_toml, writing, writing_folder
-from shiftbench.core.registry import find, make, register
+from shiftbench.core.registry import Registry, find, make, register
 from shiftbench.core.rng import child, uniform
 from shiftbench.core.tables import read_table
 from tests.strategies import seeds, words
@@ -25,6 +27,24 @@ def test_encode_gives_each_value_its_name_whatever_the_order(values, random):
     assert names == tuple(str(value) for value in sorted(set(values)))
     random.shuffle(values)
     assert encode(values)[1] == names
+
+
+def test_a_word_is_not_cut_at_a_nul():
+    """Two words that differ behind a NUL have codes, names and rows of their own."""
+    column = np.asarray(["a\0b", "a", "a\0c", "a\0b"])
+    for values in (column, column.astype(object)):
+        codes, names = encode(values)
+        assert (codes.tolist(), names) == ([1, 0, 2, 1], ("a", "a\0b", "a\0c"))
+    assert positions(column[[2, 0, 1]], column[:3]).tolist() == [2, 0, 1]
+
+
+def test_a_column_of_arrow_has_the_digest_of_its_array():
+    """In whatever chunks."""
+    words = ["", "Ö", "a long word", "b"]
+    for column in (pa.chunked_array([words]), pa.chunked_array([words[:1], words[1:]]),
+                   pa.chunked_array([pa.array(["x", *words])[1:]]), pa.chunked_array([pa.array(words)[:2], words[2:]])):
+        assert digest({"item": column}) == digest({"item": np.asarray(words)})
+    assert digest({"item": pa.chunked_array([[]], pa.string())}) == digest({"item": np.zeros(0, np.str_)})
 
 
 def test_encode_refuses_missing_values():
@@ -151,11 +171,13 @@ def test_make_checks_settings_against_the_fields():
 
 
 def test_a_name_is_registered_once():
-    """A taken name is refused, an unknown one is answered with the nearest."""
-    table: dict[str, type] = {}
+    """A taken name is refused with both owners, an unknown one is answered with the nearest."""
+    table: Registry[type] = Registry()
     register(table, "irm")(Sample)
-    with pytest.raises(ShiftBenchError, match="'irm' is taken"):
-        register(table, "irm")(Sample)
+    assert register(table, "irm")(Sample) is table["irm"]  # the same file once more
+    with pytest.raises(ShiftBenchError, match=r"'irm' of Random of module random \(.*random.py\) is taken by Sample of "
+                                              r"module tests.core.test_core \(.*test_core.py\)"):
+        register(table, "irm")(Random)
     with pytest.raises(ShiftBenchError, match=r"No method named 'irn'. Did you mean 'irm'"):
         find(table, "method", "irn")
 

@@ -21,7 +21,7 @@ LENGTH = {"sha256": 64, "md5": 32, "git": 40}
 NO_HTTPS = {"images.cocodataset.org"}
 """Hosts whose certificate is another one's; an https address of the same file comes before them."""
 COMMANDS = typer.main.get_command(app)
-NOT_PUBLIC = {"table", "folder", "yolo", "voc", "open_images"}
+NOT_PUBLIC = {"table", "hf", "folder", "yolo", "voc", "open_images"}
 """Formats for data of one's own; the last two are also those of public sets that the table has no source for yet."""
 
 every_source = pytest.mark.parametrize("source", SOURCES.values(), ids=lambda source: source.words)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.fuzz.cases import Project, Target, case, prepare, targets
 from tests.fuzz.project import project
 
-PATIENCE = 90
+PATIENCE = 240
 """Seconds after which a process that does not answer is ended: nothing in it looks at the clock any more."""
 
 

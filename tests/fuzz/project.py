@@ -11,6 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 import shiftbench as sb
+from shiftbench.auditing.contexts import keep
+from shiftbench.auditing.findings import Audit, Finding
+from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
@@ -37,6 +40,12 @@ ITEMS = 400
 """Of the collection: as few as every shift can be built on."""
 NOTHING_TO_READ = ("demo", "methods")
 """Verbs that take no file."""
+
+
+def light(images: np.ndarray) -> np.ndarray:
+    """A model that `predict` runs: dark or light."""
+    bright = images.mean(axis=(1, 2, 3)) / 255
+    return np.stack([1 - bright, bright], axis=1)
 
 
 def project(place: Path) -> list[Command]:
@@ -116,6 +125,16 @@ def _judged(place: Path) -> Iterator[Command]:
     yield Command("score csv", (*score, "q.csv", "--by", "year", "--collection", "toy"), cost=2)
     yield Command("score choices", (*score, "r.csv", "--out", "out/s.csv"), cost=2)
     yield Command("score lists", (*score, "l.parquet", "--json"), cost=2)
+    yield Command("audit", ("audit", "q.csv", "--data", "b", "--split", "all", "--out", "out/a.json"), cost=3)
+    numbers_of = np.arange(len(made))
+    write_table(place / "x.csv", pa.table({"id": made.items, "u": numbers_of % 7.0, "v": numbers_of}))
+    checked = {"seen": ["cat"] * 9 + ["dog"] * 9, "true": ["cat"] * 8 + ["dog"] * 10}
+    write_table(place / "checked.csv", pa.table(checked))
+    yield Command("audit features", ("audit", "q.csv", "--data", "b", "--split", "all", "--features", "x.csv",
+                                     "--least", "5", "--json"), cost=4)
+    yield Command("audit flips", ("audit", "p.parquet", "--data", "r.csv", "--label", "prediction", "--flips",
+                                  "prediction=cat=checked.csv"), cost=2)
+    yield Command("audit table", ("audit", "p.parquet", "--data", "r.csv", "--label", "prediction", "--json"), cost=2)
     truth, predicted, urban = wealth(n=40)
     others = {"number": numbers(truth.astype(np.float64), urban)}
     boxes, found, sure, session = heads(n=24)
@@ -147,6 +166,7 @@ def _judged(place: Path) -> Iterator[Command]:
     lines = submit(place / "board", "lines", made)
     wilds_files(lines, made, [guesses(made, 30 + k, 0.7, every) for k in range(2)])
     yield Command("board", ("board", "board", "--benchmark", "b", "--out", "out/board", "--seeds", "2"), cost=20)
+    yield from _audited(place)
     hard = bench()
     hard.save(place / "b-hard")
     for criterion in ("CE", "gist"):
@@ -156,6 +176,26 @@ def _judged(place: Path) -> Iterator[Command]:
     sb.score(place / "b-hard", place / "hard.parquet", replicates=20).save(place / "hard.csv")
     yield Command("hardest", ("select", "hard.csv", "--hardest", "12", "--method", "hard"))
     yield Command("score --nooch", ("score", "m.csv", "--nooch", "nooch", "--replicates", "20"), cost=4)
+
+
+def _audited(place: Path) -> Iterator[Command]:
+    """The file of an audit, and contexts that were kept of it."""
+    members = (Predicate("has:shelf", "yes", "tag", "with shelf"),)
+    finding = Finding(members, 30, 170, 60, *(0.4, 0.3, 0.5, 0.2, 0.2, 0.1, 0.3, 2.0, 1.5, 3.0, 1e-4, 1e-3, 0.25))
+    audit = Audit((finding,), (), {"loss": "error", "label": "class"})
+    audit.save(place / "audit.json")
+    keep(audit, place / "saved.toml")
+    gate = ("gate", "p.parquet", "--data", "b", "--contexts", "saved.toml")
+    card = {"loss": "error", "words": "the error", "unit": "share", "n": 200, "n_explore": 100, "n_confirm": 100,
+            "looked_at": 9, "tested": 2, "fdr": 0.1, "seed": 0, "level": 0.95, "mean": 0.2, "notes": ["a note"]}
+    Audit((finding,), (finding,), card).save(place / "page.json")
+    Audit((finding,), (finding,), card).save(place / "page.parquet")
+    yield Command("report audit", ("report", "page.json", "--out", "out/a.html"), cost=2)
+    yield Command("report audit parquet", ("report", "page.parquet", "--out", "out/a.html"), cost=2)
+    yield Command("gate", (*gate, "--floor", "worst_group_accuracy=0.1"), cost=2, finds=True)
+    yield Command("gate --against", (*gate, "--against", "q.csv", "--budget", "60", "--json"), cost=2, finds=True)
+    yield Command("build --from", ("build", "--from", "audit.json#1", "--collection", "toy", "--out", "out/b"), cost=2,
+                  then=(("show", "out/b"),))
 
 
 def _trained(place: Path) -> Iterator[Command]:
@@ -194,6 +234,15 @@ def _trained(place: Path) -> Iterator[Command]:
     yield Command("train features", ("train", "b", "--method", "erm", "--model", "linear", "--features",
                                      "efficientnet-lite0@32", "--out", "out/runs", *quick), cost=30, keeps=True)
     yield Command("embed", ("embed", "b", "--size", "32", "--collection", "toy"), cost=30, keeps=True)
+    (place / "map.csv").write_text("class,label\ndark,cat\nlight,dog\n")
+    (place / "map.toml").write_text('dark = "cat"\nlight = "dog"\n')
+    (place / "names.json").write_text('["dark", "light"]')
+    (place / "parents.csv").write_text("parent,child\ncat,dark\ndog,light\n")
+    predict = ("predict", "b", "--model", f"{Path(__file__).resolve()}:light", "--classes", "names.json",
+               "--collection", "toy", "--out", "out/p.csv", "--map-out", "out/m.csv")
+    yield Command("predict --map", (*predict, "--map", "map.csv"), cost=2, keeps=True)
+    yield Command("predict --map toml", (*predict, "--map", "map.toml"), cost=2, keeps=True)
+    yield Command("predict --hierarchy", (*predict, "--hierarchy", "parents.csv"), cost=2, keeps=True)
     yield Command("conflicts", ("conflicts", "b", "--model", "linear", "--features", "columns", "--steps", "20",
                                 "--repeats", "2", "--collection", "toy", "--device", "cpu", "--out", "out/c"), cost=60)
     yield Command("fetch", ("fetch", f"file://{place.resolve()}/store", "--out", "out/runs"), cost=2, keeps=True)

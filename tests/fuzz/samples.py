@@ -180,10 +180,8 @@ def _waterbirds(raw: Path) -> Iterator[Command]:
 
 def _wilds(raw: Path) -> Iterator[Command]:
     for name in DATASETS:
-        folder = place_of(raw / "wilds", name)
         bare = name == "poverty"  # it needs thousands of rows, and a file for each
-        for image in (folder / "images").glob("*.npz") if bare else ():
-            image.unlink()
+        place_of(raw / "wilds", name, images=not bare)
         yield reader(f"wilds {name}", name, "--root", "raw/wilds", *(["--no-images"] if bare else []),
                      cost=4 if bare else 1)
     assert POOR > 3000

@@ -12,6 +12,7 @@ def recorded():
     return record()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["digests.json", "scores.json", "views.json"])
 def test_nothing_has_changed_unnoticed(name, recorded):
     """Benchmarks have the same rows, predictions the same scores, commands the same output as were recorded."""

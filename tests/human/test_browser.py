@@ -45,6 +45,7 @@ class Person:
     """Somebody before the page: knows only what is on it, notes what the page asks of the network, and its errors."""
 
     def __init__(self, context, folder, part=""):
+        context.set_default_timeout(120_000)  # of a machine that does much else
         self.context, self.page, self.asked, self.errors = context, context.new_page(), [], []
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -105,7 +106,8 @@ def test_a_whole_study_is_done_by_clicks(context, place, tmp_path):
         assert advance.is_disabled()
         person.sort(wrong=1)
         assert person.page.locator("#left").text_content() == "All sorted"
-        assert person.page.evaluate("[...document.querySelectorAll('#task img')].every(i => i.naturalWidth === 48)")
+        person.page.wait_for_function(
+            "() => [...document.querySelectorAll('#task img')].every(image => image.naturalWidth === 48)")
         advance.click()
     path = person.save("Save answers", tmp_path)
     assert path.name == f"answers-{person.key.id}-1of1-Änn_O_Hara.json"

@@ -56,6 +56,7 @@ def test_the_page_holds_no_name(tmp_path):
     assert Key.load(tmp_path / "s").id == key.id
 
 
+@pytest.mark.slow
 def test_numbers_of_images_and_groups_say_nothing(tmp_path):
     """Which of a task's groups comes first, and how images are numbered, is drawn: neither follows the labels."""
     collection, made = creatures(per=12)

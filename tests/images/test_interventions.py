@@ -127,6 +127,7 @@ def test_areas_and_ratios_follow_table_14(erased):
     assert stats.kstest(ratio[fits] / ratio[fits].max(), "uniform").statistic < 0.06
 
 
+@pytest.mark.slow
 def test_every_place_is_hit(erased):
     """Rectangles lie inside, and anywhere: of the room that is left, any share is above, and any is to the left."""
     _, top, left, tall, wide = (one.double() for one in erased)

@@ -237,7 +237,7 @@ def test_nothing_outside_a_submission_is_read(benchmark, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_other_metrics_rank(folder, benchmark, tmp_path):
+def test_other_metrics_rank(folder, benchmark, tmp_path, few_replicates):
     """Any metric ranks, one that is better when lower from below; an unknown one is an error."""
     for metric, lower in (("worst_group_accuracy", False), ("macro_recall", False), ("nll", True)):
         made = make_board(folder, benchmark, metric=metric)

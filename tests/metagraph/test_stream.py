@@ -170,7 +170,7 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path, monkeypatch):
             streamed(place, engine="ray")
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_ray_gives_the_catalogue_of_this_machine(tmp_path):
     """Pieces counted by Ray's workers sum to the same catalogue, and what a worker has to say reaches the user."""
     ray = pytest.importorskip("ray")

@@ -160,6 +160,7 @@ def test_the_catalogue_has_the_candidates_of_every_class(seed):
         assert dict(zip(names, found.sizes[here], strict=True)) == dict(zip(alone.names, alone.sizes, strict=True))
 
 
+@pytest.mark.slow
 def test_the_summary_is_the_papers():
     """Classes, subsets, distinct contexts, mean and median size; cat(black) and dog(black) are one context."""
     c = tagged()

@@ -189,6 +189,7 @@ def test_the_second_stage_sees_translated_images():
         torch.testing.assert_close(lane.stage.method.loss(lane.net, batch, lane.parts.state, 0), want)
 
 
+@pytest.mark.slow
 @given(st.floats(0, 1), st.integers(0, 999))
 @settings(max_examples=20, deadline=None)
 def test_a_share_alpha_of_the_images_is_translated(alpha, seed):

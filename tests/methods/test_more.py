@@ -92,6 +92,7 @@ def test_vrex_is_risk_plus_the_variance_of_risks(penalty, step, weight):
     assert of("vrex", step, penalty=penalty) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_vrex_with_one_domain_is_erm():
     """One domain's risk does not vary: ERM's trajectory bit for bit."""
     _, benchmark = toy_rows()
@@ -291,6 +292,7 @@ def test_jtt_upweights_exactly_the_first_models_errors():
     assert second == Stage(JTT(upweight=7.0), second.weights)
 
 
+@pytest.mark.slow
 def test_jtt_is_erm_where_errors_weigh_as_much():
     """With lambda = 1 the second model is ERM's bit for bit, whatever the first got wrong; with more it is not."""
     benchmark, x = noisy()

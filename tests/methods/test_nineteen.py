@@ -27,17 +27,17 @@ SMALL = {"stargan": {"width": 4}, "beta_vae": {"latent": 4}}
 
 
 @pytest.fixture(scope="module")
-def trained():
+def trained(tmp_path_factory):
     """Every method after three steps: what decides its predictions, and the predictions."""
-    collection = sprites(400, seed=0, size=32)
-    benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(collection)
+    collection = sprites(160, seed=0, size=32)
+    benchmark = LowData("shape", "colour", ("blue",), n_low=4).build(collection)
     found = {}
     for name in ("erm", *NINETEEN):
         preset = VARIANTS.get(name)
         own = {"method": name} if preset is None else {"method": preset.method, "preset": name}
         if not (METHODS[name].model if preset is None else preset.settings.get("model")):
             own["model"] = "small-cnn"
-        weights = {"weights": _weights(collection.digest)} if name == "pretrained" else {}
+        weights = {"weights": _weights(tmp_path_factory.mktemp("weights"))} if name == "pretrained" else {}
         run = Run(benchmark.digest, params=SMALL.get(name, {}), steps=3, batch_size=8, eval_every=3,
                   select_on="last", **own, **weights)
         one = Fitting(run, load(benchmark, collection, run, CPU, None))
@@ -48,18 +48,14 @@ def trained():
     return found
 
 
-def _weights(key: str, cache: dict[str, str] = {}) -> str:  # noqa: B006 - one file for the module
+def _weights(folder: Path) -> str:
     """Weights of a small net that saw something else."""
     from safetensors.torch import save_file
 
     from shiftbench.models import build
 
-    if key not in cache:
-        import tempfile
-
-        cache[key] = f"{tempfile.mkdtemp()}/other.safetensors"
-        save_file(build("small-cnn", 7, seed=9).state_dict(), cache[key])
-    return cache[key]
+    save_file(build("small-cnn", 7, seed=9).state_dict(), folder / "other.safetensors")
+    return str(folder / "other.safetensors")
 
 
 def test_all_nineteen_are_listed():

@@ -28,6 +28,7 @@ def test_undersampling_draws_by_the_law(by, column, exponent):
     np.testing.assert_allclose(drawn / drawn.sum(), n ** (1 - exponent) / (n ** (1 - exponent)).sum(), atol=0.015)
 
 
+@pytest.mark.slow
 def test_undersampling_without_an_exponent_is_erm():
     """a = 0 is ERM bit for bit; a = 1 is not."""
     _, benchmark = toy_rows()

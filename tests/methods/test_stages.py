@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from functools import cache
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from shiftbench.training.data import Data
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.lane import Lane
 from shiftbench.training.loop import Fitting
+from shiftbench.training.run import Run
 from tests.toys import CPU, fitted, learn, toy_features, toy_rows, toy_run
 
 
@@ -60,14 +62,20 @@ STAGED = {"dfr": {}, "beta_vae": {"model": "beta-vae", "params": {"latent": 3}, 
           "stargan": {"params": {"width": 2}}}
 
 
+@cache
+def unbroken(name: str) -> tuple[Run, Benchmark, torch.Tensor, torch.Tensor]:
+    """A run, what it learns from, and the logits that it ends with when nothing stops it."""
+    x, benchmark = squares(48)
+    run = image_run(benchmark, method=name, **STAGED[name])
+    return run, benchmark, x, learn(run, benchmark, x)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", [2, 5], ids=["first stage", "second stage"])
 @pytest.mark.parametrize("name", STAGED)
 def test_goes_on_in_its_stage(name, calls, tmp_path):
     """Stopped in either stage and started again, a run ends bit for bit as an unbroken one."""
-    x, benchmark = squares(48)
-    run = image_run(benchmark, method=name, **STAGED[name])
-    whole = learn(run, benchmark, x)
+    run, benchmark, x, whole = unbroken(name)
     with pytest.raises(Stop):
         learn(run, benchmark, x, tmp_path, checkpoint_seconds=0, progress=stop_after(calls))
     assert (tmp_path / "stage-0.safetensors").exists() == (calls > 3)

@@ -13,6 +13,7 @@ from shiftbench.methods.swa import slashed
 from tests.toys import (
     check_a_pack,
     fitted,
+    fitted_pack,
     learn,
     method_of,
     net_of,
@@ -47,6 +48,7 @@ def test_numbers_differ_within_a_pack(name, params):
     check_a_pack(name, params, benchmark, toy_features(benchmark))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["mlp", "small-cnn"])
 @pytest.mark.parametrize("name", ["lff", "swa"])
 def test_the_second_weights_survive_a_kill(name, model, tmp_path):
@@ -206,8 +208,8 @@ def test_swa_averages_erms_trajectory():
     x = toy_features(benchmark)
     run = toy_run(benchmark, method="swa", params={"start": 0.75, "every": 2}, steps=40, patience=1)
     found = fitted(run, benchmark, x).learned
-    ends = [fitted(toy_run(benchmark, steps=steps, select_on="last"), benchmark, x).learned.net.state_dict()
-            for steps in range(30, 41, 2)]
+    runs = [toy_run(benchmark, steps=steps, select_on="last") for steps in range(30, 41, 2)]
+    ends = [one.learned.net.state_dict() for one in fitted_pack(runs, benchmark, x)]
     assert found.step == 40
     for name, value in found.net.state_dict().items():
         torch.testing.assert_close(value, torch.stack([end[name] for end in ends]).mean(dim=0), rtol=1e-4, atol=1e-5)

@@ -355,6 +355,6 @@ def test_the_page_has_the_section(study, tmp_path):
         assert f"<small>{100 * ratio.low:.1f} – {100 * ratio.high:.1f}</small>" in part
     other = Benchmark(made[0].items, made[0].split, made[0].label, made[0].domain, made[0].group, made[0].names,
                       {**made[0].card, "shift": "subset"})
-    section = next(section for section in SECTIONS if section.name == "breeds")
+    section = SECTIONS["breeds"]
     assert [section.applies(benchmark) for benchmark in (made[0], other)] == [True, False]
     assert "BREEDS)" not in report(scores, [other], tmp_path / "n.html").read_text(encoding="utf-8")

@@ -44,6 +44,32 @@ def test_a_benchmark_is_a_table_of_its_counts():
             benchmark.counts()[split].get(group, 0) for split in benchmark.splits]
 
 
+def test_a_collection_is_a_table_of_its_factors_and_tags():
+    """Each factor has a row with its values and their counts; names are escaped, and the line of text has no arrays."""
+    collection = sb.Collection("<b>pets</b>", np.asarray(list("abcd")), {
+        "label": np.asarray(["cat", "dog", "cat", "cat"]), "age": np.asarray([1.5, 2, 3, np.nan])},
+        tags=sb.Tags.of([0, 1, 1], [0, 0, 1], ["sofa", "cup"], "object"))
+    words = plain(collection._repr_html_())
+    assert "<b>pets" not in collection._repr_html_()
+    lines = [" ".join(line.split()) for line in words.splitlines()]
+    assert "label factor 2 cat 3, dog 1" in lines
+    assert "age factor 3 least 1.5, most 3, missing 1" in lines
+    assert "object tags 2 sofa 2, cup 1" in lines
+    assert "array" not in repr(collection)
+
+
+def test_predictions_are_a_table_of_their_first_rows():
+    """Ten items with split and scores, and how many there are in all."""
+    _, benchmark = toy_rows()
+    scores = np.stack([np.arange(len(benchmark)), -np.arange(len(benchmark))], axis=1)
+    predictions = sb.Predictions.of(benchmark, benchmark.items, logits=scores)
+    lines = [line.split() for line in plain(predictions._repr_html_()).splitlines()]
+    for row in range(10):
+        assert [benchmark.items[row], benchmark.split[row], f"{row}", f"{-row}"] in lines
+    assert f"The first 10 of {len(benchmark):,} items.".split() in lines
+    assert "array" not in repr(predictions)
+
+
 def test_a_plot_is_svg_with_every_number(scores, tmp_path):
     """A panel per method: all items and every group, with their values in per cent; `save` writes the same."""
     picture = scores.plot(metric="accuracy", split="test")

@@ -351,6 +351,7 @@ def test_rules_that_used_target_labels_are_marked(sweep, sweep_page):
     assert sum("target labels" in head for head in heads) >= 4
 
 
+@pytest.mark.slow
 def test_the_tables_of_a_sweep_show_chosen_runs(sweep, sweep_page, tmp_path):
     """One row per method, of the runs that id_val chose; the parts that leave a domain out have no card."""
     scores, made, collection = sweep

@@ -15,7 +15,17 @@ from bench.many_runs import make
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, Scores
-from shiftbench.reporting.comparison import APART, FORMATS, PAIRED, Line, lines, to_csv, to_latex, to_markdown
+from shiftbench.reporting.comparison import (
+    APART,
+    FORMATS,
+    PAIRED,
+    Comparison,
+    Line,
+    lines,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
 from shiftbench.scoring import read_run, score_runs
 from shiftbench.scoring.intervals import compare
 from shiftbench.scoring.runs import read_chosen
@@ -213,3 +223,12 @@ def test_several_settings_are_chosen_by_a_rule(tmp_path):
     assert {line.method for line in sb.table(runs, rule="id")} == {"erm", "group_dro", "irm"}
     with pytest.raises(ShiftBenchError, match="labels of the target"):
         sb.table(runs, rule="oracle")
+
+
+def test_a_table_shows_itself(found):
+    """In a notebook it is a table; it is LaTeX and a data frame where one asks for it, and still a list of lines."""
+    table = Comparison(found)
+    assert table == found
+    assert repr(table) == table._repr_markdown_() == to_markdown(found)
+    assert table.to_latex() == to_latex(found)
+    assert table.to_pandas()["method"].tolist() == [line.method for line in found]

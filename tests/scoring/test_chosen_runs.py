@@ -150,6 +150,7 @@ def test_a_report_is_made_from_chosen_runs(study):
         shown_scores(scores, [made], "oracle")
 
 
+@pytest.mark.slow
 def test_what_no_rule_can_choose_is_shown_by_setting(study):
     """Without id_val every setting is a method of its own; one setting each changes nothing at all."""
     scores, made, _ = study

@@ -79,6 +79,7 @@ def test_every_finished_run_is_scored_once_and_every_setting_has_a_mean(folder, 
         BENCHMARKS, RUNS // len(BENCHMARKS) // SEEDS)
 
 
+@pytest.mark.slow
 def test_more_settings_than_anyone_reads_have_no_means(folder, monkeypatch):
     """Above the limit single runs are scored and no means; the few that are then chosen have them."""
     monkeypatch.setattr(runs, "SETTINGS", 3)
@@ -87,6 +88,7 @@ def test_more_settings_than_anyone_reads_have_no_means(folder, monkeypatch):
     assert (score_runs(folder, replicates=0, only=[name])["seed"] == -1).any()
 
 
+@pytest.mark.slow
 def test_a_run_is_scored_alone_as_among_others(folder, scores):
     """What a run scores, its interval too, does not depend on which runs lie beside it."""
     for name in sorted(os.listdir(folder))[:3]:

@@ -5,21 +5,22 @@ import json
 import numpy as np
 import pytest
 
+import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN
 from shiftbench.data.target import Target
 from shiftbench.scoring import means, score
-from shiftbench.scoring.metrics import METRICS, metric_of, own_metrics, register_metric
+from shiftbench.scoring.metrics import METRICS, metric_of, own_metrics
 from shiftbench.shifts.low_data import LowData
 from shiftbench.worlds.sprites import sprites
 from tests.leaderboard.test_boards import submit
 
 FILE = '''
 import numpy as np
-from shiftbench.scoring.metrics import register_metric
+import shiftbench as sb
 
-@register_metric("cost", words="cost of errors", better="lower", unit="number")
+@sb.register.metric("cost", words="cost of errors", better="lower", unit="number")
 def cost(label, scores, weight=None):
     """An error on the first class costs ten, any other one."""
     return float(np.average((scores.argmax(axis=1) != label) * np.where(label == 0, 10.0, 1.0), weights=weight))
@@ -30,7 +31,7 @@ def brier_items(label, scores):
     shares[np.arange(len(label)), label] -= 1
     return (shares ** 2).sum(axis=1)
 
-@register_metric("brier", words="Brier score", better="lower", unit="number", items=brier_items)
+@sb.register.metric("brier", words="Brier score", better="lower", unit="number", items=brier_items)
 def brier(label, scores, weight=None):
     return float(np.average(brier_items(label, scores), weights=weight))
 '''
@@ -65,6 +66,7 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_replicates")
 def test_a_metric_of_ones_own_goes_the_whole_way(shell, project, registry, tmp_path):
     """One file makes a sweep choose weights by it, and score, select, table, report and board show and rank by it."""
     own = ("--import", "mine.py")
@@ -120,7 +122,7 @@ def test_a_bootstrap_of_means_counts_items_once_and_seeds_too(registry):
                            benchmark.names["label"])
 
     noises = [rng.normal(size=(len(benchmark), len(benchmark.names["label"]))) for _ in range(3)]
-    register_metric("hits")(METRICS["accuracy"].function)
+    sb.register.metric("hits")(METRICS["accuracy"].function)
 
     def ends(runs):
         return [next(iter(means(benchmark, {"erm": runs}).where(split="test", metric=name, group="all")))
@@ -149,8 +151,8 @@ def test_the_worst_group_and_the_bounds_follow_the_metric(registry):
     def profits(label, scores):
         return 1000 - 3000 * misses(label, scores)
 
-    register_metric("profit", unit="number", items=profits)(lambda *words: float(profits(*words[:2]).mean()))
-    register_metric("missed", better="lower", items=misses)(lambda *words: float(misses(*words[:2]).mean()))
+    sb.register.metric("profit", unit="number", items=profits)(lambda *words: float(profits(*words[:2]).mean()))
+    sb.register.metric("missed", better="lower", items=misses)(lambda *words: float(misses(*words[:2]).mean()))
     scores = means(benchmark, models).where(split="test", by="")
     for name in models:
         worst = {metric: next(iter(scores.where(method=name, stat=MEAN, metric=f"worst_group_{metric}")))
@@ -168,21 +170,21 @@ def test_the_worst_group_and_the_bounds_follow_the_metric(registry):
 
 def test_a_metric_is_registered_with_what_is_known(registry):
     """Words, direction and unit are those given; the worst group's follows; a taken name or odd words are refused."""
-    register_metric("regret", words="regret", better="lower", unit="number", items=lambda y, f: np.zeros(len(y)))(len)
+    sb.register.metric("regret", better="lower", unit="number", items=lambda y, f: np.zeros(len(y)))(len)
     assert [metric.name for metric in own_metrics(Target())] == ["regret"]
     assert metric_of("worst_group_regret").words == "worst-group regret"
     assert metric_of("worst_group_regret").lower
     with pytest.raises(ShiftBenchError, match="taken"):
-        register_metric("accuracy")(len)
+        sb.register.metric("accuracy")(len)
     for odd in ({"better": "more"}, {"unit": "percent"}, {"targets": "clas"}, {"targets": "boxes"},
                 {"interval": "student"}):
         with pytest.raises(ShiftBenchError, match="etric 'odd'"):
-            register_metric("odd", **odd)(len)
+            sb.register.metric("odd", **odd)(len)
 
 
 @pytest.mark.parametrize(("content", "message"), [
     ("import nothing_of_this_name", "ModuleNotFoundError"), ("1 / 0", "ZeroDivisionError"), ("def", "SyntaxError"),
-    ("from shiftbench.scoring.metrics import register_metric\nregister_metric('nll')(len)", "taken"),
+    ("import shiftbench as sb\nsb.register.metric('nll')(len)", "taken"),
 ])
 def test_a_file_that_cannot_be_imported_is_one_message(shell, project, registry, tmp_path, content, message):
     """An error in the user's own file names the file, and nothing else is done."""

@@ -217,6 +217,7 @@ def world():
     return WORLDS["scenes"](items=2000, seed=0, size=32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SUITES["nooch/world"]() if name.startswith("ce-")])
 def test_the_worlds_cues_are_the_planted_ones(world, name):
     """What is found in the built-in world are the places where its themes put the class; all splits have hard items."""

@@ -297,6 +297,7 @@ def test_a_gap_needs_the_benchmark_of_the_reference():
         gap(outside, reference="mixed-to-test")
 
 
+@pytest.mark.slow
 def test_from_a_benchmark_to_its_gap_on_the_command_line(tmp_path):
     """check lists, build makes, train runs on both, gap tells what the shift costs."""
     rng = np.random.default_rng(0)

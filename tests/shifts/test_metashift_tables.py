@@ -124,6 +124,7 @@ def test_contexts_that_a_collection_lacks_are_named_on_the_card(photos):
 # Merging by community, on any collection
 
 
+@pytest.mark.slow
 def test_merging_divides_the_subsets_of_a_class(photos):
     """Every subset is in one merged subset, those of one community stay together unless two of them are named."""
     graph = meta_graph(photos, "dog", threshold=0.2, min_size=25, kinds=("object",))

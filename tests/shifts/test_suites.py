@@ -54,6 +54,7 @@ def test_twins_have_the_rungs_of_the_papers_tables():
         list(suite("metashift/table1", "cow"))
 
 
+@pytest.mark.slow
 def test_ladders_of_the_twins_rise(scenes):
     """Each rung is farther from the test subset than the one before, by the paper's distance and by diffusion."""
     rungs: dict[str, list[tuple[float, float]]] = {}
@@ -66,6 +67,7 @@ def test_ladders_of_the_twins_rise(scenes):
             assert list(column) == sorted(set(column)), task
 
 
+@pytest.mark.slow
 def test_only_the_dog_moves_in_the_ten_animal_task(scenes):
     """Every rung of table 3 trains on the same cats and has all ten classes; the dogs differ."""
     made = [shift.build(scenes, 0) for _, shift in suite("metashift/world/table3")]
@@ -114,6 +116,7 @@ def small():
     return collection, shift.build(collection, 0)
 
 
+@pytest.mark.slow
 def test_folder_export_is_an_image_folder_with_the_same_pixels(small, tmp_path):
     """SPLIT/LABEL/GROUP/ITEM.png holds each item once with its own picture, and the groups of every item are listed."""
     collection, made = small

@@ -33,7 +33,7 @@ model = ["linear", "mlp"]
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
+def small(tmp_path_factory, workers_here):
     """As examples/breeds/world.toml, with fewer and smaller pictures, one split, two seeds and a few steps."""
     place = tmp_path_factory.mktemp("breeds")
     (place / "study.toml").write_text(STUDY)

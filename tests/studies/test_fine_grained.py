@@ -15,10 +15,15 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
+SHORTER = {"run.steps": 1, "run.eval_every": 1, "run.batch_size": 2, "world.items": 120}
+"""What makes the study cheaper still: the same methods, shifts and nets."""
+
+
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
+def smoke(tmp_path_factory, workers_here):
     place = tmp_path_factory.mktemp("smoke")
-    return place, sb.sweep(ROOT / "examples" / "fine_grained" / "smoke.toml", place / "R", device="cpu", workers=1)
+    return place, sb.sweep(ROOT / "examples" / "fine_grained" / "smoke.toml", place / "R", device="cpu", workers=1,
+                           changes=SHORTER)
 
 
 def test_every_method_is_run_on_every_shift(smoke):

@@ -15,7 +15,7 @@ members = ["ce-bus", "gist-bus"]
 seeds = 1
 [world]
 name = "scenes"
-items = 1400
+items = 800
 size = 64
 [run]
 model = "mlp"
@@ -32,7 +32,7 @@ adjustment = [0.0, 2.0]
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory):
+def done(tmp_path_factory, workers_here):
     place = tmp_path_factory.mktemp("nooch")
     (place / "study.toml").write_text(STUDY)
     ends = sb.sweep(place / "study.toml", place / "R", workers=1, device="cpu")

@@ -82,6 +82,7 @@ def test_a_tally_tells_the_time_left_from_what_was_done_now():
     """Runs that were there before do not quicken the pace; the last run leaves nothing to wait for."""
     now = [0.0]
     tally = Tally(lambda: now[0])
+    assert str(tally) == "no run has ended yet"
     for _ in range(50):
         tally.add(Outcome("a", "done"), 100)
     assert str(tally) == "50 of 100 runs done, 0 failed, 50 left"

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -77,6 +78,14 @@ class Toy:
         return True
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_folder():
+    """Ray keeps its sessions, below a path that is short enough for its sockets; gone after the tests."""
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory(prefix="r-") as folder:
+        patch.setenv("RAY_TMPDIR", folder)
+        yield
+
+
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
     return Toy(tmp_path_factory.mktemp("toy"))
@@ -121,7 +130,7 @@ def meanwhile(deeds):
     assert not problems, problems
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_a_worker_and_a_node_are_lost_and_no_run_is(toy, cluster, tmp_path):
     """A killed worker, a lost node and a run in other hands: at the end each run is there once, as if left alone."""
     jobs = toy.jobs(range(4), 300)
@@ -147,7 +156,7 @@ def test_a_worker_and_a_node_are_lost_and_no_run_is(toy, cluster, tmp_path):
     assert toy.same(jobs, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_a_driver_is_killed_and_started_again_over_a_store(toy, cluster, tmp_path):
     """A sweep into a store whose driver is killed goes on with the next; finished runs stay as they are."""
     jobs, url = toy.jobs(range(10, 13), 150), f"file://{tmp_path}/store"
@@ -166,7 +175,7 @@ def test_a_driver_is_killed_and_started_again_over_a_store(toy, cluster, tmp_pat
     assert not list(tmp_path.glob("store/*/unfinished.tar"))
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_a_run_that_is_always_lost_has_failed_and_the_others_are_done(toy, cluster, tmp_path):
     """A run whose worker dies again and again is recorded as failed; `retry_failed` tries it again."""
     (bad,), (good,) = toy.jobs([20], 10**6), toy.jobs([21], 50)
@@ -202,7 +211,7 @@ def test_a_cluster_of_this_machine_lasts_as_long_as_the_sweep(toy, tmp_path, mon
     assert os.environ.get("RAY_AUTH_MODE") == mode
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_a_cluster_that_asks_for_a_token(tmp_path, monkeypatch):
     """The token is taken from where Ray looks; where there is none, the message says where to put it."""
     pytest.importorskip("ray")

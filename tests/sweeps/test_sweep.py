@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.sweeps.jobs import Job, train_jobs
 from shiftbench.sweeps.local import run_packs
 from shiftbench.sweeps.status import failure, look, states, status, summary
-from shiftbench.sweeps.workers import cores, devices_for
+from shiftbench.sweeps.workers import CONTEXT, cores, devices_for
 from shiftbench.training.device import set_threads
 from tests.toys import toy_rows
 
@@ -61,8 +62,21 @@ def jobs_of(toy: Path, n: int, steps: int = 4, **settings) -> list[Job]:
                  "seed": seed, **settings}) for seed in range(n)]
 
 
+def sweep_into(packs: list[list[Job]], out: Path) -> None:
+    """What another process does that sweeps: it leaves how the runs ended beside them."""
+    ends = run_packs(packs, out, workers=2, device="cpu", checkpoint_seconds=0.1)
+    out.with_suffix(".json").write_text(json.dumps(ends))
+
+
+def drive_here(packs: list[list[Job]], out: Path) -> BaseProcess:
+    """Another process that sweeps; its workers come from the server that ours do, which has imported torch."""
+    process = CONTEXT.Process(target=sweep_into, args=(packs, out))
+    process.start()
+    return process
+
+
 def drive(toy: Path, packs: list[list[Job]], out: Path) -> subprocess.Popen:
-    """Another process that sweeps, with a group of its own, as a shell would start it."""
+    """Another process that sweeps, with a group and a server of its own, as a shell would start it."""
     return subprocess.Popen([sys.executable, toy / "driver.py", json.dumps(packs), out], start_new_session=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -151,11 +165,14 @@ def test_two_sweeps_of_the_same_runs_share_them(toy, tmp_path, monkeypatch):
     from kill_sweep import Watch
 
     jobs = jobs_of(toy, 6, steps=40)
-    watch = Watch([tmp_path / job.run.id for job in jobs])
-    other = drive(toy, [[job] for job in jobs], tmp_path)
-    until(lambda: any(tmp_path.glob("*/lock")))
-    ends = run_packs([[job] for job in jobs], tmp_path, workers=1, device="cpu")
-    for told in (ends, json.loads(other.communicate(timeout=120)[0])):
+    runs = tmp_path / "runs"
+    watch = Watch([runs / job.run.id for job in jobs])
+    other = drive_here([[job] for job in jobs], runs)
+    until(lambda: any(runs.glob("*/lock")))
+    ends = run_packs([[job] for job in jobs], runs, workers=1, device="cpu")
+    other.join(120)
+    assert other.exitcode == 0
+    for told in (ends, json.loads(runs.with_suffix(".json").read_text())):
         assert [(run, state) for run, state, *_ in told] == [(job.run.id, "done") for job in jobs]
     watch.look()
     assert watch.done == {job.run.id: 1 for job in jobs}
@@ -216,7 +233,7 @@ def test_devices_to_share_out():
         devices_for("cuda:99")
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_kills_at_random_moments_lose_nothing():
     """The bench with few kills: no run lost, none done twice, all equal to the undisturbed sweep's."""
     done = subprocess.run([sys.executable, BENCH, "--kills", "2", "--seeds", "1", "--steps", "60"],

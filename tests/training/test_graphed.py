@@ -28,6 +28,7 @@ def channels_last_images(n: int = 4) -> torch.Tensor:
     return x.to(memory_format=torch.channels_last)
 
 
+@pytest.mark.slow
 def test_a_gradient_lies_in_memory_as_its_parameter_does():
     """Also in a second net of plain layout (LfF's twin), whose convolutions hand out channels-last gradients: a fused
     optimizer then makes the step of a plain one."""
@@ -78,12 +79,16 @@ def test_the_bench_tells_a_run_that_broke():
      "warmup": 3, "schedule": "linear"},
     {"augment": "rotate-flip", "normalise": "image"}, {"preset": "adversarial"},
     {"method": "erm", "precision": "bf16", "optimizer": "sgd", "momentum": 0.9},
+    {"method": "fixmatch", "augment": "standard", "params": {"unlabelled": "test"}},
+    {"method": "pseudo_label", "params": {"unlabelled": "test", "threshold": 0.4}},
+    {"method": "afn", "params": {"unlabelled": "test"}},
+    {"model": "timm:test_resnet", "method": "coral"}, {"model": "timm:test_vit"}, {"model": "torchvision:alexnet"},
 ], ids=str)
 def test_a_recorded_step_is_the_plain_step(settings):
     """Six recorded steps have the losses and end at the weights of six plain ones, bit for bit."""
     collection = sprites(200, seed=0, size=32)
     benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(collection)
-    run = Run(benchmark.digest, model="small-cnn", steps=12, batch_size=16, **settings)
+    run = Run(benchmark.digest, **{"model": "small-cnn", "size": 64, "steps": 12, "batch_size": 16, **settings})
     data = load(benchmark, collection, run, torch.device("cuda"), None)
     ends = []
     for way in (Plain, Graphed):
@@ -94,3 +99,18 @@ def test_a_recorded_step_is_the_plain_step(settings):
     (plain, weights), (recorded, others) = ends
     assert recorded == plain
     assert all(torch.equal(one, other) for one, other in zip(weights, others, strict=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are recorded on a GPU alone")
+def test_a_recording_waits_until_its_tensors_are_there():
+    """A busy device fills the tensors of a recording late: the items that were put into them stay all the same."""
+    collection = sprites(200, seed=0, size=32)
+    benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(collection)
+    run = Run(benchmark.digest, model="small-cnn", steps=12, batch_size=16)
+    data = load(benchmark, collection, run, torch.device("cuda"), None)
+    lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
+    Graphed([lane])  # leaves memory behind, on the host too: new memory waits for the device
+    torch.cuda.synchronize()
+    torch.cuda._sleep(1_000_000_000)  # about half a second of the stream on which tensors are made
+    (track,) = Graphed([lane]).tracks
+    assert torch.equal(track.index.cpu(), track.draw(0)[0])

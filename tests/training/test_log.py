@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json
+from shiftbench.data.run_log import lines, points
 from shiftbench.sweeps.log_mirror import Mirror
-from shiftbench.training.checkpoint import Log, Point, lines
-from shiftbench.training.sinks import SINKS, TensorBoard, open_sinks, points, read_entry
+from shiftbench.training.checkpoint import Log, Point
+from shiftbench.training.sinks import SINKS, TensorBoard, open_sinks, read_entry
 
 # The log
 
@@ -125,6 +126,7 @@ def test_a_copy_holds_each_point_once(sink, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]  # nothing beside the runs
 
 
+@pytest.mark.slow
 def test_a_metric_over_a_grouping_is_copied(sink, tmp_path):
     """`worst_group_accuracy[region!Other]` reaches every sink, in the letters that its names may have."""
     folder = run_folder(tmp_path / "runs")

@@ -15,16 +15,20 @@ from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.step import Plain
 from tests.toys import CPU, HEADS, Data, fitted, toy_features, toy_rows, toy_run
 
-SETTINGS = [{}, {"seed": 1}, {"lr": 0.1}, {"lr": 0.1, "seed": 2}, {"weight_decay": 0.1}, {"steps": 25, "eval_every": 7},
-            {"patience": 1, "lr": 0.3}, {"seed": 3, "select_on": "loss"}]
+SHORT = {"steps": 12, "eval_every": 4}
+FEW = [SHORT, {**SHORT, "lr": 0.1, "seed": 2}, {"steps": 9, "eval_every": 2}]
+SETTINGS = [*FEW, {**SHORT, "seed": 1}, {**SHORT, "lr": 0.1}, {**SHORT, "weight_decay": 0.1},
+            {"steps": 40, "eval_every": 4, "patience": 1, "lr": 0.3}, {**SHORT, "seed": 3, "select_on": "loss"}]
 NUMBERS = {"irm": [{"penalty": 0.5, "anneal": 0.3}, {"penalty": 20.0}], "group_dro": [{"step_size": 0.5}],
            "coral": [{"penalty": 0.1}, {"penalty": 5.0}], "cdann": [{"penalty": 0.3}, {"width": 16}]}
 
 
 def runs_of(benchmark, method, model="mlp", **more):
+    """Runs of all settings for ERM and the methods of `NUMBERS`, of a few for the others."""
     params = NUMBERS.get(method, [])
-    more_settings = [one for part in params for one in ({"params": part}, {"params": part, "seed": 4, "lr": 0.05})]
-    return [toy_run(benchmark, method=method, model=model, **(one | more)) for one in (*SETTINGS, *more_settings)]
+    own = [{**SHORT, "params": part, **one} for part in params for one in ({}, {"seed": 4, "lr": 0.05})]
+    settings = (*(SETTINGS if params or method == "erm" else FEW), *own)
+    return [toy_run(benchmark, method=method, model=model, **(one | more)) for one in settings]
 
 
 @pytest.mark.slow
@@ -54,7 +58,7 @@ def test_a_stacked_step_is_the_plain_step(method):
     _, benchmark = toy_rows()
     data = Data(benchmark, toy_features(benchmark), CPU)
     # Adam divides by the size of a gradient: one of 1e-9 would make another step on another processor.
-    runs = [run for run in runs_of(benchmark, method, optimizer="sgd") if run.seed == 0 and run.steps == 40]
+    runs = [run for run in runs_of(benchmark, method, optimizer="sgd") if run.seed == 0 and run.steps == 12]
     stacked, plain = ([Lane.enter(run, data, Stage(run.learner()), 0, None) for run in runs] for _ in range(2))
     packs = {}
     for lane in stacked:

@@ -109,8 +109,8 @@ def test_every_method_that_says_so_learns_the_target(kind):
     assert {"erm", "coral", "irm", "group_dro"} <= set(able)
     light = {name: {"penalty": 0.01} for name in ("irm", "coral", "dann", "mmd", "vrex")}
     light |= {name: {"unlabelled": "id_val"} for name in able if METHODS[name]().unlabelled_split()}
-    tried = [Fitting(Run(benchmark.digest, name, light.get(name, {}), "mlp", features=FEATURES, steps=120, lr=0.02,
-                         batch_size=8, eval_every=40), data) for name in able]
+    tried = [Fitting(Run(benchmark.digest, name, light.get(name, {}), "mlp", features=FEATURES, steps=60, lr=0.04,
+                         batch_size=8, eval_every=20), data) for name in able]
     learn(tried)
     for one in tried:
         assert one.problem is None, (one.run.method, one.problem)

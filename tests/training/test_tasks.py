@@ -62,10 +62,10 @@ def reviews() -> tuple[Collection, Benchmark]:
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("method", PAPER)
-@pytest.mark.parametrize("model", ["text-bag", "text-transformer"])
+@pytest.mark.parametrize(("model", "method"), [
+    *(("text-bag", method) for method in PAPER), ("text-transformer", "erm")])
 def test_texts_are_learnt(reviews, model, method, tmp_path):
-    """Every method of the paper learns which words tell, in both models made from nothing."""
+    """Every method of the paper learns which words tell, and so do both models made from nothing."""
     collection, benchmark = reviews
     folder = ran(collection, benchmark, tmp_path, method, model=model, size=12, batch_size=12, steps=100,
                  lr=0.01 if model == "text-bag" else 0.002)
@@ -177,11 +177,13 @@ def satellites(tmp_path_factory) -> tuple[Collection, Benchmark]:
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("method", PAPER)
-def test_wealth_is_learnt(satellites, method, tmp_path):
-    """Every method of the paper learns a number from images of eight channels; the worst group is told."""
+def test_wealth_is_learnt(satellites, tmp_path):
+    """A number is learnt from images of eight channels, and the worst group is told.
+
+    That every method learns numbers is the law of test_targets.py.
+    """
     collection, benchmark = satellites
-    folder = ran(collection, benchmark, tmp_path, method, model="resnet18-ms", batch_size=8, steps=48, eval_every=16,
+    folder = ran(collection, benchmark, tmp_path, "erm", model="resnet18-ms", batch_size=8, steps=24, eval_every=8,
                  lr=0.001)
     assert value(benchmark, folder, "r") > 0.5
     found = score(benchmark, read_predictions(folder / "predictions.parquet", benchmark))

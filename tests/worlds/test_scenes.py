@@ -56,6 +56,7 @@ def test_an_item_is_the_same_however_many_are_drawn(world: Collection) -> None:
     assert few.texts.text.tolist() == world.texts.text[:200].tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(0, 5999), max_size=12))
 def test_any_items_can_be_drawn_alone_and_in_any_order(world: Collection, index: list[int]) -> None:
@@ -192,9 +193,10 @@ def test_another_process_draws_the_same_world() -> None:
     """Annotations and pixels do not depend on the process or on PYTHONHASHSEED."""
     code = ("import hashlib; from shiftbench.worlds.scenes import scenes; c = scenes(60, seed=9);"
             "print(c.digest, hashlib.sha256(c.pixels.tobytes()).hexdigest())")
-    said = {subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, check=True,
-                           capture_output=True, text=True).stdout for seed in ("1", "2")}
-    assert len(said) == 1
+    said = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "7"}, check=True,
+                          capture_output=True, text=True).stdout.split()
+    here = scenes(60, seed=9)
+    assert said == [here.digest, hashlib.sha256(here.pixels.tobytes()).hexdigest()]
 
 
 def test_another_machine_draws_the_same_world() -> None:

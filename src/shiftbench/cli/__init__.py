@@ -2,11 +2,15 @@
 
 import os
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from shiftbench import __version__
+from shiftbench.cli.audit import audit
 from shiftbench.cli.board import board
 from shiftbench.cli.build import build
 from shiftbench.cli.check import check
@@ -17,11 +21,14 @@ from shiftbench.cli.embed import embed
 from shiftbench.cli.export import export
 from shiftbench.cli.fetch import fetch
 from shiftbench.cli.gap import gap
+from shiftbench.cli.gate import gate
 from shiftbench.cli.graph import graph
 from shiftbench.cli.hierarchy import hierarchy
+from shiftbench.cli.imports import importing
 from shiftbench.cli.methods import methods
-from shiftbench.cli.output import silence_pillow
+from shiftbench.cli.output import note, silence_pillow
 from shiftbench.cli.power import power
+from shiftbench.cli.predict import predict
 from shiftbench.cli.pretrain import pretrain
 from shiftbench.cli.read import read
 from shiftbench.cli.report import report
@@ -29,6 +36,7 @@ from shiftbench.cli.retrain import retrain
 from shiftbench.cli.score import score
 from shiftbench.cli.select import select
 from shiftbench.cli.show import show
+from shiftbench.cli.studio import studio
 from shiftbench.cli.study import study
 from shiftbench.cli.sweep import sweep
 from shiftbench.cli.table import table
@@ -53,9 +61,9 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 PANELS = {
     "Data": (download, show, export, trust),
     "Shifts": (graph, hierarchy, build, check, power),
-    "Training": (methods, embed, train, pretrain, retrain, sweep, fetch),
-    "Judging": (score, select, gap, table, conflicts),
-    "Sharing": (report, board, study),
+    "Training": (methods, embed, train, pretrain, retrain, sweep, fetch, predict),
+    "Judging": (score, audit, gate, select, gap, table, conflicts),
+    "Sharing": (report, studio, board, study),
 }
 """The verbs as `--help` groups them, in the order in which people need them."""
 
@@ -63,7 +71,7 @@ app.command()(demo)
 app.add_typer(read, name="read", rich_help_panel="Data")
 for panel, verbs in PANELS.items():
     for verb in verbs:
-        app.command(rich_help_panel=panel)(verb)
+        app.command(rich_help_panel=panel)(importing(verb))
 
 
 RENAMED = {
@@ -84,7 +92,8 @@ def main() -> None:
             sys.stderr.write(f"shiftbench: '{sys.argv[1]}' is now: {RENAMED[sys.argv[1]]}.\n")
             sys.exit(2)
         silence_pillow()
-        app()
+        with _short_warnings():
+            app()
     except ShiftBenchError as problem:
         sys.stderr.write(f"shiftbench: {problem}\n")
         sys.exit(1)
@@ -94,6 +103,16 @@ def main() -> None:
         file = printable(os.fsdecode(problem.filename or "a file"))[:300]
         sys.stderr.write(f"shiftbench: {file}: {printable(problem.strerror or problem)}.\n")
         sys.exit(1)
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """A warning of ours that a verb does not collect is one line, without the line of code that raised it."""
+    with warnings.catch_warnings():
+        whole = warnings.showwarning
+        warnings.showwarning = lambda message, category, *where: (
+            note(message) if category is UserWarning else whole(message, category, *where))
+        yield
 
 
 def _is_text(word: str) -> bool:

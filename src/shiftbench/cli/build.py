@@ -1,5 +1,6 @@
-"""shiftbench build RECIPE|SUITE|BENCHMARK --out BENCHMARK"""
+"""shiftbench build RECIPE|SUITE|BENCHMARK|--from AUDIT#N --out BENCHMARK"""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def build(
-    recipe: Annotated[Path, typer.Argument(help="A TOML file, or a suite by name: metashift/table1. With --reference, "
-                                                "the folder of a benchmark.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the new benchmark.")],
+    recipe: Annotated[Path | None, typer.Argument(help="A TOML file, or a suite by name: metashift/table1. With "
+                                                  "--reference, the folder of a benchmark.")] = None,
     changes: Annotated[list[str] | None, typer.Option(
         "--set", help="Replace a setting, e.g. --set p=0.06; in a suite, for every benchmark.")] = None,
     collection: Annotated[Path | None, typer.Option(help="Collection that replaces the recipe's.")] = None,
@@ -27,6 +28,9 @@ def build(
     reference: Annotated[str, typer.Option(
         help="Make the in-distribution reference of a benchmark: test-to-test, mixed-to-test, train-to-train, average "
              "or random-split. With --set: moved=0.5, unseen=true, given=FACTOR.")] = "",
+    source: Annotated[str, typer.Option("--from", help="Make the shift of a finding instead: a file of `audit` and the "
+                                        "number of the finding, audit.json#3. Needs --collection.")] = "",
+    label: Annotated[str, typer.Option(help="With --from: the factor to predict; default: the audit's.")] = "",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -34,6 +38,7 @@ def build(
 
     A recipe may stand for several benchmarks (leave_one_domain_out: one per domain); each gets a folder below --out.
     With --reference, make the benchmark without the shift, against which the cost of the shift is measured.
+    With --from, train without the items of a context in which a model failed, and test on them beside others.
 
     shiftbench build examples/cat_dog_shelf.toml --out benchmarks/cat-dog
 
@@ -44,6 +49,8 @@ def build(
     shiftbench build fine_grained/dsprites/low_data --replicates 5 --collection collections/dsprites --out benchmarks
 
     shiftbench build benchmarks/cat-dog --reference mixed-to-test --out benchmarks/cat-dog-mixed
+
+    shiftbench build --from 'audit.json#3' --collection collections/street --out benchmarks/night --set n_low=20
     """
     from shiftbench.core.parsing import parse_changes
     from shiftbench.shifts.recipe import Recipe, several
@@ -51,6 +58,16 @@ def build(
     from shiftbench.shifts.suites import SUITES
 
     replaced = parse_changes(changes or [])
+    if source:
+        if recipe is not None or reference or only or replicates:
+            raise ShiftBenchError("--from makes one benchmark of a finding: leave out the recipe, --reference, --only "
+                                  "and --replicates.")
+        _show(_from_finding(source, out, replaced, collection, seed or 0, label), out, json, quiet)
+        return
+    if recipe is None:
+        raise ShiftBenchError("There is nothing to build. Name a recipe, a suite, or a finding with --from.")
+    if label:
+        raise ShiftBenchError("--label is for --from. In a recipe: --set label=NAME.")
     if reference:
         _reference(recipe, reference, replaced, out, collection, seed or 0, json, quiet)
         return
@@ -67,6 +84,20 @@ def build(
     if only:
         raise ShiftBenchError(f"--only is for a suite, and '{recipe}' is one benchmark. Leave it out.")
     _show(build_recipe(plan, out), out, json, quiet)
+
+
+def _from_finding(
+    source: str, out: Path, changes: dict[str, Any], collection: Path | None, seed: int, label: str
+) -> "Benchmark":
+    """The shift of a finding, by the file of an audit and the number of the finding."""
+    from shiftbench.api import build
+
+    file, mark, number = source.rpartition("#")
+    if not mark or not re.fullmatch("[1-9][0-9]{0,8}", number):
+        raise ShiftBenchError(f"--from '{source}' names no finding. Write --from audit.json#3.")
+    if collection is None:
+        raise ShiftBenchError("--from needs the collection that was audited. Name its folder with --collection.")
+    return build(file, out, changes, collection=collection, seed=seed, finding=int(number), label=label)
 
 
 def _reference(

@@ -16,14 +16,14 @@ def check(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark, or of a collection.")],
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
     allow: Annotated[list[str] | None, typer.Option(help="A finding to accept, e.g. --allow 'missing class'.")] = None,
-    references: Annotated[bool, typer.Option("--references", help="List which in-distribution references can be made "
-                                             "of the benchmark, and why not the others.")] = False,
+    references: Annotated[bool, typer.Option("--references", help="List which in-distribution references can be built "
+                                             "from the benchmark, and why the others cannot.")] = False,
     json: Json = False,
 ) -> None:
     """Check what a benchmark is fit for: training, selection, scoring. The exit code is 1 if it is unfit.
 
-    It finds leakage, empty cells, small splits and missing classes. With the collection at hand, it also lists missing
-    image files and images that stand under two ids. A benchmark of test items alone is fit for scoring. Of a
+    It finds leakage, empty cells, small splits and missing classes. If it can open the collection, it also lists
+    missing image files and images that have two ids. A benchmark that has only test items is fit for scoring. For a
     collection, it checks only the image files.
 
     shiftbench check benchmarks/cat-dog --allow "missing class"

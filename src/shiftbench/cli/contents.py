@@ -1,61 +1,19 @@
-"""The contents of a collection or a folder of runs, as facts and as tables on a terminal."""
+"""The contents of a collection, a folder of runs or a run, as tables on a terminal."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from shiftbench.cli.output import print_table, say, say_titled
-from shiftbench.core.arrays import encode
 from shiftbench.data.collection import Collection
+from shiftbench.data.collection_contents import COLUMNS, collection_facts, contents_rows, contents_title
 from shiftbench.sweeps.status import STATES, describe, summary
-
-
-def collection_facts(collection: Collection) -> dict[str, Any]:
-    """Counts of everything in a collection."""
-    tags = collection.tags
-    times = np.bincount(tags.tag, minlength=len(tags.names))
-    kinds = sorted(set(tags.kinds))
-    return {
-        "name": collection.name, "items": len(collection), "digest": collection.digest,
-        "images": "none" if collection.pixels is None else "files" if collection.pixels.dtype.kind == "U"
-        else "×".join(map(str, collection.pixels.shape[1:3])),
-        "texts": len(collection.texts.item), "boxes": len(tags.boxes),
-        "factors": {name: _values(values) for name, values in collection.factors.items()},
-        "tags": {kind: {tags.names[code]: int(times[code]) for code in np.argsort(-times, kind="stable")
-                        if tags.kinds[code] == kind} for kind in kinds},
-        "parents": len(collection.parents),
-    }
-
-
-def _values(values: Any) -> dict[str, Any]:
-    """How often each value occurs; for numbers with many values, their range and how many are missing."""
-    if values.dtype.kind == "f" or (values.dtype.kind in "iu" and len(np.unique(values)) > 50):
-        known = values[~np.isnan(values)]
-        lacking = {"missing": len(values) - len(known)} if len(known) < len(values) else {}
-        return {"least": known.min().item(), "most": known.max().item(), **lacking} if len(known) else lacking
-    codes, names = encode(values)
-    return dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
 
 
 def show_collection(collection: Collection) -> None:
     facts = collection_facts(collection)
-    say_titled(facts["name"], f"{facts['items']:,} items, images {facts['images']}, {facts['texts']:,} texts, "
-               f"{facts['boxes']:,} boxes, {facts['parents']:,} names in the hierarchy")
-    rows: list[tuple[str, str, int, str]] = []
-    for name, values in facts["factors"].items():
-        own = collection.factors[name]
-        many = len(np.unique(own[~np.isnan(own)])) if own.dtype.kind in "fiu" else len(values)
-        rows.append((name, "factor", many, _most(values)))
-    for kind, names in facts["tags"].items():
-        rows.append((kind, "tags", len(names), _most(names)))
-    print_table("", ["name", "is", "values", "how many items"], rows)
-
-
-def _most(values: dict[str, Any]) -> str:
-    shown = [f"{name} {n:,.6g}" if isinstance(n, float) else f"{name} {n:,}" for name, n in list(values.items())[:8]]
-    return ", ".join(shown) + (" …" if len(values) > 8 else "")
+    say_titled(facts["name"], contents_title(facts))
+    print_table("", COLUMNS, contents_rows(collection, facts))
 
 
 def show_runs(folder: Path, runs: Mapping[str, str]) -> None:
@@ -73,3 +31,38 @@ def show_runs(folder: Path, runs: Mapping[str, str]) -> None:
             say(f"… and {len(listed) - most:,} more; --json lists all")
     if failed:
         say("", "To try the failed ones again, start the sweep with --retry-failed.")
+
+
+def run_facts(folder: Path, data: Path | None, against: Path | None, where: str) -> dict[str, Any]:
+    """How a run does on the open items that fulfil a filter, and elsewhere: the numbers of the Failures page."""
+    from shiftbench.webapp.failures_view import map_counts, numbers_inside
+    from shiftbench.webapp.outcomes import outcomes_in
+    from shiftbench.webapp.query import Query
+
+    held = outcomes_in(folder, data, against)
+    return {**numbers_inside(held, Query({"where": where}).where()), "maps": map_counts(held)}
+
+
+def show_run(facts: Mapping[str, Any]) -> None:
+    percent = facts["unit"] == "share"
+
+    def number(value: float | None) -> str:
+        return "–" if value is None or value != value else f"{100 * value:.1f}" if percent else f"{value:.3g}"
+
+    say_titled(facts["name"], f"{facts['n']:,} of {facts['n_open']:,} open items")
+    print_table("", ["", f"{facts['words']}{' in %' if percent else ''}", "low", "high"],
+                [[side, *map(number, facts[side])] for side in ("inside", "outside", "difference") if facts[side]])
+    if facts["pairs"]:
+        print_table("\nItems that a run gets right", list(facts["pairs"]), [list(facts["pairs"].values())])
+    if (table := facts["confusion"]) is not None:
+        rest = [f"{table['others']} others"] if table["others"] else []
+        names = [row["value"] for row in table["rows"]] + rest
+        print_table("\nConfusion: labels down, predictions across", ["", *names],
+                    [[name, *cells] for name, cells in zip(names, table["cells"], strict=True)])
+    if facts["calibration"] is not None:
+        print_table("\nCalibration", ["side", "confidence", "right", "low", "high", "items"],
+                    [[side, *(f"{100 * bin[name]:.1f}" for name in ("confidence", "right", "low", "high")), bin["n"]]
+                     for side, bins in facts["calibration"].items() for bin in bins])
+    if facts["maps"]:
+        print_table("\nEmbedding maps", ["features", "open items", "failing"],
+                    [[name, sizes["n"], sizes["fail"]] for name, sizes in facts["maps"].items()])

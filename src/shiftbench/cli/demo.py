@@ -15,13 +15,13 @@ def demo(
     workers: Annotated[int, typer.Option(help="Training processes; 0 means one per core.")] = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Run the whole flow on the built-in world: draw, build, embed, train, score, report. It downloads nothing.
+    """Run the whole flow on the built-in world: draw, build, embed, train, score, report, audit.
 
     shiftbench demo --out demo
 
-    Four training sets at growing distance and three minority shares; five methods, two learning rates, three seeds:
-    MetaShift's Tables 1 and 2 in the terminal, and report.html to look at, which also shows what every rule of
-    selection would have chosen.
+    It trains five methods with two learning rates and three seeds on four training sets at growing distance and three
+    minority shares. The terminal shows MetaShift's Tables 1 and 2 and where ERM fails under the strongest shift.
+    report.html has everything, also what every selection rule would choose. Nothing is downloaded.
     """
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.demonstration import demo as run_demo
@@ -35,4 +35,5 @@ def demo(
             console().print(as_table(table))
         say("Of two learning rates the one with the higher accuracy on id_val, per seed. Every other rule: "
             f"shiftbench select {out / 'scores.parquet'}")
-        say("", f"look at {shown.page}")
+        say("", f"Where ERM fails on {shown.benchmarks[-1].name}:", *shown.audit.sentences()[:3])
+        say("", f"open {shown.page}, or look at everything: shiftbench studio {out}")

@@ -6,27 +6,35 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Plugins, Quiet, print_json, print_table, say
+from shiftbench.cli.output import Json, Methods, Names, Quiet, Seeds, Settings, print_json, print_table, say
 
 
 def gap(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, on a benchmark and on its references.")],
-    reference: Annotated[str, typer.Option(
-        "--reference", "--setting", help="Only this reference: mixed-to-test, …")] = "",
+    runs: Annotated[list[Path], typer.Argument(
+        help="Folders of runs on a benchmark and on its references, or files of predictions.")],
+    reference: Annotated[str, typer.Option(help="Only this reference: mixed-to-test, …")] = "",
+    benchmark: Annotated[list[Path] | None, typer.Option(
+        help="Benchmark of files of predictions: one for all, or one per file.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    plugins: Plugins = None,
+    name: Names = None,
+    method: Methods = None,
+    setting: Settings = None,
+    seed: Seeds = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure what the shift costs each method: in distribution minus out of distribution, with an interval.
 
     shiftbench gap runs runs-mixed
+
+    shiftbench gap out.csv in.csv --benchmark bench --benchmark bench-mixed --method mine
     """
     from shiftbench.scoring.metrics import in_words, is_worst
     from shiftbench.scoring.views import to_json
 
-    scores = verbs.gap(*runs, reference=reference, level=level)
+    scores = verbs.gap(*runs, reference=reference, level=level, benchmarks=benchmark or (), name=name or (),
+                       method=method or (), setting=setting or (), seed=seed or ())
     if out is not None:
         scores.save(out)
     if json:

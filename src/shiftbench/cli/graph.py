@@ -21,15 +21,16 @@ def graph(
     threshold: Annotated[float, typer.Option(help="Edges with a smaller overlap are dropped (the paper: 0.1).")] = 0.1,
     min_size: Annotated[int, typer.Option(help="Smallest subset, in items.")] = 25,
     kinds: Annotated[list[str] | None, typer.Option("--kind", help="Contexts of this kind; may be repeated.")] = None,
-    ontology: Annotated[bool, typer.Option(help="Places and attributes of the paper's lists alone.")] = False,
+    ontology: Annotated[bool, typer.Option(help="Use only places and attributes of the paper's lists.")] = False,
     scaling: Annotated[str, typer.Option(help="unit (the paper's), orthonormal (equation 2) or diffusion.")] = "unit",
     communities: Annotated[str, typer.Option(help="louvain, leiden or greedy.")] = "louvain",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the community search.")] = 0,
     origin: Annotated[str | None, typer.Option("--from", help="Show distances from this subset: 'dog(shelf)'.")] = None,
     rungs: Annotated[int, typer.Option(
-        "--ladder", help="Propose this many training sets, from near to far of --from.")] = 0,
-    items: Annotated[int, typer.Option(help="Fewest items of each training set of --ladder.")] = 100,
-    merge: Annotated[bool, typer.Option("--merge", help="--ladder of whole communities, for merge = true.")] = False,
+        "--ladder", help="Propose this many training sets, from near to far from the subset of --from.")] = 0,
+    items: Annotated[int, typer.Option(help="Minimum number of items of each training set of --ladder.")] = 100,
+    merge: Annotated[bool, typer.Option(
+        "--merge", help="Build --ladder from whole communities, for merge = true.")] = False,
     engine: Annotated[str, typer.Option(help="Where --all counts: local or ray.")] = "local",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write it: FILE.png, .html, or .json with all "
                                        "subsets and edges; of --all and --ladder .json.")] = None,

@@ -21,13 +21,15 @@ def hierarchy(
     task: Annotated[str, typer.Option(help="entity13, entity30, living17 or nonliving26.")] = "",
     cluster: Annotated[str, typer.Option(help="down-up or up-down: superclasses are clusters of Huh et al. (2016), "
                                          "--level steps below the root or above the classes.")] = "",
-    root: Annotated[str, typer.Option(help="Superclasses under this node alone.")] = "",
-    subclasses: Annotated[int | None, typer.Option(help="How many each superclass has, half on each side.")] = None,
+    root: Annotated[str, typer.Option(help="Only superclasses under this node.")] = "",
+    subclasses: Annotated[int | None, typer.Option(
+        help="Number of subclasses of each superclass, half on each side.")] = None,
     split: Annotated[str, typer.Option(help="rand, good, bad or none. Default: none with --level, rand with a task or "
                                        "--subclasses.")] = "",
-    adversariality: Annotated[float | None, typer.Option(help="Between good (0) and bad (1).")] = None,
-    balanced: Annotated[bool | None, typer.Option("--balanced/--unbalanced", help="Equally many in each, or all there "
-                                                  "are. Default: balanced where there is a split.")] = None,
+    adversariality: Annotated[float | None, typer.Option(help="Split between good (0) and bad (1).")] = None,
+    balanced: Annotated[bool | None, typer.Option(
+        "--balanced/--unbalanced", help="Equally many subclasses in each superclass, or all of them. Default: balanced "
+                                        "if there is a split.")] = None,
     compat: Annotated[str, typer.Option(help="breeds: choose as BREEDS' public code does.")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the choice; not used with --compat.")] = 0,
     edits: Annotated[Path | None, typer.Option(help="TOML script of edits, applied first.")] = None,

@@ -11,13 +11,15 @@ def methods(
     presets: Annotated[bool, typer.Option("--presets", help="List presets: names for settings of a run.")] = False,
     json: Json = False,
 ) -> None:
-    """List every method: its family, what it needs, its hyperparameters with defaults; with --json also search spaces.
+    """List every method with its family, what it needs and its hyperparameters; with --json also search spaces.
 
     shiftbench methods --presets
     """
+    from shiftbench.core.plugins import load_installed
     from shiftbench.methods import METHODS, facts
     from shiftbench.methods.presets import PRESETS, preset_facts
 
+    load_installed()
     listed = [preset_facts(name) for name in PRESETS] if presets else [facts(name) for name in sorted(METHODS)]
     if json:
         print_json(listed)

@@ -35,18 +35,14 @@ from shiftbench.core.errors import ShiftBenchError, printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no table.")]
-
-
-def _load(names: list[str] | None) -> list[str] | None:
-    if names:
-        from shiftbench.core.plugins import load_plugins
-
-        load_plugins(names)
-    return names
-
-
-Plugins = Annotated[list[str] | None, typer.Option(
-    "--import", callback=_load, help="Python file or package with metrics of your own; may be repeated.")]
+Names = Annotated[list[str] | None, typer.Option(
+    "--name", help="Name of the run that predicted; repeated, one per file.")]
+Methods = Annotated[list[str] | None, typer.Option(
+    "--method", help="Method that predicted: one for all files, or repeated, one per file.")]
+Settings = Annotated[list[str] | None, typer.Option(
+    "--setting", help="Setting of the method, in your words: lr=0.1; one for all files, or one per file.")]
+Seeds = Annotated[list[int] | None, typer.Option(
+    "--seed", min=0, help="Seed of the run that predicted: one for all files, or repeated, one per file.")]
 
 Advance = Callable[[int, int], None]
 
@@ -114,6 +110,20 @@ def noted() -> Iterator[list[str]]:
 def silence_pillow() -> None:
     """Turn Pillow's warnings about damaged images off: our error names the file and the reason."""
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+
+
+def rates(words: list[str], option: str, example: str) -> dict[str, float]:
+    """Numbers by name: {"accuracy": 0.8} of --floor accuracy=0.8; the last = is the one that counts."""
+    numbers: dict[str, float] = {}
+    for word in words:
+        name, _, number = word.rpartition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise ShiftBenchError(f"{option} '{word}' is not of the form NAME=NUMBER. Write {option} {example}.")
+    return numbers
 
 
 def pairs(words: Sequence[str], option: str, example: str) -> dict[str, str]:
@@ -200,6 +210,8 @@ class Tally:
         self.found += end.state in ("done", "failed") and not end.seconds
 
     def __str__(self) -> str:
+        if not self.total:
+            return "no run has ended yet"
         ended = self.done + self.failed
         left = self.total - ended
         words = f"{self.done:,} of {self.total:,} runs done, {self.failed:,} failed, {left:,} left"

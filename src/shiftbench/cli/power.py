@@ -19,7 +19,7 @@ def power(
     disagreement: Annotated[float | None, typer.Option(
         help="Share of items that exactly one model gets right; replaces --correlation.")] = None,
     level: Annotated[float, typer.Option(help="Level of the test.")] = 0.95,
-    power: Annotated[float, typer.Option(help="Probability with which the difference is to be seen.")] = 0.8,
+    power: Annotated[float, typer.Option(help="Probability of detecting the difference.")] = 0.8,
     comparisons: Annotated[int, typer.Option(help="Pairs of models, or groups, that are tested at once.")] = 1,
     split: Annotated[str, typer.Option(help="Split of the benchmark.")] = "test",
     json: Json = False,

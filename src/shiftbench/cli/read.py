@@ -1,18 +1,21 @@
 """shiftbench read FORMAT SOURCE... --out COLLECTION"""
 
-import warnings
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from shiftbench.cli.output import Json, Quiet, noted, pairs, print_json, progress
+from shiftbench.cli.imports import Plugins, importing
+from shiftbench.cli.output import Json, Quiet, pairs
+from shiftbench.cli.reading import DropMissing, Formats, Out, Overwrite, read_and_save
 
-read = typer.Typer(no_args_is_help=True, help="Make a collection: read annotations, or draw a built-in world.")
+read = typer.Typer(cls=Formats, no_args_is_help=True,
+                   help="Make a collection: read annotations, or draw a built-in world.")
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the new collection.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace another collection that is in --out.")]
+
+@read.callback()
+def _imports(plugins: Plugins = None) -> None:
+    """Make a collection: read annotations, or draw a built-in world."""
 
 
 @read.command("world")
@@ -31,13 +34,12 @@ def read_world(
     shiftbench read world scenes --items 6000 --seed 0 --out collections/scenes
     """
     options = {"items": items, "seed": seed, "size": size}
-    _read("world", [world], out, options, overwrite, json, quiet, bar=f"drawing {world}")
+    read_and_save("world", [world], out, options, overwrite, json, quiet, bar=f"drawing {world}")
 
 
 Sources = Annotated[list[Path], typer.Argument(help="One or more files; they are merged by image id.")]
 Images = Annotated[Path | None, typer.Option(help="Folder of the image files; without it there are no pixels.")]
 Name = Annotated[str | None, typer.Option(help="Name of the collection.")]
-DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Drop items whose image file is missing.")]
 
 
 @read.command("coco")
@@ -59,8 +61,8 @@ def read_coco(
 
     shiftbench read coco instances_train2017.json captions_train2017.json --images coco/ --out collections/coco
     """
-    _read("coco", sources, out, {"images": images, "unannotated": unannotated, "drop_missing": drop_missing,
-                                       "name": name}, overwrite, json, quiet)
+    options = {"images": images, "unannotated": unannotated, "drop_missing": drop_missing, "name": name}
+    read_and_save("coco", sources, out, options, overwrite, json, quiet)
 
 
 @read.command("factors")
@@ -85,7 +87,7 @@ def read_factors(
     """
     options = {"kind": kind, "colours": colours, "seed": seed, "objects": objects, "camera": camera, "images": images,
                "drop_missing": drop_missing, "name": name}
-    _read("factors", sources, out, options, overwrite, json, quiet, bar=f"reading {kind}")
+    read_and_save("factors", sources, out, options, overwrite, json, quiet, bar=f"reading {kind}")
 
 
 @read.command("folder")
@@ -105,7 +107,7 @@ def read_folder(
     shiftbench read folder pacs --levels domain,label --out collections/pacs
     """
     options = {"levels": levels, "drop_missing": drop_missing, "name": name}
-    _read("folder", [source], out, options, overwrite, json, quiet)
+    read_and_save("folder", [source], out, options, overwrite, json, quiet)
 
 
 @read.command("imagenet")
@@ -122,7 +124,7 @@ def read_imagenet(
 
     shiftbench read imagenet /data/imagenet --out collections/imagenet
     """
-    _read("imagenet", [source], out, {"drop_missing": drop_missing, "name": name}, overwrite, json, quiet)
+    read_and_save("imagenet", [source], out, {"drop_missing": drop_missing, "name": name}, overwrite, json, quiet)
 
 
 @read.command("gqa")
@@ -141,7 +143,44 @@ def read_gqa(
     shiftbench read gqa train_sceneGraphs.json val_sceneGraphs.json --images images/ --out collections/vg
     """
     options = {"images": images, "drop_missing": drop_missing, "name": name}
-    _read("gqa", sources, out, options, overwrite, json, quiet)
+    read_and_save("gqa", sources, out, options, overwrite, json, quiet)
+
+
+@read.command("hf")
+def read_hf(
+    source: Annotated[str, typer.Argument(help="Folder that `datasets` saved, folder of parquet shards, or a name of "
+                                          "the hub.")],
+    out: Out,
+    id: Annotated[str | None, typer.Option("--id", help="Column with the name of each item; default: SPLIT/ROW.")
+                  ] = None,
+    label: Annotated[str, typer.Option(help="Column to predict.")] = "label",
+    domain: Annotated[str | None, typer.Option(help="Column that moves between train and test.")] = None,
+    split: Annotated[str | None, typer.Option(help="Column with the split; default: the splits of the data set.")
+                     ] = None,
+    image: Annotated[str | None, typer.Option(help="Column of images, if there are several.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder to write the images into; default: into --out.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column with the text of each item.")] = None,
+    features: Annotated[str, typer.Option(help="Columns of numbers to train on, separated by commas.")] = "",
+    rename: Annotated[list[str] | None, typer.Option(help="What a split is called here: --rename dev=val.")] = None,
+    tags: Annotated[str, typer.Option(help="Columns of yes or no that become tags, separated by commas.")] = "",
+    tags_in: Annotated[str | None, typer.Option(help="Column of lists of words: they become tags.")] = None,
+    missing: Annotated[str, typer.Option(help="Words that mean that there is no value, separated by commas.")] = "",
+    config: Annotated[str | None, typer.Option(help="Configuration of a data set on the hub.")] = None,
+    name: Name = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Data sets of Hugging Face: splits and columns become factors, class labels keep their names, images become files.
+
+    shiftbench read hf beans --domain field --out collections/beans
+
+    shiftbench read hf stanfordnlp/imdb --text text --rename unsupervised=unlabelled --out collections/imdb
+    """
+    options = {"id": id, "label": label, "domain": domain, "split": split, "image": image, "images": images,
+               "text": text, "features": features, "rename": pairs(rename or [], "--rename", "dev=val"), "tags": tags,
+               "tags_in": tags_in, "missing": missing, "config": config, "name": name}
+    read_and_save("hf", [source], out, options, overwrite, json, quiet)
 
 
 @read.command("metashift")
@@ -161,15 +200,15 @@ def read_metashift(
     shiftbench read metashift attributes-candidate-subsets.pkl --out collections/metashift
     """
     options = {"images": images, "drop_missing": drop_missing, "name": name, "contexts": contexts}
-    _read("metashift", sources, out, options, overwrite, json, quiet)
+    read_and_save("metashift", sources, out, options, overwrite, json, quiet)
 
 
 @read.command("yolo")
 def read_yolo(
     source: Annotated[Path, typer.Argument(help="Folder that holds labels/ and images/.")],
     out: Out,
-    names: Annotated[Path | None, typer.Option(help="data.yaml, or a file with a class per line; looked for by "
-                                               "default.")] = None,
+    names: Annotated[Path | None, typer.Option(help="data.yaml, or a file with one class per line. Default: the reader "
+                                               "looks for it.")] = None,
     drop_missing: DropMissing = False,
     name: Name = None,
     overwrite: Overwrite = False,
@@ -181,7 +220,7 @@ def read_yolo(
     shiftbench read yolo coco128 --names coco128/data.yaml --out collections/coco128
     """
     options = {"names": names, "drop_missing": drop_missing, "name": name}
-    _read("yolo", [source], out, options, overwrite, json, quiet)
+    read_and_save("yolo", [source], out, options, overwrite, json, quiet)
 
 
 @read.command("voc")
@@ -201,7 +240,7 @@ def read_voc(
     shiftbench read voc VOCdevkit/VOC2012 --out collections/voc
     """
     options = {"images": images, "drop_missing": drop_missing, "name": name}
-    _read("voc", [source], out, options, overwrite, json, quiet)
+    read_and_save("voc", [source], out, options, overwrite, json, quiet)
 
 
 @read.command("open_images")
@@ -221,7 +260,7 @@ def read_open_images(
     shiftbench read open_images validation-annotations-bbox.csv --classes class-descriptions-boxable.csv --out oi
     """
     options = {"classes": classes, "images": images, "drop_missing": drop_missing, "name": name}
-    _read("open_images", sources, out, options, overwrite, json, quiet)
+    read_and_save("open_images", sources, out, options, overwrite, json, quiet)
 
 
 @read.command("waterbirds")
@@ -240,7 +279,7 @@ def read_waterbirds(
     shiftbench read waterbirds waterbird_complete95_forest2water2 --out collections/waterbirds
     """
     options = {"images": images, "drop_missing": drop_missing, "name": name}
-    _read("waterbirds", [source], out, options, overwrite, json, quiet)
+    read_and_save("waterbirds", [source], out, options, overwrite, json, quiet)
 
 
 @read.command("wilds")
@@ -253,6 +292,8 @@ def read_wilds(
     images: Annotated[bool, typer.Option(help="Without images, only the tables must be there.")] = True,
     scheme: Annotated[str, typer.Option(
         help="Another split file of amazon: time, category_subpopulation, books_generalization, ….")] = "official",
+    unlabelled: Annotated[bool, typer.Option("--unlabelled", help="Add WILDS 2's items without labels (iwildcam, "
+                                             "camelyon17, civilcomments, poverty, fmow, amazon).")] = False,
     drop_missing: DropMissing = False,
     name: Name = None,
     overwrite: Overwrite = False,
@@ -262,10 +303,12 @@ def read_wilds(
     """One of the ten data sets of WILDS, or its CelebA, from the folder where WILDS or `shiftbench download` put it.
 
     shiftbench read wilds iwildcam --root data --out collections/iwildcam
+
+    shiftbench read wilds camelyon17 --unlabelled --root data --out collections/camelyon17-unlabelled
     """
-    options = {"root": root, "version": version, "images": images, "scheme": scheme, "drop_missing": drop_missing,
-               "name": name}
-    _read("wilds", [dataset], out, options, overwrite, json, quiet)
+    options = {"root": root, "version": version, "images": images, "scheme": scheme, "unlabelled": unlabelled,
+               "drop_missing": drop_missing, "name": name}
+    read_and_save("wilds", [dataset], out, options, overwrite, json, quiet)
 
 
 @read.command("table")
@@ -287,7 +330,7 @@ def read_table(
                                       "commas.")] = "",
     tags_in: Annotated[str | None, typer.Option(help="Column of several words each, or of lists: they become "
                                                 "tags.")] = None,
-    tags_between: Annotated[str, typer.Option(help="What stands between the words of --tags-in.")] = ";",
+    tags_between: Annotated[str, typer.Option(help="Separator of the words of --tags-in.")] = ";",
     missing: Annotated[str, typer.Option(help="Words that mean that there is no value, separated by commas: nan,NA.")
                        ] = "",
     between: Annotated[str | None, typer.Option(help="Separator of values in a CSV file; default: a comma.")] = None,
@@ -307,29 +350,9 @@ def read_table(
                "features": [feature.strip() for feature in features.split(",") if feature.strip()],
                "rename": pairs(rename or [], "--rename", "valid=val"), "tags": tags, "tags_in": tags_in,
                "tags_between": tags_between, "missing": missing}
-    _read("table", [source], out, options, overwrite, json, quiet)
+    read_and_save("table", [source], out, options, overwrite, json, quiet)
 
 
-def _read(
-    form: str, sources: Sequence[Path | str], out: Path, options: Mapping[str, Any], overwrite: bool, json: bool,
-    quiet: bool, bar: str = "",
-) -> None:
-    """Read and save, say on standard error what was left out or is missing, and show what was read.
-
-    `bar` is the title of a progress bar, for readers that report progress.
-    """
-    from shiftbench.api import read as read_collection
-    from shiftbench.readers import keep
-
-    chosen: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    with noted() as notes:
-        with progress(bar, quiet or json or not bar) as advance:
-            collection = read_collection(form, *sources, **chosen | ({"progress": advance} if bar else {}))
-        if not keep(collection, out, overwrite):
-            warnings.warn(f"{out} holds this collection already; nothing was written.", UserWarning, stacklevel=2)
-    if json:
-        print_json({"collection": str(out), "items": len(collection), "digest": collection.digest, "notes": notes})
-    elif not quiet:
-        from shiftbench.cli.contents import show_collection
-
-        show_collection(collection)
+for command in read.registered_commands:
+    assert command.callback is not None
+    command.callback = importing(command.callback)

@@ -20,7 +20,7 @@ def retrain(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Retrain the last layer of every finished run on the target: what its representation is worth there (target-RT).
+    """Retrain the last layer of every finished run on the target, to see what its representation is worth (target-RT).
 
     We choose the learning rate on `val`; the paper chose it on test. Scores and reports then have
     `target_rt_accuracy`.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Plugins, Quiet, console, noted, pairs, print_json, say
+from shiftbench.cli.output import Json, Methods, Names, Quiet, Seeds, Settings, console, noted, pairs, print_json, say
 
 
 def score(
@@ -17,7 +17,7 @@ def score(
         help="Score by further groups, from any columns: region, or urban,label, or "
                                                  "male+female,label, or region!Other; may be repeated.")] = None,
     metrics: Annotated[str, typer.Option(
-        help="Further metrics, by commas: auc, macro_recall, or one of your own (--import).")] = "",
+        help="Further metrics, separated by commas: auc, macro_recall, or one of your own (--import).")] = "",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
     replicates: Annotated[int, typer.Option(
         min=0, help="Bootstrap replicates for metrics without a formula; 0 turns all "
@@ -28,25 +28,31 @@ def score(
                                                "beside the answers.")] = None,
     nooch: Annotated[Path | None, typer.Option(
         help="Folder of NOOCh's published lists, which say which images are hard.")] = None,
-    task: Annotated[str, typer.Option(help="Class of the lists, where the folder has lists of several classes.")] = "",
+    task: Annotated[str, typer.Option(help="Class of the lists, if the folder has lists of several classes.")] = "",
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now, for columns of --by.")] = None,
-    ignore_splits: Annotated[bool, typer.Option("--ignore-splits", help="Score although the predictions call items "
+    ignore_splits: Annotated[bool, typer.Option("--ignore-splits", help="Score even if the predictions call items "
                                                 "'train' that the benchmark holds out.")] = False,
     column: Annotated[list[str] | None, typer.Option(help="What the file calls a column of ours: --column item=img "
                                                      "--column prediction=pred; or confidence.")] = None,
     ignore_extra: Annotated[bool, typer.Option("--ignore-extra", help="Leave out predictions of items that are not in "
                                                "the benchmark, and say how many.")] = False,
-    plugins: Plugins = None,
+    name: Names = None,
+    method: Methods = None,
+    setting: Settings = None,
+    seed: Seeds = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Score any model's predictions: on average, in every group and in the worst group, each with an interval.
 
     A file has a column `item` and either `prediction`, maybe with `confidence`, or one column of scores per class.
+    With columns `method`, `model`, `setting` or `seed` it may hold several models.
 
     shiftbench score benchmarks/cat-dog my_model.csv --json
 
     shiftbench score benchmarks/mine other.csv --column item=img --column prediction=pred --ignore-extra
+
+    shiftbench score benchmarks/mine a0.csv a1.csv --method forest --seed 0 --seed 1
 
     shiftbench score benchmarks/fmow my_model.csv --by region!Other --by region,year
 
@@ -65,7 +71,8 @@ def score(
         scores = verbs.score(benchmark, *files, replicates=replicates, level=level, study=study, nooch=nooch,
                              task=task, by=by or (), metrics=metrics, collection=collection,
                              ignore_splits=ignore_splits, columns=pairs(column or [], "--column", "item=img"),
-                             ignore_extra=ignore_extra)
+                             ignore_extra=ignore_extra, name=name or (), method=method or (), setting=setting or (),
+                             seed=seed or ())
     if out is not None:
         scores.save(out)
     if json:

@@ -5,49 +5,56 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftbench.cli.output import Json, Plugins, Quiet, console, print_json, print_table, say
+from shiftbench.cli.output import Json, Names, Quiet, Seeds, Settings, console, print_json, print_table, say
 from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.data.scores import Scores
+    from shiftbench.scoring.outside_runs import Words
 
 
 def select(
-    source: Annotated[Path, typer.Argument(help="A table of scores, or a folder of runs.")],
+    source: Annotated[list[Path], typer.Argument(help="A table of scores, a folder of runs, or files of predictions, "
+                                                 "with --benchmark.")],
     rule: Annotated[str, typer.Option(help="Choose by this rule; without one, all are compared.")] = "",
     target: Annotated[str, typer.Option(help="Judge by accuracy, worst_group_accuracy, macro_f1, … on test, also over "
                                                 "a grouping: worst_group_accuracy[region].")] = "accuracy",
     benchmark: Annotated[list[Path] | None, typer.Option(
-        help="Says whether val shares domains with test, and by which number `wilds` chooses; may be "
-             "repeated. Runs know theirs.")] = None,
+        help="Benchmark of the scores: it says whether val shares domains with test, and which headline `wilds` "
+             "chooses by; may be repeated. Runs know theirs.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the scores of the chosen runs.")] = None,
     allow_target: Annotated[bool, typer.Option("--allow-target", help="Choose even by labels of the target.")] = False,
     hardest: Annotated[int, typer.Option(min=0, help="Choose tasks instead: rank this many by how much more --method "
                                          "loses on their hard items than on all items.")] = 0,
-    method: Annotated[str, typer.Option(help="The method that --hardest compares.")] = "erm",
     split: Annotated[str, typer.Option(help="The split that --hardest compares.")] = "test",
-    plugins: Plugins = None,
+    name: Names = None,
+    method: Annotated[list[str] | None, typer.Option(
+        help="Method that predicted, as in `score`; with --hardest the method to compare, by default erm.")] = None,
+    setting: Settings = None,
+    seed: Seeds = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Choose among runs that differ in their settings: compare all rules and their regret, or choose by one rule.
 
-    Rules: id, leave_one_domain_out, worst_group, worst_class, nooch, f1, ood, wilds, oracle. Rules that look at
-    labels of the target are marked; to choose by one, say --allow-target.
+    Rules: id, leave_one_domain_out, worst_group, worst_class, nooch, f1, accuracy, ood, wilds, oracle. Rules that look
+    at labels of the target are marked; to choose by one, say --allow-target.
 
     shiftbench select runs --rule worst_group --json
 
     shiftbench select runs --hardest 12
     """
     if hardest:
-        _hardest(source, hardest, method, split, json)
+        _hardest(source[0], hardest, (method or ["erm"])[0], split, json)
         return
     from shiftbench.reporting.terminal import choices_table, selection_table
+    from shiftbench.scoring.outside_runs import Words
     from shiftbench.scoring.select import RULES, chosen, over_seeds, refuse_target
     from shiftbench.scoring.select import select as apply
 
-    scores, benchmarks = _read(source, benchmark or [])
+    words = Words(name or (), method or (), setting or (), seed or ())
+    scores, benchmarks = _read(source, benchmark or [], words)
     if out is not None and not rule:
         raise ShiftBenchError(f"--out writes the runs that one rule chooses. Name it with --rule: {', '.join(RULES)}.")
     selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target], benchmarks=benchmarks)
@@ -67,11 +74,13 @@ def select(
             say(f"{reason[0]} chose nothing on {', '.join(places)}{': ' + reason[2] if reason[2] else ''}: {reason[1]}")
 
 
-def _read(source: Path, folders: list[Path]) -> "tuple[Scores, list[Benchmark]]":
+def _read(source: list[Path], folders: list[Path], words: "Words") -> "tuple[Scores, list[Benchmark]]":
     """The scores, and the benchmarks that are at hand."""
+    from shiftbench.scoring.outside_runs import opened
     from shiftbench.scoring.runs import scores_of
 
-    scores, benchmarks = scores_of(source, folders)
+    with opened(source, folders, words) as runs:
+        scores, benchmarks = scores_of(runs, folders)
     return scores, [loaded for loaded, _ in benchmarks]
 
 

@@ -13,7 +13,6 @@ import typer
 from shiftbench import api as verbs
 from shiftbench.cli.output import (
     Json,
-    Plugins,
     Quiet,
     how_long,
     print_json,
@@ -48,13 +47,12 @@ def sweep(
     logs: Annotated[list[str] | None, typer.Option("--log", help="Also log to tensorboard or mlflow.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse pretrained weights that have seen subclasses of the "
                                          "target (BREEDS).")] = False,
-    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train every run of a study. Start it again at any time: finished runs are not repeated, others resume.
 
-    A study names benchmarks, methods and settings; **a list is a sweep**, taken each with each:
+    A study names benchmarks, methods and settings; **a list is a sweep**, in all combinations:
 
         benchmarks = ["benchmarks/*"]
         seeds = 5
@@ -67,13 +65,15 @@ def sweep(
         penalty = [1.0, 100.0]
 
     search = "domainbed" with draws = 20 draws settings from a paper's search space (also domainbed-small, subpopbench;
-    wiles is a grid); penalty = {power = [10, -1, 5]} is a law of your own. See examples/studies. A search space wins
-    over [run] where it names a setting; what --set or pinned = ["lr"] names stays, and --dry-run says what that is.
+    wiles is a grid); penalty = {power = [10, -1, 5]} is a distribution of your own. See examples/studies. Where a
+    search space names a setting, it wins over [run]. Settings of --set or pinned = ["lr"] stay; --dry-run lists them.
 
-    A study may also make its own data below --out: suites = ["fine_grained/sprites/low_data"] with a table [world] that
-    is drawn, or with collection = "FOLDER". See examples/fine_grained.
+    A study can also build its own data below --out: suites = ["fine_grained/sprites/low_data"] on a world that a table
+    [world] describes, or on collection = "FOLDER". See examples/fine_grained.
 
-    A run that fails is recorded with its reason and the others go on: exit code 1, and --retry-failed tries again.
+    import = ["my_methods.py"] loads methods, shifts, metrics or models of your own, here and in every worker.
+
+    If a run fails, its reason is recorded and the others go on. The exit code is then 1; --retry-failed tries again.
 
     shiftbench sweep study.toml --out runs --dry-run
 

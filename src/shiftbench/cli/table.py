@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Plugins, Quiet, print_json, say
+from shiftbench.cli.output import Json, Methods, Names, Quiet, Seeds, Settings, print_json, say
 
 
 def table(
-    source: Annotated[Path, typer.Argument(help="A folder of runs, or a table of scores.")],
+    source: Annotated[list[Path], typer.Argument(help="A folder of runs, a table of scores, or files of "
+                                                 "predictions, with --benchmark.")],
     format: Annotated[str, typer.Option(help="md, csv or latex. Default: by the ending of --out, else md.")] = "",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: print it.")] = None,
     metric: Annotated[list[str] | None, typer.Option(
@@ -20,8 +21,11 @@ def table(
     benchmark: Annotated[list[Path] | None, typer.Option(
         help="Folder of a benchmark that the runs or scores do not find themselves; may be repeated.")] = None,
     rule: Annotated[str, typer.Option(help="Chooses among a method's settings: see `shiftbench select`.")] = "id",
-    study: Annotated[Path | None, typer.Option(help="The study that was swept: its runs alone.")] = None,
-    plugins: Plugins = None,
+    study: Annotated[Path | None, typer.Option(help="The study that was swept: use only its runs.")] = None,
+    name: Names = None,
+    method: Methods = None,
+    setting: Settings = None,
+    seed: Seeds = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -35,12 +39,15 @@ def table(
     shiftbench table runs --against erm --metric accuracy --metric macro_f1
 
     shiftbench table scores.parquet --format csv
+
+    shiftbench table runs mine.csv --benchmark benchmarks/cat-dog
     """
     from shiftbench.reporting.comparison import writer
 
     write = writer(format, out)
-    lines = verbs.table(source, out, format=format, metrics=metric or (), split=split, against=against,
-                        benchmarks=benchmark or (), rule=rule, study=study)
+    lines = verbs.table(source if len(source) > 1 else source[0], out, format=format, metrics=metric or (), split=split,
+                        against=against, benchmarks=benchmark or (), rule=rule, study=study, name=name or (),
+                        method=method or (), setting=setting or (), seed=seed or ())
     if json:
         print_json([line._asdict() for line in lines])
     elif out is None:

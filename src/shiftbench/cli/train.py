@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Plugins, Quiet, print_json, progress, say, teller
+from shiftbench.cli.output import Json, Quiet, print_json, progress, say, teller
 
 
 def train(
@@ -15,10 +15,13 @@ def train(
     method: Annotated[str, typer.Option(help="A learning rule; see `shiftbench methods`.")] = "",
     preset: Annotated[list[str] | None, typer.Option(
         help="Named settings: resnet50, wilds-fmow; see `shiftbench methods --presets`. Your options win.")] = None,
-    model: Annotated[str | None, typer.Option(help="mlp on features, resnet18 on images, text-bag on texts.")] = None,
+    model: Annotated[str | None, typer.Option(
+        help="mlp on features, resnet18 on images, text-bag on texts, or one of yours: timm:NAME, torchvision:NAME, "
+             "hf:NAME_OR_FOLDER, FILE.py:FUNCTION, sklearn:CLASS.")] = None,
     features: Annotated[str | None, typer.Option(
         help="Inputs of linear and mlp: BACKBONE@SIZE, columns or sentences.")] = None,
-    weights: Annotated[str | None, typer.Option(help="Initial weights: none, imagenet, a file or a folder.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Initial weights: none, imagenet (pretrained), a "
+                                                "file or a folder.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the optimizer.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
@@ -26,7 +29,6 @@ def train(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     strict: Annotated[bool, typer.Option("--strict", help="Refuse pretrained weights that have seen subclasses of the "
                                          "target (BREEDS).")] = False,
-    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -38,7 +40,7 @@ def train(
     from shiftbench.methods.presets import variant_of
     from shiftbench.training.run import split_settings
 
-    if not method and not preset:
+    if not method and not preset and not (model or "").startswith("sklearn:"):
         raise typer.BadParameter("Name a method with --method, or a preset with --preset.")
     if variant_of(method):
         raise typer.BadParameter(f"'{method}' is a preset: --preset {variant_of(method)}")

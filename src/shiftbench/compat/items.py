@@ -1,6 +1,7 @@
 """The rows of a benchmark as a script sees them: input x and target y, by kind; and how batches are collated."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +13,10 @@ from torch.utils.data import default_collate
 from shiftbench.compat.wilds_metadata import next_kinds
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import read_array
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.data.item_table import features
 from shiftbench.data.target import BOXES, NO_LABEL, TOKENS, Boxes, boxes_of, tokens_of
 from shiftbench.images.decode import channel_images, images, open_image
 
@@ -26,7 +29,8 @@ class Inputs:
 
     An RGB image as a PIL picture; one of an .npz file as float32, channels × height × width; the tokens of a target of
     tokens but the last, int64, 0 beyond their end; a molecule as int64 lines × 10, an atom `[0, f0 … f8]` or an edge
-    `[1, source, target, b0, b1, b2, -1 …]`; the first text of any other item.
+    `[1, source, target, b0, b1, b2, -1 …]`; the first text of any other item, or its features, float32, where the
+    collection has no texts.
     """
 
     def __init__(self, benchmark: Benchmark, collection: Collection) -> None:
@@ -49,6 +53,8 @@ class Inputs:
         if self.graphs:
             values, start = self._lines
             return torch.from_numpy(values[start[int(idx)]:start[int(idx) + 1]].astype(np.int64))
+        if pixels is None and self._features is not None:
+            return self._features[row]
         if pixels is None:
             return self._text[row]
         if pixels.dtype.kind != "U":
@@ -56,6 +62,18 @@ class Inputs:
         if str(pixels[row]).endswith(".npz"):
             return torch.from_numpy(channel_images(self.collection, np.asarray([row]))[0])
         return open_image(self.collection, row, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process is sent: it opens an array of images on disk itself."""
+        own = self.collection.pixels
+        if not isinstance(own, np.memmap) or own.filename is None:
+            return dict(self.__dict__)
+        return {**self.__dict__, "collection": replace(self.collection, pixels=None), "_file": own.filename}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if (file := self.__dict__.pop("_file", None)) is not None:
+            self.collection = replace(self.collection, pixels=read_array(file))
 
     def ready(self) -> None:
         """Read files shared by all items once, so that the workers of a loader do not each read them."""
@@ -67,6 +85,13 @@ class Inputs:
         from shiftbench.readers.wilds.molecules import graph_lines
 
         return graph_lines(self.collection, self.item)
+
+    @cached_property
+    def _features(self) -> Any:
+        """Items × columns, where a collection of plain numbers has neither images nor texts."""
+        values = features(self.collection)[1]
+        return None if len(self.collection.texts.item) or not values.shape[1] else torch.from_numpy(
+            values.astype(np.float32))
 
     @cached_property
     def _text(self) -> Mapping[int, str]:

@@ -19,6 +19,7 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +33,8 @@ from shiftbench.core.parsing import parse_json, parse_toml
 T = TypeVar("T")
 
 PREFIX = f".staging-{hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]}-"
+AT_ONCE = 32
+"""Files of a folder that are synced at the same time."""
 OLD = "old"
 """In a staging folder: what had to be moved aside, where two folders cannot change places in one step."""
 
@@ -63,9 +66,9 @@ def writing_folder(path: Path | str, marker: str) -> Iterator[Path]:
         hidden = folder / target.name
         hidden.mkdir()
         yield hidden
-        for part in hidden.rglob("*"):
-            if part.is_file():
-                _sync(part)
+        with ThreadPoolExecutor(AT_ONCE) as pool:  # a disk writes what many threads wait for in one go
+            for _ in pool.map(_sync, [part for part in hidden.rglob("*") if part.is_file() and not part.is_symlink()]):
+                pass
         if not target.exists():
             hidden.rename(target)
         elif not _exchanged(hidden, target):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch.nn.functional as F
     from torch import nn
 
-__all__ = ["F", "Later", "load_torch", "nn", "notebook", "torch"]
+__all__ = ["F", "Later", "load_torch", "nn", "notebook", "torch", "torch_rows"]
 
 
 def load_torch(module: str = "torch") -> Any:
@@ -38,9 +38,15 @@ def load_torch(module: str = "torch") -> Any:
 def notebook() -> Any:
     """`reporting.notebook`, which draws what a notebook asks of an object (`_repr_html_`, `plot`).
 
-    It is the one later room that the types of `data` call, only when asked; tests/test_layers.py allows no other.
+    With `torch_rows` it is what the types of `data` call of later rooms, only when asked; tests/test_layers.py allows
+    no other.
     """
     return import_module("shiftbench.reporting.notebook")
+
+
+def torch_rows() -> Any:
+    """`compat.torch_rows`, the rows of a benchmark as a data set of torch (`Benchmark.torch`)."""
+    return load_torch("shiftbench.compat.torch_rows")
 
 
 class Later:

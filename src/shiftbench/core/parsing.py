@@ -7,7 +7,7 @@ stop whatever comes after: a number of more than 64 bits is in no array, half of
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, time
 from typing import Any
 
@@ -59,6 +59,30 @@ def parse_value(text: str, where: str) -> Any:
     except (RecursionError, ValueError):  # the same again says what is wrong
         pass
     return text if "\n" in text else parse_toml(f"value = {text}", where)["value"]
+
+
+def to_toml(value: Any) -> str:
+    """A value as TOML writes it, on one line: `parse_value` reads the same from it.
+
+    >>> to_toml({"cat": ("sofa", 'a "big" bed'), "two words": 0.5})
+    '{cat = ["sofa", "a \\\\"big\\\\" bed"], "two words" = 0.5}'
+    """
+    if isinstance(value, str):
+        letters = {'"': '\\"', "\\": "\\\\"}
+        return '"' + "".join(letters.get(sign) or (f"\\u{ord(sign):04x}" if ord(sign) < 32 or ord(sign) == 127 else
+                                                   sign) for sign in value) + '"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{toml_key(key)} = {to_toml(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(to_toml, value)) + "]"
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def toml_key(name: str) -> str:
+    """A key as TOML writes it: bare where it may be, else in quotes."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else to_toml(name)
 
 
 def parse_changes(pairs: Sequence[str]) -> dict[str, Any]:

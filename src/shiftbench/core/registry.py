@@ -1,35 +1,116 @@
-"""Tables of named things (shifts, methods, models, readers) and how settings become one of them.
+"""Tables of named things (methods, shifts, readers, metrics, models, sections) and how settings become one of them.
 
-A field of a dataclass is its default, its type, its help text and its legal key. `make` checks a mapping of settings
-against the fields: an unknown key or a value of the wrong type is an error that names the key and what is allowed.
+Our own things and those of users are in one table each, and everything reads that table. A field of a dataclass is its
+default, its type, its help text and its legal key. `make` checks a mapping of settings against the fields: an unknown
+key or a value of the wrong type is an error that names the key and what is allowed.
 """
 
+import inspect
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from datetime import date
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.plugins import load_installed, note_module
 
 T = TypeVar("T")
 _hints = cache(get_type_hints)
 """Reading a class's types takes longer than making one of it, and a study makes thousands."""
 
 
-def register(table: dict[str, Any], name: str) -> Callable[[T], T]:
-    """Enter a class or function into a table under a name that is still free."""
+class Owner(NamedTuple):
+    """Where a registered class or function comes from: its name, and the module that registered it."""
+
+    module: str
+    name: str  # qualified: a class inside another has both names
+    file: str  # empty in a notebook or an interactive session
+    code: str = ""  # digest of a user's code, where it can be read
+
+    @staticmethod
+    def of(thing: Any, module: str = "") -> "Owner":
+        module = module or str(getattr(thing, "__module__", ""))
+        name = str(getattr(thing, "__qualname__", type(thing).__qualname__))
+        owner = Owner(module, name, getattr(sys.modules.get(module), "__file__", None) or "")
+        return owner if owner.ours else owner._replace(code=_code_digest(thing))
+
+    def __str__(self) -> str:
+        return f"{self.name} of module {self.module} ({self.file or 'this session'})"
+
+    @property
+    def ours(self) -> bool:
+        return self.module.startswith("shiftbench.")
+
+    def replaces(self, other: "Owner") -> bool:
+        """Whether this is the same thing once more: a file that is loaded again, or a cell of a notebook."""
+        if not self.file:
+            return not other.file and self.module == other.module
+        return (self.file, self.name) == (other.file, other.name)
+
+
+class Registry(dict[str, T]):
+    """A table of named things. A name that is not in it is looked for in installed plug-ins, which are then loaded.
+
+    Whoever shows a list of the names calls `load_installed` first.
+    """
+
+    def __init__(self, entries: Mapping[str, T] | Iterable[tuple[str, T]] = ()) -> None:
+        super().__init__(entries)
+        self.owners: dict[str, Owner] = {}  # of what `register` has entered
+
+    def owner(self, name: str) -> Owner:
+        return self.owners.get(name) or Owner.of(self[name])
+
+    def __missing__(self, name: str) -> T:
+        if name in self:
+            return self[name]
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        if not dict.__contains__(self, name):
+            load_installed()
+        return dict.__contains__(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return dict.__getitem__(self, name) if name in self else default
+
+
+def register(table: Registry[Any], name: str, owner: Owner | None = None) -> Callable[[T], T]:
+    """Enter a class or function into a table under a name that is still free.
+
+    The name stays free for the same class of the same file, and for anything of the same notebook: a cell may be run
+    again. `owner` says who enters it, where that is not the module of the thing itself.
+    """
 
     def enter(thing: T) -> T:
-        if name in table:
-            raise ShiftBenchError(f"The name '{name}' is taken by {table[name]!r}. Choose another.")
+        new = owner or Owner.of(thing)
+        if dict.__contains__(table, name) and not new.replaces(table.owner(name)):
+            raise ShiftBenchError(f"The name '{name}' of {new} is taken by {table.owner(name)}. Choose another.")
         table[name] = thing
+        table.owners[name] = new
+        if not new.ours:
+            note_module(new.module)
         if isinstance(thing, type):
             thing.name = name  # type: ignore[attr-defined]
         return thing
 
     return enter
+
+
+def _code_digest(thing: Any) -> str:
+    """Of the source of a function, or of a class's own functions: its fields are settings, which a run states."""
+    parts = [part for part in vars(thing).values() if isinstance(part, types.FunctionType)] if isinstance(
+        thing, type) else [thing]
+    import hashlib  # for users' code alone
+
+    try:
+        source = "".join(inspect.getsource(part) for part in parts if not part.__name__.startswith("__"))
+    except (OSError, TypeError):
+        return ""
+    return hashlib.sha256(source.encode()).hexdigest()[:16] if source else ""
 
 
 def listed(words: str | Iterable[str], between: str = "") -> tuple[str, ...]:

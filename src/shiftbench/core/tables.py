@@ -6,7 +6,9 @@ CSV has no types at all: whatever reads a column goes through `strings`, `whole`
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import csv
 
-from shiftbench.core.arrays import Floats, Ints, Strs, Values, array_of, to_strings
+from shiftbench.core.arrays import Floats, Ints, Strs, Values, Words, array_of, to_strings
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular, writing
-from shiftbench.core.table_formats import DAMAGED, default_separator, format_of, read_rows
+from shiftbench.core.formulas import as_written, no_formulas
+from shiftbench.core.table_formats import DAMAGED, default_separator, few, format_of, read_rows
 
 UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 """The column that pandas makes of an index without a name: row numbers, as a rule."""
@@ -41,10 +45,11 @@ def table_name(source: Any) -> str:
     return type(source).__name__ if is_frame(source) else str(source)
 
 
-def frame_table(frame: Any) -> pa.Table:
+def frame_table(frame: Any, categories: bool = False) -> pa.Table:
     """A data frame, or a dict of columns, as a table of the types that files have too.
 
     An index of pandas is a column where it has a name. An array of a dict that has two dimensions is a list per row.
+    With `categories`, words that are coded stay so.
     """
     where = table_name(frame)
     try:
@@ -53,7 +58,8 @@ def frame_table(frame: Any) -> pa.Table:
         else:
             table = pa.table(frame)
         table = table.drop_columns([name for name in table.column_names if UNNAMED_INDEX.fullmatch(name)])
-        return pa.table([_plain(column) for column in table.columns], names=table.column_names)
+        return pa.table([column if categories and _has_categories(column.type) else _plain(column)
+                         for column in table.columns], names=table.column_names)
     except ShiftBenchError:
         raise
     except FAULTS as problem:
@@ -74,6 +80,11 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([chunk for part in words for chunk in part.chunks],
                                 words[0].type if words else pa.string())
     return column.cast(pa.string()) if str(column.type) in ("large_string", "string_view") else column
+
+
+def _has_categories(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(kind)
+                and (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)))
 
 
 class Tabular:
@@ -137,6 +148,87 @@ def read_table(
     return table
 
 
+class ParquetTable:
+    """A parquet file of which a column is read when it is asked for; it has what is used of a `pa.Table`.
+
+    Words are read as codes, except those of the columns `plain`. Of the file `rows` are read, by default all.
+    """
+
+    def __init__(self, file: Path, plain: Sequence[str] = ()) -> None:
+        self.file, self.plain, self.metadata = file, plain, pq.read_metadata(file)
+        few(file, self.metadata.num_columns)
+        self.schema = self.metadata.schema.to_arrow_schema()
+        self.column_names: list[str] = list(self.schema.names)
+        self.own = self.column_names  # what the file calls each
+        self.num_rows: int = self.metadata.num_rows
+        self.rows: Ints | None = None
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        own = self.own[self.column_names.index(name)]
+        coded = own not in self.plain and str(self.schema.field(own).type) in ("string", "large_string")
+        try:
+            file = pq.ParquetFile(self.file, metadata=self.metadata, read_dictionary=[own] if coded else [])
+            column = file.read([own])[own]
+        except (*DAMAGED, *FAULTS) as problem:
+            raise ShiftBenchError(f"{self.file}: not a readable parquet table ({first_line(problem)}).") from problem
+        return column if self.rows is None else column.take(pa.array(self.rows))
+
+    def _with(self, **changes: Any) -> "ParquetTable":
+        table = copy(self)
+        vars(table).update(changes)
+        return table
+
+    def select(self, names: Sequence[str]) -> "ParquetTable":
+        return self._with(column_names=list(names), own=[self.own[self.column_names.index(name)] for name in names])
+
+    def rename_columns(self, names: Sequence[str]) -> "ParquetTable":
+        return self._with(column_names=list(names))
+
+    def take(self, rows: Ints) -> "ParquetTable":
+        return self._with(rows=rows if self.rows is None else self.rows[rows], num_rows=len(rows))
+
+
+def open_table(
+    source: Any, columns: Sequence[str] = (), text: Sequence[str] = (), plain: Sequence[str] = ()
+) -> Any:
+    """`read_table`, but words that are coded stay so, and a parquet file stays on disk until a column is asked for.
+
+    Columns named in `plain` are not read as codes: each of their words stands once, as a rule.
+    """
+    if is_frame(source):
+        table: Any = frame_table(source, categories=True)
+    elif Path(source).is_file() and format_of(Path(source)).title == "parquet":
+        check_regular(Path(source))
+        try:
+            table = ParquetTable(Path(source), plain)
+        except (*DAMAGED, *FAULTS) as problem:
+            raise problem if isinstance(problem, ShiftBenchError) else ShiftBenchError(
+                f"{source}: not a readable parquet table ({first_line(problem)}).") from problem
+    else:
+        return read_table(source, columns, text)
+    no_doubles(table_name(source), table)
+    for name in columns:
+        if name not in table.column_names:
+            raise unknown("column", name, table.column_names, table_name(source))
+    return table
+
+
+def column_names(source: Any) -> list[str]:
+    """The columns of a table, without reading the rows of a parquet or CSV file."""
+    if not is_frame(source) and Path(source).is_file():
+        form = format_of(Path(source))
+        with suppress(*DAMAGED, *FAULTS):  # whoever reads all of it says what is wrong
+            if form.title == "parquet":
+                return list(pq.read_schema(source).names)
+            if form == ("CSV", False):
+                separator = csv.ParseOptions(delimiter=default_separator(Path(source)), newlines_in_values=True)
+                return list(csv.open_csv(source, parse_options=separator).schema.names)
+    return list(read_table(source).column_names)
+
+
 def _no_column(file: Path, name: str, columns: Sequence[str]) -> ShiftBenchError:
     other = next((mark for mark in ";\t| " if mark in columns[0]), None) if len(columns) == 1 else None
     if other is not None:
@@ -162,9 +254,22 @@ def strings(where: Path | str, table: pa.Table, name: str, gap: str | None = Non
     return to_strings(column if gap is None else pc.fill_null(column, gap))
 
 
-def texts(where: Path | str, table: pa.Table, name: str) -> pa.ChunkedArray:
-    """A column of text, with its gaps."""
-    return _cast(where, table, name, pa.string(), "text", gaps=True)
+def texts(where: Path | str, table: pa.Table, name: str, gaps: bool = True) -> pa.ChunkedArray:
+    """A column of text, with its gaps, if it may have any."""
+    return _cast(where, table, name, pa.string(), "text", gaps=gaps)
+
+
+def words(where: Path | str, table: pa.Table, name: str, gaps: bool = False) -> Words:
+    """`strings` as codes: the empty word stands in gaps, if there may be any."""
+    column = table[name]
+    try:
+        _not_nested(column)
+        coded = Words.of(column)
+    except FAULTS as problem:
+        raise ShiftBenchError(f"{where}: column '{name}' is not all text ({first_line(problem)}).") from problem
+    if not gaps:
+        _no_gaps(where, column, name)
+    return coded
 
 
 def long_texts(where: Path | str, table: pa.Table, name: str, gap: str | None = None) -> Values:
@@ -198,10 +303,8 @@ def values_of(where: Path | str, table: pa.Table, name: str) -> Values:
 
 def _cast(where: Path | str, table: pa.Table, name: str, kind: Any, wanted: str, gaps: bool = False) -> pa.ChunkedArray:
     column = table[name]
-    inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     try:
-        if pa.types.is_nested(inner):
-            raise TypeError(f"it holds {inner}")
+        _not_nested(column)
         column = column.cast(kind)
         column.validate(full=True)  # of text that parquet says is UTF-8
     except FAULTS as problem:
@@ -209,6 +312,13 @@ def _cast(where: Path | str, table: pa.Table, name: str, kind: Any, wanted: str,
     if not gaps:
         _no_gaps(where, column, name)
     return column
+
+
+def _not_nested(column: pa.ChunkedArray) -> None:
+    """pyarrow makes text of lists and structs without a word."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_nested(kind):
+        raise TypeError(f"it holds {kind}")
 
 
 def _no_gaps(where: Path | str, column: pa.ChunkedArray, name: str) -> None:
@@ -244,54 +354,6 @@ def write_table(path: Path | str, table: pa.Table) -> None:
     """Write a parquet file, or a CSV file where the name ends so."""
     with writing(path) as hidden:
         if Path(path).suffix == ".csv":
-            from pyarrow import csv
-
             csv.write_csv(no_formulas(table), hidden)
         else:
             pq.write_table(table, hidden, compression="zstd")
-
-
-# Text in a CSV file that a spreadsheet would take for a formula: it gets an apostrophe, and loses it when read.
-
-FORMULA, QUOTED = r"^[=+\-@\t\r]", r"^'+[=+\-@\t\r]"
-NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-"""What a spreadsheet would work out, the same as text, and what only looks like it."""
-
-
-def no_formulas(table: pa.Table) -> pa.Table:
-    """A table for a CSV file: a spreadsheet would take a text such as =1+1 or @cmd for a formula and work it out.
-
-    Such a text gets an apostrophe before it, by which spreadsheets know text; so does one that already has apostrophes
-    there, so that `as_written` gives back every text. A number that is text, as -1, is no danger and stays.
-    """
-    return _each_text(table, lambda column: pc.if_else(
-        pc.or_(pc.match_substring_regex(column, QUOTED), pc.and_(
-            pc.match_substring_regex(column, FORMULA), pc.invert(pc.match_substring_regex(column, NUMBER)))),
-        pc.binary_join_element_wise("'", column, ""), column))
-
-
-def as_written(table: pa.Table) -> pa.Table:
-    """What `no_formulas` was given."""
-    return _each_text(table, lambda column: pc.if_else(
-        pc.match_substring_regex(column, QUOTED), pc.utf8_slice_codeunits(column, 1), column))
-
-
-def no_formula(text: str) -> str:
-    """`no_formulas` of one text.
-
-    >>> [no_formula(text) for text in ("=1+1", "cat", "-1", "-1+x", "'=1")]
-    ["'=1+1", 'cat', '-1', "'-1+x", "''=1"]
-    """
-    return str(no_formulas(pa.table({"text": pa.array([text], pa.string())}))["text"][0])
-
-
-def _each_text(table: pa.Table, change: Callable[[Any], Any]) -> pa.Table:
-    """Every column of texts, and the names of the columns, changed."""
-    names = change(pa.array(table.column_names, pa.string())).to_pylist()
-    columns = []
-    for column in table.columns:
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        columns.append(change(column) if text else column)
-    return pa.table(columns, names=names) if columns else table

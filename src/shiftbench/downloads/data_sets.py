@@ -148,7 +148,8 @@ def _wilds(
     unlabelled = name.endswith("_unlabeled")
     file = File(f"{folder}/archive.tar.gz", (f"https://worksheets.codalab.org/rest/bundles/{bundle}/contents/blob/",),
                 size, exact=False, unpack=folder)
-    command = f"shiftbench read wilds {name} --root {{root}} --out collections/{name}"
+    words = name.replace("_unlabeled", " --unlabelled")
+    command = f"shiftbench read wilds {words} --root {{root}} --out collections/{name}"
     return Source(
         ("wilds", name), what or f"WILDS: {name} {version}", folder, (file,), licence,
         SAGAWA_2 if unlabelled else KOH, WILDS_SOURCE, command if read is None else read,
@@ -177,11 +178,11 @@ WILDS = (
                  ("https://snap.stanford.edu/ogb/data/misc/ogbg_molpcba/scaffold_group.npy",))),
         MIT, KOH + "; Hu et al., Open Graph Benchmark, NeurIPS 2020", f"{WILDS_SOURCE}; {TFDS}",
         "shiftbench read wilds molpcba --root {root} --out collections/molpcba"),
-    _wilds("iwildcam_unlabeled", "1.0", "0xff56ea50fbf64aabbc4d09b2e8d50e18", 41_016_937_676, CDLA, 41, ""),
-    _wilds("camelyon17_unlabeled", "1.0", "0xa78be8a88a00487a92006936514967d2", 69_442_379_933, CC0, 96, ""),
+    _wilds("iwildcam_unlabeled", "1.0", "0xff56ea50fbf64aabbc4d09b2e8d50e18", 41_016_937_676, CDLA, 41),
+    _wilds("camelyon17_unlabeled", "1.0", "0xa78be8a88a00487a92006936514967d2", 69_442_379_933, CC0, 96),
     _wilds("globalwheat_unlabeled", "1.0", "0x59d4c1b8b7ad45cc83e080d11d1eaf94", 103_766_940_000, MIT, 108, ""),
-    _wilds("civilcomments_unlabeled", "1.0", "0x1c471f23448e4518b000fe47aa7724e0", 254_142_009, CC0, 0.6, ""),
-    _wilds("poverty_unlabeled", "1.0", "0xdfcf71b4f6164cc1a7edb0cbb7444c8c", 172_742_430_134, LANDSAT, 184, ""),
+    _wilds("civilcomments_unlabeled", "1.0", "0x1c471f23448e4518b000fe47aa7724e0", 254_142_009, CC0, 0.6),
+    _wilds("poverty_unlabeled", "1.0", "0xdfcf71b4f6164cc1a7edb0cbb7444c8c", 172_742_430_134, LANDSAT, 184),
     _wilds("waterbirds", "1.0", "0x505056d5cdea4e4eaa0e242cbfe2daa4", None, BIRDS, None,
            "shiftbench read waterbirds {root}/waterbirds_v1.0 --out collections/waterbirds",
            "WILDS' copy of Waterbirds"),

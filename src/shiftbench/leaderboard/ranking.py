@@ -14,13 +14,23 @@ from shiftbench.data.groupings import OWN
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Measure, Scores
-from shiftbench.leaderboard.entries import MARKER, read_entry
+from shiftbench.leaderboard.entries import MARKER, Entry, read_entry
 from shiftbench.leaderboard.submitted import fold_of
-from shiftbench.leaderboard.verify import Rule, Verified, refuse_copies, required_seeds, seeds_of, verify
+from shiftbench.leaderboard.verify import (
+    Rule,
+    Verified,
+    checked,
+    refuse_copies,
+    required_seeds,
+    seeds_of,
+    verify,
+)
 from shiftbench.reporting.score_tables import pivot
 from shiftbench.scoring import Comparison, comparisons, means, score
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, seeds
 from shiftbench.scoring.metrics import has_probabilities, is_worst, metric_of, metrics_of
+from shiftbench.scoring.outside_runs import OutsideRun
+from shiftbench.scoring.runs import labels
 
 SPLITS = ("test", "val", "id_test")
 """What is shown, the split that ranks first."""
@@ -70,17 +80,16 @@ class Board:
 
 
 def make_board(
-    folder: Path | str, benchmark: Benchmark, *, metric: str = "", seeds: int | None = None
+    source: Path | str | Sequence[OutsideRun], benchmark: Benchmark, *, metric: str = "", seeds: int | None = None
 ) -> Board:
     """Verify and rank every submission in a folder by a metric on test; `seeds` are required of each.
+
+    Or runs: those that differ in their seed alone are one entry, which declares nothing.
 
     The default metric depends on the target: accuracy for classes, the worst group's r for numbers, and so on
     (`Target.headline`).
     """
     measure = Measure.parse(metric) if metric else benchmark.headline
-    root = Path(folder)
-    if not root.is_dir():
-        raise ShiftBenchError(f"{root}: no such folder. A board is made of a folder of submissions.")
     known = {*(Measure(known_metric.name) for known_metric in metrics_of(benchmark.target)), benchmark.headline,
              *further(benchmark)}
     if measure not in known:
@@ -90,11 +99,8 @@ def make_board(
     required = required_seeds(benchmark) if seeds is None else seeds
     if required < 1:
         raise ShiftBenchError(f"seeds = {required}, but a submission has at least one.")
-    names = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-    names = [name for name in names if (root / name / MARKER).exists() or not (root / name / "board.json").exists()]
-    if not names:
-        raise ShiftBenchError(f"{root} holds no submissions. One is a folder with {MARKER} and files of predictions.")
-    submissions = refuse_copies([verify(root, read_entry(root, name), benchmark, required) for name in names])
+    submissions = refuse_copies(_submitted(Path(source), benchmark, required) if isinstance(source, str | Path) else
+                                _of_runs(source, benchmark, required))
     listed: list[Listed] = []
     for algorithms in (True, False):
         valid = [submission for submission in submissions
@@ -105,6 +111,37 @@ def make_board(
                for submission in submissions if not submission.valid]
     listed.sort(key=lambda entry: entry.rank is None)
     return Board(benchmark, measure, required, tuple(listed))
+
+
+def holds_submissions(source: Any) -> bool:
+    """Whether a board is to be made of a folder of submissions, not of runs or predictions."""
+    if not isinstance(source, str | Path):
+        return False
+    folder = Path(source)
+    return not folder.is_file() and not (folder.is_dir() and any(
+        (path / "run.json").is_file() for path in folder.iterdir() if not (path / MARKER).exists()))
+
+
+def _submitted(root: Path, benchmark: Benchmark, required: int) -> list[Verified]:
+    """The submissions in a folder."""
+    if not root.is_dir():
+        raise ShiftBenchError(f"{root}: no such folder. A board is made of a folder of submissions.")
+    names = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    names = [name for name in names if (root / name / MARKER).exists() or not (root / name / "board.json").exists()]
+    if not names:
+        raise ShiftBenchError(f"{root} holds no submissions. One is a folder with {MARKER} and files of predictions.")
+    return [verify(root, read_entry(root, name), benchmark, required) for name in names]
+
+
+def _of_runs(runs: Sequence[OutsideRun], benchmark: Benchmark, required: int) -> list[Verified]:
+    """An entry for each method and setting, with its seeds."""
+    if not runs:
+        raise ShiftBenchError(f"There are no runs on benchmark '{benchmark.name}' to rank.")
+    entries: dict[str, dict[int, Predictions | Answers]] = {}
+    for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
+        entries.setdefault(label, {})[int(run.settings["seed"])] = run.predictions
+    return [checked(Entry(label, method=label, benchmark=benchmark.digest), predictions, benchmark, required)
+            for label, predictions in entries.items()]
 
 
 def further(benchmark: Benchmark) -> list[Measure]:

@@ -77,7 +77,15 @@ def verify(root: Path, entry: Entry, benchmark: Benchmark, required: int) -> Ver
     # An error of Arrow or the file system concerns this file alone; the other submissions are still listed.
     except (ShiftBenchError, OSError, ValueError, pa.ArrowException) as problem:
         return Verified(entry, {}, (), (*reasons, told(problem, root)), tuple(notes))
-    verified = Verified(entry, predictions)
+    return checked(entry, predictions, benchmark, required, reasons, notes)
+
+
+def checked(
+    entry: Entry, predictions: Mapping[int, Predictions | Answers], benchmark: Benchmark, required: int,
+    reasons: Sequence[str] = (), notes: Sequence[str] = (),
+) -> Verified:
+    """An entry with its predictions by seed, checked against the rules."""
+    verified, reasons = Verified(entry, predictions), list(reasons)
     lacking = [seed for seed, loaded in predictions.items() if "test" not in loaded.split]
     if lacking:
         reasons.append(f"Seed {', '.join(map(str, lacking))} has no predictions of test.")
@@ -136,7 +144,7 @@ def refuse_copies(listed: Sequence[Verified]) -> list[Verified]:
     """Only the first of submissions with the same predictions, or with the same method and authors, counts."""
     by_print: dict[tuple[str, ...], str] = {}
     by_name: dict[tuple[str, tuple[str, ...]], str] = {}
-    checked = []
+    entries = []
     for verified in listed:
         reasons, entry = list(verified.reasons), verified.entry
         if verified.valid:  # an entry that does not count cannot make another a copy
@@ -147,8 +155,8 @@ def refuse_copies(listed: Sequence[Verified]) -> list[Verified]:
                 reasons.append(f"A duplicate: its predictions are those of '{same}'.")
             elif named != entry.folder:
                 reasons.append(f"A duplicate: '{named}' is the same method by the same authors. Keep one.")
-        checked.append(replace(verified, reasons=tuple(reasons)))
-    return checked
+        entries.append(replace(verified, reasons=tuple(reasons)))
+    return entries
 
 
 def seeds_of(verified: Verified, split: str) -> dict[int, Predictions | Answers]:

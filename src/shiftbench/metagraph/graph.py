@@ -25,6 +25,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ SCALINGS = ("orthonormal", "unit", "diffusion")
 COMPARABLE = 0.01
 """Smallest subset, as a share of its class, of a graph whose distances are compared between sizes of a collection."""
 TIE = 1e-8  # eigenvalues closer than this share of the largest, and lengths closer than this share, are equal
+_GENERATOR = Lock()
 Embedding = Callable[[Floats], Floats]  # weights (n × n) -> coordinates (n × any), for Node2Vec and its like
 
 
@@ -382,11 +384,12 @@ def _graph(weights: Floats) -> Any:
 
 @contextmanager
 def _seeded(seed: int, *purpose: str) -> Iterator[None]:
-    """igraph draws from one global generator; lend it a stream of ours and give Python's back."""
+    """igraph draws from one global generator; lend it a stream of ours and give Python's back. One thread at a time."""
     import igraph
 
-    igraph.set_random_number_generator(random.Random(int(child(seed, *purpose).integers(2**62))))  # noqa: S311
-    try:
-        yield
-    finally:
-        igraph.set_random_number_generator(random)
+    with _GENERATOR:
+        igraph.set_random_number_generator(random.Random(int(child(seed, *purpose).integers(2**62))))  # noqa: S311
+        try:
+            yield
+        finally:
+            igraph.set_random_number_generator(random)

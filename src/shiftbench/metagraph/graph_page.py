@@ -24,7 +24,7 @@ PAGE = 500
 THUMB = 72  # pixels
 
 SCRIPT = """
-const facts = JSON.parse_subset(document.getElementById("facts").textContent), card = document.getElementById("card");
+const facts = JSON.parse(document.getElementById("facts").textContent), card = document.getElementById("card");
 const plates = [...document.querySelectorAll("svg")];
 function line(tag, text) { const e = document.createElement(tag); e.textContent = text; return e; }
 function show(event) {
@@ -184,7 +184,7 @@ def _facts(graph: MetaGraph, collection: Collection | None, seed: int) -> dict[s
     for i, name in enumerate(graph.names):
         far = distances(graph, [name])
         order = [j for j in np.argsort(far, kind="stable").tolist() if j != i]
-        rows = _samples(collection, subset_name(graph.cls, [name]), seed)
+        rows = sample_rows(collection, subset_name(graph.cls, [name]), seed)
         nodes.append({
             "name": subset_name(graph.cls, [name]), "size": int(graph.sizes[i]), "community": int(graph.communities[i]),
             "near": np.flatnonzero(graph.weights[i]).tolist(),
@@ -195,7 +195,7 @@ def _facts(graph: MetaGraph, collection: Collection | None, seed: int) -> dict[s
     return {"nodes": nodes, "images": [] if collection is None else [_thumbnail(collection, row) for row in images]}
 
 
-def _samples(collection: Collection | None, name: str, seed: int) -> Ints:
+def sample_rows(collection: Collection | None, name: str, seed: int) -> Ints:
     """Some items of a subset to show. A file that is not on this disk is no sample."""
     if collection is None or collection.pixels is None or collection.foreign:
         return np.zeros(0, np.int64)

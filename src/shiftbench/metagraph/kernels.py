@@ -21,12 +21,15 @@ COLUMN, BITS = u64(2**24 - 1), u64(24)  # a column needs 24 bits of a mark, the 
 ROW, FAR, NONE = u64(2**62), u64(2**63), u64(2**64 - 1)
 
 
-def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile on first use; keep the result on disk for the next process where a folder can be written."""
+def compiled(loop: Callable[..., Any], fastmath: bool = False) -> Callable[..., Any]:
+    """Compile on first use; keep the result on disk for the next process where a folder can be written.
+
+    With `fastmath` sums are added in any order.
+    """
     try:
-        return numba.njit(loop, cache=True, nogil=True)  # type: ignore[no-any-return]
+        return numba.njit(loop, cache=True, nogil=True, fastmath=fastmath)  # type: ignore[no-any-return]
     except RuntimeError:  # neither the package's folder nor the home can be written
-        return numba.njit(loop, nogil=True)  # type: ignore[no-any-return]
+        return numba.njit(loop, nogil=True, fastmath=fastmath)  # type: ignore[no-any-return]
 
 
 @compiled

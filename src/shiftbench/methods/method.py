@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.later import F, nn, torch
-from shiftbench.core.registry import find
+from shiftbench.core.registry import Registry, find
 from shiftbench.data.target import NO_LABEL, Target
 from shiftbench.methods.space import Space, listed
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from shiftbench.models.net import Net
 
-METHODS: dict[str, type[Method]] = {}
+METHODS: Registry[type[Method]] = Registry()
+"""Every learning rule by its name: `METHODS["erm"]` is the class of ERM."""
 
 OUTPUTS = ("class", "number", "tasks", "tokens")
 """The kinds of target whose loss is a function of the outputs."""
@@ -143,7 +144,8 @@ class Method:
 
     A loss is computed for many runs at once, or recorded once and replayed on a GPU: in both cases `step` and the
     numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`. Nor
-    does it draw: `draws` says how many random numbers it wants per item, and they come with the batch.
+    does it draw: `draws` says how many random numbers it wants per item, and they come with the batch. A method that
+    must look at the data is not `recordable`: its runs take plain steps, one by one.
 
     `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from;
     `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree; `unsaid`
@@ -164,6 +166,7 @@ class Method:
     shapes: ClassVar[tuple[str, ...]] = ()
     unsaid: ClassVar[tuple[str, ...]] = ()
     strong: ClassVar[str] = ""
+    recordable: ClassVar[bool] = True
     name: ClassVar[str]
 
     @property
@@ -277,7 +280,7 @@ def facts(name: str) -> dict[str, Any]:
             "model": cls.model,
             "parameters": {part.name: part.default for part in fields(cls)},
             "space": {key: str(law) for key, law in cls.space.items()}, "wiles": listed(name, "wiles"),
-            "summary": (cls.__doc__ or "").strip().splitlines()[0]}
+            "summary": next(iter((cls.__doc__ or "").strip().splitlines()), "")}
 
 
 # What losses are made of

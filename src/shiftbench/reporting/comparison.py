@@ -5,8 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import find
+from shiftbench.core.tables import Tabular
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, DIFFERENCE, RUN, Measure, Scores
 from shiftbench.data.target import Target
@@ -194,43 +197,60 @@ def to_markdown(lines: Sequence[Line], level: float = LEVEL) -> str:
         heads = ["Method", "Runs"]
         for metric in block:
             reference = _reference(block[metric])
-            heads += [_head(*metric), f"to {markdown(reference)}" if reference else "difference", "p"]
+            heads += [measure_in_words(*metric), f"to {markdown(reference)}" if reference else "difference", "p"]
         rows = []
         for method, cells in _methods(block).items():
             row = [markdown(method), str(max(cell.runs for cell in cells.values()))]
             for metric in block:
                 cell = cells.get(metric)
-                mean = "–" if cell is None else _mean(cell)
-                row += [f"**{mean}**" if cell and cell.best else mean, _difference(cell), _p(cell)]
+                mean = "–" if cell is None else mean_in_words(cell)
+                row += [f"**{mean}**" if cell and cell.best else mean, difference_in_words(cell), p_in_words(cell)]
             rows.append(row)
         table = [heads, ["--", *["--:"] * (len(heads) - 1)], *rows]
         blocks.append("\n".join([f"**{markdown(benchmark)}**, {block[next(iter(block))][0].split}", "",
                                  *(f"| {' | '.join(row)} |" for row in table)]))
-    return "\n\n".join([*blocks, _note(lines, level)]) + "\n"
+    return "\n\n".join([*blocks, note_in_words(lines, level)]) + "\n"
 
 
 def to_latex(lines: Sequence[Line], level: float = LEVEL) -> str:
     """One tabular with a block per benchmark; needs the package booktabs."""
     blocks = _blocks(lines)
     metrics = list(dict.fromkeys(Measure(line.metric, line.grouping) for line in lines))
-    text = [f"% {_note(lines, level)}", "% Needs \\usepackage{booktabs}.",
+    text = [f"% {note_in_words(lines, level)}", "% Needs \\usepackage{booktabs}.",
             f"\\begin{{tabular}}{{lr{'rrr' * len(metrics)}}}", "\\toprule",
             " & ".join(["Method", "Runs", *(heading for metric in metrics for heading in (
-                latex(_head(*metric)), "$\\Delta$", "$p$"))]) + r" \\"]
+                latex(measure_in_words(*metric)), "$\\Delta$", "$p$"))]) + r" \\"]
     for benchmark, block in blocks.items():
         text += ["\\midrule", f"\\multicolumn{{{2 + 3 * len(metrics)}}}{{l}}{{\\emph{{{latex(benchmark)}}}}} \\\\"]
         for method, cells in _methods(block).items():
             row = [latex(method), str(max(cell.runs for cell in cells.values()))]
             for metric in metrics:
                 cell = cells.get(metric)
-                mean = "--" if cell is None else latex(_mean(cell))
-                row += [f"\\textbf{{{mean}}}" if cell and cell.best else mean, latex(_difference(cell)),
-                        latex(_p(cell))]
+                mean = "--" if cell is None else latex(mean_in_words(cell))
+                row += [f"\\textbf{{{mean}}}" if cell and cell.best else mean, latex(difference_in_words(cell)),
+                        latex(p_in_words(cell))]
             text.append(" & ".join(row) + r" \\")
     return "\n".join([*text, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
 FORMATS: Mapping[str, Callable[[Sequence[Line]], str]] = {"csv": to_csv, "md": to_markdown, "latex": to_latex}
+
+
+class Comparison(list[Line], Tabular):
+    """The lines of a table, as a notebook shows them and as a paper prints them."""
+
+    def __repr__(self) -> str:
+        return to_markdown(self)
+
+    def _repr_markdown_(self) -> str:
+        return to_markdown(self)
+
+    def to_latex(self) -> str:
+        """A tabular with booktabs: \\input it."""
+        return to_latex(self)
+
+    def to_arrow(self) -> pa.Table:
+        return pa.table({name: [getattr(line, name) for line in self] for name in Line._fields})
 
 
 def writer(name: str = "", out: Path | str | None = None) -> Callable[[Sequence[Line]], str]:
@@ -265,34 +285,38 @@ def _reference(lines: Sequence[Line]) -> str:
     return next((line.reference for line in lines if line.reference), "")
 
 
-def _head(metric: str, by: str) -> str:
+def measure_in_words(metric: str, by: str) -> str:
+    """The head of a column."""
     words = in_words(metric, by)
     return words[:1].upper() + words[1:] + (", %" if metric_of(metric).unit == "share" else "")
 
 
-def _number(value: float, metric: str, sign: str = "") -> str:
+def number_in_words(value: float, metric: str, sign: str = "") -> str:
+    """A value of a metric as tables show it: shares in per cent; `sign` "+" for a difference."""
     if math.isnan(value):
         return "–"
     return metric_of(metric).show(value, sign).replace("-", "−")
 
 
-def _mean(line: Line) -> str:
-    mean = _number(line.mean, line.metric)
+def mean_in_words(line: Line) -> str:
+    """A mean with its interval, if it has one."""
+    mean = number_in_words(line.mean, line.metric)
     return mean if math.isnan(line.low) else (
-        f"{mean} [{_number(line.low, line.metric)}, {_number(line.high, line.metric)}]")
+        f"{mean} [{number_in_words(line.low, line.metric)}, {number_in_words(line.high, line.metric)}]")
 
 
-def _difference(line: Line | None) -> str:
-    return "–" if line is None or not line.reference else _number(line.difference, line.metric, "+")
+def difference_in_words(line: Line | None) -> str:
+    return "–" if line is None or not line.reference else number_in_words(line.difference, line.metric, "+")
 
 
-def _p(line: Line | None) -> str:
+def p_in_words(line: Line | None) -> str:
     if line is None or math.isnan(line.p):
         return "–"
     return "< 0.001" if line.p < 0.001 else f"{line.p:.3f}"
 
 
-def _note(lines: Sequence[Line], level: float) -> str:
+def note_in_words(lines: Sequence[Line], level: float = LEVEL) -> str:
+    """What the numbers of a table are, and how they were compared."""
     runs = sorted({line.runs for line in lines})
     over = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
     kinds = {line.by for line in lines if line.by}

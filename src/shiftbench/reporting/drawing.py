@@ -191,9 +191,9 @@ def _variable(colour: str) -> str:
     return f"var(--{colour})" if colour else "none"
 
 
-def to_svg(figure: Figure) -> str:
-    """A figure as a standalone SVG file, with its light and dark colours."""
-    placed, width, height = _laid_out(figure)
+def to_svg(figure: Figure, most: int = 3) -> str:
+    """A figure as a standalone SVG file, with its light and dark colours, and at most so many panels side by side."""
+    placed, width, height = _laid_out(figure, most)
     inside = "\n".join(f'<g transform="translate({_short(x)} {_short(y)})">\n{drawn(panel)}\n</g>'
                        for x, y, panel in placed)
     letters = "svg text { font-family: ui-sans-serif, system-ui, sans-serif; font-variant-numeric: tabular-nums; }"
@@ -205,7 +205,7 @@ def to_svg(figure: Figure) -> str:
 
 
 def _laid_out(figure: Figure, most: int = 3) -> tuple[list[tuple[float, float, Panel]], float, float]:
-    """The position of each panel (the legend, then rows of three), and the size of the figure."""
+    """The position of each panel (the legend, then rows of panels), and the size of the figure."""
     rows = [figure.panels[start:start + most] for start in range(0, len(figure.panels), most)]
     wide = max((sum(panel.width + GAP for panel in row) - GAP for row in rows), default=0.0)
     fitting = [key for key in figure.legends if key.width <= wide + GAP] or list(figure.legends[-1:])

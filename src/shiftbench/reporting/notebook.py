@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import write_text
 from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
 from shiftbench.reporting.drawing import Figure, to_svg
 from shiftbench.reporting.plots import Bar, Look, Row, hundredths, looks_of, plain, rows, scale
 from shiftbench.reporting.score_tables import in_unit, methods_in
-from shiftbench.reporting.terminal import counts_table, score_tables
+from shiftbench.reporting.terminal import contents_table, counts_table, predictions_table, score_tables
 from shiftbench.scoring.metrics import in_words, metric_of
 
 COLUMNS = ("benchmark", "method", "group", "n", "value", "low", "high")
@@ -26,7 +28,7 @@ class Picture(NamedTuple):
         return f"Picture('{self.figure.head}': {len(self.figure.panels)} panels)"
 
     def _repr_svg_(self) -> str:
-        return to_svg(self.figure)
+        return to_svg(self.figure, most=2)  # the width of a notebook's page
 
     def save(self, path: Path | str) -> Path:
         """Write the figure as an SVG file."""
@@ -34,12 +36,15 @@ class Picture(NamedTuple):
         return Path(path)
 
 
-def html(thing: Scores | Benchmark) -> str:
+def html(thing: Scores | Benchmark | Collection | Predictions) -> str:
     """The tables that the terminal prints, as HTML; names are escaped."""
     from rich.console import Console
 
     console = Console(record=True, width=150, file=io.StringIO(), force_jupyter=False)
-    for table in score_tables(thing) if isinstance(thing, Scores) else [counts_table(thing)]:
+    tables = (score_tables(thing) if isinstance(thing, Scores) else [contents_table(thing)]
+              if isinstance(thing, Collection) else [predictions_table(thing)]
+              if isinstance(thing, Predictions) else [counts_table(thing)])
+    for table in tables:
         console.print(table)
     return console.export_html(inline_styles=True, code_format='<pre style="line-height: 1.25">{code}</pre>')
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from shiftbench import __version__
 from shiftbench.core.files import write_json, write_text, writing_folder
+from shiftbench.core.plugins import load_installed
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import MEAN, RUN, Measure, Scores
@@ -69,7 +71,8 @@ def report(
     """
     results = results_of(scores, benchmarks, collections or (), level, rule, index, compare)
     sections = []
-    for section in SECTIONS:
+    load_installed()
+    for section in SECTIONS.values():
         content = section.content(results)
         if content is not None:
             sections.append((section, content))
@@ -81,15 +84,16 @@ def report(
         kinds={benchmark.target.kind for benchmark in order},
         links=[link for section, content in sections
                for link in content.get("links", [(section.anchor, section.head)])],
-        sections=[section.name for section, _ in sections], selection=by_name.get("selection"), content=by_name,
+        sections=[section for section, _ in sections], selection=by_name.get("selection"), content=by_name,
         absent=_absent(absent))
     if figures is not None:
         write_figures([figure for _, content in sections for figure in content["figures"]], figures)
     return write_text(out, text)
 
 
+@cache
 def environment(*folders: Path) -> Any:
-    """The templates of a page, from `folders` first, then ours; names are escaped."""
+    """The templates of a page, from `folders` first, then ours; names are escaped. They are compiled once."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(loader=FileSystemLoader([*folders, FOLDER, FOLDER / "sections"]), autoescape=True,

@@ -39,6 +39,16 @@ def _few(rows: Ints, purpose: str) -> Ints:
 
 def pictures_of(benchmark: Benchmark, collection: Collection, rows: Ints) -> list[dict[str, str]]:
     """The pictures of these rows; none where the collection has no pixels, or has arrays of many channels (.npz)."""
+    if not len(rows) or collection.pixels is None:
+        return []
+    sources = thumbnails(collection, collection.index(benchmark.items[rows]))
+    group = [benchmark.names["group"][code] for code in benchmark.group[rows]]
+    return [{"item": str(item), "group": name, "source": source}
+            for item, name, source in zip(benchmark.items[rows], group, sources, strict=False)]
+
+
+def thumbnails(collection: Collection, rows: Ints) -> list[str]:
+    """Small images of these items of a collection, as sources of <img>; none where it has none to show."""
     from shiftbench.images.decode import images
 
     if not len(rows) or collection.pixels is None:
@@ -47,10 +57,7 @@ def pictures_of(benchmark: Benchmark, collection: Collection, rows: Ints) -> lis
     if not drawn and str(collection.pixels[0]).endswith(".npz"):
         return []
     small = drawn and max(collection.pixels.shape[1:3]) <= SIZE
-    pictures = images(collection, collection.index(benchmark.items[rows]), None if small else SIZE)
-    group = [benchmark.names["group"][code] for code in benchmark.group[rows]]
-    return [{"item": str(item), "group": name, "source": _inline(picture)}
-            for item, name, picture in zip(benchmark.items[rows], group, pictures, strict=True)]
+    return [_inline(picture) for picture in images(collection, rows, None if small else SIZE)]
 
 
 def _inline(picture: Any) -> str:

@@ -60,6 +60,13 @@ class Source(NamedTuple):
     def benchmarks(self) -> list[Benchmark]:
         return [benchmark for benchmark, _ in self.folders]
 
+    def chosen_by(self, rule: str) -> "Source":
+        """With the means over the runs that a rule chooses, where the runs are at hand."""
+        if self.runs is None:
+            return self
+        means = chosen_means(self.runs, self.scores, self.benchmarks, rule, remedy=REMEDY)
+        return self._replace(scores=Scores.join([self.scores, means]))
+
     def pictures(self) -> list[Collection | None]:
         """The collections that images may be taken from; a page can do without."""
         collections = [collection_if_there(benchmark, folder) for benchmark, folder in self.folders]
@@ -74,6 +81,14 @@ def read_source(
 
     With a study its runs alone count. A run that cannot be read is an error; if `tolerant`, it is absent.
     """
+    return open_source(source, benchmarks, study=study, tolerant=tolerant).chosen_by(rule)
+
+
+def open_source(
+    source: Scores | Path | str, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (), *,
+    study: "Study | Path | str | None" = None, tolerant: bool = False,
+) -> Source:
+    """The same before a rule has chosen."""
     if isinstance(source, Scores) or not Path(source).is_dir():
         if study is not None:
             raise ShiftBenchError("A study says which runs belong to it, and scores do not: name a folder of runs.")
@@ -84,8 +99,7 @@ def read_source(
     scores, folders = scores_of(index, benchmarks, unreadable)
     absent += [describe(Path(source) / run, UNREADABLE)._replace(reason=why)
                for run, why in (unreadable or {}).items()]
-    means = chosen_means(index, scores, [benchmark for benchmark, _ in folders], rule, remedy=REMEDY)
-    return Source(Scores.join([scores, means]), folders, index, absent)
+    return Source(scores, folders, index, absent)
 
 
 def check_compared(compare: Sequence[str], source: Scores | Path | str) -> Sequence[str]:

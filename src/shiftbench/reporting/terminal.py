@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.errors import printable
 from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.collection_contents import COLUMNS, collection_facts, contents_rows, contents_title
 from shiftbench.data.groupings import spaced
+from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Measure, Scores
 from shiftbench.reporting.score_tables import in_unit, methods_in, percent, probability
 from shiftbench.scoring import GAP, comparisons
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 GROUPS = 20
 """How many groups are printed for a metric: the worst ones."""
+ITEMS, CLASSES = 10, 8
+"""How much of predictions is shown."""
 FEWEST = 10
 """The tenth percentile is printed from this many groups on."""
 SIGNS = {"none": "", "shifted": " ?", "unknown": " ?", "target": " !"}
@@ -82,12 +87,35 @@ def counts_table(benchmark: Benchmark) -> "Table":
     return drawn
 
 
+def contents_table(collection: Collection) -> "Table":
+    """The factors and kinds of tags of a collection, with their values."""
+    facts = collection_facts(collection)
+    drawn = _empty(COLUMNS, (), f"{collection.name}: {contents_title(facts)}")
+    for name, *words in contents_rows(collection, facts):
+        drawn.add_row(_name(name), *(_name(str(word)) for word in words))
+    return drawn
+
+
+def predictions_table(predictions: Predictions) -> "Table":
+    """The first rows of predictions: item, split and the score of each of the first classes."""
+    shown = predictions.classes[:CLASSES]
+    more = f"The first {ITEMS} of {len(predictions):,} items." if len(predictions) > ITEMS else ""
+    if len(predictions.classes) > CLASSES:
+        more += f" The first {CLASSES} of {len(predictions.classes):,} classes."
+    drawn = _empty(["item", "split"], shown, f"Predictions: {len(predictions):,} items", more.strip())
+    for item, split, scores in zip(predictions.item[:ITEMS].tolist(), predictions.split[:ITEMS].tolist(),
+                                   predictions.scores[:ITEMS, :CLASSES].tolist(), strict=True):
+        drawn.add_row(_name(item), split, *(f"{score:.4g}" for score in scores))
+    return drawn
+
+
 # Scores
 
 def score_tables(scores: Scores) -> "list[Table]":
     """Every number, then models side by side where there are several."""
     beside = versus_table(scores) if DIFFERENCE in scores["stat"] else None
-    return ([scores_table(scores)] if len(scores) else []) + ([] if beside is None else [beside])
+    own = bool((scores["stat"] != DIFFERENCE).any())
+    return ([scores_table(scores)] if own else []) + ([] if beside is None else [beside])
 
 
 def scores_table(scores: Scores) -> "Table":

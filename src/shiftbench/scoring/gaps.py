@@ -268,15 +268,17 @@ def _value(side: Tested, measure: Measure, level: float) -> Row | None:
 
 # Gaps of runs folders: compare every reference that has runs with the benchmark that it was made of.
 
-def gaps_of(folders: Sequence[Path | str], *, reference: str = "", level: float = LEVEL) -> Scores:
+def gaps_of(
+    folders: Sequence[Path | str], *, reference: str = "", level: float = LEVEL, benchmarks: Sequence[Benchmark] = ()
+) -> Scores:
     """All gaps that the finished runs of these folders allow, or only those to one reference.
 
     Runs on a reference are compared with runs on its benchmark that have the same method and the same settings except
     for the seed. Runs on a benchmark give train-to-train if it has an id_test, and average if its groups are
-    subpopulations.
+    subpopulations. `benchmarks` are those that lie in no folder.
     """
     runs = [run for folder in folders for run in runs_in(folder)[0]]
-    known: dict[str, Benchmark] = {}
+    known = {benchmark.digest: benchmark for benchmark in benchmarks}
     listed: dict[str, dict[str, list[Finished]]] = {}
     for run in runs:
         digest = str(run.benchmark["digest"])

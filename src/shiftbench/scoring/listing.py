@@ -59,7 +59,7 @@ class Finished(NamedTuple):
     def head(self) -> dict[str, Any]:
         """The columns that describe the run in a table of scores."""
         return {"run": self.folder.name, "method": str(self.settings["method"]), "model": self.model,
-                "setting": self.setting, "label": str(self.settings.get("preset") or ""),
+                "setting": self.setting, "label": str(self.settings.get("name") or self.settings.get("preset") or ""),
                 "seed": int(self.settings["seed"])}
 
     @property

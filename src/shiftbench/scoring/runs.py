@@ -154,33 +154,33 @@ def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> labels([{"method": "irm", "seed": 0}, {"method": "dro", "eta": 0.1}, {"method": "dro", "eta": 1.0}])
     ['irm', 'dro (eta=0.1)', 'dro (eta=1.0)']
     """
-    flat = [{key: written(value) for key, value in {**_flat(one), "method": label_of(one)}.items()
-             if key not in ("seed", "benchmark", "preset")} for one in settings]
+    listed = [{key: written(value) for key, value in {**flat(one), "method": label_of(one)}.items()
+               if key not in ("seed", "benchmark", "preset", "name")} for one in settings]
     rivals: dict[str, list[Mapping[str, str]]] = {}
-    for one in flat:
+    for one in listed:
         rivals.setdefault(one["method"], []).append(one)
-    telling = {method: _telling(runs) for method, runs in rivals.items()}
+    differing = {method: telling(runs) for method, runs in rivals.items()}
     names = []
-    for one in flat:
-        differences = ", ".join(f"{key}={one[key]}" for key in telling[one["method"]] if key in one)
+    for one in listed:
+        differences = ", ".join(f"{key}={one[key]}" for key in differing[one["method"]] if key in one)
         method = str(json.loads(one["method"]))
         names.append(f"{method} ({differences})" if differences else method)
     return names
 
 
-def _telling(runs: Sequence[Mapping[str, str]]) -> list[str]:
+def telling(runs: Sequence[Mapping[str, str]]) -> list[str]:
     """The keys whose value is not the same in all runs."""
     first = runs[0]
     differ = {key for one in runs for key, value in one.items() if first.get(key) != value}
     return sorted(differ | {key for key in first if any(key not in one for one in runs)})
 
 
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Nested settings under their innermost names: a method's own parameters need no prefix to be read."""
-    flat: dict[str, Any] = {}
+    inner: dict[str, Any] = {}
     for key, value in settings.items():
-        flat |= _flat(value) if isinstance(value, Mapping) else {key: value}
-    return flat
+        inner |= flat(value) if isinstance(value, Mapping) else {key: value}
+    return inner
 
 
 # Runs on several replicates of one benchmark are compared on the splits that all replicates share.

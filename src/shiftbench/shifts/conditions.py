@@ -9,13 +9,14 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, encode
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.registry import register
+from shiftbench.core.registry import Registry, register
 from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark, cells
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.shift import Shift, quota, share
 
-CONDITIONS: dict[str, Any] = {}
+CONDITIONS: Registry[Any] = Registry()
+"""Every condition by its name in recipes: `CONDITIONS["noise"]` is `Noise`."""
 
 
 class Condition(Protocol):

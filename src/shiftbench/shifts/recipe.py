@@ -1,12 +1,13 @@
 """A recipe: which collection, which shift, under which conditions, which seed. TOML in, a benchmark out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_toml
+from shiftbench.core.parsing import to_toml, toml_key
 from shiftbench.core.registry import find, make
 from shiftbench.data.benchmark import Benchmark, save_for
 from shiftbench.data.collection import Collection
@@ -54,7 +55,7 @@ class Recipe:
         top: dict[str, Any] = {key: raw[key] for key in TOP if key in raw}
         top |= {key: value for key, value in (changes or {}).items() if key in TOP}
         own = {key: value for key, value in (changes or {}).items() if key not in TOP}
-        shift = _make_shift(name, settings, conditions, own, str(path))
+        shift = make_shift(name, settings, conditions, own, str(path))
         if not isinstance(top.get("collection"), str):
             raise ShiftBenchError(f"{path}: 'collection' is missing. Name the folder of a collection.")
         if type(top.get("seed", 0)) is not int or top.get("seed", 0) < 0:
@@ -69,8 +70,17 @@ def build(
 ) -> Benchmark:
     """Build a benchmark from a recipe and, where `out` is given, save it there."""
     plan = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe, changes)
-    benchmark = plan.shift.build(Collection.load(plan.collection), plan.seed)
+    benchmark = applied(plan.shift, Collection.load(plan.collection), plan.seed)
     return benchmark if out is None else save_for(benchmark, out, plan.collection)
+
+
+def applied(shift: Shift, collection: Collection, seed: int) -> Benchmark:
+    """What a shift makes of a collection; a user's shift may make something else, which is an error."""
+    benchmark = shift.build(collection, seed)
+    if not isinstance(benchmark, Benchmark):
+        raise ShiftBenchError(f"Shift {shift!r} builds {type(benchmark).__name__}, but `build` must give a Benchmark: "
+                              "return Benchmark.of(collection, self, seed, …).")
+    return benchmark
 
 
 def _conditions(tables: Any, path: Path | str) -> dict[str, dict[str, Any]]:
@@ -87,7 +97,32 @@ def changed(shift: Shift, changes: Mapping[str, Any], where: str) -> Shift:
     """The shift with other settings, named as in a recipe: `p`, `shift.subpopulation.p`, `condition.noise.p`."""
     inner, conditions = (shift.shift, shift.conditions) if isinstance(shift, Under) else (shift, ())
     tables = {str(getattr(one, "name", "")): _fields(one) for one in conditions}
-    return _make_shift(str(getattr(inner, "name", "")), _fields(inner), tables, changes, where)
+    return make_shift(str(getattr(inner, "name", "")), _fields(inner), tables, changes, where)
+
+
+class Tables(NamedTuple):
+    """A shift as a recipe states it: its name, and the settings of it and of its conditions that are no defaults."""
+
+    name: str
+    settings: dict[str, Any]
+    conditions: dict[str, dict[str, Any]]
+
+    @staticmethod
+    def of(shift: Shift) -> "Tables":
+        inner, conditions = (shift.shift, shift.conditions) if isinstance(shift, Under) else (shift, ())
+        return Tables(str(getattr(inner, "name", "")), _fields(inner, changed=True),
+                      {str(getattr(one, "name", "")): _fields(one, changed=True) for one in conditions})
+
+
+def to_text(shift: Shift, collection: Path | str, seed: int = 0) -> str:
+    """The recipe of a shift as TOML: `Recipe.load` reads the same shift from it."""
+    own = Tables.of(shift)
+    tables = {f"shift.{toml_key(own.name)}": own.settings,
+              **{f"condition.{toml_key(kind)}": settings for kind, settings in own.conditions.items()}}
+    lines = [f"collection = {to_toml(str(collection))}", f"seed = {seed}"]
+    for head, settings in tables.items():
+        lines += ["", f"[{head}]", *(f"{toml_key(name)} = {to_toml(value)}" for name, value in settings.items())]
+    return "\n".join([*lines, ""])
 
 
 def several(shift: Shift) -> bool:
@@ -102,11 +137,13 @@ def each(shift: Shift, collection: Collection) -> dict[str, Shift]:
     return {name: Under(one, shift.conditions) if isinstance(shift, Under) else one for name, one in named.items()}
 
 
-def _fields(thing: Any) -> dict[str, Any]:
-    return {field.name: getattr(thing, field.name) for field in fields(thing)}
+def _fields(thing: Any, changed: bool = False) -> dict[str, Any]:
+    """Settings by name: all, or those that differ from their defaults."""
+    return {field.name: getattr(thing, field.name) for field in fields(thing) if not changed or getattr(
+        thing, field.name) != (field.default if field.default_factory is MISSING else field.default_factory())}
 
 
-def _make_shift(
+def make_shift(
     name: str, settings: dict[str, Any], conditions: dict[str, dict[str, Any]], changes: Mapping[str, Any], where: str
 ) -> Shift:
     """The shift of that name and its conditions, from their settings and from what replaces some of them."""

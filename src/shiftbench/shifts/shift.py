@@ -2,17 +2,20 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import Registry
 from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 
-SHIFTS: dict[str, Any] = {}
+SHIFTS: Registry[Any] = Registry()
+"""Every shift by its name in recipes: `SHIFTS["correlation"]` is `Correlation`."""
 Names = tuple[str, ...]
 PLACE = re.compile(r"#([1-9]\d*)(\.\.([1-9]\d*)?)?")
 
@@ -21,6 +24,11 @@ class Shift(Protocol):
     """The rule by which training and test items are drawn from a collection: frozen parameters and one verb."""
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark: ...
+
+
+def file_name() -> Any:
+    """A setting that names a file or a folder, by default none. A web page may not set it: see `webapp.forms`."""
+    return field(default="", metadata={"file": True})
 
 
 def card(collection: Collection, rows: Ints, split: Strs, notes: Sequence[str] = (), **more: Any) -> dict[str, Any]:
@@ -132,7 +140,7 @@ def fisher(first: int, of_first: int, second: int, of_second: int) -> float:
     the probability of all X that are no likelier than the one seen.
 
     >>> round(fisher(0, 30, 3, 30), 3), round(fisher(2, 200, 40, 200), 12)
-    (0.237, 0.0)
+    (0.237, 5.7e-11)
     """
     from scipy.special import gammaln
 

@@ -17,7 +17,7 @@ from shiftbench.hierarchies.edits import edited
 from shiftbench.hierarchies.hierarchy import Hierarchy
 from shiftbench.hierarchies.sources import from_parents, open_hierarchy
 from shiftbench.hierarchies.superclasses import Superclasses, named_task, superclasses
-from shiftbench.shifts.shift import SHIFTS, card, deal
+from shiftbench.shifts.shift import SHIFTS, card, deal, file_name
 
 TRAINED, TESTED = ("train",), ("val", "valid", "validation", "test")
 """The words for a split of the data's own."""
@@ -47,9 +47,9 @@ class Breeds(Lists):
 
     label: str = ""  # factor that holds the classes; without one the tags do, and ambiguous items are dropped
     task: str = ""  # entity13, entity30, living17 or nonliving26; in place of root, level and subclasses
-    hierarchy: str = ""  # file or folder; default: the collection's own hierarchy
+    hierarchy: str = file_name()  # file or folder; default: the collection's own hierarchy
     tree: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # or written here: parent -> children
-    edits: str = ""  # script of edits, applied first
+    edits: str = file_name()  # script of edits, applied first
     root: str = ""  # superclasses under this node alone
     level: int | None = None  # longest path from the hierarchy's root; default: the most balanced level
     cluster: str = ""  # down-up or up-down: clusters of Huh et al. instead of the level's nodes

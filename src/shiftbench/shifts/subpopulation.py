@@ -139,6 +139,9 @@ class Subpopulation(Lists):
     expected: Mapping[str, int] = field(default_factory=dict)  # published sizes of cells, kept on the card
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        if not self.majority:
+            raise ShiftBenchError("subpopulation: 'majority' names no class. Give the factor's value for each class "
+                                  "that is tested.")
         place, lacking = self._place(collection) if self.merged else (None, [])
         return mixture(self, collection, seed, tuple(self.majority), self._shares, self.others, self.n_others, place,
                        lacking_note(lacking), self.expected)

@@ -16,11 +16,11 @@ from shiftbench.core.files import scratch
 from shiftbench.core.plugins import loaded_plugins
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.data.run_log import lines
 from shiftbench.data.scores import label_of
 from shiftbench.sweeps.jobs import Features, Job, make_packs, needed_features
 from shiftbench.sweeps.status import look
 from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of
-from shiftbench.training.checkpoint import lines
 from shiftbench.training.features import embed
 from shiftbench.training.run import split_features
 
@@ -146,7 +146,7 @@ def _assumed(rows: Sequence[Row], busy: int, guessed: int, small: Iterable[str])
 
 def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
     """Packs by shape, the largest first: it is the one that is tried."""
-    from shiftbench.models.names import CATALOGUE
+    from shiftbench.models.names import facts
 
     sizes: dict[str, tuple[int, dict[str, int]]] = {}
     by_shape: dict[Shape, list[tuple[int, Sequence[Job]]]] = {}
@@ -163,7 +163,7 @@ def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
         items = max(run.batch_size * min(pools[run.batch_kind], run.domains_per_batch or pools[run.batch_kind])
                     for run in runs)
         shape = Shape(_one({run.label for run in runs}), _one({run.model for run in runs}),
-                      _one({run.features or f"{CATALOGUE[run.model].takes} {run.size or ''}".strip() for run in runs}),
+                      _one({run.features or f"{facts(run.model).takes} {run.size or ''}".strip() for run in runs}),
                       _one({run.precision for run in runs}), _one({run.batch_kind for run in runs}),
                       _ceiling(items), _ceiling(len(pack)), _ceiling(rows))
         by_shape.setdefault(shape, []).append((items * len(pack), pack))

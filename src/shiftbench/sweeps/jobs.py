@@ -13,13 +13,13 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import load_torch
-from shiftbench.core.registry import find
+from shiftbench.core.registry import Owner, find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.sweeps.storage import is_url
 from shiftbench.training.device import choose_device
 from shiftbench.training.pretrained import check_unseen
-from shiftbench.training.run import COLUMNS, SENTENCES, Outcome, Run, split_features
+from shiftbench.training.run import COLUMNS, SENTENCES, Outcome, Run, own_parts, split_features
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.study import Study
@@ -42,6 +42,12 @@ class Job(NamedTuple):
     @property
     def run(self) -> Run:
         return Run.of(self.settings)
+
+
+def owners_here(pack: Sequence[Job]) -> dict[str, Owner]:
+    """What the runs of a pack use that was registered in a notebook: other processes cannot load it."""
+    return {what: owner for job in pack for what, owner in own_parts(job.settings).items()
+            if not owner.file}
 
 
 def train_jobs(
@@ -192,9 +198,20 @@ def sweep(
     report = None if progress is None else lambda end: progress(end, len(jobs))
     with Mirror(out, logs, [job.run.id for job in jobs]):
         load_torch()
+        if not is_url(out):
+            check_all_code(jobs, Path(out))
         embed_missing(jobs, device)
         return run_packs(make_packs(jobs, device, workers or os.cpu_count() or 1), out, workers=workers, device=device,
                          report=report, retry_failed=retry_failed, checkpoint_seconds=checkpoint_seconds)
+
+
+def check_all_code(jobs: Sequence[Job], out: Path) -> None:
+    """Raise an error where a run is there that was made with other code of its user's than there is now."""
+    from shiftbench.training.folder import check_code
+
+    for job in jobs:
+        if own_parts(job.settings):
+            check_code(out / job.run.id, job.run)
 
 
 def check_all_unseen(jobs: Sequence[Job]) -> None:

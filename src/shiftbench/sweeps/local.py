@@ -5,6 +5,7 @@ at any moment: the next start goes on from there.
 """
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -12,9 +13,9 @@ from pathlib import Path
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.plugins import loaded_plugins
-from shiftbench.sweeps.jobs import Job
+from shiftbench.sweeps.jobs import Job, owners_here
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
-from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of
+from shiftbench.sweeps.workers import Worker, WorkerOptions, attempt, cores, devices_for, threads_of
 from shiftbench.training.run import Outcome
 
 FALSE_STARTS = 5
@@ -35,7 +36,7 @@ def run_packs(
     per core; they share the cores. `report` hears of every run once, first of those found done or failed (0 seconds).
     A run that failed before is tried again with `retry_failed` only. A run whose process is killed is done again from
     its last checkpoint; one that dies `retries` times more without getting further is recorded as failed. A run that
-    another process is doing is waited for.
+    another process is doing is waited for. Runs with methods of a notebook are trained in this process.
     """
     named = [{job.run.id: job for job in pack} for pack in packs]
     devices = devices_for(device)
@@ -45,7 +46,10 @@ def run_packs(
     sweep = _Sweep(ledger, devices, size, options)
     try:
         ledger.sort(named, retry_failed)
-        sweep.go()
+        if any(owners_here(pack) for pack in packs):
+            sweep.train_here()
+        else:
+            sweep.go()
     except KeyboardInterrupt:
         raise KeyboardInterrupt(ledger.stopped(sum(map(len, named)))) from None
     finally:
@@ -73,6 +77,18 @@ class _Sweep:
             ready = wait([worker.pipe for worker in self.workers], LOOK_AGAIN if self.ledger.busy else None)
             for worker in [worker for worker in self.workers if worker.pipe in ready]:
                 self._hear(worker)
+
+    def train_here(self) -> None:
+        """Train in this process, pack after pack: no other process can load what was registered in a notebook."""
+        options = self.options._replace(device=self.devices[0])
+        while self.ledger.queue or self.ledger.busy:
+            self.ledger.look_again()
+            if not self.ledger.queue:
+                time.sleep(LOOK_AGAIN)
+                continue
+            pack = self.ledger.queue.popleft()
+            if left := self.ledger.left(pack, self.ledger.results.states(pack)):
+                self.ledger.hear(left, attempt(list(left.values()), options))
 
     def close(self) -> None:
         for worker in self.workers:

@@ -18,11 +18,11 @@ from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import scratch, writing
-from shiftbench.core.plugins import loaded_plugins
+from shiftbench.core.plugins import load_plugins, loaded_plugins
 from shiftbench.core.ray_cluster import Cluster, ray_cluster
 from shiftbench.data.collection import MARKER
 from shiftbench.data.roots import ROOTS, confirmed
-from shiftbench.sweeps.jobs import Job
+from shiftbench.sweeps.jobs import Job, owners_here
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
 from shiftbench.sweeps.storage import Store, is_url
 from shiftbench.sweeps.workers import Pack, WorkerOptions, attempt, threads_of
@@ -55,6 +55,9 @@ def run_packs(
     many tasks run at once; 0 means as many as there is room for. A run that loses its worker or its node goes on from
     its last checkpoint; one that loses it `retries` times more without getting further is recorded as failed.
     """
+    for what, owner in owners_here([job for pack in packs for job in pack]).items():
+        raise ShiftBenchError(f"{what.capitalize()} ({owner}) cannot be loaded by the workers of a cluster. Write it "
+                              "to a file and import that, or use engine=local.")
     named = [{job.run.id: job for job in pack} for pack in packs]
     results = Store(out) if is_url(out) else ResultsFolder(Path(out).absolute())
     ledger = Ledger(results, report, retries)
@@ -78,6 +81,7 @@ def work(pack: Sequence[Job], options: WorkerOptions, here: str, seen: Sequence[
     if missing:
         raise ShiftBenchError(f"{missing[0]}: not there on node {socket.gethostname()}. All machines of a cluster must "
                               "see benchmarks, collections and results under the same names; or let --out be a URL.")
+    load_plugins(options.plugins)
     set_threads(options.threads)
     return train_stored(pack, options) if is_url(options.out) else attempt(pack, options)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.run_log import LOG, last_line
 from shiftbench.data.scores import label_of
 
 if TYPE_CHECKING:
@@ -98,13 +99,24 @@ def left_out(out: Path | str, jobs: Iterable["Job"] | None = None) -> list[Statu
 
 def describe(folder: Path | str, state: str) -> Status:
     """What a run's files say of it. What cannot be read stays empty: one bad folder must not hide the others."""
+    return described(folder, state, *facts_and_last(folder, state))
+
+
+def facts_and_last(folder: Path | str, state: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What run.json says, and the last line of the log; each is empty where it is not there or cannot be read."""
     facts = _read(folder, "run.json") if state != "not started" else {}
+    return facts, last_line(os.path.join(folder, LOG)) if facts else {}
+
+
+def described(folder: Path | str, state: str, facts: Mapping[str, Any], last: Mapping[str, Any]) -> Status:
+    """The same of what was read before."""
     run, benchmark = _part(facts, "run"), _part(facts, "benchmark")
     name, model = str(benchmark.get("name", "")), str(run.get("model", ""))
     method = label_of(run) if "method" in run else ""
-    seed = run.get("seed")
+    seed, seconds = run.get("seed"), last.get("seconds")
     return Status(os.path.basename(folder), state, name, method, model, seed if isinstance(seed, int) else -1,
-                  _seconds(folder) if facts else 0.0, failure(folder) if state == "failed" else "")
+                  float(seconds) if isinstance(seconds, int | float) else 0.0,
+                  failure(folder) if state == "failed" else "")
 
 
 def failure(folder: Path | str) -> str:
@@ -154,22 +166,6 @@ def _read(folder: Path | str, name: str) -> dict[str, Any]:
 def _part(facts: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     part = facts.get(key)
     return part if isinstance(part, dict) else {}
-
-
-def _seconds(folder: Path | str) -> float:
-    """From the last whole line of its log, which is in the last few kilobytes."""
-    try:
-        with open(os.path.join(folder, "log.jsonl"), "rb") as handle:
-            handle.seek(max(0, handle.seek(0, os.SEEK_END) - 4096))
-            lines = handle.read().splitlines()
-    except OSError:
-        return 0.0
-    for line in reversed(lines):
-        try:
-            return float(json.loads(line)["seconds"])
-        except (ValueError, KeyError, TypeError):
-            continue
-    return 0.0
 
 
 def counted(out: Path | str, study: "Study | Path | str | None" = None) -> tuple[list[str] | None, list[Status]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_toml
+from shiftbench.core.plugins import load_plugins
 from shiftbench.core.registry import make
 from shiftbench.methods import METHODS
 from shiftbench.methods.presets import PRESETS, VARIANTS, expand, find_method
@@ -59,6 +60,9 @@ class Study:
         [world]
         name = "sprites"
         items = 3000
+
+    Users' own code is loaded first, here and in every worker: import = ["my_methods.py", "my_package"]; files are seen
+    from this one.
     """
 
     benchmarks: tuple[str, ...]  # folders that are there
@@ -77,9 +81,11 @@ class Study:
     recipes: tuple[str, ...] = ()  # files, the same
     members: tuple[str, ...] = ()  # names of the benchmarks of suites and recipes to keep; default: all
     redraw: bool = False  # other low-data items with each seed (Wiles et al.), in suites and recipes
+    imports: tuple[str, ...] = ()  # users' own code, files or packages; `import` in a file
     source: str = "study"  # named in messages
 
     def __post_init__(self) -> None:
+        load_plugins(self.imports)
         if self.search not in SPACES:
             raise unknown("search space", self.search, SPACES, self.source)
         for key in self.pinned:
@@ -110,37 +116,40 @@ class Study:
         `methods = ["erm"]` keeps these methods. Folders in changes are seen from the current folder.
         """
         raw, where, base = read_toml(path), str(path), Path(path).parent
-        known = [part.name for part in fields(Study) if part.name != "source"]
+        known = [part.name for part in fields(Study) if part.name not in ("imports", "source")]
         for key in raw:
-            if key not in known:
-                raise unknown("key", key, known, where)
+            if key not in (*known, "import"):
+                raise unknown("key", key, [*known, "import"], where)
+        raw["imports"] = [_near(name, [base, Path()]) if name.endswith(".py") else name
+                          for name in _names_of("import", raw.pop("import", []), where)]
+        load_plugins(raw["imports"])  # before a method is looked for
         if not isinstance(raw.setdefault("run", {}), dict):
             raise ShiftBenchError(f"{where}: 'run' is {raw['run']!r}, but it must be a table [run] of settings.")
         raw["methods"] = _blocks(raw.get("methods", {}), {}, where)
-        for key, value in (changes or {}).items():
+        changes = changes or {}
+        for key, value in changes.items():
             _change(raw, key, value, known, where)
         if isinstance(raw.get("pinned", []), list):
             raw["pinned"] = list(dict.fromkeys([*raw.get("pinned", []), *(
-                key.removeprefix("run.") for key in changes or {} if key.removeprefix("run.") in run_fields())]))
+                key.removeprefix("run.") for key in changes if key.removeprefix("run.") in run_fields())]))
         if isinstance(raw.get("seeds"), int) and not isinstance(raw["seeds"], bool):
             if raw["seeds"] > MOST:
                 raise ShiftBenchError(f"{where}: 'seeds' asks for {raw['seeds']:,} runs of each setting, more than "
                                       f"{MOST:,}. List the seeds, seeds = [0, 1], or give their number.")
             raw["seeds"] = list(range(raw["seeds"]))
-        overrides = changes or {}
-        if "collection" in overrides:
+        if "collection" in changes:
             raw.pop("world", None)  # the same study on another collection
         patterns = [raw["benchmarks"]] if isinstance(raw.get("benchmarks"), str) else raw.get("benchmarks", [])
         if not isinstance(patterns, list) or not all(isinstance(part, str) for part in patterns):
             raise ShiftBenchError(f"{where}: 'benchmarks' is {patterns!r}, but it must be a list of folders or "
                                   "patterns.")
-        bases = [Path(), base] if "benchmarks" in overrides else [base, Path()]
+        bases = [Path(), base] if "benchmarks" in changes else [base, Path()]
         raw["benchmarks"] = list(dict.fromkeys(
             str(folder) for pattern in patterns for folder in match(pattern, bases, where)))
         if isinstance(raw.get("collection"), str) and raw["collection"]:
-            raw["collection"] = _near(raw["collection"], [Path()] if "collection" in overrides else [base, Path()])
+            raw["collection"] = _near(raw["collection"], [Path()] if "collection" in changes else [base, Path()])
         if isinstance(raw.get("recipes"), list):
-            bases = [Path(), base] if "recipes" in overrides else [base, Path()]
+            bases = [Path(), base] if "recipes" in changes else [base, Path()]
             raw["recipes"] = [_near(one, bases) if isinstance(one, str) else one for one in raw["recipes"]]
         study = make(Study, {**raw, "source": where}, where)
         if "draws" in raw and not any(block.laws for block in study.blocks()):
@@ -230,10 +239,18 @@ class Study:
         return jobs
 
 
+def _names_of(key: str, value: Any, where: str) -> list[str]:
+    """One name, or a list of names."""
+    names = list(value) if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(name, str) for name in names):
+        raise ShiftBenchError(f"{where}: '{key}' is {value!r}, but it must be a name or a list of names.")
+    return names
+
+
 def _names(value: Any, where: str) -> tuple[str, ...]:
     """The presets of a table, from one name or a list."""
-    names = value if isinstance(value, list | tuple) else [value]
-    if not names or not all(isinstance(name, str) for name in names):
+    names = _names_of("preset", value, where)
+    if not names:
         raise ShiftBenchError(f"{where}: 'preset' is {value!r}, but it must be a name or a list of names.")
     for name in filter(None, names):
         if name not in PRESETS:

@@ -138,6 +138,7 @@ def serve(pipe: "Connection[Any, Any]", options: WorkerOptions, environment: Map
     Thread(target=_listen, args=(pipe, orders), daemon=True).start()
     _step_back(options.device)
     set_threads(options.threads)
+    load_plugins(options.plugins)  # a job names what they register
     with contextlib.suppress(BrokenPipeError):  # the driver is gone, and the thread ends us
         pipe.send([])
         while True:
@@ -147,7 +148,6 @@ def serve(pipe: "Connection[Any, Any]", options: WorkerOptions, environment: Map
 def attempt(pack: Sequence[Job], options: WorkerOptions) -> list[Outcome]:
     """Do a pack; what keeps the whole pack from being done is recorded for each of its runs."""
     try:
-        load_plugins(options.plugins)
         return train_jobs(pack, options.out, device=options.device, checkpoint_seconds=options.checkpoint_seconds)
     except Exception as problem:
         return [give_up(Path(options.out) / job.run.id, problem) for job in pack]

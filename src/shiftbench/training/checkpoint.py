@@ -1,6 +1,6 @@
 """Where a run stands, on disk: its checkpoint (nets, optimizer and counters, one safetensors file) and its log.
 
-Nothing is pickled. The log is read without torch.
+Nothing is pickled. `data.run_log` reads the log.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_text, writing
 from shiftbench.core.later import torch
+from shiftbench.data.run_log import lines
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -124,22 +125,3 @@ class Log:
         kept = [line for line in lines(self.path) if (line["stage"], line["step"]) <= (point.stage, point.step)]
         # A process killed here must not lose the lines before the checkpoint.
         write_text(self.path, "".join(f"{json.dumps(line)}\n" for line in kept))
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log, up to the first that is not whole: it was being written when its process died."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return []
-    parsed = []
-    for text_line in text.splitlines(keepends=True):
-        try:
-            line = json.loads(text_line)
-        except json.JSONDecodeError:
-            break
-        if not (text_line.endswith("\n") and isinstance(line, dict) and isinstance(line.get("stage"), int)
-                and isinstance(line.get("step"), int)):
-            break
-        parsed.append(line)
-    return parsed

@@ -18,9 +18,10 @@ from shiftbench.data.groupings import groupings_of
 from shiftbench.images.augment import augment, draws_of, joined, standardised
 from shiftbench.methods.method import Batch, Task, Unlabelled
 from shiftbench.models.net import MODELS, Net
+from shiftbench.scoring.metrics import own_metrics
 from shiftbench.scoring.scorer import Scorer, scorer
 from shiftbench.training.features import Report, Say
-from shiftbench.training.inputs import Ragged, inputs, truth_of
+from shiftbench.training.inputs import Ragged, inputs, size_of, truth_of
 from shiftbench.training.run import Run
 
 _LOADED: dict[tuple[str, ...], "Data"] = {}
@@ -41,7 +42,7 @@ def load(
     shape = "" if collection.pixels is None else str(collection.pixels.shape)  # a digest does not know it
     takes = MODELS[run.model].takes
     words = (run.model, run.weights) if takes == "tokens" else ()  # each net of tokens has its own
-    key = (benchmark.digest, collection.digest, shape, run.stylised, run.features, str(run.size), str(device),
+    key = (benchmark.digest, collection.digest, shape, run.stylised, run.features, str(size_of(run)), str(device),
            str(folder), takes, str(MODELS[run.model].channels), run.normalise, *words)
     if key not in _LOADED:
         while len(_LOADED) >= KEPT:
@@ -140,15 +141,16 @@ class Data:
         return self._rows[split]
 
     @cached_property
-    def _scorers(self) -> dict[str, Scorer]:
+    def _scorers(self) -> dict[tuple[Any, ...], Scorer]:
         return {}
 
     def scorer(self, split: str) -> Scorer:
-        """The scorer of a split, with the groupings of the benchmark's card; prepared once."""
-        if split not in self._scorers:
+        """The scorer of a split, with the groupings of the card; prepared once for the metrics that there are."""
+        key = (split, *own_metrics(self.benchmark.target))
+        if key not in self._scorers:
             groupings = groupings_of(self.benchmark) if self.has_classes else ()
-            self._scorers[split] = scorer(self.benchmark, split, groupings)
-        return self._scorers[split]
+            self._scorers[key] = scorer(self.benchmark, split, groupings)
+        return self._scorers[key]
 
     @cached_property
     def _scales(self) -> dict[type[Net], Tensor]:

@@ -54,6 +54,24 @@ def repeatable(device: torch.device, seed: int, *purpose: str) -> Iterator[None]
                 torch.utils.deterministic.fill_uninitialized_memory = filled
 
 
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Inside, nothing is differentiated, and a GPU multiplies whole 32-bit numbers (no TF32), in an order that repeats.
+    """
+    if device.type != "cuda":
+        with torch.inference_mode():
+            yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with repeatable(device, 0, "full precision"), torch.inference_mode(), torch.backends.cudnn.flags(
+                enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def set_threads(n: int) -> None:
     """Compute with n threads from now on: one per process where several processes share the cores."""
     torch.set_num_threads(max(1, n))

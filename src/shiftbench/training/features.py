@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +23,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.images.augment import augment
 from shiftbench.images.decode import images
 from shiftbench.models.names import backbone as check_backbone
-from shiftbench.models.net import Net, build
+from shiftbench.models.net import MODELS, Net, build
 from shiftbench.models.weights import weights_digest
 from shiftbench.training.device import choose_device
 
@@ -56,7 +57,12 @@ def embed(
     features are on disk, so a killed process leaves nothing wrong behind and the next one goes on.
     """
     rows = np.asarray(rows, np.int64)
-    check_backbone(backbone)
+    if check_backbone(backbone).outside:
+        net_facts = MODELS[backbone]
+        if net_facts.takes != "images" or net_facts.channels != 3:
+            raise ShiftBenchError(f"Model '{backbone}' takes {net_facts.takes}, but features are made of images of "
+                                  "three channels.")
+        size = size or net_facts.side
     if not 8 <= size <= 1024:
         raise ShiftBenchError(f"size is {size}, but images are embedded at 8 to 1024 pixels per side.")
     net = build(backbone, 1, size, weights=weights)
@@ -87,7 +93,9 @@ def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, 
     if not len(rows):
         return
     on_device = choose_device(device)
-    body = fused(net.eval()).to(on_device, memory_format=torch.channels_last)
+    body = fused(net.eval()).to(on_device)
+    if net.channels_last:
+        body = body.to(memory_format=torch.channels_last)
     scale = torch.tensor([net.mean, net.std], device=on_device)
     at_once = max(1, PIXELS_AT_ONCE // size**2) * (16 if on_device.type == "cuda" else 1)
     chunk = at_once * max(1, CHUNK // at_once)
@@ -106,9 +114,11 @@ def fused(net: Net) -> nn.Module:
     """The features of a net with each batch norm folded into the convolution defined just before it: a third faster.
 
     In all our nets a norm defined right after a convolution also follows it in computation; DenseNet's others stay. A
-    test compares the two.
+    test compares the two. An outside net stays as it is.
     """
     body = copy.deepcopy(net.features)
+    if net.outside:
+        return body
     for module in list(body.modules()):
         children = list(module.named_children())
         for (name, conv), (after, norm) in pairwise(children):
@@ -123,7 +133,8 @@ def _open(folder: Path, collection: Collection, net: Net, backbone: str, size: i
     facts = {"backbone": backbone, "size": size, "resize": "bicubic", "mean": list(net.mean), "std": list(net.std),
              "weights": weights_digest(net), "items": digest({"items": collection.items}), "width": net.width}
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
-    cache = folder / "features" / f"{backbone}@{size}-{key}"
+    name = re.sub(r"[^\w.-]", "_", backbone)  # of an outside model it may hold what no folder's may
+    cache = folder / "features" / f"{name}@{size}-{key}"
     if not cache.is_dir():
         with making_folder(cache) as hidden:
             np.lib.format.open_memmap(hidden / "features.npy", "w+", np.float32, (len(collection), net.width)).flush()

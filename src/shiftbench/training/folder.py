@@ -4,7 +4,7 @@ import contextlib
 import json
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,10 +16,13 @@ import torch
 import shiftbench
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import file_digests, lock, read_json, write_json, write_text
+from shiftbench.core.plugins import import_name
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.methods.presets import VARIANTS, variant_of
+from shiftbench.models.names import OBJECT, library_of
+from shiftbench.models.own_modules import file_of
 from shiftbench.models.weights import file_digest, read_weights, tensors_digest
 from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import load
@@ -27,7 +30,7 @@ from shiftbench.training.device import choose_device
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.features import Report
 from shiftbench.training.loop import Fitting, Say, learn
-from shiftbench.training.run import Outcome, Run
+from shiftbench.training.run import Outcome, Run, own_parts
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -168,18 +171,38 @@ def load_run(folder: Path | str) -> Run:
     settings, variant = facts["run"], variant_of(str(facts["run"].get("method", "")))
     if variant:  # as runs were written when presets were methods
         settings = {**settings, "method": VARIANTS[variant].method, "preset": variant}
-    return Run.of(settings, str(path))
+    try:
+        return Run.of(settings, str(path))
+    except ShiftBenchError as problem:
+        sources = {str(own["import"]) for own in facts.get("own", {}).values() if own["import"]}
+        if not sources:
+            raise
+        raise ShiftBenchError(f"{problem} The run was made with --import {' --import '.join(sorted(sources))}.") from (
+            problem)
 
 
 def _facts(benchmark: Benchmark, run: Run, path: Path | str | None, sides: Any) -> dict[str, Any]:
     weights = Path(run.weights)
+    own = _own(run)
     return {
         "format": "shiftbench run", "version": 1, "id": run.id,
         "benchmark": {"name": benchmark.name, "digest": benchmark.digest, "path": str(path) if path else None},
         "run": run.to_json(),
+        **({"own": own} if own else {}),
         "weights_digest": tensors_digest(read_weights(weights)) if weights.is_file() else None,
         "images": sides,
+        **_model_facts(run.model),
     }
+
+
+def _model_facts(name: str) -> dict[str, Any]:
+    """Of a model that is not ours: what else decides its net, the version of its library or the digest of its file."""
+    library = library_of(name)
+    if library == "file":
+        return {"model": {"file": file_digest(file_of(name))}}
+    if library == OBJECT:
+        return {"model": {"note": "a module in memory: only the same object resumes this run"}}
+    return {"model": {library: version({"hf": "transformers"}.get(library, library))}} if library else {}
 
 
 def _machine(device: torch.device) -> dict[str, Any]:
@@ -196,15 +219,39 @@ def _check_same(folder: Path, facts: dict[str, Any]) -> None:
     stored = read_json(folder / "run.json")
     if not isinstance(stored, dict) or stored.get("id") != facts["id"]:
         raise ShiftBenchError(f"{folder / 'run.json'}: does not describe run {facts['id']}. Delete the folder.")
+    _check_code(folder, stored, facts.get("own", {}))
     weights = Path(facts["run"]["weights"])
     if stored.get("weights_digest") != facts["weights_digest"] and not (
             weights.is_file() and stored.get("weights_digest") == file_digest(weights)):  # as earlier runs noted it
         raise ShiftBenchError(f"{folder}: the weight file {facts['run']['weights']} has changed since this run. "
                               "Give the new file a new name, or delete the folder.")
+    if stored.get("model", {}).get("file") != facts.get("model", {}).get("file"):
+        raise ShiftBenchError(f"{folder}: the file of model {facts['run']['model']} has changed since this run. "
+                              "Give the new file a new name, or delete the folder.")
     if None not in (stored.get("images"), facts["images"]) and stored["images"] != facts["images"]:
         raise ShiftBenchError(f"{folder}: this run saw images of height and width {stored['images']}, but those of "
                               f"the collection are {facts['images']}. Keep runs on images of another size in a "
                               "folder of their own.")
+
+
+def check_code(folder: Path, run: Run) -> None:
+    """Raise an error where a run was made with other code of its user's method, model or metric than there is now."""
+    if (folder / "run.json").is_file():
+        _check_code(folder, read_json(folder / "run.json"), _own(run))
+
+
+def _check_code(folder: Path, stored: Any, own: Mapping[str, Mapping[str, str]]) -> None:
+    for what, now in own.items():
+        before = stored.get("own", {}).get(what, {}).get("code", "")
+        if before and now["code"] and before != now["code"]:
+            raise ShiftBenchError(f"{folder}: {what} has changed since this run. Register it under another name, or "
+                                  "delete the folder.")
+
+
+def _own(run: Run) -> dict[str, dict[str, str]]:
+    """What the run uses of its user's code: where that is, and its digest."""
+    return {what: {"import": import_name(owner.module), "code": owner.code}
+            for what, owner in own_parts(run.to_json()).items()}
 
 
 def sides_of(collection: Collection) -> list[int] | None:

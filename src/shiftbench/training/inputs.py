@@ -13,6 +13,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, boxes_of, kinds_of, tokens_of
 from shiftbench.images.decode import channel_images, images
+from shiftbench.models.names import facts
 from shiftbench.models.net import MODELS
 from shiftbench.training.features import Report, Say, embed
 from shiftbench.training.run import COLUMNS, SENTENCES, Run, split_features
@@ -60,6 +61,8 @@ def inputs(
     tokens as int32, N × L; graphs as lines of numbers.
     """
     net = MODELS[run.model]
+    if net.outside:
+        run.check_inputs(facts(run.model)._replace(takes=net.takes))
     rows = collection.index(benchmark.items)
     if net.takes == "features":
         return torch.from_numpy(_features(benchmark, collection, rows, run, cache, progress, say))
@@ -70,14 +73,22 @@ def inputs(
 
         values, start = graph_lines(collection, rows)
         return Ragged(torch.from_numpy(values), torch.from_numpy(start))
+    size = size_of(run) or None
     if net.channels != 3:
-        return torch.from_numpy(channel_images(collection, rows, run.size or None))
-    pixels = images(collection, rows, run.size or None)
+        return torch.from_numpy(channel_images(collection, rows, size))
+    pixels = images(collection, rows, size)
     if run.stylised:
         train = benchmark.rows("train")
         other = Collection.load(run.stylised)
         pixels[train] = images(other, _same_items(other, benchmark.items[train]), pixels.shape[1])
     return torch.from_numpy(pixels)
+
+
+def size_of(run: Run) -> int:
+    """The side of the run's images, or its number of tokens: the run's own, else that of an outside model; 0: as they
+    are, or as many as the model reads."""
+    net = MODELS[run.model]
+    return run.size or (net.side if net.outside else 0)
 
 
 def _features(
@@ -86,14 +97,7 @@ def _features(
 ) -> np.ndarray:
     """Features of a backbone, vectors of texts, or the columns of a table."""
     if run.features == SENTENCES:
-        from shiftbench.text import embed_texts, encoder
-
-        written, vectors = embed_texts(collection, encoder(), cache)
-        nearest = np.searchsorted(written, rows).clip(max=len(written) - 1)
-        for row in np.flatnonzero(written[nearest] != rows)[:1]:
-            raise ShiftBenchError(f"Collection '{collection.name}' has no text of item '{benchmark.items[row]}', so "
-                                  "there is no vector for it.")
-        return np.asarray(vectors[nearest], np.float32)
+        return sentence_features(benchmark, collection, rows, cache)
     if run.features == COLUMNS:
         from shiftbench.data.item_table import features
 
@@ -108,8 +112,28 @@ def _features(
         # The statistics are of training rows alone, as when a model is fitted. A constant column carries nothing.
         mean, spread = known.mean(axis=0), known.std(axis=0)
         return np.asarray((taken - mean) / np.where(spread > 0, spread, 1), np.float32)
-    backbone, size = split_features(run.features)
+    return backbone_features(collection, rows, run.features, cache, progress, say)
+
+
+def backbone_features(
+    collection: Collection, rows: Ints, name: str, cache: Path | None, progress: Report | None = None,
+    say: Say | None = None,
+) -> np.ndarray:
+    """Features of images by BACKBONE@SIZE."""
+    backbone, size = split_features(name)
     return embed(collection, rows, backbone, size, folder=cache, progress=progress, say=say)
+
+
+def sentence_features(benchmark: Benchmark, collection: Collection, rows: Ints, cache: Path | None) -> np.ndarray:
+    """Vectors of the items' texts."""
+    from shiftbench.text import embed_texts, encoder
+
+    written, vectors = embed_texts(collection, encoder(), cache)
+    nearest = np.searchsorted(written, rows).clip(max=len(written) - 1)
+    for row in np.flatnonzero(written[nearest] != rows)[:1]:
+        raise ShiftBenchError(f"Collection '{collection.name}' has no text of item '{benchmark.items[row]}', so "
+                              "there is no vector for it.")
+    return np.asarray(vectors[nearest], np.float32)
 
 
 def _tokens(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run) -> np.ndarray:
@@ -119,14 +143,7 @@ def _tokens(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run) 
         if run.size:
             raise ShiftBenchError(f"run: size={run.size} would cut tokens that are to be predicted. Leave size at 0.")
         return tokens_of(np.asarray(benchmark.extra[TOKENS])).astype(np.int32)
-    texts = collection.texts
-    first = dict(zip(texts.item[::-1].tolist(), texts.text[::-1].tolist(), strict=True))
-    lacking = [row for row in rows.tolist() if row not in first]
-    if lacking:
-        raise ShiftBenchError(f"Model '{run.model}' reads texts, but collection '{collection.name}' has none of "
-                              f"{len(lacking)} items ('{collection.items[lacking[0]]}', …). Name the column when it is "
-                              "read (--text), or choose a model that takes images or features.")
-    return net.tokens([str(first[row]) for row in rows.tolist()], run.size or net.side, run.weights)
+    return net.tokens(collection.first_texts(rows), run.size or net.side, run.weights)
 
 
 def _same_items(other: Collection, items: Strs) -> Ints:

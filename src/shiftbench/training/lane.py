@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from shiftbench.core.arrays import Floats, Ints
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.rng import child, uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods.method import METHODS, Codes, Stage, Task
+from shiftbench.models.names import LIBRARIES, facts, library_of
 from shiftbench.models.net import MODELS, Net, build
 from shiftbench.training.batches import Batches
 from shiftbench.training.checkpoint import Log, Parts, Point, read_point, restore, save_checkpoint
@@ -82,7 +83,8 @@ class Lane:
         others = Batches(np.zeros(len(data.rows(data.unlabelled)), np.int64), len(batches), run.seed,
                          purpose="unlabelled ") if data.unlabelled else None
         lane = Lane(run, data, stage, folder, net, parts, point, batches, others, weight, log,
-                    notes_of(run, stage, task, number, data.benchmark), started=time.monotonic() - point.seconds)
+                    (*notes_of(run, stage, task, number, data.benchmark), *_unrecorded(net, data, number)),
+                    started=time.monotonic() - point.seconds)
         if lane.selection_split:
             check_selection(lane.select_on, data, lane.selection_split)
         return lane
@@ -145,6 +147,14 @@ class Lane:
     def restarted(self) -> "Lane":
         """The same stage from its last checkpoint, or its start."""
         return Lane.enter(self.run, self.data, self.stage, self.point.stage, self.folder)
+
+    def unrecorded(self, problem: Exception) -> "Lane":
+        """The same stage once more, in plain steps, after a recorded one failed."""
+        lane = self.restarted()
+        lane.net.recordable = False  # type: ignore[misc]
+        lane.notes += (f"Model '{lane.net.name}': its steps are not recorded as a CUDA graph, because that failed "
+                       f"({type(problem).__name__}: {first_line(problem)}).",)
+        return lane
 
     def record(self, losses: list[float]) -> None:
         """Add up the losses of the last steps; one that is not finite ends the run."""
@@ -220,9 +230,24 @@ def notes_of(run: Run, stage: Stage, task: Task, number: int, benchmark: Benchma
     params = {**run.params, **vars(stage.method)}
     method = {name: (params[name], why) for name, why in {**stage.method.idle(task), **stage.idle}.items()}
     settings = {name: (getattr(run, name), why) for name, why in run.idle().items()} if number == 0 else {}
-    seen = seen_note(run.to_json(), benchmark) if number == 0 else ""
+    more = [seen_note(run.to_json(), benchmark), random_note(run)] if number == 0 else []
     return (*(f"{run.label}: {name}={value} has no effect: {why}."
-              for name, (value, why) in {**settings, **method}.items()), *([f"{run.label}: {seen}"] if seen else []))
+              for name, (value, why) in {**settings, **method}.items()),
+            *(f"{run.label}: {note}" for note in more if note))
+
+
+def random_note(run: Run) -> str:
+    """A sentence where a model of a library that has weights starts without them; empty elsewhere."""
+    if library_of(run.model) not in LIBRARIES or run.weights != "none":
+        return ""
+    return f"model '{run.model}' starts from random weights; weights=pretrained are its library's."
+
+
+def _unrecorded(net: Net, data: Data, number: int) -> list[str]:
+    """A line where steps on an outside net are not recorded on a GPU, since they are slower then."""
+    if number or data.device.type != "cuda" or not net.unrecordable:
+        return []
+    return [f"Model '{net.name}': its steps are not recorded as a CUDA graph, because {net.unrecordable}."]
 
 
 def steps_of(run: Run, stage: Stage) -> int:
@@ -241,6 +266,8 @@ def check_target(run: Run, data: Data) -> None:
         raise ShiftBenchError(f"run: select_split={run.select_split}, but benchmark '{data.benchmark.name}' has no "
                               f"items in it. Its splits: {', '.join(data.benchmark.splits)}.")
     target, net, method = data.benchmark.target, MODELS[run.model], METHODS[run.method]
+    if net.outside:
+        run.check_needs(facts(run.model)._replace(takes=net.takes, channels=net.channels))
     if target.kind not in method.targets:
         able = sorted(name for name, one in METHODS.items() if target.kind in one.targets)
         raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which method "
@@ -261,4 +288,4 @@ def check_target(run: Run, data: Data) -> None:
 def fresh(run: Run, data: Data) -> Net:
     """The run's net before its first step, on the device."""
     net = model_of(run, data).to(data.device)
-    return net.to(memory_format=torch.channels_last) if net.takes == "images" else net
+    return net.to(memory_format=torch.channels_last) if net.takes == "images" and net.channels_last else net

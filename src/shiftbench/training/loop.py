@@ -183,7 +183,11 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
             except Exception as problem:
                 way = None
                 if len(at_work) == 1:
-                    at_work[0].problem = problem
+                    lane = at_work[0]
+                    if _way_of(lane) is Graphed and lane.net.outside:  # its code may not bear recording
+                        at_work = [lane.unrecorded(problem)]
+                    else:
+                        lane.problem = problem
                     continue
                 # One of them may have broken all, or all at once were too much for the memory: each by itself then.
                 for lane in at_work:
@@ -203,9 +207,10 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
 
 def _way_of(lane: Lane) -> type[Plain] | type[Stacked] | type[Graphed]:
     """How a lane is stepped. A recorded step cannot fetch from the host, so data that did not fit on a GPU takes plain
-    steps; so does a net whose shapes depend on the data, and a method that moves other weights at every other step."""
-    if lane.stage.method.alternates:
+    steps; so does a net whose shapes depend on the data, a method that moves other weights at every other step, and one
+    that may look at the data, as a user's own."""
+    if lane.stage.method.alternates or not lane.stage.method.recordable:
         return Plain
     if lane.data.device.type == "cuda":
         return Graphed if lane.data.on_device and lane.net.recordable else Plain
-    return Stacked if lane.net.takes == "features" else Plain
+    return Stacked if lane.net.takes == "features" and not lane.net.outside else Plain

@@ -32,6 +32,7 @@ def seen_note(settings: Mapping[str, Any], benchmark: Benchmark) -> str:
     target = set(benchmark.extra["subclass"][benchmark.rows("test")].tolist())
     features, weights = str(settings.get("features", "")), str(settings.get("weights", "none"))
     weights = weights if features in ("", COLUMNS, SENTENCES) else "imagenet"  # a backbone's
+    weights = "imagenet" if weights == "pretrained" else weights  # a library's: nearly all have seen ImageNet
     known = set(filter(SYNSET.fullmatch, target)) if weights == "imagenet" else classes_in(weights)
     seen = target & known
     if not seen:

@@ -14,6 +14,7 @@ from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark, collection_of
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import TARGET_RT, Predictions
 from shiftbench.models.net import MODELS, build
+from shiftbench.models.own_modules import check_named
 from shiftbench.models.weights import load_into, read_weights
 from shiftbench.scoring.listing import Finished, read_run
 from shiftbench.training.checkpoint import save_weights
@@ -64,6 +65,7 @@ def retrain(
             raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no items in split '{split}', which retraining a "
                                   "last layer needs. Benchmarks of shift 'breeds' have them.")
     run = load_run(folder)
+    check_named(run.model, folder)
     features, head = _features(folder, run, load(benchmark, collection, run, choose_device(device), cache))
     data = Data(benchmark, features, torch.device("cpu"))
     with scratch() as temporary:

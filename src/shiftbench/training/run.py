@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.registry import find, listed, make
+from shiftbench.core.plugins import load_installed
+from shiftbench.core.registry import Owner, Registry, find, listed, make
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import label_of, run_id
 from shiftbench.images.augment import joined, parts_of
 from shiftbench.methods import METHODS, Method
 from shiftbench.methods.method import BATCHES, NEEDS
 from shiftbench.methods.presets import VARIANTS, expand, find_method
-from shiftbench.models.names import CATALOGUE, image_models
+from shiftbench.models.names import CATALOGUE, Model, facts, image_models, library_of, takes_pictures
 from shiftbench.scoring.metrics import METRICS
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -32,9 +33,11 @@ each image by its own (WILDS' RxRx1), in training and in evaluation."""
 SELECTIONS = ("accuracy", "worst_group", "macro_f1", "headline", "loss", "last")
 
 
-def selections() -> tuple[str, ...]:
+def selections(name: str) -> tuple[str, ...]:
     """What weights may be chosen by: the numbers that every target has, and metrics of the user's own."""
-    return (*SELECTIONS, *(name for name, metric in METRICS.items() if metric.own))
+    if name not in SELECTIONS:
+        load_installed()
+    return (*SELECTIONS, *(other for other, metric in METRICS.items() if metric.own))
 
 
 UNSAID = ("preset", "epochs", "frozen_norms", "max_grad_norm", "decay_all", "warmup", "drop", "drop_every",
@@ -59,7 +62,7 @@ class Run:
     method: str = "erm"
     params: Mapping[str, Any] = field(default_factory=dict)
     model: str = "linear"
-    weights: str = "none"  # none, imagenet or a file
+    weights: str = "none"  # none, imagenet (of an outside model: pretrained) or a file
     features: str = ""
     size: int = 0  # side of images, or tokens of texts; 0: as they are, or as many as the model reads
     stylised: str = ""  # a collection's folder with the same items: training sees its images, evaluation plain ones
@@ -94,7 +97,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self._take_preset()
-        for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"), ("select_on", selections(), "selection"),
+        for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"),
+                                  ("select_on", selections(self.select_on), "selection"),
                                   ("precision", PRECISIONS, "precision"), ("schedule", SCHEDULES, "schedule"),
                                   ("batches", ("", *BATCHES), "kind of batch"),
                                   ("normalise", NORMALISATIONS, "normalisation"),
@@ -116,13 +120,10 @@ class Run:
         if self.schedule == "exponential" and not (self.drop_every and 0 < self.drop <= 1):
             raise ShiftBenchError(f"run: schedule=exponential multiplies the learning rate by drop={self.drop} after "
                                   f"every drop_every={self.drop_every} steps. Give both, drop above 0 and at most 1.")
-        takes = find(CATALOGUE, "model", self.model).takes
-        if takes == "features" and not self.features:
-            raise ShiftBenchError(f"run: model '{self.model}' works on cached features. Name them, for example "
-                                  "features=efficientnet-lite0@128, or choose a model that takes images.")
-        if takes != "features" and self.features:
-            raise ShiftBenchError(f"run: model '{self.model}' takes {takes}, so features='{self.features}' has no use. "
-                                  "Leave features empty, or choose linear or mlp.")
+        model = facts(self.model)
+        if self.weights in ("imagenet", "pretrained"):  # one thing under the word that suits the model
+            object.__setattr__(self, "weights", "pretrained" if model.outside else "imagenet")
+        self.check_inputs(model)
         if self.features:
             if self.features not in (COLUMNS, SENTENCES):
                 split_features(self.features)
@@ -139,7 +140,7 @@ class Run:
             raise ShiftBenchError(f"run: attack={self.attack} moves pixels on one scale for all images, but normalise="
                                   f"{self.normalise} gives each its own. Leave one of them out.")
         object.__setattr__(self, "params", asdict(self.learner()))
-        self._check_needs()
+        self.check_needs(model)
 
     def _take_preset(self) -> None:
         """Fill in the model that the method asks for, and the settings of the preset."""
@@ -173,15 +174,25 @@ class Run:
         if current != value:
             raise ShiftBenchError(f"run: {reason}, so {key}={current} contradicts it. Leave one of them out.")
 
-    def _check_needs(self) -> None:
-        needs, model = METHODS[self.method].needs, CATALOGUE[self.model]
+    def check_inputs(self, model: Model) -> None:
+        """Check that a model of these facts is fed what it takes; an outside model says it late, and `takes` is empty
+        before."""
+        if model.takes == "features" and not self.features:
+            raise ShiftBenchError(f"run: model '{self.model}' works on cached features. Name them, for example "
+                                  "features=efficientnet-lite0@128, or choose a model that takes images.")
+        if model.takes not in ("features", "") and self.features:
+            raise ShiftBenchError(f"run: model '{self.model}' takes {model.takes}, so features='{self.features}' has "
+                                  "no use. Leave features empty, or choose linear or mlp.")
+
+    def check_needs(self, model: Model) -> None:
+        """Check that a model of these facts has what the method needs."""
+        needs = METHODS[self.method].needs
         if self.preset and {"augment", "attack", "weights"} & set(VARIANTS[self.preset].settings):
             needs = "images"
         if needs == "features" and self.model == "linear":
             raise ShiftBenchError(f"run: method '{self.method}' moves features, but model 'linear' has none: "
                                   "it would be ERM. Choose mlp, or a model that takes images.")
-        if (needs in ("images", "maps") and self.model not in image_models()) or (
-                needs == "maps" and not model.has_maps):
+        if (needs in ("images", "maps") and not takes_pictures(model)) or (needs == "maps" and not model.has_maps):
             fit = [name for name, one in image_models().items() if one.has_maps or needs != "maps"]
             raise ShiftBenchError(f"run: {'preset' if self.preset else 'method'} '{self.label}' needs {NEEDS[needs]}, "
                                   f"which model '{self.model}' does not have. Models that do: {', '.join(fit)}.")
@@ -204,9 +215,10 @@ class Run:
         elif self.eval_every >= self.steps:
             reasons |= dict.fromkeys(("select_on", "patience"),
                                      f"the only evaluation is after all {self.steps:,} steps")
-        if self.model not in image_models():
+        model = facts(self.model)
+        if not takes_pictures(model):
             reasons["augment"] = f"model '{self.model}' takes no images of three channels"
-        if CATALOGUE[self.model].takes != "images":
+        if model.takes not in ("images", ""):
             reasons["normalise"] = f"model '{self.model}' takes no images"
         if self.features:
             reasons["size"] = f"features={self.features} are as they were computed"
@@ -249,6 +261,14 @@ class Run:
         return make(Run, settings, where)
 
 
+def own_parts(settings: Mapping[str, Any]) -> dict[str, Owner]:
+    """What a run with these settings uses of users' code, and where that is: method 'mine' -> its owner."""
+    tables: tuple[tuple[str, Registry[Any], str], ...] = (
+        ("method", METHODS, "method"), ("model", CATALOGUE, "model"), ("metric", METRICS, "select_on"))
+    return {f"{kind} '{settings[key]}'": owner for kind, table, key in tables
+            if (owner := table.owners.get(settings.get(key, ""))) is not None and not owner.ours}
+
+
 def on_benchmark(settings: Mapping[str, Any], benchmark: Benchmark) -> dict[str, Any]:
     """The settings of a run on this benchmark: with its digest, and with epochs as the steps that they take.
 
@@ -283,7 +303,7 @@ def run_of(
     if "steps" in settings:
         of_run.pop("epochs", None)
     of_run = {"model": default_model(method, variant), **of_run, **settings}
-    if find(CATALOGUE, "model", of_run["model"]).takes == "features":
+    if facts(str(of_run["model"])).takes == "features":
         of_run.setdefault("features", "efficientnet-lite0")
     run = Run.of({"benchmark": "", "method": method, "preset": variant, "params": {**own, **params}, **of_run}, "train")
     return run if benchmark is None else Run.of(on_benchmark(run.to_json(), benchmark), "train")
@@ -318,12 +338,15 @@ def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 
 
 def split_features(name: str) -> tuple[str, int]:
-    """Backbone and image size of an embedding's name: `efficientnet-lite0@128` is ("efficientnet-lite0", 128)."""
+    """Backbone and image size of an embedding's name: `efficientnet-lite0@128` is ("efficientnet-lite0", 128).
+
+    The size of an outside model that says none, as `timm:resnet18`, is 0: the model's own.
+    """
     backbone, _, size = name.partition("@")
-    net = image_models().get(backbone)
+    net = facts(backbone) if library_of(backbone) else image_models().get(backbone)
     if net is None:
         raise unknown("features", name, [*image_models(), COLUMNS, SENTENCES])
     if size and not (size.isdecimal() and 8 <= int(size) <= 1024):
         raise ShiftBenchError(f"features: '{name}' must read BACKBONE@SIZE with a size from 8 to 1024, "
                               f"for example {backbone}@{net.side}.")
-    return backbone, int(size or net.side)
+    return backbone, int(size or (0 if net.outside else net.side))

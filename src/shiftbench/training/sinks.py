@@ -9,7 +9,7 @@ import io
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -18,11 +18,8 @@ import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json
+from shiftbench.data.run_log import lines, name_in, points
 from shiftbench.data.scores import label_of
-from shiftbench.training.checkpoint import lines
-
-UNSHOWN = ("stage", "step", "seconds")
-"""Numbers of a line that say where the others belong."""
 
 
 class Entry(NamedTuple):
@@ -50,17 +47,6 @@ def read_entry(folder: Path) -> Entry:
                  (folder / "run.json").stat().st_mtime, lines(folder / "log.jsonl"),
                  next((name for name, file in (("done", "done"), ("failed", "failed.json"))
                        if (folder / file).is_file()), "running"))
-
-
-def points(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Names and numbers of a line; those of a second stage have names of their own, since its steps start again."""
-    for key, value in line.items():
-        if key not in UNSHOWN and isinstance(value, int | float) and not isinstance(value, bool):
-            yield _name(line["stage"], key), float(value)
-
-
-def _name(stage: int, key: str) -> str:
-    return f"stage{stage}/{key}" if stage else key
 
 
 class TensorBoard:
@@ -155,7 +141,7 @@ class MLflow:
         for line in entry.lines:
             if line["step"] > sent.get(line["stage"], -1):
                 when = int((entry.started + float(line.get("seconds", 0.0))) * 1000)
-                last = _name(line["stage"], "loss")
+                last = name_in(line["stage"], "loss")
                 ordered = sorted(points(line), key=lambda point: point[0] == last)
                 client.log_batch(self.runs[entry.run], [Metric(_FORBIDDEN.sub(" ", key).strip(), value, when,
                                                                line["step"]) for key, value in ordered])
@@ -183,7 +169,7 @@ class MLflow:
 
     def _last(self, entry: Entry) -> dict[int, int]:
         """The last step that was sent, per stage."""
-        history = {stage: self.client.get_metric_history(self.runs[entry.run], _name(stage, "loss"))
+        history = {stage: self.client.get_metric_history(self.runs[entry.run], name_in(stage, "loss"))
                    for stage in {line["stage"] for line in entry.lines}}
         return {stage: max(one.step for one in found) for stage, found in history.items() if found}
 

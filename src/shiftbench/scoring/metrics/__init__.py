@@ -1,17 +1,18 @@
 """Metrics: one table of their names, directions, units and intervals.
 
 The functions are plain functions of arrays, truth first; what is undefined is NaN. Everything that scores, chooses
-weights, selects runs, prints a table or ranks a board asks METRICS. A user's own metric joins with `register_metric`.
+weights, selects runs, prints a table or ranks a board asks METRICS. A user's own metric joins with
+`shiftbench.register.metric`.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
-from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.registry import listed, register
+from shiftbench.core.plugins import load_installed
+from shiftbench.core.registry import Owner, Registry, register
 from shiftbench.data.groupings import by_in_words
-from shiftbench.data.target import KINDS, Target
+from shiftbench.data.target import Target
 from shiftbench.scoring.metrics.classification import (
     Table,
     Tally,
@@ -31,7 +32,7 @@ from shiftbench.scoring.metrics.tokens import KINDS as KINDS_OF_TOKEN
 __all__ = [
     "METRICS", "WORST", "Metric", "Table", "Tally", "accuracy", "auc", "error", "f1_items", "has_probabilities",
     "in_words", "is_worst", "losses", "macro_f1", "macro_recall", "metric_of", "metrics_of", "nll", "own_metrics",
-    "register_metric", "tally",
+    "tally",
 ]
 
 WORST = "worst_group_"
@@ -41,7 +42,6 @@ LAWS = ("bootstrap", "wilson", "wilson of contributions", "student", "fisher z",
 """How an interval is made; `scoring.estimates` has those that any contributions can use."""
 OVER = ("all items", "worst group", "worst class", "worse hard side", "mean over groups", "percentile over groups",
         "mean over domains", "gap")
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -85,55 +85,18 @@ class Metric:
         return f"{value:{sign}.3f}" if self.unit == "number" else f"{100 * value:{sign}.1f}"
 
 
-METRICS: dict[str, Metric] = {}
+METRICS: Registry[Metric] = Registry()
 """All metrics by name, those of worst groups among them."""
 
 
-def add_metric(metric: Metric, *, groups: bool = False) -> Metric:
+def add_metric(metric: Metric, *, groups: bool = False, owner: Owner | None = None) -> Metric:
     """Enter a metric into the table and, where it is scored by `groups`, that of the worst group."""
-    register(METRICS, metric.name)(metric)
+    register(METRICS, metric.name, owner)(metric)
     if groups:
-        register(METRICS, WORST + metric.name)(replace(
+        register(METRICS, WORST + metric.name, owner)(replace(
             metric, name=WORST + metric.name, words=f"worst-group {metric.words}", over="worst group", of=metric.name,
             function=None, items=None))
     return metric
-
-
-def register_metric(
-    name: str, *, words: str = "", targets: str | tuple[str, ...] = "class", better: str = "higher",
-    unit: str = "share", items: Callable[..., Any] | None = None, interval: str = "",
-) -> Callable[[F], F]:
-    """Enter a metric of your own: a decorator for a function (truth, outputs, weight) -> float.
-
-        @register_metric("cost", words="cost of errors", better="lower", unit="number")
-        def cost(label, scores, weight=None):
-            return float(np.average(PRICE[label, scores.argmax(axis=1)], weights=weight))
-
-    For classes truth is a label per item and outputs are scores, items × classes; for numbers and tasks both are items
-    × columns, with NaN where there is no label. `weight` says how often each item counts, for the bootstrap.
-    With `items(truth, outputs)`, which gives each item's contribution to a mean, the interval has a formula: `student`,
-    or `wilson of contributions` for shares; and the metric is also scored in every group and in the worst.
-    """
-    kinds = listed(targets)
-    for kind in kinds:
-        if kind not in KINDS:
-            raise unknown("kind of target", kind, KINDS, f"metric '{name}'")
-        if KINDS[kind].lists:
-            raise ShiftBenchError(f"Metric '{name}' is for {KINDS[kind].words}, but a metric of your own takes arrays. "
-                                  "Choose among class, number and tasks.")
-    for word, known in ((better, ("higher", "lower")), (unit, ("share", "number"))):
-        if word not in known:
-            raise unknown("word", word, known, f"metric '{name}'")
-    usual = "bootstrap" if items is None else "wilson of contributions" if unit == "share" else "student"
-    if (interval or usual) not in ((usual,) if items is None else ("student", "wilson of contributions")):
-        raise unknown("interval", interval, ("student", "wilson of contributions"), f"metric '{name}'")
-
-    def enter(function: F) -> F:
-        add_metric(Metric(name, words or name.replace("_", " "), kinds, better, unit, interval or usual,
-                          function=function, items=items, own=True), groups=items is not None)
-        return function
-
-    return enter
 
 
 def metric_of(name: str) -> Metric:
@@ -160,7 +123,8 @@ def metrics_of(target: Target) -> Iterator[Metric]:
 
 
 def own_metrics(target: Target) -> list[Metric]:
-    """The metrics of a kind of target that a user has registered, those of worst groups left out."""
+    """The metrics of a kind of target that a user has registered or installed, those of worst groups left out."""
+    load_installed()
     return [metric for metric in metrics_of(target) if metric.own and not metric.of]
 
 

@@ -15,7 +15,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.shifts.context.challenge_sets import TASKS, WORLD_TASKS, read_splits, slug
 from shiftbench.shifts.context.criteria import by_areas, by_expression, by_gist, by_lists
 from shiftbench.shifts.context.cues import ALPHA, BETA, areas, cues, strengths
-from shiftbench.shifts.shift import SHIFTS, Shift, card
+from shiftbench.shifts.shift import SHIFTS, Shift, card, file_name
 
 VALIDATION = ("val", "valid", "validation")
 TRAIN_ON, TEST_ON = ("all", "easy"), ("all", "hard")
@@ -52,12 +52,12 @@ class Context(Lists):
     cue: str = ""  # tag whose presence makes the domains; default: the strongest cue
     kinds: tuple[str, ...] = ("object", "stuff")  # of tags that may be cues
     without: tuple[str, ...] = ("other",)  # tags that may not; COCO-Stuff calls all things together `other`
-    encoder: str = ""  # gist: sentence encoder by name or folder; default: all-minilm-l6-v2
-    split: str = ""  # factor that names the splits, or the published .npz of ids; without one they are drawn
+    encoder: str = file_name()  # gist: sentence encoder by name or folder; default: all-minilm-l6-v2
+    split: str = file_name()  # factor that names the splits, or the published .npz of ids; without one they are drawn
     rename: Mapping[str, str] = field(default_factory=dict)  # the data's word for a split -> ours
     val: float = 0.1  # share of the items that is drawn for id_val
     test: float = 0.2  # and for test
-    lists: str = ""  # folder of published id lists: they say what is hard in id_val and test
+    lists: str = file_name()  # folder of published id lists: they say what is hard in id_val and test
     domain: str = ""  # factor that names the domains instead
     train_on: str = "all"  # or easy: train where φ = 0 alone
     test_on: str = ""  # all or hard; default: all for ce and gist, hard for a question

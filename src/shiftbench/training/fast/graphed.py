@@ -83,6 +83,7 @@ class _Track:
             self.cursor.zero_()
 
     def _record(self) -> torch.cuda.CUDAGraph:
+        self.stream.wait_stream(torch.cuda.current_stream(self.index.device))  # which may not have filled them yet
         self.load(1)
         kept = [tensor.detach().clone() for tensor in self._tensors()]
         fresh = not self.lane.parts.optimizer.state

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shiftbench as sb
-from shiftbench.core.tables import as_written, no_formulas, read_table, write_table
+from shiftbench.core.formulas import as_written, no_formulas
+from shiftbench.core.tables import read_table, write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions

@@ -1,0 +1,279 @@
+"""Predictions from outside as finished runs: what names a run, and the same path afterwards as for our own.
+
+A file, a frame or an object is one model's, unless columns `name`, `method`, `model`, `setting` or `seed` say which
+model each row is of. Written as run folders, they are compared, selected and reported as every other run is.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from shiftbench.core.arrays import encode
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import file_digests, read_json, scratch, write_json, write_text
+from shiftbench.core.tables import column_names, is_frame, read_table, strings, table_name
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import CHOICES, IDS, PREDICTIONS, SPLIT, Predictions, model_names, read_predictions
+from shiftbench.data.scores import Scores, run_id
+from shiftbench.scoring.intervals import LEVEL, REPLICATES
+from shiftbench.scoring.judge import means, score
+from shiftbench.scoring.listing import Finished, names_in, read_run, runs_in
+from shiftbench.scoring.runs import labels, under_methods
+
+COLUMNS = ("name", "method", "model", "setting", "seed")
+"""Columns that say which model a row of predictions is of."""
+TEXT = (*IDS, *CHOICES, SPLIT)
+"""Columns of predictions that stay text: the id 000123 is not the number 123."""
+Home = Benchmark | Path | None
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the user says of outside models: each a word for all of them, or one for each in their order."""
+
+    name: Sequence[str] = ()
+    method: Sequence[str] = ()
+    setting: Sequence[str] = ()
+    seed: Sequence[int] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.name or self.method or self.setting or self.seed)
+
+    def of(self, number: int, many: int) -> dict[str, Any]:
+        """What is said of one of `many` models."""
+        words: dict[str, Any] = {}
+        for key, values in vars(self).items():
+            if len(values) not in (0, 1, many):
+                raise ShiftBenchError(f"There are {len(values)} words for {key}, but {many} files of predictions. Give "
+                                      f"one --{key} for all, or one for each in their order.")
+            if values:
+                words[key] = values[0 if len(values) == 1 else number]
+        return words
+
+
+class OutsideRun(NamedTuple):
+    """The predictions of one model on one benchmark, with what names it as a run."""
+
+    name: str
+    settings: dict[str, Any]
+    benchmark: Benchmark
+    home: Home
+    predictions: Predictions | Answers
+
+    @property
+    def finished(self) -> Finished:
+        """The run as a table of scores describes it."""
+        facts = {"name": self.benchmark.name, "digest": self.benchmark.digest, "path": None}
+        return Finished(Path(self.name), self.settings, facts)
+
+
+def outside_runs(
+    sources: Sequence[Any], benchmarks: Sequence[tuple[Benchmark, Home]], words: Words | None = None, **reading: Any
+) -> list[OutsideRun]:
+    """The models in files, frames and objects, each on its benchmark: one for all, or one for each source.
+
+    Words of the user win over columns. Without either, a file is a method of its own, by the file's name.
+    """
+    if len(benchmarks) not in (1, len(sources)):
+        raise ShiftBenchError(f"{table_name(sources[0])}: predictions say nothing about their benchmark. Name one with "
+                              f"--benchmark for all {len(sources)} files, or one for each; there are "
+                              f"{len(benchmarks)}.")
+    words = words or Words()
+    runs: dict[str, OutsideRun] = {}
+    for number, (shown, source) in enumerate(zip(model_names(sources), sources, strict=True)):
+        benchmark, home = benchmarks[0 if len(benchmarks) == 1 else number]
+        if is_run(source):
+            own = read_run(Path(source))
+            if own.benchmark["digest"] != benchmark.digest:
+                raise ShiftBenchError(f"{source}: is a run on benchmark '{own.benchmark['name']}', whose rows are not "
+                                      f"those of '{benchmark.name}'. Score it on its own, or predict with it first.")
+            runs[own.folder.name] = OutsideRun(own.folder.name, own.settings, benchmark, home,
+                                               own.predictions(benchmark))
+            continue
+        for columns, predictions in _models(source, benchmark, reading):
+            facts: dict[str, Any] = {**columns, **words.of(number, len(sources))}
+            method = facts.get("method") or facts.get("model") or facts.get("name") or shown
+            settings = {"method": str(method), "seed": facts.get("seed", 0), "benchmark": benchmark.digest,
+                        **{key: str(facts[key]) for key in ("model", "setting") if facts.get(key)}}
+            name = _safe(str(facts.get("name") or run_id(settings)))
+            if name in runs:
+                raise ShiftBenchError(
+                    f"{shown}: has the second model of method '{method}' with seed {settings['seed']} on "
+                    f"'{benchmark.name}'. Tell them apart with --method, --setting, --seed or --name.")
+            runs[name] = OutsideRun(name, settings, benchmark, home, predictions)
+    return list(runs.values())
+
+
+def _models(
+    source: Any, benchmark: Benchmark, reading: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], Predictions | Answers]]:
+    """The models of one source, each with what its columns say."""
+    taken = set((reading.get("columns") or {}).values())
+    if not is_described(source, benchmark, taken):
+        yield {}, read_predictions(source, benchmark, **reading)
+        return
+    table, where = read_table(source, text=(*TEXT, *COLUMNS)), table_name(source)
+    known = [name for name in COLUMNS if name in table.column_names and name not in {*benchmark.names["label"], *taken}]
+    codes = np.zeros(len(table), np.int64)
+    for name in known:
+        code, values = encode(strings(where, table, name))
+        codes = codes * len(values) + code
+    rest = table.drop_columns(known)
+    for model in dict.fromkeys(codes.tolist()):  # in the order in which the file has them
+        rows = np.flatnonzero(codes == model)
+        first: dict[str, Any] = {name: str(table[name][int(rows[0])].as_py()) for name in known}
+        if "seed" in first:
+            first["seed"] = _seed(first["seed"], where)
+        shown = ", ".join(f"{name} {value}" for name, value in first.items())
+        try:
+            yield first, read_predictions(rest.take(pa.array(rows)), benchmark, **reading)
+        except ShiftBenchError as problem:
+            raise ShiftBenchError(f"{where} ({shown}): {str(problem).removeprefix('Table: ')}") from problem
+
+
+def is_run(source: Any) -> bool:
+    """Whether this is the folder of one finished run."""
+    return isinstance(source, str | Path) and (Path(source) / "done").is_file()
+
+
+def is_described(source: Any, benchmark: Benchmark, taken: Iterable[str] = ()) -> bool:
+    """Whether a file or frame has columns that say which model each row is of, or is a run; those `taken` mean
+    something else."""
+    if is_run(source):
+        return True
+    if not (isinstance(source, str | Path) or is_frame(source)):
+        return False
+    return bool(set(COLUMNS) & set(column_names(source)) - {*benchmark.names["label"], *taken})
+
+
+def _seed(word: str, where: str) -> int:
+    if not word.removesuffix(".0").isdecimal():
+        raise ShiftBenchError(f"{where}: column 'seed' has '{word}', which is no whole number from 0.")
+    return int(word.removesuffix(".0"))
+
+
+def _safe(name: str) -> str:
+    """A name that a folder can have."""
+    letters = (letter if letter.isprintable() and letter not in "/\\" else "-" for letter in name)
+    return "".join(letters).lstrip(".") or "-"
+
+
+def score_outside(
+    runs: Sequence[OutsideRun], *, replicates: int = REPLICATES, level: float = LEVEL, by: Sequence[str] = (),
+    metrics: Sequence[str] = (), collection: Any = None,
+) -> Scores:
+    """What `score_runs` says of the same predictions in run folders: each run, and each method's mean over its seeds
+    with how far it is behind the best. A single run has no mean."""
+    grouped: dict[str, Any] = {"replicates": replicates, "level": level, "by": by, "collection": collection}
+    parts = [score(run.benchmark, run.predictions, **run.finished.head, metrics=metrics, **grouped) for run in runs]
+    if len(runs) > 1:
+        methods: dict[str, list[Predictions | Answers]] = {}
+        heads: dict[str, dict[str, Any]] = {}
+        for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
+            methods.setdefault(label, []).append(run.predictions)
+            heads.setdefault(label, run.finished.head)
+        parts.append(under_methods(means(runs[0].benchmark, methods, **grouped), heads))
+    return Scores.join(parts)
+
+
+def is_predictions(source: Any) -> bool:
+    """Whether this is a table of predictions, not of scores: it has ids of items."""
+    if isinstance(source, Predictions | Answers):
+        return True
+    if not is_frame(source) and not (isinstance(source, str | Path) and Path(source).is_file()):
+        return False
+    try:
+        names = column_names(source)
+    except ShiftBenchError:
+        return False  # whoever reads it as scores says what is wrong with it
+    return "metric" not in names and any(name in names for name in IDS)
+
+
+@contextmanager
+def as_runs(
+    sources: Sequence[Any], benchmarks: Sequence[tuple[Benchmark, Home]], words: Words | None = None, **reading: Any
+) -> Iterator[Path]:
+    """A folder of runs for as long as the block lasts: folders of runs among the sources, and predictions as runs."""
+    folders = [Path(source) for source in sources if isinstance(source, str | Path) and Path(source).is_dir()]
+    files = [source for source in sources if not (isinstance(source, str | Path) and Path(source).is_dir())]
+    runs = outside_runs(files, benchmarks, words, **reading)
+    with scratch() as staging:
+        for folder in folders:
+            for name in (name for names in names_in(folder) for name in names):
+                _link(folder / name, staging / name)
+        for run in runs:
+            _write(run, staging / run.name)
+        yield staging
+
+
+def _write(run: OutsideRun, folder: Path) -> None:
+    """The folder of a finished run."""
+    if folder.exists():
+        raise ShiftBenchError(f"Two runs are named '{run.name}'. Name the one from outside otherwise, with --name.")
+    folder.mkdir()
+    run.predictions.save(folder / PREDICTIONS)
+    path = None if not isinstance(run.home, Path) else str(run.home.resolve())
+    write_json(folder / "run.json", {
+        "benchmark": {"name": run.benchmark.name, "digest": run.benchmark.digest, "path": path}, "run": run.settings,
+        "files": file_digests(folder, [PREDICTIONS])})
+    write_text(folder / "done", "from outside\n")
+
+
+def _link(run: Path, folder: Path) -> None:
+    """A run of another folder: its files by links, its benchmark by a path that does not depend on where it lies."""
+    if folder.exists():
+        raise ShiftBenchError(f"{run}: a run of this name is in another folder too. Name one of the two folders.")
+    folder.mkdir()
+    for entry in run.iterdir():
+        if entry.name != "run.json":
+            os.symlink(entry.resolve(), folder / entry.name)
+    facts, own = read_json(run / "run.json"), read_run(run)
+    if own.benchmark["path"]:
+        facts["benchmark"]["path"] = str(own.benchmark_folder.resolve())
+    write_json(folder / "run.json", facts)
+
+
+@contextmanager
+def opened(
+    source: Any, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (), words: Words | None = None
+) -> Iterator[Scores | Path]:
+    """What a verb that compares runs works on: a table of scores, a folder of runs, or predictions as such a folder.
+
+    `source` is one of these, or a list of predictions and folders of runs, which are then compared with one another.
+    """
+    members = list(source) if isinstance(source, list | tuple) else [source]
+    if len(members) == 1 and not is_predictions(members[0]):
+        if words:
+            raise ShiftBenchError(f"{table_name(members[0])}: holds no predictions, which name, method, setting and "
+                                  "seed would describe. Leave them out.")
+        (only,) = members
+        yield Scores.from_frame(only) if is_frame(only) else only if isinstance(only, Scores) else _path(only)
+        return
+    listed = [benchmarks] if isinstance(benchmarks, str | Path | Benchmark) else benchmarks
+    homes: list[tuple[Benchmark, Home]] = [(one, one) if isinstance(one, Benchmark) else
+                                           (Benchmark.load(one), Path(one)) for one in listed]
+    with as_runs(members, homes, words) as folder:
+        yield folder
+
+
+def _path(source: Any) -> Path:
+    if not isinstance(source, str | os.PathLike):
+        raise ShiftBenchError(f"{type(source).__name__} is neither scores, nor predictions, nor a folder of runs.")
+    return Path(source)
+
+
+def runs_on(source: Any, benchmark: Benchmark, words: Words | None = None) -> list[OutsideRun]:
+    """The models of predictions, and the finished runs of folders, on one benchmark."""
+    members = list(source) if isinstance(source, list | tuple) else [source]
+    folders = [Path(one) for one in members if isinstance(one, str | Path) and Path(one).is_dir()]
+    files = [one for one in members if not (isinstance(one, str | Path) and Path(one).is_dir())]
+    own = [OutsideRun(run.folder.name, run.settings, benchmark, None, run.predictions(benchmark))
+           for folder in folders for run in runs_in(folder)[0] if run.benchmark["digest"] == benchmark.digest]
+    return [*own, *(outside_runs(files, [(benchmark, None)], words) if files else [])]

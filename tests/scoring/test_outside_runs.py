@@ -1,0 +1,199 @@
+"""The same predictions as run folders and as files from outside give the same numbers wherever runs are compared."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import shiftbench as sb
+from shiftbench.cli import app
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import file_digests
+from shiftbench.core.tables import write_table
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.scores import run_id
+from shiftbench.scoring import score_runs
+from tests.leaderboard.test_boards import guesses
+from tests.strategies import toy
+
+NUMBERS = ("stat", "runs", "benchmark", "digest", "method", "seed", "split", "by", "group", "n", "metric")
+SPLITS = ("train", "id_val", "id_test", "test")
+MODELS = [("erm", 0.1, 0.70), ("erm", 0.01, 0.78), ("irm", 0.1, 0.74)]
+
+
+def run_folder(place, benchmark, home, predictions, **settings):
+    """A finished run as training leaves it."""
+    settings = {"benchmark": benchmark.digest, "model": "small-cnn", **settings}
+    folder = place / run_id(settings)
+    folder.mkdir(parents=True)
+    predictions.save(folder / "predictions.parquet")
+    (folder / "run.json").write_text(json.dumps({
+        "id": run_id(settings), "run": settings, "files": file_digests(folder, ["predictions.parquet"]),
+        "benchmark": {"name": benchmark.name, "digest": benchmark.digest, "path": str(home)}}))
+    (folder / "done").write_text("")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Three settings of two methods with three seeds each: `runs`, one table of all, and a file for each."""
+    place = tmp_path_factory.mktemp("outside")
+    collection = toy(400, 1)
+    split = np.random.default_rng(1).choice(SPLITS, 400, p=[0.2, 0.2, 0.2, 0.4])
+    Benchmark.of(collection, None, 0, np.arange(400), split, label=collection.factor("class"),
+                 domain=collection.factor("place"), card={"name": "bench"}).save(place / "bench")
+    benchmark, parts = Benchmark.load(place / "bench"), []
+    for number, (method, lr, skill) in enumerate(MODELS):
+        for seed in range(3):
+            made = guesses(benchmark, 10 * number + seed, skill, splits=("id_val", "id_test", "test"))
+            run_folder(place / "runs", benchmark, place / "bench", made, method=method, lr=lr, seed=seed)
+            table = made.to_arrow()
+            write_table(place / f"{method}-{lr}-{seed}.csv", table)
+            words = {"method": method, "setting": f"lr={lr}", "seed": seed}
+            parts.append(pa.table({**{key: [value] * len(made) for key, value in words.items()},
+                                   **{name: table[name] for name in table.column_names}}))
+    pq.write_table(pa.concat_tables(parts), place / "all.parquet")
+    return place
+
+
+def words(place):
+    """A file for each model, and the words for them."""
+    listed = [(method, lr, seed) for method, lr, _ in MODELS for seed in range(3)]
+    return [place / f"{method}-{lr}-{seed}.csv" for method, lr, seed in listed], {
+        "method": [method for method, _, _ in listed], "setting": [f"lr={lr}" for _, lr, _ in listed],
+        "seed": [seed for *_, seed in listed]}
+
+
+def same(one, other):
+    """Equal but for the names of runs and settings."""
+    one, other = (sorted(scores, key=lambda row: [str(row[name]) for name in NUMBERS] + [row["value"]])
+                  for scores in (one, other))
+    assert len(one) == len(other)
+    for a, b in zip(one, other, strict=True):
+        assert [a[name] for name in NUMBERS] == [b[name] for name in NUMBERS]
+        np.testing.assert_allclose([a[name] for name in ("value", "low", "high", "p")],
+                                   [b[name] for name in ("value", "low", "high", "p")], atol=1e-12)
+
+
+def test_scores_intervals_and_comparisons_are_those_of_runs(place):
+    """From one table with columns and from files with words: each run, each mean, each difference."""
+    own = score_runs(place / "runs")
+    assert set(own["stat"]) == {"run", "mean", "difference"}
+    same(own, sb.score(place / "bench", place / "all.parquet"))
+    files, described = words(place)
+    same(own, sb.score(place / "bench", *files, **described))
+
+
+def test_selection_is_that_of_runs(place):
+    """Every rule chooses the same seed and regret, and refuses the same."""
+    files, described = words(place)
+    own = sb.select(place / "runs")
+    for outside in (sb.select(place / "all.parquet", benchmarks=place / "bench"),
+                    sb.select(files, benchmarks=place / "bench", **described)):
+        chosen, others = (sorted((choice.rule, choice.benchmark, choice.method, choice.seed, choice.among,
+                                  choice.criterion, choice.test, choice.low, choice.high, choice.regret)
+                                 for choice in selection.choices) for selection in (own, outside))
+        assert chosen == others
+        assert len(chosen) > 5
+
+
+def test_tables_and_pages_compare_items_as_those_of_runs(place, tmp_path):
+    """The means, differences and p-values of `table` are equal, and the report shows both methods."""
+    own = sb.table(place / "runs")
+    outside = sb.table(place / "all.parquet", benchmarks=place / "bench")
+    assert [line[3:] for line in own] == [line[3:] for line in outside]
+    page = sb.report(place / "all.parquet", tmp_path / "r.html", benchmarks=place / "bench").read_text()
+    assert "irm" in page
+
+
+def test_gaps_are_those_of_runs(place):
+    """Of runs on a benchmark with id_test and test."""
+    same(sb.gap(place / "runs"), sb.gap(place / "all.parquet", benchmarks=place / "bench"))
+
+
+def test_rows_of_a_board_are_those_of_runs(place, tmp_path):
+    """Ranks, means, deviations and paired comparisons; a benchmark in memory serves as well."""
+    benchmark = sb.Benchmark.load(place / "bench")
+    own, outside = sb.board(place / "runs", benchmark), sb.board(place / "all.parquet", benchmark, tmp_path / "board")
+    rows = [[(entry.rank, entry.verified.entry.method.split()[0], cell["value"], cell["std"], cell["low"],
+              cell["high"], cell["behind"] and cell["behind"].p)
+             for entry in board.listed if (cell := entry.cell("test", board.measure))] for board in (own, outside)]
+    assert rows[0] == rows[1]
+    assert [row[0] for row in rows[0]] == [1, 2, 3]
+    assert (tmp_path / "board" / "index.html").is_file()
+
+
+def test_an_outside_model_is_compared_with_runs(place):
+    """A folder of runs and a file together: the file is one more method, on the same items."""
+    lines = sb.table([place / "runs", place / "irm-0.1-0.csv"], benchmarks=place / "bench", name="mine", method="mine")
+    assert {line.method.split(" ")[0] for line in lines} == {"erm", "irm", "mine"}
+
+
+def test_a_single_described_model_is_one_run(place):
+    """Its words are the columns of the scores; there is no mean."""
+    scores = sb.score(place / "bench", place / "erm-0.1-0.csv", name="a7", method="forest", setting="depth=3", seed=4)
+    assert set(zip(scores["run"], scores["method"], scores["seed"], scores["stat"], strict=True)) == {
+        ("a7", "forest", 4, "run")}
+
+
+def test_a_class_may_be_called_as_a_column(place):
+    """Where the benchmark has a class named `model`, that column holds its scores."""
+    collection = sb.Collection("odd", np.asarray(["a", "b"]))
+    benchmark = Benchmark.of(collection, None, 0, np.arange(2), np.asarray(["test", "test"]),
+                             label=np.asarray(["model", "other"]), domain=np.asarray(["x", "x"]))
+    scores = sb.score(benchmark, {"item": ["a", "b"], "model": [3.0, 0.0], "other": [0.0, 3.0]})
+    assert scores.where(metric="accuracy", group="all", by="")["value"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    ({"method": ["a", "b"]}, "There are 2 words for method, but 3 files"),
+    ({"method": "a"}, "second model of method 'a' with seed 0 on 'bench'"),
+    ({"method": "a", "seed": [0, 1, 1]}, "second model of method 'a' with seed 1"),
+])
+def test_words_that_do_not_tell_models_apart_are_one_line(place, words, message):
+    """Too few words, or the same for two models."""
+    files = [place / f"erm-0.1-{seed}.csv" for seed in range(3)]
+    with pytest.raises(ShiftBenchError, match=message):
+        sb.score(place / "bench", *files, **words)
+
+
+def test_wrong_files_are_one_line_that_names_the_model(place, tmp_path):
+    """Missing items name file and model; so do a missing benchmark, words without predictions, and a bad seed."""
+    table = pq.read_table(place / "all.parquet")
+    write_table(tmp_path / "cut.csv", table.slice(0, len(table) - 3))
+    with pytest.raises(ShiftBenchError, match=r"cut\.csv \(method irm, setting lr=0\.1, seed 2\): \d of the"):
+        sb.score(place / "bench", tmp_path / "cut.csv")
+    with pytest.raises(ShiftBenchError, match=r"all\.parquet: predictions say nothing about their benchmark"):
+        sb.select(place / "all.parquet")
+    with pytest.raises(ShiftBenchError, match="runs: holds no predictions, which name"):
+        sb.select(place / "runs", method="a")
+    with pytest.raises(ShiftBenchError, match="column 'seed' has 'x'"):
+        sb.score(place / "bench", {"item": ["a"], "prediction": ["cat"], "seed": ["x"]})
+
+
+@pytest.mark.slow
+def test_the_command_line_has_the_same_words(place, tmp_path, capsys):
+    """`score`, `select`, `gap`, `table`, `report` and `board` take files with --method, --setting and --seed."""
+    files, described = words(place)
+    said = [word for key, values in described.items() for value in values for word in (f"--{key}", str(value))]
+    bench = ["--benchmark", str(place / "bench")]
+    app(["score", str(place / "bench"), *map(str, files), *said, "--json"], standalone_mode=False)
+    for verb, more in (("select", ["--json"]), ("gap", ["--json"]), ("table", ["--json"]),
+                       ("report", ["--out", str(tmp_path / "r.html")]), ("board", ["--out", str(tmp_path / "b"),
+                                                                                   "--json"])):
+        capsys.readouterr()
+        app([verb, *map(str, files), *said, *bench, *more], standalone_mode=False)
+        assert "irm" in (capsys.readouterr().out + (tmp_path / "r.html").read_text() if verb == "report"
+                         else capsys.readouterr().out)
+
+
+def test_folders_of_runs_are_scored_under_their_own_names(place):
+    """`sb.score(bench, *runs)` gives what scoring their folder does; a run on other rows is refused."""
+    folders = sorted(file.parent for file in (place / "runs").glob("*/done"))
+    same(sb.score(place / "bench", *folders), score_runs(place / "runs"))
+    whole = sb.Benchmark.load(place / "bench")
+    other = replace(whole, card={**whole.card, "name": "other"}, label=1 - whole.label)
+    with pytest.raises(ShiftBenchError, match="is a run on benchmark 'bench', whose rows are not those of 'other'"):
+        sb.score(other, folders[0])
