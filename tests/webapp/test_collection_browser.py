@@ -128,15 +128,18 @@ def test_a_wall_is_scrolled_and_walked_by_keyboard(person, world):
     pages = {int(request["from"][0]) for request in requests}
     assert 1440 in pages
     assert pages <= {1320, 1440}  # a page that is saved now carries no others
-    tiles = page.locator(".long-wall button")
-    title = tiles.nth(1).get_attribute("title")
-    tiles.first.focus()
-    page.keyboard.press("ArrowRight")
+    last = page.locator(f".long-wall button[title*='{items.items[-1]}']")
+    last.focus()
+    tops = page.locator(".long-wall button").evaluate_all("tiles => tiles.map(tile => tile.offsetTop)")
+    across = max(tops.count(top) for top in tops)
+    for key in ("ArrowUp", "ArrowLeft", *["ArrowUp"] * 30, "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)  # faster than lines are drawn: a tile that comes and goes keeps the focus
+    number = len(items) - 1 - 30 * across
+    expect(page.locator(f".long-wall button[data-number='{number}']")).to_be_focused()
+    expect(page.locator(f".long-wall button[data-number='{number}']")).to_be_in_viewport(ratio=1)
     page.keyboard.press("Enter")
-    expect(page.locator("aside.item h2")).to_be_visible()
-    item = state(settled(page))["item"]
-    expect(page.locator("aside.item h2")).to_have_text(item)
-    assert item in title
+    expect(page.locator("aside.item h2")).to_have_text(str(items.items[number]))
+    assert state(settled(page))["item"] == str(items.items[number])
 
 
 def test_hostile_names_are_text(browser, tmp_path):

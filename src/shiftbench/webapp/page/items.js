@@ -18,15 +18,15 @@ function colourOf(mark) {
   return mark || "";
 }
 
-/** @param {{on: string, look: Look, entry: Entry, onOpen?: (entry: Entry) => void, open?: boolean, style?: string}} facts */
-export function Tile({ on, look, entry, onOpen, open = false, style = "" }) {
+/** @param {{on: string, look: Look, entry: Entry, onOpen?: (entry: Entry) => void, open?: boolean, style?: string, number?: number}} facts */
+export function Tile({ on, look, entry, onOpen, open = false, style = "", number }) {
   const [broken, breaks] = useState(false);
   const words = [entry.label, entry.note, entry.id].filter(Boolean).join(", ");
   const sign = entry.mark === "good" ? "✓ " : entry.mark === "bad" ? "✗ " : "";
   const band = colourOf(entry.mark);
   const source = look.pictures && picture("thumbnail", { on, row: String(entry.row), version: look.version });
   return html`<button type="button" class=${look.pictures ? "tile" : "tile-row"} style=${style} aria-pressed=${open}
-      title=${`${sign}${words}`} onClick=${() => onOpen?.(entry)}>
+      data-number=${number} title=${`${sign}${words}`} onClick=${() => onOpen?.(entry)}>
     ${band && html`<i class="band" style=${`background: ${band}`}></i>`}
     ${look.pictures && (broken ? html`<span class="nothing">no picture</span>`
       : html`<img src=${source} alt="" loading="lazy" decoding="async" onError=${() => breaks(true)} />`)}
@@ -128,16 +128,36 @@ export function LongWall({ state, look, open, onOpen }) {
     const y = Math.floor(number / across) * height - top + seen.top;
     const style = `left: ${(number % across) * width}px; top: ${y}px; width: ${width - 6}px; height: ${height - 6}px`;
     shown.push(held
-      ? html`<${Tile} key=${number} on=${state.on} look=${look} entry=${held} open=${held.id === open} onOpen=${onOpen} style=${style} />`
+      ? html`<${Tile} key=${number} number=${number} on=${state.on} look=${look} entry=${held} open=${held.id === open} onOpen=${onOpen} style=${style} />`
       : html`<span key=${number} class="tile blank" style=${style}></span>`);
   }
+  const wanted = useRef(/** @type {number | null} */ (null)); // the tile that a key asked for, where it is not drawn yet
+  const tile = (/** @type {number | string | null | undefined} */ number) =>
+    /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector(`button[data-number="${number}"]`));
+  const active = /** @type {HTMLElement | null} */ (document.activeElement);
+  const focused = box.current?.contains(active) ? active?.dataset.number : undefined;
+  // A tile that changes its place in the document while lines come and go loses the focus: it gets it back.
+  useLayoutEffect(() => {
+    const next = tile(wanted.current ?? focused);
+    if (!next) return;
+    wanted.current = null;
+    const elsewhere = document.activeElement !== document.body && !box.current?.contains(document.activeElement);
+    if (!elsewhere) next.focus({ preventScroll: true });
+  });
+  const reveal = (/** @type {number} */ line) => {
+    const least = (line + 1) * height - seen.height;
+    const shift = line * height < top ? line * height : least > top ? least : null;
+    if (box.current && shift !== null) box.current.scrollTop = full > tall ? shift / (full - seen.height) * way : shift;
+  };
   const move = (/** @type {KeyboardEvent} */ event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key];
-    const tiles = [...(box.current?.querySelectorAll("button") ?? [])];
-    const at = tiles.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
-    if (!step || at < 0) return;
+    const at = wanted.current ?? Number(/** @type {HTMLElement} */ (event.target).dataset.number);
+    if (!step || Number.isNaN(at)) return;
     event.preventDefault();
-    tiles[Math.max(0, Math.min(tiles.length - 1, at + step))].focus();
+    const number = Math.max(0, Math.min(total - 1, at + step));
+    reveal(Math.floor(number / across));
+    wanted.current = tile(number) ? null : number;
+    (tile(number) ?? box.current)?.focus({ preventScroll: true }); // the box hears the keys until the tile is drawn
   };
   return html`${problem && html`<p class="problem" role="alert">${problem}</p>`}
     <div class="long-wall" ref=${box} tabindex="0" role="group" aria-label=${`${count(total)} items`} onKeyDown=${move}>
