@@ -93,6 +93,7 @@ release: $(READY)
 	$(PIP_INSTALL) twine
 	$(BIN)/twine check --strict dist/*
 	for python in $(PYTHONS); do \
+		$$python --version || { echo "$$python is not installed here. Name others: make release PYTHONS=\"python3.11 python3.12\"" >&2; exit 1; }; \
 		$$python -m venv build/release/$$(basename $$python) || exit 1; \
 		build/release/$$(basename $$python)/bin/pip install --quiet "$$(ls dist/*.whl)[studio]" || exit 1; \
 		PATH=$$PWD/build/release/$$(basename $$python)/bin:$$PATH bash -eu examples/first_minute.sh build/release/work-$$(basename $$python) || exit 1; \

@@ -7,7 +7,6 @@ that would load anything from another host, and a public name without a docstrin
 
 import hashlib
 import json
-import logging
 import re
 import sys
 from pathlib import Path
@@ -30,7 +29,7 @@ REFERENCE = {
         "Shifts and conditions", "A shift is a class with `build(collection, seed)`; its fields are the settings of a "
         "recipe. [The guide](../shifts.md) says which to choose."),
     "reference/register.md": (
-        "register", "Decorators that enter what you write yourself. [The guide](../extend.md) has an example of each."),
+        "register", "Decorators that register your own code. [The guide](../extend.md) has an example of each."),
 }
 NEEDS = re.compile(r"(?m)^<!-- needs: (.+) -->\n```(\w*)$")
 SHELL = re.compile(r"(?m)^```\n(?=(?:shiftbench|python|make|pip|for|cd|export|timeout) )")
@@ -116,7 +115,7 @@ def for_site(markdown: str, path: str) -> str:
 
 
 def on_config(config: Any) -> Any:
-    """Refuse a public name without a docstring: mkdocstrings would show an empty heading."""
+    """Refuse a public name, or a public method of one, without a docstring, and pictures of an older page."""
     import griffe
     from mkdocs.exceptions import PluginError
 
@@ -124,12 +123,22 @@ def on_config(config: Any) -> Any:
     import shiftbench
 
     package = griffe.load("shiftbench", search_paths=[DOCS.parent / "src"], resolve_aliases=True)
-    bare = [name for name in shiftbench.__all__ if not name.startswith("_") and not package[name].has_docstring]
+    bare = undocumented(package, [name for name in shiftbench.__all__ if not name.startswith("_")])
     if bare:
         raise PluginError(f"No docstring: {', '.join(bare)}")
     if line := stale():
-        logging.getLogger("mkdocs.hooks").info(line)  # a warning would fail the build
+        raise PluginError(line)
     return config
+
+
+def undocumented(package: Any, names: list[str]) -> list[str]:
+    """Public names, and functions within them, that have no docstring. A shift's class says what its `build` does."""
+    bare = [name for name in names if not package[name].has_docstring]
+    for name in names:
+        home = package[name].final_target if package[name].is_alias else package[name]
+        bare += [f"{name}.{member}" for member, entry in home.members.items() if member[0] != "_" and member != "build"
+                 and not entry.is_alias and entry.is_function and not entry.has_docstring]
+    return bare
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -203,7 +203,7 @@ def coverage_table(text: str) -> str:
         counts = [facts["summary"][key] for key in KINDS]
         rooms[room] = [sum(pair) for pair in zip(rooms.get(room, [0] * len(KINDS)), counts, strict=True)]
     rooms["all"] = [sum(column) for column in zip(*rooms.values(), strict=True)]
-    lines = ["| room | statements | run, % | branches | taken, % |", "|--|--|--|--|--|"]
+    lines = ["| folder or file | statements | run, % | branches | taken, % |", "|--|--|--|--|--|"]
     for room, (statements, run, branches, taken) in rooms.items():
         shares = [f"{100 * part / whole:.1f}" if whole else "–" for part, whole in
                   ((run, statements), (taken, branches))]

@@ -1,4 +1,4 @@
-"""Your own methods, shifts, readers, metrics, models and sections: what is registered here is what a built-in is.
+"""Your own methods, shifts, readers, metrics, models and sections: what you register works like a built-in.
 
     import shiftbench as sb
 
@@ -28,9 +28,9 @@ from shiftbench.core.registry import register as enter
 C = TypeVar("C", bound=type)
 M = TypeVar("M", bound=Callable[..., Any])
 F = TypeVar("F", bound=Callable[..., Any])
-FED = ("takes", "side", "channels", "mean", "std")
+_FED = ("takes", "side", "channels", "mean", "std")
 """What is said of a model that a function builds."""
-RESERVED = ("out", "overwrite", "drop_missing", "progress", "plugins", "json", "quiet")
+_RESERVED = ("out", "overwrite", "drop_missing", "progress", "plugins", "json", "quiet")
 """Options of every reader."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -94,7 +94,7 @@ def reader(name: str) -> Callable[[F], F]:
         if name == "world":
             raise ShiftBenchError("The name 'world' is taken: it stands for the built-in worlds. Choose another.")
         for key in signature(_function("reader", name, function)).parameters:
-            if key in RESERVED:
+            if key in _RESERVED:
                 raise ShiftBenchError(f"Reader '{name}': every reader has an option '{key}'. Rename the parameter.")
         return enter(READERS, name, Owner.of(function, module))(function)
 
@@ -164,7 +164,7 @@ def model(name: str, **facts: Any) -> Callable[[M], M]:
 
         net = sys.modules.get("shiftbench.models.net")
         is_net = net is not None and isinstance(thing, type) and issubclass(thing, net.Net)
-        known = [key for key in Model._fields if key not in ("home", "outside", "builder")] if is_net else FED
+        known = [key for key in Model._fields if key not in ("home", "outside", "builder")] if is_net else _FED
         for key in facts:
             if key not in known:
                 raise unknown("fact", key, known, f"model '{name}'")

@@ -22,7 +22,7 @@ def build(
     collection: Annotated[Path | None, typer.Option(help="Collection that replaces the recipe's.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed that replaces the recipe's.")] = None,
     only: Annotated[str, typer.Option(
-        help="Build only this benchmark of a suite, or those whose names begin so.")] = "",
+        help="Build only the benchmark of this name, else those whose names begin with it.")] = "",
     replicates: Annotated[int, typer.Option("--replicates", "--draws", min=0, help="Build every benchmark of a suite "
                                             "this many times, once per seed, with other low-data items.")] = 0,
     reference: Annotated[str, typer.Option(

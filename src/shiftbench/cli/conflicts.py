@@ -20,7 +20,7 @@ def conflicts(
     repeats: Annotated[int, typer.Option(help="Repeats from new initial weights; intervals need 5 or more.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Seed of starts, batches and resampling.")] = 0,
     leave_out: Annotated[list[str] | None, typer.Option(
-        help="A training subset to evaluate on instead; may be repeated. Is it too easy?")] = None,
+        help="Leave this subset out of training and test on it: is it too easy? May be repeated.")] = None,
     makeup: Annotated[str, typer.Option(help="Batches: varied (more precise) or plain (the paper).")] = "varied",
     changes: Annotated[list[str] | None, typer.Option("--set", help="Another setting, e.g. --set lr=0.01.")] = None,
     collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,

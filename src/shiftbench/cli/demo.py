@@ -33,7 +33,7 @@ def demo(
         chosen = shown_scores(shown.scores, benchmarks)
         for table in (*distance_tables(chosen, benchmarks), *share_tables(chosen, benchmarks)):
             console().print(as_table(table))
-        say("Of two learning rates the one with the higher accuracy on id_val, per seed. Every other rule: "
+        say("For each seed the tables use the learning rate with the higher accuracy on id_val. Other rules: "
             f"shiftbench select {out / 'scores.parquet'}")
         say("", f"Where ERM fails on {shown.benchmarks[-1].name}:", *shown.audit.sentences()[:3])
         say("", f"open {shown.page}, or look at everything: shiftbench studio {out}")

@@ -51,4 +51,4 @@ def gap(
         print_table("", ["benchmark", "reference", "method", "runs", "metric", "items", "in", "out", "gap",
                          f"{level:.0%} interval"], rows)
         if any(is_worst(row["metric"]) for row in listed):
-            say("Of a worst group, items are those of the worst out of distribution.")
+            say("For a worst group, the items are those of the worst group out of distribution.")

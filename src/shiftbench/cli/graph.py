@@ -33,7 +33,7 @@ def graph(
         "--merge", help="Build --ladder from whole communities, for merge = true.")] = False,
     engine: Annotated[str, typer.Option(help="Where --all counts: local or ray.")] = "local",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write it: FILE.png, .html, or .json with all "
-                                       "subsets and edges; of --all and --ladder .json.")] = None,
+                                       "subsets and edges; --all and --ladder write .json only.")] = None,
     json: Json = False,
 ) -> None:
     """Compute the meta-graph of a class: its subsets, their overlaps, communities and distances.

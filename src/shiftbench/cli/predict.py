@@ -21,7 +21,7 @@ def predict(
     map: Annotated[Path | None, typer.Option(
         help="File that maps the model's classes to labels: a .csv with columns class and label, or a .toml.")] = None,
     hierarchy: Annotated[Path | None, typer.Option(
-        help="Class tree in which a label holds classes: see `shiftbench hierarchy`. Default: the collection's.")
+        help="Hierarchy that puts classes below a label: see `shiftbench hierarchy`. Default: the collection's.")
     ] = None,
     classes: Annotated[Path | None, typer.Option(
         help="Names of the model's outputs in their order, where it has none: a line each, or .json.")] = None,
@@ -36,7 +36,7 @@ def predict(
     takes: Annotated[str, typer.Option(help="What a function receives: images, texts or columns.")] = "",
     size: Annotated[int, typer.Option(help="Pixels per side of images for a function or an open ONNX file.")] = 0,
     mean: Annotated[str, typer.Option(help="Mean of each channel, for an ONNX file: 0.485,0.456,0.406.")] = "",
-    std: Annotated[str, typer.Option(help="Deviation of each channel, for an ONNX file: 0.229,0.224,0.225.")] = "",
+    std: Annotated[str, typer.Option(help="Standard deviation per channel, for an ONNX file: 0.229,0.224,0.225.")] = "",
     outputs: Annotated[str, typer.Option(help="What a function or an ONNX file returns: logits or probabilities.")
                        ] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Items per batch.")] = 64,

@@ -24,7 +24,7 @@ def score(
                                               "intervals off.")] = 1000,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     study: Annotated[Path | None, typer.Option(
-        help="Folder of the study that the annotators answered; default: the one "
+        help="Folder of the human study that the annotators answered; default: the one "
                                                "beside the answers.")] = None,
     nooch: Annotated[Path | None, typer.Option(
         help="Folder of NOOCh's published lists, which say which images are hard.")] = None,

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def show(
     folder: Annotated[Path, typer.Argument(help="Folder of a collection, a benchmark, runs, a run or a class "
                                                  "hierarchy.")],
-    where: Annotated[str, typer.Option(help="Of a collection or a run, count only items that fulfil predicates: a JSON "
+    where: Annotated[str, typer.Option(help="Count only items that fulfil predicates (collection or run): a JSON "
                                             "list, as in the studio's addresses.")] = "",
-    data: Annotated[Path | None, typer.Option(help="Of a run, its benchmark. Default: where the run found it.")] = None,
-    against: Annotated[Path | None, typer.Option(help="Of a run, another one to compare it with.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Benchmark of a run. Default: where the run found it.")] = None,
+    against: Annotated[Path | None, typer.Option(help="Another run, to compare the first with.")] = None,
     json: Json = False,
 ) -> None:
     """Show what a folder holds: a collection, a benchmark, runs, a run or a class hierarchy.

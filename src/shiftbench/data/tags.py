@@ -23,6 +23,7 @@ class Texts(NamedTuple):
 
     @staticmethod
     def none() -> "Texts":
+        """Texts of a collection that has none."""
         return Texts(np.zeros(0, np.int64), np.zeros(0, np.object_))
 
 
@@ -100,6 +101,7 @@ class Tags:
 
     @staticmethod
     def none() -> "Tags":
+        """Tags of a collection that has none."""
         return Tags.of([], [], ())
 
     def codes(self, name: str) -> Ints:

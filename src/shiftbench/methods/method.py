@@ -134,13 +134,8 @@ class Stage(NamedTuple):
 class Method:
     """A learning rule: hyperparameters are fields, memory is a state, and the loss is what is minimised.
 
-    Verbs with defaults. `state(task)` makes the memory: a module, so that its tensors move, train and are saved with
-    the net's. `loss(net, batch, state, step)` is what the step minimises, the mean loss of the items unless a method
-    says otherwise; it may update the state. `fit()` is the training as a row of stages: `learned = yield Stage(method)`
-    for each, so that many runs can be trained at once. `net(net)` is what the run's model becomes before training, and
-    `adapted(net, inputs)` what it becomes for the items of one domain afterwards: it may look at their inputs, at no
-    label. `drawing(codes)` are the weights by which training items are drawn, None for uniform draws. `idle(task)`
-    names the settings that change nothing on this task, each with the reason; the run's log and the terminal say so.
+    A method of yours changes what differs from ERM: `loss` in most cases, `state` where it remembers something, `fit`
+    where it trains in stages.
 
     A loss is computed for many runs at once, or recorded once and replayed on a GPU: in both cases `step` and the
     numbers among the fields are tensors. So it branches on neither, nor on data: `torch.where` instead of `if`. Nor
@@ -150,10 +145,8 @@ class Method:
     `batches` is what its batches are drawn from unless the run says otherwise; `space` is what a sweep draws from;
     `shapes` names the whole-number fields that shape the state, in which runs trained at once must agree; `unsaid`
     those that a run's facts leave out at their default, since runs from before them keep their ids. `model` is
-    the one model that it can train, where there is only one. `targets` are the kinds of target it can learn.
-
-    `unlabelled_split()` names a split whose items come with every batch, without their labels; none where it is empty.
-    `strong` is the augmentation by which a second view of those is made.
+    the one model that it can train, where there is only one. `targets` are the kinds of target it can learn. `strong`
+    is the augmentation that makes a second view of unlabelled items.
     """
 
     family: ClassVar[str] = ""
@@ -171,18 +164,23 @@ class Method:
 
     @property
     def draws(self) -> int:
+        """How many random numbers the loss wants per item."""
         return 0
 
     def net(self, net: Net) -> Net:
+        """What the run's model becomes before training."""
         return net
 
     def unlabelled_split(self) -> str:
+        """The split whose items come with every batch, without their labels; empty for none."""
         return ""
 
     def drawing(self, codes: Codes) -> Tensor | None:
+        """The weights by which training items are drawn; None for uniform draws."""
         return None
 
     def idle(self, task: Task) -> dict[str, str]:
+        """Settings that change nothing on this task, each with the reason. The log and the terminal show them."""
         return {}
 
     @property
@@ -192,15 +190,19 @@ class Method:
         return False
 
     def state(self, task: Task) -> nn.Module:
+        """The method's memory: a module, so that its tensors move, train and are saved with the net's."""
         return nn.Module()
 
     def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
+        """What a step minimises: by default the mean loss of the batch's items. It may update the state."""
         return risks(net, batch).mean()
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
+        """The training as a row of stages, `learned = yield Stage(method)` for each: many runs can train at once."""
         return (yield Stage(self))
 
     def adapted(self, net: Net, inputs: Tensor) -> Net:
+        """What the trained net becomes for the items of one domain: it may look at their inputs, not at labels."""
         return net
 
     def numbers(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The lowest of several groups: an interval of the true lowest, and an estimate without the downward bias of a minimum.
+"""The lowest of several groups: an interval of the true lowest, and an estimate with most of the downward bias removed.
 
 If groups are alike, the lowest is low by chance: with 12 groups of 50 items, all at 0.5, the minimum is 0.39 on
 average. A bootstrap draws the minimum of what is already noisy and lies lower still: its 95 % interval holds the truth
