@@ -1,6 +1,11 @@
 """The verbs take what is in memory: arrays of predictions, benchmarks and collections, as well as folders."""
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import shiftbench as sb
@@ -25,7 +30,6 @@ def probabilities(benchmark):
 
 def test_arrays_are_scored_as_the_file_with_the_same_numbers(benchmark, probabilities, tmp_path):
     """Probabilities, their logarithms as logits, and a CSV file of them have the same scores."""
-    import pyarrow as pa
     from pyarrow.csv import write_csv
 
     columns = {f"prob:{name}": probabilities[:, code] for code, name in enumerate(CLASSES)}
@@ -57,9 +61,6 @@ def test_a_predicted_class_may_be_a_name_or_a_code(benchmark, form):
 
 def test_tensors_and_columns_of_frames_are_arrays(benchmark, probabilities):
     """A tensor with a gradient, columns of pandas, polars and pyarrow, and lists of lists give the same predictions."""
-    import pandas as pd
-    import polars as pl
-    import pyarrow as pa
     import torch
 
     expected = sb.Predictions.of(benchmark, benchmark.items, logits=probabilities)
@@ -68,6 +69,70 @@ def test_tensors_and_columns_of_frames_are_arrays(benchmark, probabilities):
                         (pl.Series(words), probabilities.tolist()), (pa.array(words), pd.DataFrame(probabilities)),
                         (pa.chunked_array([words]), pl.DataFrame(probabilities))):
         assert sb.Predictions.of(benchmark, ids, logits=logits) == expected
+
+
+TABLES = {
+    "pandas": lambda names, values: pd.DataFrame(values, columns=names),
+    "polars": lambda names, values: pl.DataFrame(values, schema=list(names)),
+    "lazy polars": lambda names, values: pl.LazyFrame(values, schema=list(names)),
+    "pyarrow": lambda names, values: pa.table(list(values.T), names=list(names)),
+    "dict": lambda names, values: dict(zip(names, values.T.tolist(), strict=True)),
+}
+tables = pytest.mark.parametrize("form", TABLES)
+
+
+@tables
+@pytest.mark.parametrize("argument", ["probabilities", "logits"])
+def test_named_columns_are_taken_by_their_names(benchmark, probabilities, form, argument):
+    """A table of dog and cat is that of cat and dog; with a mark as in files too. Another name is no class."""
+    values = probabilities if argument == "probabilities" else np.log(probabilities)
+    expected = sb.Predictions.of(benchmark, benchmark.items, **{argument: values})
+    for names in (("dog", "cat"), ("prob:dog", "prob:cat")):
+        turned = TABLES[form](names, values[:, ::-1])
+        assert sb.Predictions.of(benchmark, benchmark.items, **{argument: turned}) == expected
+    alien = TABLES[form](("car", "bus"), values)
+    with pytest.raises(ShiftBenchError, match=rf"^{argument}: its columns are car, bus, but the classes are cat, dog"):
+        sb.Predictions.of(benchmark, benchmark.items, **{argument: alien})
+    turned = TABLES[form](("car", "bus"), values[:, ::-1])
+    assert sb.Predictions.of(benchmark, benchmark.items, **{argument: turned}, classes=["dog", "cat"]) == expected
+    with pytest.raises(ShiftBenchError, match=r"its columns are dog, cat, but classes= says cat, dog"):
+        sb.Predictions.of(benchmark, benchmark.items, classes=["cat", "dog"],
+                          **{argument: TABLES[form](("dog", "cat"), values)})
+
+
+@pytest.mark.parametrize("frame", [
+    pd.DataFrame, pl.DataFrame, lambda p: pd.DataFrame(p, columns=[281, 207]),
+    lambda p: pl.DataFrame(p, schema=["column_1", "column_2"]),  # as polars reads a file without a head
+    lambda p: pa.table(list(p.T), names=["f0", "f1"]), lambda p: pa.table(list(p.T), names=["0", "1"])])
+def test_columns_without_names_are_taken_in_their_order(benchmark, probabilities, frame):
+    """Numbers, and the names that a library counts, are no names."""
+    assert sb.Predictions.of(benchmark, benchmark.items, probabilities=frame(probabilities)) == sb.Predictions.of(
+        benchmark, benchmark.items, probabilities=probabilities)
+
+
+def test_numbers_are_names_where_the_classes_are_numbers():
+    """The columns 1 and 0 of a scikit-learn model are the classes 1 and 0."""
+    _, made = toy_rows()
+    made = replace(made, names={**made.names, "label": ("0", "1")})
+    likely = np.eye(2)[made.label] * 0.8 + 0.1
+    expected = sb.Predictions.of(made, made.items, probabilities=likely)
+    for columns in ([1, 0], ["1", "0"]):
+        turned = pd.DataFrame(likely[:, ::-1], columns=columns)
+        assert sb.Predictions.of(made, made.items, probabilities=turned) == expected
+
+
+def test_columns_of_several_outputs_are_taken_by_their_names():
+    """`predictions` of a benchmark with two tasks is a table of both, in any order."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, (60, 2))
+    collection = sb.Collection("assays", np.asarray([f"m{k}" for k in range(60)]),
+                               {"y0": truth[:, 0].astype(np.float64), "y1": truth[:, 1].astype(np.float64)})
+    made = sb.Given("y?", target="tasks").build(collection)
+    values = rng.normal(size=(60, 2))
+    expected = sb.Predictions.of(made, made.items, predictions=values)
+    assert expected.classes == ("y0", "y1")
+    turned = pd.DataFrame(values[:, ::-1], columns=["y1", "y0"])
+    assert sb.Predictions.of(made, made.items, predictions=turned) == expected
 
 
 def test_numbers_are_predicted_where_numbers_are_asked_for():
@@ -226,11 +291,67 @@ def test_a_shift_is_built_on_a_collection_in_memory(tmp_path):
     assert scenes.home == tmp_path / "scenes"
 
 
+FRAME = pd.DataFrame({"item": ["a"]})
+REFUSED = {
+    "gap of scores": (lambda b, s: sb.gap(s), "Scores is neither the folder of a run nor a folder of runs"),
+    "gap of a benchmark": (lambda b, s: sb.gap(b), "Benchmark is neither the folder of a run nor a folder of runs"),
+    "gap of nothing": (lambda b, s: sb.gap(), "There are no runs, scores or predictions to compare"),
+    "report of nothing": (lambda b, s: sb.report([], "r.html"), "There are no runs, scores or predictions to compare"),
+    "hardest": (lambda b, s: sb.hardest(b), "Benchmark is neither scores nor"),
+    "sweep": (lambda b, s: sb.sweep({}, "out"), "dict is neither a Study nor the file of one"),
+    "retrain": (lambda b, s: sb.retrain(FRAME), "DataFrame is neither the folder of a run nor a folder of runs"),
+    "suite": (lambda b, s: sb.suite("metashift/table1", FRAME, "out"), "DataFrame is neither a Collection nor"),
+    "name of a suite": (lambda b, s: sb.suite(FRAME, None, "out"), "DataFrame is neither the name of a suite nor"),
+    "hierarchy": (lambda b, s: sb.hierarchy(FRAME), "DataFrame is neither a Collection nor the file or folder"),
+    "superclasses": (lambda b, s: sb.superclasses(FRAME, level=1), "DataFrame is neither a Collection nor the file"),
+    "studio": (lambda b, s: sb.studio(FRAME), "DataFrame is neither the folder of a collection"),
+    "a list for a frame": (lambda b, s: sb.Collection.from_frame([1, 2], id="a", label="b"),
+                           "list is neither the file of a table, nor a data frame"),
+    "a list for a table": (lambda b, s: sb.read("table", [1, 2], id="a", label="b"), "list is neither the file of a"),
+    "a class for a shift": (lambda b, s: sb.build(sb.Given, collection=toy_rows()[0]), "Given is a class, and a shift"),
+    "a number for a shift": (lambda b, s: sb.build(3, collection=toy_rows()[0]), "int is neither a shift, nor"),
+    "a number for a map": (lambda b, s: sb.predict(b, print, map=3), "int is neither a map of classes to labels nor"),
+    "a frame for a hierarchy": (lambda b, s: sb.predict(b, print, collection=toy_rows()[0], hierarchy=FRAME),
+                                "DataFrame is neither a Collection nor the file or folder of a hierarchy"),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_an_object_of_another_type_is_named_in_one_line(benchmark, probabilities, call):
+    """Every verb says what was passed and what it takes, not what Python could not do with it."""
+    verb, message = REFUSED[call]
+    with pytest.raises(ShiftBenchError, match=message):
+        verb(benchmark, sb.score(benchmark, ids=benchmark.items, probabilities=probabilities))
+
+
 @pytest.mark.parametrize("verb", ["embed", "check", "power", "score", "export"])
 def test_what_is_neither_an_object_nor_a_folder_is_said_in_one_line(verb):
     """A wrong type is our error with a sentence, not Python's."""
     with pytest.raises(ShiftBenchError, match="int is neither a Benchmark nor the folder of one"):
         getattr(sb, verb)(5, *["out"] * (verb == "export"))
+
+
+def test_what_verbs_give_is_one_line(benchmark, probabilities, tmp_path):
+    """A meta-graph, tags, a hierarchy, a board and a selection, however much is in them: counts and names."""
+    scenes = sb.read("world", "scenes", items=300, size=32)
+    models = {f"model-{k}": sb.Predictions.of(benchmark, benchmark.items, probabilities=np.roll(probabilities, k, 0))
+              for k in range(3)}
+    many = {"benchmarks": benchmark, "method": list(models)}
+    shown = {
+        "graph": sb.graph(scenes, "cat", min_size=2), "tags": scenes.tags, "texts": scenes.texts,
+        "hierarchy": sb.hierarchy(scenes), "selection": sb.select(list(models.values()), **many),
+        "board": sb.board(list(models.values()), benchmark, seeds=1, method=list(models)),
+    }
+    for thing in shown.values():
+        assert "array" not in repr(thing)
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) < 400
+    assert repr(shown["graph"]).startswith(f"MetaGraph('cat': {len(shown['graph'])} subsets, ")
+    assert repr(shown["tags"]).startswith(f"Tags({len(scenes.tags.tag):,} of 300 items; {len(scenes.tags.names)} names")
+    assert repr(shown["hierarchy"]).startswith("Hierarchy('scenes': ")
+    assert repr(shown["board"]).startswith("Board('nonetype' by accuracy on test; 3 ranked: model-0, ")
+    assert "rules: id, " in repr(shown["selection"])
+    assert "methods: model-0, model-1, model-2; " in repr(shown["selection"])
 
 
 def test_a_repr_is_one_line_of_counts_and_names(probabilities):

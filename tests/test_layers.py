@@ -118,6 +118,17 @@ def test_editors_know_every_public_name():
     assert "*" in known
 
 
+def test_a_misspelt_name_is_known_to_be_one():
+    """A type checker that saw `__getattr__` would take `sb.scor` for a name of ours."""
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    assert "__getattr__" not in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and any(
+        isinstance(part, ast.FunctionDef) for part in node.body)]
+    assert ast.unparse(block.test) == "not TYPE_CHECKING"
+    with pytest.raises(AttributeError, match="has no attribute 'setting'"):
+        _ = shiftbench.setting
+
+
 def test_no_two_modules_have_one_name():
     """A name leads to one file; only the command line has a file per verb, named after it."""
     names = Counter(path.stem for path in FILES if path.stem != "__init__" and path.parent.name != "cli")

@@ -154,6 +154,16 @@ def test_a_broken_plugin_is_a_note_beside_the_list(install, shell):
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("words", [("--help", "--import", "mine.py"), ("--import", "mine.py", "--help")])
+def test_help_lists_the_readers_of_an_import(shell, tmp_path, monkeypatch, words):
+    """Wherever --import stands."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(READER)
+    code, out, _ = shell("read", *words)
+    assert code == 0
+    assert "One item per line" in out
+
+
 def test_a_registered_reader_is_a_command(shell, tmp_path, monkeypatch):
     """Its parameters are options with their types and defaults, in its help; --import may stand before or after it."""
     monkeypatch.chdir(tmp_path)

@@ -47,8 +47,7 @@ __version__ = "0.2.0"
 
 VERBS = ("audit", "board", "build", "check", "conflicts", "download", "embed", "export", "fetch", "fit", "gap", "gate",
          "graph", "hardest", "hierarchy", "ladder", "power", "predict", "pretrain", "read", "reference", "report",
-         "retrain", "score", "select", "setting", "studio", "study", "suite", "superclasses", "sweep", "table", "train",
-         "trust")
+         "retrain", "score", "select", "studio", "study", "suite", "superclasses", "sweep", "table", "train", "trust")
 """The functions of shiftbench.api, named here so that they need not be loaded."""
 
 _HOME = {
@@ -65,12 +64,14 @@ _HOME = {
 __all__ = ["__version__", *_HOME, "register"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "register":  # a module: its functions are the decorators
-        return import_module(f"shiftbench.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'shiftbench' has no attribute '{name}'")
-    return getattr(import_module(f"shiftbench.{_HOME[name]}"), name)
+if not TYPE_CHECKING:  # a type checker would take any name for one of these, a misspelt one too
+
+    def __getattr__(name: str) -> Any:
+        if name == "register":  # a module: its functions are the decorators
+            return import_module(f"shiftbench.{name}")
+        if name not in _HOME:
+            raise AttributeError(f"module 'shiftbench' has no attribute '{name}'")
+        return getattr(import_module(f"shiftbench.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -64,12 +64,10 @@ def _collection(source: Collection | Place) -> Collection:
     return source if isinstance(source, Collection) else Collection.load(_place(source, "a Collection"))
 
 
-def _place(source: Any, instead: str) -> Path:
-    from os import PathLike
+def _place(source: Any, instead: str, what: str = "folder") -> Path:
+    from shiftbench.core.files import path_of
 
-    if not isinstance(source, str | PathLike):
-        raise ShiftBenchError(f"{type(source).__name__} is neither {instead} nor the folder of one.")
-    return Path(source)
+    return path_of(source, f"{instead} nor the {what} of one")
 
 
 def _scores(source: Any) -> Scores | Place:
@@ -215,7 +213,7 @@ def build(
     if finding or isinstance(recipe, Audit):
         from shiftbench.auditing.finding_shift import build_finding
 
-        audited = recipe if isinstance(recipe, Audit) else Audit.load(_place(recipe, "an Audit"))
+        audited = recipe if isinstance(recipe, Audit) else Audit.load(_place(recipe, "an Audit", "file"))
         if collection is None or not finding:
             raise ShiftBenchError("A benchmark of an audit is made of one finding and of a collection: sb.build(audit, "
                                   "finding=1, collection=scenes). Give both.")
@@ -226,7 +224,12 @@ def build(
         if collection is not None or seed:
             raise ShiftBenchError(f"{recipe}: a recipe has its own collection and seed. Change them with `changes`.")
         return build_recipe(recipe, out, changes)
-    if not hasattr(recipe, "build") or collection is None or changes:
+    if isinstance(recipe, type):
+        raise ShiftBenchError(f"{recipe.__name__} is a class, and a shift has its settings: write "
+                              f"{recipe.__name__}(…).")
+    if not hasattr(recipe, "build"):
+        _place(recipe, "a shift, nor an audit, nor a recipe,", "file")
+    if collection is None or changes:
         raise ShiftBenchError("A shift is built on a collection and has its settings: sb.build(sb.Given(), "
                               "collection=scenes). Give both, without `changes`.")
     images = _collection(collection)
@@ -246,8 +249,13 @@ def suite(
     items is built that many times, with other such items each time: `low-10.0`, `low-10.1`, …
     ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
     """
+    from shiftbench.core.files import path_of
+    from shiftbench.data.collection import Collection
     from shiftbench.shifts.suites import build_suite
 
+    path_of(name, "the name of a suite nor the file of a recipe")
+    if collection is not None and not isinstance(collection, Collection):
+        _place(collection, "a Collection")
     return list(build_suite(name, collection, out, seed=seed, only=only, replicates=replicates, changes=changes,
                             progress=progress))
 
@@ -268,10 +276,6 @@ def reference(
     images = collection_of(original, benchmark, collection) if given else None
     counterpart = make_reference(original, to, seed, given=given, collection=images, **options)
     return counterpart if out is None else save_for(counterpart, out, collection_path(original, benchmark, collection))
-
-
-setting = reference
-"""Its older name."""
 
 
 def check(benchmark: Benchmark | Collection | Place, collection: Collection | Place | None = None) -> list[Finding]:
@@ -297,7 +301,7 @@ def check(benchmark: Benchmark | Collection | Place, collection: Collection | Pl
 
 
 def trust(collection: Collection | Place, root: Place | None = None) -> Path:
-    """Confirm the folder below which a collection that was made elsewhere has its files, or say another; gives it."""
+    """Allow a collection that was made elsewhere to use its image folder, or another folder; return that folder."""
     from shiftbench.data.collection import MARKER
     from shiftbench.data.roots import confirm
 
@@ -529,7 +533,7 @@ def sweep(
             study = replace(study, benchmarks=tuple(folders), suites=(), recipes=())
         else:
             changes = {**(changes or {}), "benchmarks": folders}
-    plan = study if isinstance(study, Study) else Study.load(study, changes)
+    plan = study if isinstance(study, Study) else Study.load(_place(study, "a Study", "file"), changes)
     return do_all(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
                   logs=listed(logs, ","), checkpoint_seconds=checkpoint_seconds, strict=strict, progress=progress)
 
@@ -572,7 +576,7 @@ def conflicts(
 def predict(
     source: Benchmark | Collection | Place, model: Any, out: Place | None = None, *,
     collection: Collection | Place | None = None, split: str | Sequence[str] = (), label: str = "",
-    classes: Place | Sequence[str] = (), map: Place | Mapping[str, str] | None = None,
+    classes: Place | Sequence[str] = (), map: Any = None,
     hierarchy: Hierarchy | Place | None = None, allow_unmapped: bool = False, map_out: Place | None = None,
     prompt: str | Sequence[str] = (), weights: str = "", takes: str = "", size: int = 0,
     mean: str | float | Sequence[float] = (), std: str | float | Sequence[float] = (), outputs: str = "auto",
@@ -583,7 +587,7 @@ def predict(
 
     `model` is timm:NAME, torchvision:NAME, hf:FOLDER, hf-nli:FOLDER, openclip:MODEL/WEIGHTS, model.onnx,
     FILE.py:FUNCTION, the folder of a finished run, a function of a batch, or a torch module. Its classes are mapped to
-    the labels: `map` (class -> label, or a file of that) wins over equal names, synonyms and `hierarchy`; `classes`
+    the labels: `map` (class -> label, or a table of that) wins over equal names, synonyms and `hierarchy`; `classes`
     names the outputs of a model that does not. A label without a class is an error unless `allow_unmapped`. `say` is
     given lines about the map, and `map_out` is written with all of it (docs/predict.md).
 
@@ -607,7 +611,8 @@ def predict(
     if file is not None and file.exists() and not overwrite:
         raise ShiftBenchError(f"{file}: is there already. Name another file, or replace it with --overwrite.")
     maps: dict[str, Any] = {"allow_unmapped": allow_unmapped,
-                            "class_map": read_map(map) if isinstance(map, str | Path) else dict(map or {})}
+                            "class_map": dict(map) if isinstance(map, Mapping) else {} if map is None else
+                            read_map(map)}
     names = read_class_names(classes) if isinstance(classes, str | Path) else tuple(classes)
     if isinstance(source, Collection) or (isinstance(source, str | Path) and (Path(source) / MARKER).is_file()):
         images = _collection(source)
@@ -623,7 +628,9 @@ def _hierarchy(source: Hierarchy | Place | None, images: Collection) -> Hierarch
     """The hierarchy that is given, else the collection's own, if it has one."""
     if source is None:
         return hierarchy(images) if images.parents else None
-    return hierarchy(source) if isinstance(source, str | Path) else source
+    from shiftbench.hierarchies.hierarchy import Hierarchy
+
+    return source if isinstance(source, Hierarchy) else hierarchy(source)
 
 
 # Scores
@@ -727,7 +734,7 @@ def audit(
     Contexts of up to `depth` predicates that hold at least `least` items (0: 20, or 0.5 % of them) are searched on one
     part of the items and tested on the other, a share `confirm`; among those reported, at most a share `fdr` is false
     on average. Items of one `cluster`, as the frames of a video, stay in one part. `include` and `exclude` name
-    columns; of a column with more than `most_values` values, as many form groups. `better` searches contexts that are
+    columns; a column with more than `most_values` values forms that many groups. `better` searches contexts that are
     better than the rest too. `features`, a table by id or the folder that `embed` wrote, add clusters of items that
     look alike. `flips` are error rates of annotations, {"light=night": 0.08} (docs/audit.md). `unsealed` leaves out the
     items that the studio keeps to confirm findings made by hand.
@@ -804,20 +811,22 @@ def gate(
 def gap(
     *runs: Any, reference: str = "", level: float = 0.95, benchmarks: Benchmarks = (), name: str | Sequence[str] = "",
     method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
+    ignore_extra: bool = False,
 ) -> Scores:
     """What the shift costs each method: in distribution minus out of distribution, with an interval.
 
-    `runs` are folders with runs on a benchmark and on what `reference` made of it: gap("runs", "runs-mixed"). Or
-    predictions, with one of `benchmarks` for each and the words that describe them, as in `score`.
+    `runs` are runs, or folders of them, on a benchmark and on what `reference` made of it: gap("runs", "runs-mixed").
+    Or predictions, with one of `benchmarks` for each, the words that describe them and `ignore_extra`, as in `score`.
     """
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.scoring.gaps import gaps_of
     from shiftbench.scoring.outside_runs import is_predictions, opened
 
     words = _words(name, method, setting, seed)
-    if not words and not any(is_predictions(source) for source in runs):
+    runs = tuple(one for source in runs for one in (source if isinstance(source, list | tuple) else [source]))
+    if runs and not words and not any(is_predictions(source) for source in runs):
         return gaps_of(runs, reference=reference, level=level)
-    with opened(runs, benchmarks, words) as folder:
+    with opened(runs, benchmarks, words, ignore_extra=ignore_extra) as folder:
         members = benchmarks if isinstance(benchmarks, Sequence) and not isinstance(benchmarks, str) else [benchmarks]
         assert isinstance(folder, Path)
         return gaps_of([folder], reference=reference, level=level,
@@ -827,20 +836,20 @@ def gap(
 def select(
     source: Any, rule: str = "", *, target: str = "accuracy", benchmarks: Benchmarks = (),
     allow_target: bool = False, name: str | Sequence[str] = "", method: str | Sequence[str] = "",
-    setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
+    setting: str | Sequence[str] = "", seed: int | Sequence[int] = (), ignore_extra: bool = False,
 ) -> Selection:
-    """Which of several settings counts: what a rule chooses, or all rules side by side with their regret.
+    """Choose among settings: by one rule, or compare all rules with their regret.
 
-    `source` is a table of scores, a folder of runs, or predictions (several in a list, folders of runs among them) with
-    their benchmark and the words that describe them, as in `score`. A single rule that used labels of the target is
-    refused unless `allow_target`.
+    `source` is a table of scores, a run or a folder of runs, or predictions (several in a list, runs among them) with
+    their benchmark, the words that describe them and `ignore_extra`, as in `score`. A single rule that used labels of
+    the target is refused unless `allow_target`.
     """
     from shiftbench.scoring.outside_runs import opened
     from shiftbench.scoring.runs import scores_of
     from shiftbench.scoring.select import RULES, refuse_target
     from shiftbench.scoring.select import select as apply
 
-    with opened(source, benchmarks, _words(name, method, setting, seed)) as runs:
+    with opened(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra) as runs:
         scores, folders = scores_of(runs, benchmarks)
     selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target],
                       benchmarks=[benchmark for benchmark, _ in folders])
@@ -859,7 +868,7 @@ def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: 
 def power(
     benchmark: Benchmark | Place, difference: float | None = None, *, split: str = "test", **known: Any
 ) -> list[dict[str, Any]]:
-    """Per group of a split: its items, the smallest difference they show, and what a difference (a share) needs."""
+    """Each group's items, the smallest difference they show, and how many items a difference (a share) needs."""
     from shiftbench.scoring.intervals import group_power
 
     loaded = _benchmark(benchmark)
@@ -873,8 +882,9 @@ def report(
     title: str = "", compare: str | Sequence[str] = (), study: Study | Place | None = None,
     figures: Place | None = None, left_out: list[Status] | None = None, name: str | Sequence[str] = "",
     method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
+    ignore_extra: bool = False,
 ) -> Path:
-    """One self-contained HTML page from a folder of runs, a table of scores, or predictions as in `select`.
+    """One self-contained HTML page from a run, a folder of runs, a table of scores, or predictions as in `select`.
 
     An audit, or the .json or .parquet file of one, has its own page: what was found, without the examples that only
     `audit` shows.
@@ -884,12 +894,14 @@ def report(
     that study alone; what is missing of it, and what else lies in the folder, is named as well.
 
     Where a method has several settings, `rule` chooses the one that counts; one that used target labels is refused.
-    `compare` names two methods of a runs folder: of benchmarks with hard items the page shows those on which the two
-    differ most; without it the baseline and the method that is best on hard items.
+    `compare` names two methods of a runs folder: for benchmarks with hard items the page shows those on which the
+    two differ most. Default: the baseline and the method that is best on hard items.
 
     `figures` is a folder: each figure is written there as SVG and PNG, and the table behind it as CSV and LaTeX.
     """
     from shiftbench.auditing.findings import Audit, is_audit
+    from shiftbench.core.arrays import in_short
+    from shiftbench.core.tables import table_name
     from shiftbench.reporting.page import report as write_report
     from shiftbench.reporting.results import check_compared, read_source
     from shiftbench.scoring.outside_runs import opened
@@ -902,14 +914,15 @@ def report(
             raise ShiftBenchError("The page of an audit shows the audit alone, no benchmarks, methods or figures.")
         audited = source if isinstance(source, Audit) else Audit.load(source)
         return audit_page(audited, out, title=title or "shiftbench audit")
-    with opened(source, benchmarks, _words(name, method, setting, seed)) as runs:
+    with opened(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra) as runs:
         compared = check_compared(listed(compare, ","), runs)
         results = read_source(runs, benchmarks, rule=rule, study=study, tolerant=True)
         page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(),
                             title=title or "shiftbench report",
                             rule=rule, index=results.runs, compare=compared, absent=results.absent, figures=figures)
     if results.absent:
-        warnings.warn(f"{source}: {in_words(results.absent)}", UserWarning, stacklevel=2)
+        shown = in_short(map(table_name, source)) if isinstance(source, list | tuple) else table_name(source)
+        warnings.warn(f"{shown}: {in_words(results.absent)}", UserWarning, stacklevel=2)
     if left_out is not None:
         left_out += results.absent
     return page
@@ -919,11 +932,11 @@ def table(
     source: Any, out: Place | None = None, *, format: str = "", metrics: str | Sequence[str] = (),
     split: str = "test", against: str = "", benchmarks: Benchmarks = (), rule: str = "id",
     study: Study | Place | None = None, name: str | Sequence[str] = "", method: str | Sequence[str] = "",
-    setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
+    setting: str | Sequence[str] = "", seed: int | Sequence[int] = (), ignore_extra: bool = False,
 ) -> Comparison:
     """Every method's mean with its interval, and its difference to the best method with a p-value.
 
-    `source` is a folder of runs or predictions as in `select`, where differences are paired by item and over seeds, or
+    `source` is runs or predictions as in `select`, where differences are paired by item and over seeds, or
     a table of scores. `against` names the method to compare with instead of the best. Where a method has several
     settings, `rule` chooses.
     `study` keeps the runs of that study. `out` is written as `format`: csv, md or latex, or what its ending says; in
@@ -935,7 +948,7 @@ def table(
     from shiftbench.scoring.outside_runs import opened
 
     write = writer(format, out)
-    with opened(source, benchmarks, _words(name, method, setting, seed)) as runs:
+    with opened(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra) as runs:
         results = read_source(runs, benchmarks, rule=rule, study=study)
         rows = Comparison(lines(
             shown_scores(results.scores, results.benchmarks, rule), results.benchmarks, listed(metrics, ","),
@@ -954,8 +967,11 @@ def studio(
     It listens on this machine alone, at a free port, behind a random token; `.url` is the address, `.stop()` ends it.
     With `embed` one view becomes a page without a server: studio("demo", embed=True, view="compare?on=scores.parquet").
     """
+    from shiftbench.core.files import path_of
     from shiftbench.webapp.launch import page, start
 
+    for folder in folders:
+        path_of(folder, "the folder of a collection, nor of a benchmark, nor one of runs")
     if embed:
         return page(folders or ["."], view)
     return start(folders or ["."], host=host, port=port, token=token, edit=edit)
@@ -982,25 +998,32 @@ def board(
     folder: Any, benchmark: Benchmark | Place | Sequence[Benchmark | Place], out: Place | None = None, *,
     metric: str = "", seeds: int | None = None, title: str = "", name: str | Sequence[str] = "",
     method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
+    ignore_extra: bool = False,
 ) -> Board:
     """A leaderboard of a folder of submissions, each number recomputed from its predictions; see docs/board.md.
 
-    Ranked by `metric` on test, by default what the benchmark's target has for accuracy; of several benchmarks, folds of
-    one, by its mean over them. A submission of another benchmark, with too few seeds or against the rules is listed
-    with the reason. `out` is the folder for index.html, board.json and board.csv.
+    `metric` on test ranks the submissions, by default the benchmark's headline. If you name several benchmarks (folds
+    of one), the mean over them ranks. A submission for another benchmark, with too few seeds or against the rules is
+    listed with the reason. `out` is the folder for index.html, board.json and board.csv.
 
-    In place of submissions: a folder of runs, or predictions with the words that describe them, as in `select`.
+    In place of submissions: runs, or predictions with the words that describe them, as in `select`. A file may predict
+    one fold or several.
     """
     from shiftbench.leaderboard import holds_submissions, make_board, make_folds, write_board
-    from shiftbench.scoring.outside_runs import runs_on
+    from shiftbench.scoring.outside_runs import runs_on, runs_on_folds
 
     words = _words(name, method, setting, seed)
+    submitted = holds_submissions(folder) and not words
+    if submitted and ignore_extra:
+        raise ShiftBenchError("--ignore-extra is for predictions; a submission predicts the items of its benchmark.")
     if isinstance(benchmark, Sequence) and not isinstance(benchmark, str):
-        ranking = make_folds(folder, [_benchmark(fold) for fold in benchmark], metric=metric)
+        folds = [_benchmark(fold) for fold in benchmark]
+        ranking = make_folds(folder if submitted else runs_on_folds(folder, folds, words, ignore_extra=ignore_extra),
+                             folds, metric=metric, seeds=1 if seeds is None else seeds)
     else:
         loaded = _benchmark(benchmark)
-        source = runs_on(folder, loaded, words) if words or not holds_submissions(folder) else folder
-        ranking = make_board(source, loaded, metric=metric, seeds=seeds)
+        ranking = make_board(folder if submitted else runs_on(folder, loaded, words, ignore_extra=ignore_extra),
+                             loaded, metric=metric, seeds=seeds)
     if out is not None:
         write_board(ranking, out, title=title)
     return ranking

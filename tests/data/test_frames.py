@@ -71,7 +71,47 @@ def test_types_of_pandas_and_polars_are_words_and_numbers():
         sb.Collection.from_frame(table, **ROLES)
 
 
+def test_a_named_index_that_counts_is_a_column():
+    """pandas keeps it as a range, which pyarrow describes and does not write."""
+    table = scans().to_pandas().drop(columns="scan")
+    table.index = pd.RangeIndex(100, 100 + len(table), name="scan")
+    assert sb.Collection.from_frame(table, **ROLES).items.tolist() == [str(100 + k) for k in range(len(table))]
+    assert len(sb.Collection.from_frame(table[:5], **ROLES)) == 5
+    assert len(sb.Collection.from_frame(pa.Table.from_pandas(table), **ROLES)) == len(table)
+    _, benchmark = toy_rows()
+    answers = pd.DataFrame({"prediction": "cat"}, index=pd.Index(benchmark.items, name="item"))
+    assert sb.score(benchmark, answers) == sb.score(benchmark, answers.reset_index())
+
+
+def test_nan_in_a_list_of_words_is_a_gap():
+    """Not the word nan; also where numbers are among the words."""
+    for words in (["a", float("nan"), "b", "a"], ["a", float("nan"), 3, "a"], ["a", None, "b", "a"]):
+        table = {"scan": [1, 2, 3, 4], "tumor": ["x", "y", "x", "y"], "hospital": words, "part": ["train"] * 4}
+        with pytest.raises(ShiftBenchError, match=r"^dict: row 1 has nothing in column 'hospital'"):
+            sb.Collection.from_frame(table, **ROLES)
+        other = sb.Collection.from_frame({**table, "note": words}, **{**ROLES, "domain": "part", "split": None})
+        assert other.factors["note"].tolist() == [str(word) if word == word and word else "" for word in words]
+
+
+def test_a_period_is_its_text():
+    """A month of pandas is 2020-01, not the months since 1970; a period that is missing is a gap."""
+    table = scans(4).to_pandas()
+    table["month"] = pd.PeriodIndex(["2020-01", "2020-02", None, "2021-01"], freq="M")
+    assert sb.Collection.from_frame(table, **ROLES).factors["month"].tolist() == ["2020-01", "2020-02", "", "2021-01"]
+
+
+def test_a_frame_that_waits_is_computed(tmp_path):
+    """A LazyFrame of polars goes wherever a frame goes."""
+    pq.write_table(scans(), tmp_path / "scans.parquet")
+    lazy = pl.scan_parquet(tmp_path / "scans.parquet")
+    assert sb.Collection.from_frame(lazy, **ROLES) == sb.Collection.from_frame(scans(), **ROLES)
+    _, benchmark = toy_rows()
+    answers = pl.DataFrame({"item": benchmark.items, "prediction": ["cat"] * len(benchmark)})
+    assert sb.score(benchmark, answers.lazy()) == sb.score(benchmark, answers)
+
+
 @pytest.mark.parametrize(("frame", "message"), [
+    ([1, 2], "^list is neither the file of a table, nor a data frame"),
     (scans().drop_columns(["scan"]).to_pandas(), r"^DataFrame: No column named 'scan'"),
     ({"scan": [1, 2], "tumor": ["a"], "hospital": [1, 2], "part": ["train"] * 2}, "^dict: cannot be read as a table"),
     ({"scan": "0001"}, r"^dict\['scan'\]: is str"),

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,6 +68,19 @@ def test_a_benchmark_for_datasets_is_read_back(kind, tmp_path):
         assert np.array_equal(images(again, np.arange(48)), images(collection, same))
 
 
+def test_several_texts_of_an_item_are_read_back(tmp_path):
+    """A column of lists, of which `--text` makes texts; an item may have none."""
+    collection = pets(texts=True)
+    texts = Texts(np.repeat(np.arange(40), 2), np.asarray([f"text {k}" for k in range(80)], np.object_))
+    collection = replace(collection, texts=texts)
+    sb.export(sb.Given().build(collection), tmp_path / "out", to="hf", collection=collection)
+    again = sb.read("hf", tmp_path / "out", id="item", domain="domain", tags_in="tags", text="texts")
+    owned = {item: [] for item in collection.items.tolist()}
+    for row, text in zip(again.texts.item, again.texts.text, strict=True):
+        owned[again.items[row]].append(text)
+    assert list(owned.values()) == [[f"text {2 * k}", f"text {2 * k + 1}"] if k < 40 else [] for k in range(48)]
+
+
 def rows_of(path):
     with (path / "rows.csv").open() as file:
         return list(csv.DictReader(file))
@@ -126,6 +140,8 @@ def test_exports_without_images_are_refused(tmp_path):
     for to in ("torch", "domainbed", "wilds", "folder"):
         with pytest.raises(ShiftBenchError, match="has no images at hand"):
             sb.export(bench, tmp_path / "out", to=to)
+    with pytest.raises(ShiftBenchError, match="has no collection at hand, with its images, texts, tags and factors"):
+        sb.export(bench, tmp_path / "out", to="hf")
     stream = io.BytesIO()
     np.savez(stream, x=np.zeros((8, 4, 4), np.float32))
     (tmp_path / "0.npz").write_bytes(stream.getvalue())

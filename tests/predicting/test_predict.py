@@ -3,6 +3,8 @@
 import json
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 import shiftbench as sb
@@ -67,6 +69,57 @@ def test_logits_and_their_probabilities_predict_the_same():
     np.testing.assert_allclose(direct.scores, logits.scores, atol=1e-6)
     turned = sb.predict(benchmark, lambda x: bright(x)[:, ::-1], collection=collection, classes=["Dog", "cat"])
     np.testing.assert_array_equal(direct.scores, turned.scores)
+
+
+def test_a_frame_that_a_function_gives_names_its_columns():
+    """Columns dog and cat are taken by their names, whatever their order in a batch; numbers are no names."""
+    collection, benchmark = task()
+    direct, turns = sb.predict(benchmark, bright, collection=collection, batch_size=16), []
+
+    def turning(images):
+        turns.append(1)
+        frame = pd.DataFrame(bright(images), columns=["cat", "dog"])
+        return frame[["dog", "cat"]] if len(turns) % 2 else pl.DataFrame(frame)
+
+    for classes in ((), ("cat", "dog")):
+        turned = sb.predict(benchmark, turning, collection=collection, batch_size=16, classes=classes)
+        np.testing.assert_array_equal(direct.scores, turned.scores)
+    plain = sb.predict(benchmark, lambda x: pd.DataFrame(bright(x)), collection=collection)
+    np.testing.assert_array_equal(direct.scores, plain.scores)
+    own = sb.predict(collection, lambda x: {"dog": bright(x)[:, 1], "cat": bright(x)[:, 0]})
+    assert own.classes == ("dog", "cat")
+
+
+def test_columns_of_numbers_are_taken_by_their_names():
+    """A benchmark with two tasks gets its own order."""
+    collection = Collection("two", np.asarray(["a", "b"]), {"y0": np.asarray([0.0, 1.0]), "y1": np.asarray([1.0, 0.0])},
+                            pixels=np.zeros((2, 8, 8, 3), np.uint8))
+    benchmark = sb.Given("y?", target="tasks").build(collection)
+    made = sb.predict(benchmark, lambda x: pd.DataFrame({"y1": [1.0] * len(x), "y0": 0.0}), collection=collection)
+    assert made.scores.tolist() == [[0.0, 1.0], [0.0, 1.0]]
+    with pytest.raises(ShiftBenchError, match="its columns are p, q, but the classes are y0, y1"):
+        sb.predict(benchmark, lambda x: pd.DataFrame({"p": [1.0] * len(x), "q": 0.0}), collection=collection)
+
+
+def test_classes_of_a_function_may_be_an_array():
+    """As `classes_` of scikit-learn is one."""
+    collection, benchmark = task()
+
+    def turned(images):
+        return bright(images)[:, ::-1]
+
+    turned.classes_ = np.asarray(["dog", "cat"])
+    np.testing.assert_array_equal(sb.predict(benchmark, turned, collection=collection).scores,
+                                  sb.predict(benchmark, bright, collection=collection).scores)
+
+
+def test_a_map_may_be_a_frame():
+    """With the columns of its file."""
+    collection, benchmark = task()
+    names = {"classes": ["tabby", "hound"], "collection": collection}
+    frame = pd.DataFrame({"class": ["tabby", "hound"], "label": ["cat", "dog"]})
+    assert sb.predict(benchmark, bright, map=frame, **names) == sb.predict(
+        benchmark, bright, map={"tabby": "cat", "hound": "dog"}, **names)
 
 
 def test_a_function_is_given_texts_or_columns():
@@ -184,6 +237,10 @@ def raising(images):
     (lambda x: np.ones((len(x), 2)) * 0.4, {"outputs": "probabilities"}, "probabilities of item 'i000' sum to 0.8"),
     (lambda x: np.ones((len(x), 3)), {"outputs": "logits"}, "has 3 outputs without names, but there are 2 labels"),
     (lambda x: np.ones((len(x), 3)), {"classes": ["cat", "dog"]}, "has 3 outputs, but 2 classes are named"),
+    (lambda x: pd.DataFrame(bright(x), columns=["car", "bus"]), {}, "no class of the model counts for cat, dog. Its "
+     "classes: car, bus"),
+    (lambda x: pd.DataFrame(bright(x), columns=["cat", "dog"] if len(x) == 16 else ["a", "b"]),
+     {"batch_size": 16}, "calls its columns a, b from item 'i032' on, but cat, dog before"),
     (lambda x: np.ones((1, 2)), {}, r"gives an array of shape \(1, 2\) for 40 items"),
     (lambda x: np.full((len(x), 2), np.nan), {}, "gives no finite numbers for item 'i000'"),
     (raising, {}, r"raising: fails on the batch of 40 items from 'i000' on \(TypeError: no"),

@@ -110,6 +110,51 @@ def test_a_column_of_words_is_tags(tmp_path: Path, rows: list, lists: bool, mark
     assert len(one.tags.item) == sum(map(len, carried))
 
 
+@pytest.mark.parametrize(("content", "options"), [
+    ("id,y,w\n1,a,u|v\n2,b,v\n", {"between": "|"}),
+    ("id,y,w\n1,a,u;v\n2,b,v\n", {"between": ";"}),
+    ("id;y;w\n1;a;\"u;v\"\n2;b;v\n", {"between": ";"}),
+    ("id;y;w\n1;a;u|v\n2;b;v\n", {"between": ";", "tags_between": "|"}),
+    ("id\ty\tw\n1\ta\tu;v\n2\tb\tv\n", {"between": "\\t"}),
+    ("id,y,w\n1,a,u\tv\n2,b,v\n", {"tags_between": "\\t"}),
+])
+def test_between_is_the_separator_that_the_table_lacks(tmp_path: Path, shell, content: str, options: dict) -> None:
+    """That of the values, where the columns are found with it; that of the words of a column, where they are found
+    without. A tab is typed as a shell can."""
+    (tmp_path / "t.csv").write_text(content)
+    words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", value)]
+    code, _, err = shell("read", "table", tmp_path / "t.csv", "--id", "id", "--label", "y", "--tags-in", "w", *words,
+                         "--out", tmp_path / "c")
+    assert (code, err) == (0, "")
+    one = sb.Collection.load(tmp_path / "c")
+    assert [(one.items[item], one.tags.names[tag]) for item, tag in zip(one.tags.item, one.tags.tag, strict=True)] == [
+        ("1", "u"), ("1", "v"), ("2", "v")]
+
+
+def test_the_separator_of_a_message_can_be_typed(tmp_path: Path, shell) -> None:
+    """What the message shows is what the option takes."""
+    (tmp_path / "t.csv").write_text("id\ty\n1\ta\n2\tb\n")
+    command = ["read", "table", tmp_path / "t.csv", "--id", "id", "--label", "y", "--out", tmp_path / "c"]
+    code, _, err = shell(*command)
+    assert code == 1
+    mark = err.partition("separated by '")[2].partition("'")[0]
+    assert shell(*command, "--between", mark)[0] == 0
+
+
+def test_a_frame_with_words_in_a_column_takes_between() -> None:
+    """A frame has no separator of values."""
+    frame = {"id": [1, 2], "y": ["a", "b"], "w": ["u|v", "v"]}
+    one = sb.Collection.from_frame(frame, id="id", label="y", tags_in="w", between="|")
+    assert one.tags.names == ("u", "v")
+
+
+def test_a_column_of_lists_is_several_texts() -> None:
+    """`text` names it; an item may have none."""
+    frame = {"id": pa.array([1, 2, 3]), "y": pa.array(["a", "b", "a"]), "w": pa.array([["u", "v"], [], ["w", ""]])}
+    one = sb.Collection.from_frame(pa.table(frame), id="id", label="y", text="w")
+    assert (one.texts.item.tolist(), one.texts.text.tolist()) == ([0, 0, 2], ["u", "v", "w"])
+
+
 def test_tags_of_a_table_make_a_meta_graph_and_a_criterion(tmp_path: Path, shell) -> None:
     """A CelebA-like table is enough for a graph of contexts and for NOOCh's hard items by a question about tags."""
     rng, truth = np.random.default_rng(0), []

@@ -9,7 +9,8 @@ from rich.console import Console
 
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.reporting.terminal import score_tables
+from shiftbench.leaderboard.writing import board_table
+from shiftbench.reporting.terminal import choices_table, rules_table, score_tables
 from tests.toys import toy_rows
 
 
@@ -32,6 +33,75 @@ def test_scores_are_the_table_of_the_terminal(scores):
         console.print(table)
     assert plain(scores._repr_html_()).split() == console.file.getvalue().split()
     assert "<b>mine" not in scores._repr_html_()
+
+
+@pytest.fixture(scope="module")
+def models():
+    """Two models with two seeds each, and what describes them."""
+    _, benchmark = toy_rows()
+    rng = np.random.default_rng(1)
+    made = [sb.Predictions.of(benchmark, benchmark.items, predictions=np.where(
+        rng.random(240) < skill, benchmark.label, 1 - benchmark.label)) for skill in (0.9, 0.9, 0.6, 0.6)]
+    return benchmark, made, {"method": ["<i>", "<i>", "b", "b"], "seed": [0, 1, 0, 1]}
+
+
+def words_of(tables, width=150):
+    console = Console(width=width, file=io.StringIO())
+    for table in tables:
+        console.print(table)
+    return console.file.getvalue().split()
+
+
+def test_a_choice_is_the_table_of_the_terminal(models):
+    """One rule: the chosen runs. Several: the rules side by side."""
+    benchmark, made, words = models
+    one = sb.select(made, "id", benchmarks=benchmark, **words)
+    assert plain(one._repr_html_()).split() == words_of([choices_table(one.choices)])
+    several = sb.select(made, benchmarks=benchmark, **words)
+    assert plain(several._repr_html_()).split() == words_of([rules_table(several)])
+    assert "<i>" not in several._repr_html_()
+
+
+def test_a_board_is_the_table_of_the_terminal(models):
+    """A line per submission with its rank and numbers."""
+    benchmark, made, words = models
+    board = sb.board(made, benchmark, seeds=2, **words)
+    assert plain(board._repr_html_()).split() == words_of([board_table(board)])
+    lines = [line.split() for line in plain(board._repr_html_()).splitlines()]
+    assert ["1", "algorithms", "<i>"] in [line[:3] for line in lines]
+    assert f"{board.listed[0].cell('test', 'accuracy')['value']:.3f}" in plain(board._repr_html_())
+
+
+def test_a_comparison_is_the_table_of_the_terminal(models):
+    """The cells are those that `shiftbench table` prints, and its note."""
+    benchmark, made, words = models
+    lines = sb.table(made, benchmarks=benchmark, **words)
+    shown = plain(lines._repr_html_())
+    printed = lines._repr_markdown_().replace("\\", "").replace("*", "")
+    for row in [row.split("|")[1:-1] for row in printed.splitlines() if row.startswith("|") and "--" not in row]:
+        for cell in row:
+            assert set(cell.split()) <= set(shown.split())
+    assert "<i>" not in lines._repr_html_()
+
+
+def test_runs_are_called_by_their_methods(models, tmp_path, shell):
+    """`score` shows what the user called them, with the seed where there are several; never the name of a folder
+    alone."""
+    benchmark, made, _ = models
+    benchmark.save(tmp_path / "b")
+    files = [one.save(tmp_path / f"{number}.parquet") for number, one in enumerate(made)]
+    told = [word for method in "aabb" for word in ("--method", method)]
+    code, out, _ = shell("score", tmp_path / "b", *files, *told, *(
+        word for seed in (0, 1, 0, 1) for word in ("--seed", seed)))
+    assert code == 0
+    for name in ("a, seed 0 (", "a, seed 1 (", "b, seed 0 (", "b, seed 1 ("):
+        assert name in out
+    out = shell("score", tmp_path / "b", *files[::2], "--method", "a", "--method", "b")[1]
+    assert "a (" in out
+    assert "seed" not in out
+    out = shell("score", tmp_path / "b", files[0], "--method", "forest", "--name", "mine")[1]
+    assert "forest (mine)" in out
+    assert "0 (" not in shell("score", tmp_path / "b", files[0])[1]
 
 
 def test_a_benchmark_is_a_table_of_its_counts():

@@ -2,8 +2,10 @@
 
 import json
 from dataclasses import replace
+from shutil import copytree
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from shiftbench.core.files import file_digests
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import run_id
+from shiftbench.leaderboard.writing import plain
 from shiftbench.scoring import score_runs
 from tests.leaderboard.test_boards import guesses
 from tests.strategies import toy
@@ -189,9 +192,123 @@ def test_the_command_line_has_the_same_words(place, tmp_path, capsys):
                          else capsys.readouterr().out)
 
 
+def finished(place):
+    """The folders of the runs."""
+    return sorted(file.parent for file in (place / "runs").glob("*/done"))
+
+
+def test_the_folder_of_a_run_is_a_source_everywhere(place, tmp_path):
+    """Alone, and in a list with others: what a folder that holds these runs gives."""
+    runs = finished(place)
+    alone = tmp_path / "alone"
+    copytree(runs[0], alone / runs[0].name)
+    for source in (runs[0], str(runs[0]), [runs[0]]):
+        assert sb.table(source) == sb.table(alone)
+        assert sb.select(source, "id") == sb.select(alone, "id")
+        page = sb.report(source, tmp_path / "r.html").read_text()
+        assert page == sb.report(alone, tmp_path / "r.html").read_text()
+        assert plain(sb.board(source, place / "bench", seeds=1)) == plain(sb.board(alone, place / "bench", seeds=1))
+    assert sb.gap(runs[0]) == sb.gap(alone)
+    assert score_runs(runs[0]) == score_runs(alone)
+    assert sb.table(runs) == sb.table(place / "runs")
+    assert sb.select(runs) == sb.select(place / "runs")
+    assert sb.gap(*runs) == sb.gap(runs) == sb.gap(place / "runs")
+    assert plain(sb.board(runs, place / "bench")) == plain(sb.board(place / "runs", place / "bench"))
+
+
+def test_messages_name_what_the_user_named(place, tmp_path):
+    """Not the folder in which runs of several places are gathered."""
+    for name in ("one", "two"):
+        copytree(finished(place)[0], tmp_path / name / "r")
+        (tmp_path / name / "r" / "done").unlink()
+    with pytest.raises(ShiftBenchError, match=rf"^{tmp_path}/one, {tmp_path}/two: no finished run is in there "
+                                              r"\(2 failed or unfinished\)"):
+        sb.table([tmp_path / "one", tmp_path / "two"])
+    copytree(finished(place)[0], tmp_path / "three" / "damaged")
+    with (tmp_path / "three" / "damaged" / "predictions.parquet").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(ShiftBenchError, match=rf"^{tmp_path}/three/damaged/predictions.parquet: does not match"):
+        sb.table([tmp_path / "three" / "damaged", finished(place)[1]])
+    with pytest.warns(UserWarning, match=rf"^{tmp_path}/three/damaged, .*unreadable: .*, on bench, seed 0, "
+                                         "damaged/predictions.parquet: does not match"):
+        page = sb.report([tmp_path / "three" / "damaged", finished(place)[1]], tmp_path / "r.html").read_text()
+    assert "staging" not in page
+
+
+def test_words_describe_no_runs(place):
+    """Of several folders of runs as of one."""
+    with pytest.raises(ShiftBenchError, match="holds no predictions, which name, method"):
+        sb.table(finished(place), method="mine")
+
+
+# Folds
+
+def two_folds():
+    """Two benchmarks of the same items: what one holds out, the other trains on."""
+    collection = toy(200, 1)
+    for fold, held in enumerate(("test", "train")):
+        split = np.where(np.arange(200) < 100, held, "train" if held == "test" else "test")
+        yield Benchmark.of(collection, None, 0, np.arange(200), split, label=collection.factor("class"),
+                           domain=collection.factor("place"), card={"name": f"fold-{fold}"})
+
+
+def apart(fold, first):
+    """The test of a fold alone, as a benchmark that shares no item with the other's."""
+    rows = fold.rows("test")
+    return replace(fold, items=fold.items[rows], split=fold.split[rows], label=fold.label[rows],
+                   domain=fold.domain[rows], group=fold.group[rows], card={**fold.card, "name": f"apart-{first}"})
+
+
+def values(board):
+    return {entry.verified.entry.method: (entry.rank, entry.cell("test", board.measure)["seeds"])
+            for entry in board.listed}
+
+
+def test_a_board_of_folds_takes_predictions_and_runs(tmp_path, shell):
+    """A file for each model with the items of all folds, a file for each model and fold, and a folder of runs: the same
+    numbers as the boards of each fold."""
+    folds = list(two_folds())
+    models = {"m1": 0.9, "m2": 0.6}
+    made = {(name, number): guesses(fold, 7 * number, skill, splits=("test",))
+            for name, skill in models.items() for number, fold in enumerate(folds)}
+    for (name, number), one in made.items():
+        one.save(tmp_path / f"{name}-{number}.parquet")
+        fold = folds[number]
+        fold.save(tmp_path / fold.name)
+        run_folder(tmp_path / "runs", fold, tmp_path / fold.name, one, method=name, seed=0)
+    own = [sb.board(tmp_path / "runs", fold, seeds=1) for fold in folds]
+    expected = {name: (rank, {f"fold-{number}": board.listed[rank - 1].cell("test", "accuracy")["value"]
+                              for number, board in enumerate(own)}) for rank, name in enumerate(models, start=1)}
+    files = [tmp_path / f"{name}-{number}.parquet" for name in models for number in range(2)]
+    assert values(sb.board(tmp_path / "runs", folds)) == expected
+    assert values(sb.board(files, folds, method=["m1", "m1", "m2", "m2"])) == expected
+    words = [word for fold in folds for word in ("--benchmark", tmp_path / fold.name)]
+    assert shell("board", tmp_path / "runs", *words, "--out", tmp_path / "board")[0] == 0
+    apart_folds = [apart(fold, number) for number, fold in enumerate(folds)]
+    whole = [pd.concat([made[name, number].to_pandas() for number in range(2)]) for name in models]
+    board = sb.board(whole, apart_folds, method=list(models))
+    assert [one[0] for one in values(board).values()] == [1, 2]
+    assert [list(one[1].values()) for one in values(board).values()] == [
+        list(one[1].values()) for one in expected.values()]
+    with pytest.raises(ShiftBenchError, match="1 ids are not in the benchmark, the first is 'x'"):
+        sb.board([whole[0].replace({"item": {whole[0]["item"].iloc[0]: "x"}})], apart_folds)
+
+
+def test_a_model_that_lacks_a_fold_is_listed_with_the_reason(tmp_path):
+    """It does not count, and neither does one with too few seeds."""
+    folds = list(two_folds())
+    files = {f"{name}-{number}": guesses(fold, len(name), 0.8, splits=("test",)) for number, fold in enumerate(folds)
+             for name in ("whole", "half") if (name, number) != ("half", 1)}
+    board = sb.board(list(files.values()), folds, method=[name.split("-")[0] for name in files])
+    assert [(entry.verified.entry.method, entry.rank) for entry in board.listed] == [("whole", 1), ("half", None)]
+    assert board.listed[1].verified.reasons == ("Fold fold-1: There are no predictions of it.",)
+    board = sb.board(list(files.values()), folds, method=[name.split("-")[0] for name in files], seeds=2)
+    assert "1 of the 2 seeds" in " ".join(board.listed[0].verified.reasons)
+
+
 def test_folders_of_runs_are_scored_under_their_own_names(place):
     """`sb.score(bench, *runs)` gives what scoring their folder does; a run on other rows is refused."""
-    folders = sorted(file.parent for file in (place / "runs").glob("*/done"))
+    folders = finished(place)
     same(sb.score(place / "bench", *folders), score_runs(place / "runs"))
     whole = sb.Benchmark.load(place / "bench")
     other = replace(whole, card={**whole.card, "name": "other"}, label=1 - whole.label)

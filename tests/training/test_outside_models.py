@@ -17,6 +17,7 @@ from shiftbench.models.names import CATALOGUE, Model
 from shiftbench.models.own_modules import check_named, name_object
 from shiftbench.models.weights import read_weights, weights_digest
 from shiftbench.models.wrapped import draws, with_own_pooling
+from shiftbench.sweeps.status import states
 from shiftbench.training.data import load
 from shiftbench.training.lane import notes_of
 from shiftbench.training.run import Run
@@ -334,3 +335,32 @@ def test_a_library_that_is_not_installed_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ShiftBenchError, match=r"Model 'timm:test_vit2' needs the package timm.*pip install timm"):
         build("timm:test_vit2", 2)
+
+
+REFUSED = {
+    "a name that timm has not": ("timm:resnt18", "resnt18"),
+    "too many outputs": (lambda n_classes: nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, n_classes + 3)),
+                         "5 outputs, but there are 2 classes"),
+    "another side": (lambda n_classes: nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, n_classes)),
+                     "fails on a batch of shape"),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_a_refused_model_leaves_no_run(toy, tmp_path, fault):
+    """Nothing was trained, so nothing is unfinished: the folder of runs has no run."""
+    model, message = REFUSED[fault]
+    with pytest.raises(ShiftBenchError, match=message):
+        trained(tmp_path, toy, model=model)
+    assert states(tmp_path) == {}
+
+
+def test_a_run_that_breaks_after_a_checkpoint_stays(toy, tmp_path):
+    """It resumes, so it is unfinished."""
+    collection, benchmark = toy
+    run = Run(benchmark.digest, model="pixel-mlp", steps=6, size=16, batch_size=4, eval_every=3)
+    from shiftbench.training.folder import train
+
+    with pytest.raises(Stop):
+        train(benchmark, collection, run, tmp_path, device="cpu", progress=stop_at(3), checkpoint_seconds=0)
+    assert states(tmp_path) == {run.id: "unfinished"}

@@ -1,16 +1,23 @@
 """shiftbench board FOLDER --benchmark BENCHMARK --out DIR"""
 
-import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Methods, Names, Quiet, Seeds, Settings, print_json, print_table, say
-
-NOTHING: dict[str, Any] = {"value": math.nan, "std": math.nan, "tied": False, "group": "", "n": 0, "behind": None}
-"""The cell of a submission that has no such number."""
+from shiftbench.cli.output import (
+    IgnoreExtra,
+    Json,
+    Methods,
+    Names,
+    Quiet,
+    Seeds,
+    Settings,
+    console,
+    print_json,
+    say,
+)
 
 
 def board(
@@ -28,6 +35,7 @@ def board(
     method: Methods = None,
     setting: Settings = None,
     seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -40,7 +48,8 @@ def board(
     chosen = benchmark if len(benchmark) > 1 else benchmark[0]
     source = folder if len(folder) > 1 else folder[0]
     ranking = verbs.board(source, chosen, out, metric=metric, seeds=seeds, title=title,
-                          name=name or (), method=method or (), setting=setting or (), seed=seed or ())
+                          name=name or (), method=method or (), setting=setting or (), seed=seed or (),
+                          ignore_extra=ignore_extra)
     if json:
         from shiftbench.leaderboard.writing import plain
 
@@ -48,21 +57,7 @@ def board(
         return
     if quiet:
         return
-    from shiftbench.reporting.score_tables import probability
-    from shiftbench.scoring.metrics import is_worst
+    from shiftbench.leaderboard.writing import board_table
 
-    worst = is_worst(ranking.measure.metric)
-    rows: list[list[object]] = []
-    for listed in ranking.listed:
-        cell = listed.cell("test", ranking.measure) or NOTHING
-        entry, pair = listed.verified.entry, cell["behind"]
-        rows.append([listed.rank or "–", "algorithms" if entry.algorithm else "beyond", entry.method,
-                     cell["value"], cell["std"], pair.difference if pair else math.nan,
-                     probability(pair.p) if pair else "–", "≈" if cell["tied"] and listed.rank else "",
-                     *([cell["group"], cell["n"]] if worst else []),
-                     len(listed.verified.predictions), " ".join(listed.verified.reasons)])
-    named = ranking.benchmark.name + (f" to {ranking.folds[-1].name}, mean over folds" if ranking.folds else "")
-    print_table(f"{named}: {ranking.measure} on test",
-                ["rank", "table", "method", "mean", "std", "behind best", "p", "", *(["group", "n"] if worst else []),
-                 "folds" if ranking.folds else "seeds", "why it does not count"], rows)
+    console().print(board_table(ranking))
     say(f"wrote {out / 'index.html'}")

@@ -6,7 +6,18 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Methods, Names, Quiet, Seeds, Settings, print_json, print_table, say
+from shiftbench.cli.output import (
+    IgnoreExtra,
+    Json,
+    Methods,
+    Names,
+    Quiet,
+    Seeds,
+    Settings,
+    print_json,
+    print_table,
+    say,
+)
 
 
 def gap(
@@ -21,6 +32,7 @@ def gap(
     method: Methods = None,
     setting: Settings = None,
     seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -34,7 +46,7 @@ def gap(
     from shiftbench.scoring.views import to_json
 
     scores = verbs.gap(*runs, reference=reference, level=level, benchmarks=benchmark or (), name=name or (),
-                       method=method or (), setting=setting or (), seed=seed or ())
+                       method=method or (), setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)
     if out is not None:
         scores.save(out)
     if json:

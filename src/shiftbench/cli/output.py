@@ -43,6 +43,8 @@ Settings = Annotated[list[str] | None, typer.Option(
     "--setting", help="Setting of the method, in your words: lr=0.1; one for all files, or one per file.")]
 Seeds = Annotated[list[int] | None, typer.Option(
     "--seed", min=0, help="Seed of the run that predicted: one for all files, or repeated, one per file.")]
+IgnoreExtra = Annotated[bool, typer.Option(
+    "--ignore-extra", help="Leave out predictions of items that are not in the benchmark, and say how many.")]
 
 Advance = Callable[[int, int], None]
 

@@ -330,10 +330,11 @@ def read_table(
                                       "commas.")] = "",
     tags_in: Annotated[str | None, typer.Option(help="Column of several words each, or of lists: they become "
                                                 "tags.")] = None,
-    tags_between: Annotated[str, typer.Option(help="Separator of the words of --tags-in.")] = ";",
+    tags_between: Annotated[str | None, typer.Option(help="Separator of the words of --tags-in; default: ;.")] = None,
     missing: Annotated[str, typer.Option(help="Words that mean that there is no value, separated by commas: nan,NA.")
                        ] = "",
-    between: Annotated[str | None, typer.Option(help="Separator of values in a CSV file; default: a comma.")] = None,
+    between: Annotated[str | None, typer.Option(help="Separator of values in a CSV file; default: a comma. Where the "
+                                                "file needs none, that of the words of --tags-in.")] = None,
     name: Name = None,
     overwrite: Overwrite = False,
     json: Json = False,

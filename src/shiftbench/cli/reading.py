@@ -55,6 +55,11 @@ class Formats(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return super().get_command(ctx, cmd_name) or (command_of(cmd_name) if cmd_name in own_readers() else None)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--help" in args:  # which answers before the options behind it are looked at
+            load(words_after(OPTION, args))
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if super().get_command(ctx, args[0]) is None:
             load(words_after(OPTION, args))

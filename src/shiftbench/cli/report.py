@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Methods, Names, Quiet, Seeds, Settings, noted, say
+from shiftbench.cli.output import IgnoreExtra, Methods, Names, Quiet, Seeds, Settings, noted, say
 
 
 def report(
@@ -27,6 +27,7 @@ def report(
     method: Methods = None,
     setting: Settings = None,
     seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
     quiet: Quiet = False,
 ) -> None:
     """Write one self-contained HTML page: cards of the shifts, tables with intervals, figures. It opens from disk.
@@ -49,7 +50,7 @@ def report(
     with noted():
         verbs.report(source if len(source) > 1 else source[0], out, benchmarks=benchmark or (), rule=rule, title=title,
                      compare=pair, study=study, figures=figures, left_out=absent, name=name or (),
-                     method=method or (), setting=setting or (), seed=seed or ())
+                     method=method or (), setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)
     if not quiet:
         say(f"wrote {out}", *([f"wrote {figures}"] if figures else []))
     if any(run.state in ("failed", "unreadable") for run in absent):

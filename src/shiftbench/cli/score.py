@@ -6,7 +6,20 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Methods, Names, Quiet, Seeds, Settings, console, noted, pairs, print_json, say
+from shiftbench.cli.output import (
+    IgnoreExtra,
+    Json,
+    Methods,
+    Names,
+    Quiet,
+    Seeds,
+    Settings,
+    console,
+    noted,
+    pairs,
+    print_json,
+    say,
+)
 
 
 def score(
@@ -34,8 +47,7 @@ def score(
                                                 "'train' that the benchmark holds out.")] = False,
     column: Annotated[list[str] | None, typer.Option(help="What the file calls a column of ours: --column item=img "
                                                      "--column prediction=pred; or confidence.")] = None,
-    ignore_extra: Annotated[bool, typer.Option("--ignore-extra", help="Leave out predictions of items that are not in "
-                                               "the benchmark, and say how many.")] = False,
+    ignore_extra: IgnoreExtra = False,
     name: Names = None,
     method: Methods = None,
     setting: Settings = None,

@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftbench.cli.output import Json, Names, Quiet, Seeds, Settings, console, print_json, print_table, say
+from shiftbench.cli.output import (
+    IgnoreExtra,
+    Json,
+    Names,
+    Quiet,
+    Seeds,
+    Settings,
+    console,
+    print_json,
+    print_table,
+    say,
+)
 from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
@@ -33,6 +44,7 @@ def select(
         help="Method that predicted, as in `score`; with --hardest the method to compare, by default erm.")] = None,
     setting: Settings = None,
     seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -48,13 +60,13 @@ def select(
     if hardest:
         _hardest(source[0], hardest, (method or ["erm"])[0], split, json)
         return
-    from shiftbench.reporting.terminal import choices_table, selection_table
+    from shiftbench.reporting.terminal import choices_table, rules_table
     from shiftbench.scoring.outside_runs import Words
     from shiftbench.scoring.select import RULES, chosen, over_seeds, refuse_target
     from shiftbench.scoring.select import select as apply
 
     words = Words(name or (), method or (), setting or (), seed or ())
-    scores, benchmarks = _read(source, benchmark or [], words)
+    scores, benchmarks = _read(source, benchmark or [], words, ignore_extra)
     if out is not None and not rule:
         raise ShiftBenchError(f"--out writes the runs that one rule chooses. Name it with --rule: {', '.join(RULES)}.")
     selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target], benchmarks=benchmarks)
@@ -67,19 +79,20 @@ def select(
                     "means": [choice._asdict() for choice in over_seeds(selection.choices)],
                     "refused": [refusal._asdict() for refusal in selection.refused]})
     elif not quiet:
-        console().print(choices_table(selection.choices) if rule else
-                        selection_table(scores, benchmarks, target=target))
+        console().print(choices_table(selection.choices) if rule else rules_table(selection, target))
         for reason in dict.fromkeys((refusal.rule, refusal.why, refusal.method) for refusal in selection.refused):
             places = [other.benchmark for other in selection.refused if (other.rule, other.why, other.method) == reason]
             say(f"{reason[0]} chose nothing on {', '.join(places)}{': ' + reason[2] if reason[2] else ''}: {reason[1]}")
 
 
-def _read(source: list[Path], folders: list[Path], words: "Words") -> "tuple[Scores, list[Benchmark]]":
+def _read(
+    source: list[Path], folders: list[Path], words: "Words", ignore_extra: bool
+) -> "tuple[Scores, list[Benchmark]]":
     """The scores, and the benchmarks that are at hand."""
     from shiftbench.scoring.outside_runs import opened
     from shiftbench.scoring.runs import scores_of
 
-    with opened(source, folders, words) as runs:
+    with opened(source, folders, words, ignore_extra=ignore_extra) as runs:
         scores, benchmarks = scores_of(runs, folders)
     return scores, [loaded for loaded, _ in benchmarks]
 

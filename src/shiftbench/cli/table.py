@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Methods, Names, Quiet, Seeds, Settings, print_json, say
+from shiftbench.cli.output import IgnoreExtra, Json, Methods, Names, Quiet, Seeds, Settings, print_json, say
 
 
 def table(
@@ -26,6 +26,7 @@ def table(
     method: Methods = None,
     setting: Settings = None,
     seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -47,7 +48,7 @@ def table(
     write = writer(format, out)
     lines = verbs.table(source if len(source) > 1 else source[0], out, format=format, metrics=metric or (), split=split,
                         against=against, benchmarks=benchmark or (), rule=rule, study=study, name=name or (),
-                        method=method or (), setting=setting or (), seed=seed or ())
+                        method=method or (), setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)
     if json:
         print_json([line._asdict() for line in lines])
     elif out is None:

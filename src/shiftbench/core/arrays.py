@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,8 @@ Bools = npt.NDArray[np.bool_]
 Strs = npt.NDArray[np.str_]
 Images = npt.NDArray[np.uint8]
 Values = npt.NDArray[Any]
+COUNTED = re.compile(r"(column_|f|)(\d+)")
+"""The name that a library gives to a column without one."""
 
 
 def array_of(values: Any, argument: str) -> Values:
@@ -42,6 +45,38 @@ def array_of(values: Any, argument: str) -> Values:
         raise ShiftBenchError(f"{argument}: is {type(values).__name__}, but one value per item is needed, in a list or "
                               "an array.")
     return array
+
+
+def columns_of(values: Any, argument: str) -> tuple[Values, tuple[Any, ...]]:
+    """What a user passed for `argument`, as an array, and what a data frame or a dict calls its columns, else ().
+
+    >>> columns_of({"dog": [0.2], "cat": [0.8]}, "probabilities")[1], columns_of([[0.2, 0.8]], "probabilities")[1]
+    (('dog', 'cat'), ())
+    """
+    if isinstance(values, Mapping) and values:
+        parts = [array_of(column, f"{argument}['{name}']") for name, column in values.items()]
+        if len({part.shape for part in parts}) > 1 or parts[0].ndim != 1:
+            raise ShiftBenchError(f"{argument}: is {type(values).__name__}, whose columns need one value per item.")
+        return np.stack(parts, axis=1), tuple(values)
+    frame = values.collect() if is_lazy(values) else values
+    return array_of(frame, argument), tuple(getattr(frame, "column_names", getattr(frame, "columns", ())))
+
+
+def are_counted(names: Sequence[Any]) -> bool:
+    """Whether columns have numbers for names, their own or those of a library: 0 of pandas, column_0 of polars.
+
+    >>> are_counted([7, 3]), are_counted(["f0", "f1"]), are_counted(["f1", "f0"]), are_counted(["cat", "dog"])
+    (True, True, False, False)
+    """
+    words = [str(name) for name in names]
+    first = COUNTED.fullmatch(words[0]) if words else None
+    return all(isinstance(name, int | np.integer) for name in names) or (
+        first is not None and words == [f"{first[1]}{int(first[2]) + place}" for place in range(len(words))])
+
+
+def is_lazy(values: Any) -> bool:
+    """Whether this is a frame of polars that waits to be computed."""
+    return hasattr(values, "collect") and hasattr(values, "collect_schema")
 
 
 def in_short(names: Iterable[object], most: int = 6) -> str:

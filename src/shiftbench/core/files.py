@@ -172,6 +172,15 @@ def _exchanged(one: Path, other: Path) -> bool:
     return swap is not None and swap(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
 
 
+def path_of(source: Any, kinds: str) -> Path:
+    """The path that a user named. What is none is an error that names its type and what it should have been:
+    `kinds` is "a Benchmark nor the folder of one".
+    """
+    if not isinstance(source, str | os.PathLike):
+        raise ShiftBenchError(f"{type(source).__name__} is neither {kinds}.")
+    return Path(source)
+
+
 def check_regular(path: Path | str) -> None:
     """A pipe, a socket or a device is not read: it may never end. What is not there is said by whoever opens it."""
     try:

@@ -98,8 +98,9 @@ def _read_csv(
 ) -> pa.Table:
     from pyarrow import csv
 
+    between = spelled(between)
     if len(between) != 1 or not between.isascii() or between in '"\r\n':
-        raise ShiftBenchError(f"{between!r} cannot separate two values; it must be one character, as , or ;.")
+        raise ShiftBenchError(f"{between!r} cannot separate two values; it must be one character, as , or ; or \\t.")
     if not file.stat().st_size or content == b"":
         raise ShiftBenchError(f"{file}: is empty. The first line of a CSV file names its columns.")
     with file.open("rb") if content is None else io.BytesIO(content) as handle:
@@ -115,6 +116,15 @@ def _read_csv(
                 include_missing_columns=False))
     except KeyError:  # pyarrow's way to say that an included column is not there
         return _read_csv(file, content, text, None, between)
+
+
+def spelled(between: str) -> str:
+    r"""A separator as it is meant: a tab is typed as \t, which a shell hands on as two characters.
+
+    >>> spelled(r"\t") == "\t", spelled(";")
+    (True, ';')
+    """
+    return "\t" if between == r"\t" else between
 
 
 def _columns_of_csv(handle: Any, between: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from shiftbench.core.arrays import Floats, Ints, Strs, Values, Words, array_of, to_strings
+from shiftbench.core.arrays import Floats, Ints, Strs, Values, Words, array_of, is_lazy, to_strings
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
-from shiftbench.core.files import check_regular, writing
+from shiftbench.core.files import check_regular, path_of, writing
 from shiftbench.core.formulas import as_written, no_formulas
 from shiftbench.core.table_formats import DAMAGED, default_separator, few, format_of, read_rows
 
+TABLES = "the file of a table, nor a data frame (pandas, polars, pyarrow), nor a dict of columns"
 UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 """The column that pandas makes of an index without a name: row numbers, as a rule."""
 FAULTS = (pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -32,8 +34,8 @@ FAULTS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 def is_frame(source: object) -> bool:
-    """Whether this is a table in memory: a data frame with Arrow's interface (pandas, polars, pyarrow), or a dict."""
-    return isinstance(source, Mapping) or hasattr(source, "__arrow_c_stream__")
+    """Whether this is a table in memory: a data frame of pandas, polars or pyarrow (Arrow's interface), or a dict."""
+    return isinstance(source, Mapping) or hasattr(source, "__arrow_c_stream__") or is_lazy(source)
 
 
 def table_name(source: Any) -> str:
@@ -42,21 +44,21 @@ def table_name(source: Any) -> str:
     >>> table_name("scans.csv"), table_name({"item": []})
     ('scans.csv', 'dict')
     """
-    return type(source).__name__ if is_frame(source) else str(source)
+    return str(source) if isinstance(source, str | PathLike) else type(source).__name__
 
 
 def frame_table(frame: Any, categories: bool = False) -> pa.Table:
     """A data frame, or a dict of columns, as a table of the types that files have too.
 
     An index of pandas is a column where it has a name. An array of a dict that has two dimensions is a list per row.
-    With `categories`, words that are coded stay so.
+    NaN in a list of words is a gap, as pandas has it. With `categories`, words that are coded stay so.
     """
     where = table_name(frame)
     try:
         if isinstance(frame, Mapping):
             table = pa.table({str(name): _column(values, f"{where}['{name}']") for name, values in frame.items()})
         else:
-            table = pa.table(frame)
+            table = _with_range(pa.table(frame.collect() if is_lazy(frame) else frame))
         table = table.drop_columns([name for name in table.column_names if UNNAMED_INDEX.fullmatch(name)])
         return pa.table([column if categories and _has_categories(column.type) else _plain(column)
                          for column in table.columns], names=table.column_names)
@@ -66,15 +68,34 @@ def frame_table(frame: Any, categories: bool = False) -> pa.Table:
         raise ShiftBenchError(f"{where}: cannot be read as a table ({first_line(problem)}).") from problem
 
 
+def _with_range(table: pa.Table) -> pa.Table:
+    """With the index of pandas that has a name and counts rows: pyarrow keeps the others as columns, and only describes
+    this one."""
+    for index in (table.schema.pandas_metadata or {}).get("index_columns", ()):
+        if isinstance(index, dict) and index["name"] is not None and index["name"] not in table.column_names:
+            numbers = np.arange(index["start"], index["stop"], index["step"])
+            if len(numbers) == len(table):  # rows may have been left out since
+                table = table.append_column(str(index["name"]), pa.array(numbers))
+    return table
+
+
 def _column(values: Any, argument: str) -> Any:
     if hasattr(values, "__arrow_c_stream__"):
         return pa.chunked_array(values)
     array = array_of(values, argument)
-    return pa.array(array) if array.ndim == 1 else pa.array(list(array.reshape(len(array), -1)))
+    if array.ndim > 1:
+        return pa.array(list(array.reshape(len(array), -1)))
+    if array.dtype.kind == "U" and not isinstance(values, np.ndarray):  # numpy wrote out what is no word
+        return pa.array([None if value is None or value != value else str(value) for value in values], pa.string())
+    return pa.array(array, from_pandas=True)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column without its encoding: categories, and strings with long offsets or as views, are strings."""
+    """A column without its encoding: categories, strings with long offsets or as views, and periods and intervals of
+    pandas are strings."""
+    if str(getattr(column.type, "extension_name", "")).startswith("pandas."):
+        words = column.to_pandas()
+        return pa.chunked_array([pa.array(words.astype(str).where(words.notna(), None), pa.string())])
     if pa.types.is_dictionary(column.type):
         words = [_plain(pa.chunked_array([chunk.dictionary])).take(chunk.indices) for chunk in column.chunks]
         return pa.chunked_array([chunk for part in words for chunk in part.chunks],
@@ -128,7 +149,7 @@ def read_table(
             if name not in frame.column_names:
                 raise unknown("column", name, frame.column_names, table_name(path))
         return frame
-    file = Path(path)
+    file = path_of(path, TABLES)
     check_regular(file)
     if not file.is_file():
         raise ShiftBenchError(f"{file}: no such file." if not file.exists() else f"{file} is a folder, not a table.")

@@ -57,11 +57,12 @@ def hf(
     the hub, with the `config` that it may ask for. Its splits are the factor `split` (`validation` is `val`; others
     are named by `rename`). A ClassLabel is its name, and -1 is no label, which only rows of the split `unlabelled` may
     have. The column of images (`image`, where there are several) is written as files, its bytes as they are, into
-    `images`, by default with the collection. Items are `split/row` unless `id` names a column. Columns of lists of
-    words are tags where `tags_in` names them; other lists and binary columns are left out with a warning.
+    `images`, by default with the collection. Items are `split/row` unless `id` names a column. A column of lists of
+    words is tags where `tags_in` names it, and several texts per item where `text` does; other lists and binary columns
+    are left out with a warning.
     """
     called, parts = _parts(source, config)
-    own, rows = _rows(called, parts, image, folder_for(images), tags_in)
+    own, rows = _rows(called, parts, image, folder_for(images), (tags_in, text))
     columns = [column for column in (id, label, domain, split, text, tags_in) if column is not None]
     for column in columns:
         if column not in rows.column_names:
@@ -214,7 +215,7 @@ def _damaged(path: Path | str, problem: Exception) -> ShiftBenchError:
 # What the columns are.
 
 def _rows(
-    called: str, parts: Sequence[Part], image: str | None, folder: Path, tags_in: str | None
+    called: str, parts: Sequence[Part], image: str | None, folder: Path, lists: Sequence[str | None]
 ) -> tuple[str | None, pa.Table]:
     """The column of images, and all rows: classes by their names, images by their files, with their split."""
     own = _image_column(called, parts, image)
@@ -223,7 +224,7 @@ def _rows(
         at = 0
         try:
             for batch in part.batches():
-                rows = _named(part, batch, at, own, folder, tags_in, left)
+                rows = _named(part, batch, at, own, folder, lists, left)
                 tables.append(rows if not part.split else _with_split(rows, part.split))
                 at += batch.num_rows
         except ShiftBenchError:
@@ -232,8 +233,8 @@ def _rows(
             raise _damaged(part.where, problem) from problem
     if left:
         shown = ", ".join(f"'{column}' ({kind})" for column, kind in left.items())
-        warnings.warn(f"{called}: columns that hold no number or word per item are left out: {shown}. --tags-in takes "
-                      "a column of lists of words.", stacklevel=4)
+        warnings.warn(f"{called}: columns that hold no number or word per item are left out: {shown}. --tags-in and "
+                      "--text take a column of lists of words.", stacklevel=4)
     try:
         return own, pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
     except FAULTS as problem:
@@ -250,9 +251,10 @@ def _image_column(called: str, parts: Sequence[Part], image: str | None) -> str 
 
 
 def _named(
-    part: Part, batch: pa.Table, at: int, image: str | None, folder: Path, tags_in: str | None, left: dict[str, str]
+    part: Part, batch: pa.Table, at: int, image: str | None, folder: Path, lists: Sequence[str | None],
+    left: dict[str, str],
 ) -> pa.Table:
-    """A batch whose columns are numbers and words."""
+    """A batch whose columns are numbers and words; those named in `lists` may be lists of words."""
     columns: dict[str, Any] = {}
     for column in batch.column_names:
         values, feature = batch[column].combine_chunks(), part.features.get(column)
@@ -262,10 +264,10 @@ def _named(
             columns[column] = _files(values, folder, part, where, at)
         elif names is not None and pa.types.is_integer(values.type):
             columns[column] = _classes(values, names, where, at)
-        elif names is not None and column == tags_in:
+        elif names is not None and column in lists:
             columns[column] = pa.ListArray.from_arrays(
                 pc.cast(values.offsets, pa.int32()), _classes(values.values, names, where, at))
-        elif _is_plain(values.type) or column == tags_in:
+        elif _is_plain(values.type) or column in lists:
             columns[column] = values
         else:
             left[column] = str((feature or {}).get("_type") if isinstance(feature, Mapping) else "") or str(values.type)

@@ -11,8 +11,19 @@ import pyarrow.compute as pc
 
 from shiftbench.core.arrays import Floats, Strs, Values, Words, to_strings
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import path_of
 from shiftbench.core.registry import listed
-from shiftbench.core.tables import FAULTS, decimal, filled, is_frame, read_table, table_name, texts
+from shiftbench.core.tables import (
+    FAULTS,
+    TABLES,
+    column_names,
+    decimal,
+    filled,
+    is_frame,
+    read_table,
+    table_name,
+    texts,
+)
 from shiftbench.data.collection import Collection
 from shiftbench.data.roots import image_folder, paths_below
 from shiftbench.data.tag_columns import tags_of
@@ -44,7 +55,7 @@ def table(
     rename: Mapping[str, str] | None = None,
     tags: str | Sequence[str] = (),
     tags_in: str | None = None,
-    tags_between: str = ";",
+    tags_between: str | None = None,
     missing: str | Sequence[str] = (),
     between: str | None = None,
     name: str | None = None,
@@ -58,10 +69,11 @@ def table(
     A file name may be the id as well (`SHARED` lists which roles one column may have). `image` holds file names below
     `images` (by default the folder of the table; of a frame the current one), `text` the text of each item. `rename`
     says which of our splits a word of the table means, {"valid": "val"}, and `between` what stands between two values,
-    a comma or `;`.
+    a comma or `;`. Where `text` is a column of lists, items have several texts.
 
-    Columns in `tags` say yes or no, and `tags_in` names one that holds several words with `tags_between` between them:
-    both become tags. Their share of the image is not known.
+    Columns in `tags` say yes or no, and `tags_in` names one that holds lists, or several words with `tags_between`
+    between them (`;`): both become tags. Their share of the image is not known. Without `tags_between`, `between` may
+    be what stands between these words: where the table has its columns without it.
 
     Id, label, domain, split, image and features have no gaps, except for the label of rows of the split `unlabelled`;
     in other columns a gap is NaN among numbers and an empty word among words. `missing` lists the words that mean a
@@ -69,7 +81,7 @@ def table(
     `called`, by default its file or the type of the frame.
     """
     path = called or table_name(source)
-    file = Path("table" if is_frame(source) else source)
+    file = Path("table") if is_frame(source) else path_of(source, TABLES)
     if images is not None and image is None:
         raise ShiftBenchError(f"{path}: `images` is the folder of the image files. Name the column of their names too, "
                               "with `image`.")
@@ -79,8 +91,10 @@ def table(
     features, tags = listed(features, ","), listed(tags, ",")
     _one_purpose(path, used, features, tags)
     words = [column for role, column in used.items() if role != "label"]
-    rows = _with_gaps(path, read_table(source, (*used.values(), *features, *tags), text=words, between=between),
-                      listed(missing, ","))
+    columns = (*used.values(), *features, *tags)
+    if tags_in is not None and tags_between is None and between is not None and _has_columns(source, columns):
+        between, tags_between = None, between
+    rows = _with_gaps(path, read_table(source, columns, text=words, between=between), listed(missing, ","))
     gaps = ("text", "tags_in", "label")
     filled(path, rows, [*(column for role, column in used.items() if role not in gaps), *features], blank=True)
     items = _words(path, rows, id)
@@ -99,8 +113,8 @@ def table(
         name=name or file.name.removesuffix(".gz").rpartition(".")[0] or file.name,
         items=items,
         factors=factors,
-        tags=tags_of(path, rows, tags, tags_in, tags_between),
-        texts=Texts.none() if text is None else _texts(_text(path, rows, text)),
+        tags=tags_of(path, rows, tags, tags_in, ";" if tags_between is None else tags_between),
+        texts=Texts.none() if text is None else _texts(path, rows, text),
         pixels=None if root is None or image is None else paths_below(root, _words(path, rows, image).tolist()),
         root=root)
 
@@ -263,8 +277,21 @@ def _finite(path: Path | str, column: str, values: Floats) -> Floats:
     return values
 
 
-def _texts(column: pa.ChunkedArray) -> Texts:
-    """One text per item that has one."""
-    words = np.asarray(column.to_pylist(), np.object_)
-    rows = np.flatnonzero(words != "")
-    return Texts(rows, words[rows])
+def _texts(path: Path | str, rows: pa.Table, name: str) -> Texts:
+    """The text of each item that has one, or all texts of a list."""
+    kind = rows[name].type
+    item, column = np.arange(len(rows)), rows
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        lists = rows[name].combine_chunks()
+        item, column = np.asarray(pc.list_parent_indices(lists), np.int64), pa.table({name: pc.list_flatten(lists)})
+    words = np.asarray(_text(path, column, name).to_pylist(), np.object_)
+    there = np.flatnonzero(words != "")
+    return Texts(item[there], words[there])
+
+
+def _has_columns(source: Any, columns: Sequence[str]) -> bool:
+    """Whether a table has these columns as it is, or as its ending says that values are separated."""
+    try:
+        return set(columns) <= set(column_names(source))
+    except ShiftBenchError:  # whoever reads all of it says what is wrong
+        return False

@@ -9,16 +9,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Floats, Ints, Strs, Values, array_of, positions
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, are_counted, array_of, positions
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.data.benchmark import Benchmark
 
+ROUNDING = 1e-3
+"""How far the probabilities of an item may be from a sum of 1."""
+BELOW = -1e-6
+"""The least number that is taken as a probability of 0."""
+
 
 def scores_of_array(
-    argument: str, values: Values, benchmark: Benchmark, classes: Any, items: Strs
+    argument: str, values: Values, benchmark: Benchmark, classes: Any, items: Strs, columns: Sequence[Any] = ()
 ) -> npt.NDArray[np.floating]:
-    """Scores, items × classes in the benchmark's order, from the argument that a user passed."""
-    names, order = benchmark.names["label"], _order(classes, benchmark)
+    """Scores, items × classes in the benchmark's order, from the argument that a user passed.
+
+    `columns` are the names that the argument itself has for its columns.
+    """
+    names = benchmark.names["label"]
+    order = _order(named_columns(argument, columns, classes, names) if values.ndim == 2 else classes, benchmark)
     if not benchmark.target.has_classes:
         if argument != "predictions":
             raise ShiftBenchError(f"{argument}: benchmark '{benchmark.name}' asks for {benchmark.target.words}, not "
@@ -35,14 +44,53 @@ def scores_of_array(
     scores = _finite(argument, values, names, items)[:, order]
     if argument == "logits":
         return scores
-    total = scores.sum(axis=1)
-    wrong = (scores < -1e-6).any(axis=1) | (np.abs(total - 1) > 1e-3)
-    for row in np.flatnonzero(wrong)[:1]:
-        fault = (f"has {scores[row].min():g} in it" if (scores[row] < -1e-6).any() else f"sums to {total[row]:.4g}")
-        raise ShiftBenchError(f"probabilities: row {row} (item '{items[row]}') {fault}, but probabilities are at least "
-                              "0 and sum to 1. Give other scores as logits=.")
+    for row in np.flatnonzero((scores < BELOW).any(axis=1) | ~sum_to_one(scores))[:1]:
+        raise ShiftBenchError(f"probabilities: row {row} (item '{items[row]}') {fault_of(scores[row])}, but "
+                              "probabilities are at least 0 and sum to 1. Give other scores as logits=.")
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(scores.clip(0).astype(np.float32)))  # rounded first, as those of a file are
+
+
+def sum_to_one(values: npt.NDArray[np.floating], beside: Floats | float = 0.0) -> Bools:
+    """Which rows sum to 1, with what is `beside` them."""
+    return np.asarray(np.abs(values.sum(axis=1, dtype=np.float64) + beside - 1) <= ROUNDING)
+
+
+def fault_of(row: npt.NDArray[np.floating]) -> str:
+    """What is wrong with the probabilities of an item."""
+    return f"has {row.min():g} in it" if row.min() < BELOW else f"sums to {row.sum():.4g}"
+
+
+def named_columns(argument: str, columns: Sequence[Any], classes: Any, names: Sequence[str]) -> Any:
+    """The classes of an argument's columns: those that their names say, else those that the user says.
+
+    `columns` are the names that the argument has for them. Numbers are no names unless the classes are these numbers,
+    and one column for one output can mean nothing else, whatever it is called.
+    """
+    words = [str(column) for column in columns]
+    if len(words) != len(names) or len(names) == 1:
+        return classes  # where their number is wrong, that is said
+    own = class_columns(words, names)
+    if not all(own):
+        if classes is not None or are_counted(columns):
+            return classes
+        raise ShiftBenchError(f"{argument}: its columns are {', '.join(words)}, but the classes are "
+                              f"{', '.join(names)}. Name the columns so, or say what they are with classes=.")
+    theirs = [names[own.index(word)] for word in words]
+    if classes is not None and array_of(classes, "classes").astype(np.str_).tolist() != theirs:
+        raise ShiftBenchError(f"{argument}: its columns are {', '.join(words)}, but classes= says "
+                              f"{', '.join(map(str, classes))}. Leave classes= out, or name the columns so.")
+    return theirs
+
+
+def class_columns(columns: Sequence[str], classes: Sequence[str]) -> list[str]:
+    """For each class the column that has its name, alone or as score:NAME, logit:NAME or prob:NAME; "" for none."""
+    return [next((form for form in (name, *_forms(name)) if form in columns), "") for name in classes]
+
+
+def _forms(name: str) -> list[str]:
+    """The names that a column of scores for a class may have."""
+    return [f"{kind}{mark}{name}" for kind in ("score", "logit", "prob") for mark in (":", "_")]
 
 
 def _order(classes: Any, benchmark: Benchmark) -> Ints:

@@ -146,7 +146,7 @@ class Answers:
     @staticmethod
     def load(
         path: Any, benchmark: Benchmark, *, ignore_splits: bool = False,
-        columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
+        columns: Mapping[str, str] | None = None, ignore_extra: bool = False, beside: Sequence[Benchmark] = (),
     ) -> "Answers":
         """Read a parquet or CSV file of answers and match it to a benchmark by item id, as `Predictions.load` does.
 
@@ -155,7 +155,7 @@ class Answers:
         """
         names = [name for form in FORMS for name in form]
         table, items = prediction_table(path, benchmark, (*IDS, SPLIT, *names), (IDS[0], SPLIT, *names), columns,
-                                        ignore_extra)
+                                        ignore_extra, beside)
         where, form = table_name(path), next((form for form in FORMS if set(form) <= set(table.column_names)), None)
         if form is None:
             raise ShiftBenchError(f"{where}: needs a column 'item', and 'boxes' and 'scores' or 'tokens'. Its columns: "

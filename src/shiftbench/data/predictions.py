@@ -12,13 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs, array_of, in_short, positions
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, array_of, columns_of, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import writing
 from shiftbench.core.later import notebook
 from shiftbench.core.tables import Tabular, decimal, is_frame, read_table, strings, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.prediction_arrays import class_codes, scores_of_array
+from shiftbench.data.prediction_arrays import (
+    BELOW,
+    ROUNDING,
+    class_codes,
+    class_columns,
+    fault_of,
+    scores_of_array,
+    sum_to_one,
+)
 
 if TYPE_CHECKING:
     from shiftbench.data.prediction_lists import Answers
@@ -59,8 +67,9 @@ class Predictions(Tabular):
         """From arrays in memory: lists, numpy, torch, and columns of pandas, polars or pyarrow.
 
         `probabilities` or `logits` are items × classes; `predictions` are classes by name or by code, or the numbers
-        where the benchmark asks for numbers or tasks. `classes` names the columns (and codes) where their order is not
-        `benchmark.names["label"]`, as `classes_` of a scikit-learn model. Ids are checked as in `load`.
+        where the benchmark asks for numbers or tasks. Columns of a data frame, or of a dict, are taken by their names.
+        `classes` names the columns (and codes) of an array where their order is not `benchmark.names["label"]`, as
+        `classes_` of a scikit-learn model. Ids are checked as in `load`.
         """
         kinds = {"probabilities": probabilities, "logits": logits, "predictions": predictions}
         argument, *more = [name for name, values in kinds.items() if values is not None] or ["", ""]
@@ -69,15 +78,15 @@ class Predictions(Tabular):
         if benchmark.target.lists:
             raise ShiftBenchError(f"{argument}: benchmark '{benchmark.name}' asks for {benchmark.target.words}, a list "
                                   "per item. Give a file of predictions (docs/tasks.md).")
-        items, values = array_of(ids, "ids"), array_of(kinds[argument], argument)
+        items, (values, columns) = array_of(ids, "ids"), columns_of(kinds[argument], argument)
         if items.ndim != 1 or len(items) != len(values):
             raise ShiftBenchError(f"{argument}: has {len(values):,} rows, but ids has {len(items):,}. Give one row per "
                                   "id.")
         items = items.astype(np.str_)
-        kept = known_items(items, benchmark, "ids") if ignore_extra else np.ones(len(items), np.bool_)
+        kept = wanted_items(items, benchmark, "ids", ignore_extra)
         items, values = items[kept], values[kept]
         rows = match_items(items, benchmark, "ids")
-        scores = scores_of_array(argument, values, benchmark, classes, items)
+        scores = scores_of_array(argument, values, benchmark, classes, items, columns)
         return Predictions(items, benchmark.split[rows], scores.astype(np.float32, copy=False),
                            benchmark.names["label"])
 
@@ -122,7 +131,7 @@ class Predictions(Tabular):
     @staticmethod
     def load(
         path: Any, benchmark: Benchmark, *, ignore_splits: bool = False,
-        columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
+        columns: Mapping[str, str] | None = None, ignore_extra: bool = False, beside: Sequence[Benchmark] = (),
     ) -> "Predictions":
         """Read a parquet or CSV file of predictions, ours or any other model's, and match it to a benchmark by item id.
 
@@ -131,16 +140,17 @@ class Predictions(Tabular):
           `confidence` beside it is the probability of that class, the rest of 1 is spread evenly over the others;
         - one column per class, named `cat`, `score:cat`, `logit:cat` or `prob:cat` (or with `_` for `:`);
         - one column `scores`, `logits` or `probabilities` that holds a list per row, in the order of the classes.
-        Scores of classes whose rows all lie in [0, 1] and sum to 1 are taken as probabilities.
+        Scores whose rows all lie in [0, 1] and sum to 1 are taken as probabilities, except those called logits. Where
+        most rows do and some do not, and where columns called probabilities do not, the file is refused.
 
         Every id must be in the benchmark and stand once. A split is scored when all its items are there; a split that
         is there in part is an error, one that is wholly absent is left out. Where the file has a column `split` that
         says `train` of an item that the benchmark holds out, it is refused unless `ignore_splits`. `columns` says what
         the file calls a column, {"item": "img", "prediction": "pred"}; with `ignore_extra` ids that are not in the
-        benchmark are counted in a warning and left out.
+        benchmark are counted in a warning and left out, and those in `beside` without one.
         """
         roles = (IDS[0], SPLIT, CHOICES[0], CONFIDENCE, LISTS[0], *benchmark.names["label"])
-        table, items = prediction_table(path, benchmark, (*IDS, *CHOICES, SPLIT), roles, columns, ignore_extra)
+        table, items = prediction_table(path, benchmark, (*IDS, *CHOICES, SPLIT), roles, columns, ignore_extra, beside)
         where, names = table_name(path), table.column_names
         rows = match_items(items, benchmark, where)
         if SPLIT in names and not ignore_splits:
@@ -148,6 +158,20 @@ class Predictions(Tabular):
         classes = benchmark.names["label"]
         scores = scores_of_table(table, classes, where, numbers=not benchmark.target.has_classes)
         return Predictions(items, benchmark.split[rows], scores, classes)
+
+    def take(self, rows: Ints) -> "Predictions":
+        """The predictions with these numbers, in this order."""
+        return replace(self, item=self.item[rows], split=self.split[rows], scores=self.scores[rows])
+
+    def of_classes(self, classes: tuple[str, ...]) -> "Predictions":
+        """The scores of these classes, in their order; others are left out."""
+        if self.classes == classes:
+            return self
+        if not set(classes) <= set(self.classes):
+            raise ShiftBenchError(f"Predictions: are of the classes {in_short(self.classes)}, but the benchmark's are "
+                                  f"{in_short(classes)}. Predict with these labels.")
+        order = [self.classes.index(name) for name in classes]
+        return replace(self, scores=self.scores[:, order], classes=classes)
 
     @property
     def predicted(self) -> Ints:
@@ -160,7 +184,7 @@ def scores_of_table(
 ) -> npt.NDArray[np.float32]:
     """Scores, items × classes, from a table whose columns have our names; or `numbers`, items × outputs."""
     names = table.column_names
-    named = [next((form for form in (name, *_forms(name)) if form in names), "") for name in classes]
+    named = class_columns(names, classes)
     listed = next((name for name in LISTS if name in names), None)
     chosen = next((name for name in CHOICES if name in names), None)
     if all(named) and numbers:
@@ -168,10 +192,11 @@ def scores_of_table(
     elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
         scores = _numbers(table, CHOICES[0], where)[:, None]
     elif all(named):
-        scores = _log(_table(table, named, where), named[0], where)
+        mark = named[0].removesuffix(classes[0])
+        scores = _log(_table(table, named, where), mark, table, where, _beside(table, named, mark))
     elif listed is not None:
         scores = _lists(table, listed, len(classes), where)
-        scores = scores if numbers else _log(scores, listed, where)
+        scores = scores if numbers else _log(scores, listed, table, where)
     elif chosen is not None and not numbers:
         sure = _confidence(table, len(classes), where)
         with np.errstate(divide="ignore"):
@@ -191,33 +216,39 @@ def scores_of_table(
 
 def is_choice(names: Sequence[str], classes: Sequence[str]) -> bool:
     """Whether a table with columns of these names has the predicted class of each item, and no score or probability."""
-    scored = all(any(form in names for form in (name, *_forms(name))) for name in classes)
-    return not scored and not {CONFIDENCE, *LISTS}.intersection(names) and bool(set(CHOICES).intersection(names))
+    scored = all(class_columns(names, classes)) or bool({CONFIDENCE, *LISTS}.intersection(names))
+    return not scored and bool(set(CHOICES).intersection(names))
 
 
 def read_predictions(
     source: Any, benchmark: Benchmark, *, ignore_splits: bool = False,
-    columns: Mapping[str, str] | None = None, ignore_extra: bool = False,
+    columns: Mapping[str, str] | None = None, ignore_extra: bool = False, beside: Sequence[Benchmark] = (),
 ) -> "Predictions | Answers":
     """Predictions as the benchmark asks for them: scores of classes, numbers or tasks, or lists.
 
-    A file or frame is refused where it says that an item was trained on and the benchmark holds it out; the scorer
-    refuses other predictions in memory. With `ignore_splits` both have the benchmark's splits instead. `columns` and
-    `ignore_extra` are those of `Predictions.load`, for files and frames.
+    Files, frames and objects are matched alike, by items and by the names of classes; `Predictions.load` says how, and
+    what the options mean. `columns` are those of files and frames. `beside` are benchmarks whose items may be
+    predicted in the same file: they are left out without a word.
     """
     from shiftbench.data.prediction_lists import Answers
 
     if isinstance(source, Path | str) or is_frame(source):
         reader = Answers if benchmark.target.lists else Predictions
-        return reader.load(source, benchmark, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra)
+        return reader.load(source, benchmark, ignore_splits=ignore_splits, columns=columns, ignore_extra=ignore_extra,
+                           beside=beside)
     if not isinstance(source, Predictions | Answers):
         raise ShiftBenchError(f"{type(source).__name__} is neither a table of predictions nor the file of one. Give "
                               "arrays by name: score(benchmark, ids=…, logits=…).")
-    predictions: Predictions | Answers = source
+    where, predictions = type(source).__name__, source
+    kept = np.flatnonzero(wanted_items(predictions.item, benchmark, where, ignore_extra, beside))
+    if len(kept) < len(predictions):
+        predictions = predictions.take(kept)
+    rows = match_items(predictions.item, benchmark, where)
     if not ignore_splits:
-        return predictions
-    rows = positions(predictions.item, benchmark.items)
-    return replace(predictions, split=np.where(rows >= 0, benchmark.split[rows], predictions.split))
+        refuse_trained(predictions.item, predictions.split, benchmark.split[rows], where)
+    if isinstance(predictions, Predictions) and not benchmark.target.lists:
+        predictions = predictions.of_classes(benchmark.names["label"])
+    return replace(predictions, split=benchmark.split[rows])
 
 
 def is_answers(file: object) -> bool:
@@ -240,7 +271,7 @@ def model_names(sources: "Sequence[Predictions | Answers | Path | str]") -> list
 
 def prediction_table(
     path: Any, benchmark: Benchmark, text: Sequence[str], roles: Sequence[str],
-    columns: Mapping[str, str] | None, ignore_extra: bool,
+    columns: Mapping[str, str] | None, ignore_extra: bool, beside: Sequence[Benchmark] = (),
 ) -> tuple[pa.Table, Strs]:
     """A file of predictions with its columns under our names, and its items; columns named in `text` stay text.
 
@@ -254,10 +285,8 @@ def prediction_table(
         raise ShiftBenchError(f"{where}: has no column 'item'. Its columns: {', '.join(table.column_names)}. Say which "
                               "it is: --column item=NAME.")
     items = strings(where, table, id_column)
-    if ignore_extra:
-        known = known_items(items, benchmark, where)
-        table, items = table.filter(pa.array(known)), items[known]
-    return table, items
+    wanted = wanted_items(items, benchmark, where, ignore_extra, beside)
+    return (table, items) if wanted.all() else (table.filter(pa.array(wanted)), items[wanted])
 
 
 def under_our_names(table: Any, theirs: Mapping[str, str], roles: Sequence[str], where: str) -> Any:
@@ -275,14 +304,24 @@ def under_our_names(table: Any, theirs: Mapping[str, str], roles: Sequence[str],
     return table.select([*kept, *theirs.values()]).rename_columns([*kept, *theirs])
 
 
-def known_items(items: Strs, benchmark: Benchmark, where: str) -> Bools:
-    """Which ids the benchmark has; others are counted in a warning. Where it has none, all are kept, for the error."""
+def wanted_items(
+    items: Strs, benchmark: Benchmark, where: str, ignore_extra: bool, beside: Sequence[Benchmark] = ()
+) -> Bools:
+    """Which ids to keep: those of the benchmark and, for `match_items` to refuse, those that nobody knows.
+
+    With `ignore_extra` the latter are counted in a warning and left out, unless the benchmark has none of the ids.
+    """
+    if not ignore_extra and not beside:
+        return np.ones(len(items), np.bool_)
     known: Bools = positions(items, benchmark.items) >= 0
-    if not known.any():
-        return ~known
-    if not known.all():
-        warnings.warn(f"{where}: {int((~known).sum()):,} of {len(known):,} ids are not in the benchmark, the first is "
-                      f"'{items[~known][0]}'; they are left out.", stacklevel=4)
+    strange = ~known
+    for other in beside:
+        strange &= positions(items, other.items) < 0
+    if not ignore_extra or not known.any():
+        return known | strange
+    if strange.any():
+        warnings.warn(f"{where}: {int(strange.sum()):,} of {len(known):,} ids are not in the benchmark, the first is "
+                      f"'{items[strange][0]}'; they are left out.", stacklevel=4)
     return known
 
 
@@ -310,13 +349,18 @@ def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
     return rows
 
 
+def trained(claimed: Strs, split: Strs) -> Bools:
+    """Which items predictions mark as trained on, and the benchmark holds out."""
+    return np.isin(claimed, TRAINED) & np.isin(split, HELD_OUT)
+
+
 def refuse_trained(items: Strs, claimed: Strs, split: Strs, where: str) -> None:
     """Raise an error for items that the predictions mark as `train` and the benchmark holds out.
 
     The model has seen them, so its score on them says nothing about new items. Other differences are allowed: marking
     an item of `train` as `test` claims less than the benchmark allows, and a data set may call `id_val` `val`.
     """
-    seen = np.isin(claimed, TRAINED) & np.isin(split, HELD_OUT)
+    seen = trained(claimed, split)
     if seen.any():
         first = int(seen.argmax())
         raise ShiftBenchError(
@@ -349,11 +393,6 @@ def _table(table: pa.Table, columns: Sequence[str], where: str) -> Reals:
     return scores
 
 
-def _forms(name: str) -> list[str]:
-    """The names that a column of scores for a class may have."""
-    return [f"{kind}{mark}{name}" for kind in ("score", "logit", "prob") for mark in (":", "_")]
-
-
 def _lists(table: pa.Table, name: str, n_classes: int, where: str) -> Floats:
     """A column with a list of scores per row."""
     column = table[name]
@@ -368,17 +407,43 @@ def _lists(table: pa.Table, name: str, n_classes: int, where: str) -> Floats:
     return _numbers(pa.table({name: pc.list_flatten(column)}), name, where).reshape(-1, n_classes)
 
 
-def _log(scores: Reals, name: str, where: str) -> Reals:
-    """Probabilities become log-probabilities; logits stay."""
-    sure = scores.min(initial=0) >= 0 and scores.max(initial=0) <= 1 and np.allclose(scores.sum(axis=1), 1, atol=1e-3)
-    if not sure and not name.startswith("prob"):
+def _log(scores: Reals, word: str, table: pa.Table, where: str, beside: Floats | float = 0.0) -> Reals:
+    """Probabilities become log-probabilities; logits stay.
+
+    `word` is what the columns are called. Those called probabilities must be some; what an item's other classes have is
+    `beside`. Those called logits are logits. Of others the numbers tell; where most items have probabilities and some
+    have not, neither reading would be right.
+    """
+    if word.startswith("logit"):
         return scores
-    if (scores < 0).any():
-        row = int(np.flatnonzero((scores < 0).any(axis=1))[0])
-        raise ShiftBenchError(f"{where}: a probability in row {row + 1} is {scores[row].min():g}. Give probabilities "
-                              "from 0 to 1, or name the columns logit:CLASS.")
+    called = word.startswith("prob")
+    if not called and (scores.min(initial=0) < 0 or scores.max(initial=0) > 1):
+        return scores
+    odd = (scores < BELOW).any(axis=1) | ~sum_to_one(scores, beside)
+    if odd.any() and (called or 2 * odd.sum() < len(odd)):
+        row = int(odd.argmax())
+        whole = np.append(scores[row], beside if isinstance(beside, float) else beside[row])
+        raise ShiftBenchError(f"{where}: {odd.sum():,} of {len(odd):,} items have no probabilities: the first, "
+                              f"'{_item(table, row)}', {fault_of(whole)}. Probabilities are at least 0 and sum to 1. "
+                              "Correct them, or name the columns logit:CLASS where they are logits.")
+    if odd.any():
+        return scores
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(scores))
+        return np.asarray(np.log(scores.clip(0)))
+
+
+def _beside(table: pa.Table, named: Sequence[str], mark: str) -> Floats | float:
+    """The probability of an item's other classes: the file has columns for them that nobody asks for."""
+    others = [table[name] for name in table.column_names
+              if mark.startswith("prob") and name.startswith(mark) and name not in named]
+    return sum((np.asarray(column.fill_null(0).to_numpy(), np.float64) for column in others
+                if pa.types.is_floating(column.type) or pa.types.is_integer(column.type)), 0.0)
+
+
+def _item(table: pa.Table, row: int) -> str:
+    """The id of the item in a row; where the table has no column of ids, the row."""
+    name = next((name for name in IDS if name in table.column_names), None)
+    return f"row {row + 1}" if name is None else str(table[name][row].as_py())
 
 
 def _confidence(table: pa.Table, n_classes: int, where: str) -> Floats:
@@ -391,7 +456,7 @@ def _confidence(table: pa.Table, n_classes: int, where: str) -> Floats:
     if CONFIDENCE not in table.column_names:
         return sure
     values = _numbers(table, CONFIDENCE, where).astype(np.float64)
-    for row in np.flatnonzero((values < 1 / n_classes - 1e-3) | (values > 1 + 1e-6))[:1]:
+    for row in np.flatnonzero((values < 1 / n_classes - ROUNDING) | (values > 1 + 1e-6))[:1]:
         warnings.warn(f"{where}: column '{CONFIDENCE}' is not used: row {row + 1} has {values[row]:g}, but the "
                       f"likeliest of {n_classes} classes has a probability from {1 / n_classes:.3g} to 1.",
                       stacklevel=4)

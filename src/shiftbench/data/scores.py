@@ -75,6 +75,7 @@ class Scores(Tabular):
 
     @staticmethod
     def join(parts: Sequence["Scores"]) -> "Scores":
+        """The rows of several tables, one after the other."""
         return Scores({name: np.concatenate([part.columns[name] for part in parts]) if parts
                        else np.zeros(0, np.str_ if kind is str else kind) for name, kind in COLUMNS.items()})
 

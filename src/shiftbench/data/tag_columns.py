@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.table_formats import spelled
 from shiftbench.core.tables import texts
 from shiftbench.data.tags import Tags
 
@@ -75,7 +76,7 @@ def _words(path: Path | str, rows: pa.Table, column: str, between: str) -> tuple
         if not (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)):
             raise ShiftBenchError(f"{path}: column '{column}' holds lists of {kind.value_type}, but tags are words.")
     else:
-        lists = pc.split_pattern(texts(path, rows, column).combine_chunks(), between)
+        lists = pc.split_pattern(texts(path, rows, column).combine_chunks(), spelled(between))
     row = np.asarray(pc.list_parent_indices(lists), np.int64)
     each = pc.fill_null(pc.utf8_trim_whitespace(pc.list_flatten(lists)), "")
     each.validate(full=True)

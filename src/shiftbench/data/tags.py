@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Ints, Values
+from shiftbench.core.arrays import Ints, Values, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
 
 
@@ -20,6 +20,9 @@ class Texts(NamedTuple):
 
     item: Ints
     text: Values
+
+    def __repr__(self) -> str:
+        return f"Texts({len(self.text):,} of {len(np.unique(self.item)):,} items)"
 
     @staticmethod
     def none() -> "Texts":
@@ -55,6 +58,11 @@ class Tags:
         if ((item < 0) | ((item == 0) & (tag <= 0))).any():
             raise ShiftBenchError("A tag stands twice for an item, or the rows are not in order of items and tags: the "
                                   "table of tags was changed. Make it again; Tags.of puts rows in order.")
+
+    def __repr__(self) -> str:
+        return (f"Tags({len(self.tag):,} of {len(np.unique(self.item)):,} items; {len(self.names):,} names: "
+                f"{in_short(self.names) or 'none'}; kinds: {in_short(dict.fromkeys(self.kinds)) or 'none'}; "
+                f"{len(self.boxes):,} boxes)")
 
     @staticmethod
     def of(

@@ -33,9 +33,12 @@ def to_hf(benchmark: Benchmark, collection: Collection | None, out: Path, copy: 
     Label, domain and group are ClassLabels (-1 where a row has no label); the image is an Image with the bytes of its
     file, or PNG where the collection has pixels; text, tags and the other factors of the collection are columns too.
     """
-    rows = None if collection is None else collection.index(benchmark.items)
+    if collection is None:
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no collection at hand, with its images, texts, tags "
+                              "and factors. Export it as csv, or say with --collection where its collection is.")
+    rows = collection.index(benchmark.items)
     columns = _columns(benchmark, collection, rows)
-    with_images = collection is not None and collection.pixels is not None
+    with_images = collection.pixels is not None
     fields = [pa.field(name, values.type) for name, values in columns.items()]
     if with_images:
         fields.append(pa.field("image", IMAGE))
@@ -49,7 +52,7 @@ def to_hf(benchmark: Benchmark, collection: Collection | None, out: Path, copy: 
             for start in range(0, len(chosen), BATCH):
                 part = chosen[start:start + BATCH]
                 values = [column.take(pa.array(part)) for column in columns.values()]
-                if with_images and collection is not None and rows is not None:
+                if with_images:
                     values.append(pa.array(list(_images(collection, rows[part])), IMAGE))
                 file.write_table(pa.Table.from_arrays(values, schema=schema))
     files = "".join(f"  - split: {split}\n    path: {DATA}/{split}-*.parquet\n" for split in splits)
@@ -58,7 +61,7 @@ def to_hf(benchmark: Benchmark, collection: Collection | None, out: Path, copy: 
     return schema
 
 
-def _columns(benchmark: Benchmark, collection: Collection | None, rows: Ints | None) -> dict[str, pa.Array]:
+def _columns(benchmark: Benchmark, collection: Collection, rows: Ints) -> dict[str, pa.Array]:
     """All columns but the images: what the benchmark says, then what its collection adds."""
     columns: dict[str, pa.Array] = {}
     for name, values in row_columns(benchmark).items():
@@ -67,8 +70,6 @@ def _columns(benchmark: Benchmark, collection: Collection | None, rows: Ints | N
             columns[name] = pa.array(np.where(benchmark.split == UNLABELLED, -1, codes) if name == "label" else codes)
         elif name != "split":
             columns[name] = pa.array(values)
-    if collection is None or rows is None:
-        return columns
     taken = {*columns, "split", "label", "image", "text", "texts", "tags"}
     for name, values in collection.factors.items():
         plain = name.removeprefix(FEATURE)

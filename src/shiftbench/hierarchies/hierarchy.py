@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Ints, Strs, digest, positions
+from shiftbench.core.arrays import Bools, Ints, Strs, digest, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 
 
@@ -28,6 +28,12 @@ class Hierarchy:
     names: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     name: str = "hierarchy"
+
+    def __repr__(self) -> str:
+        roots = self.nodes[np.bincount(self.child, minlength=len(self.nodes)) == 0].tolist()
+        words = in_short((self.names.get(node, node) for node in roots), 3)
+        return (f"Hierarchy('{self.name}': {len(self.nodes):,} nodes, {int(self.is_leaf.sum()):,} leaves; roots: "
+                f"{words}; {len(self.missing):,} classes missing)")
 
     @staticmethod
     def of(

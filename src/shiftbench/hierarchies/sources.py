@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_json, read_text
+from shiftbench.core.files import path_of, read_json, read_text
 from shiftbench.core.tables import read_table
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.cuts import Groups, Sides
@@ -95,7 +95,7 @@ def open_hierarchy(source: Path | str | Collection, classes: Iterable[str] | Non
     """
     if isinstance(source, Collection):
         return from_parents(source.parents, source.name, classes)
-    path = Path(source)
+    path = path_of(source, "a Collection nor the file or folder of a hierarchy")
     if not path.exists():
         raise ShiftBenchError(f"{path}: no such file or folder. {HOW}")
     if (path / EDGES).is_file():

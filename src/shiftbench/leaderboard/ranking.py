@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftbench.core.arrays import in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import OWN
@@ -28,6 +29,7 @@ from shiftbench.leaderboard.verify import (
 from shiftbench.reporting.score_tables import pivot
 from shiftbench.scoring import Comparison, comparisons, means, score
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, seeds
+from shiftbench.scoring.listing import is_run_folder
 from shiftbench.scoring.metrics import has_probabilities, is_worst, metric_of, metrics_of
 from shiftbench.scoring.outside_runs import OutsideRun
 from shiftbench.scoring.runs import labels
@@ -37,6 +39,7 @@ SPLITS = ("test", "val", "id_test")
 BESIDE = ("accuracy", "worst_group_accuracy", "macro_f1")
 """Scored with the metric that ranks."""
 LOSSES = ("nll", "worst_group_nll")
+ABSENT = "There are no predictions of it."
 OVER = ("worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy")
 """Scored over each grouping of the benchmark's card."""
 
@@ -78,6 +81,23 @@ class Board:
     def refused(self) -> list[Listed]:
         return [entry for entry in self.listed if entry.rank is None]
 
+    @property
+    def title(self) -> str:
+        """The benchmark, or the first fold and the last."""
+        return self.benchmark.name + (f" to {self.folds[-1].name}" if self.folds else "")
+
+    def __repr__(self) -> str:
+        ranked = sorted((entry for entry in self.listed if entry.rank), key=lambda entry: entry.rank or 0)
+        methods = in_short(entry.verified.entry.method for entry in ranked)
+        return (f"Board('{self.title}' by {self.measure} on test; {len(ranked):,} ranked: {methods or 'none'}; "
+                f"{len(self.refused):,} not counted)")
+
+    def _repr_html_(self) -> str:
+        from shiftbench.leaderboard.writing import board_table
+        from shiftbench.reporting.notebook import tables_html
+
+        return tables_html([board_table(self)])
+
 
 def make_board(
     source: Path | str | Sequence[OutsideRun], benchmark: Benchmark, *, metric: str = "", seeds: int | None = None
@@ -89,6 +109,15 @@ def make_board(
     The default metric depends on the target: accuracy for classes, the worst group's r for numbers, and so on
     (`Target.headline`).
     """
+    measure = _measure(benchmark, metric)
+    required = required_seeds(benchmark) if seeds is None else seeds
+    submissions = (_submitted(Path(source), benchmark, required) if isinstance(source, str | Path) else
+                   _of_runs(source, labels([run.settings for run in source]), benchmark, required))
+    return _board(submissions, benchmark, measure, required)
+
+
+def _measure(benchmark: Benchmark, metric: str) -> Measure:
+    """The measure that ranks: the one named, else the benchmark's headline."""
     measure = Measure.parse(metric) if metric else benchmark.headline
     known = {*(Measure(known_metric.name) for known_metric in metrics_of(benchmark.target)), benchmark.headline,
              *further(benchmark)}
@@ -96,11 +125,14 @@ def make_board(
         raise unknown("metric", measure, known)
     if "test" not in benchmark.splits:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no split 'test' to rank by.")
-    required = required_seeds(benchmark) if seeds is None else seeds
+    return measure
+
+
+def _board(verified: Sequence[Verified], benchmark: Benchmark, measure: Measure, required: int) -> Board:
+    """Submissions in the order of their numbers."""
     if required < 1:
         raise ShiftBenchError(f"seeds = {required}, but a submission has at least one.")
-    submissions = refuse_copies(_submitted(Path(source), benchmark, required) if isinstance(source, str | Path) else
-                                _of_runs(source, benchmark, required))
+    submissions = refuse_copies(verified)
     listed: list[Listed] = []
     for algorithms in (True, False):
         valid = [submission for submission in submissions
@@ -118,8 +150,8 @@ def holds_submissions(source: Any) -> bool:
     if not isinstance(source, str | Path):
         return False
     folder = Path(source)
-    return not folder.is_file() and not (folder.is_dir() and any(
-        (path / "run.json").is_file() for path in folder.iterdir() if not (path / MARKER).exists()))
+    return not folder.is_file() and not is_run_folder(folder) and not (folder.is_dir() and any(
+        is_run_folder(path) for path in folder.iterdir() if not (path / MARKER).exists()))
 
 
 def _submitted(root: Path, benchmark: Benchmark, required: int) -> list[Verified]:
@@ -133,12 +165,14 @@ def _submitted(root: Path, benchmark: Benchmark, required: int) -> list[Verified
     return [verify(root, read_entry(root, name), benchmark, required) for name in names]
 
 
-def _of_runs(runs: Sequence[OutsideRun], benchmark: Benchmark, required: int) -> list[Verified]:
-    """An entry for each method and setting, with its seeds."""
+def _of_runs(
+    runs: Sequence[OutsideRun], names: Sequence[str], benchmark: Benchmark, required: int
+) -> list[Verified]:
+    """An entry for each name, with its seeds."""
     if not runs:
         raise ShiftBenchError(f"There are no runs on benchmark '{benchmark.name}' to rank.")
     entries: dict[str, dict[int, Predictions | Answers]] = {}
-    for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
+    for label, run in zip(names, runs, strict=True):
         entries.setdefault(label, {})[int(run.settings["seed"])] = run.predictions
     return [checked(Entry(label, method=label, benchmark=benchmark.digest), predictions, benchmark, required)
             for label, predictions in entries.items()]
@@ -241,15 +275,28 @@ def ranked(
 # seed-0.parquet`.
 
 
-def make_folds(folder: Path | str, benchmarks: Sequence[Benchmark], *, metric: str = "") -> Board:
-    """Verify every submission on every fold, at least one seed each, and rank by the mean over folds on test."""
+def make_folds(
+    source: Path | str | Sequence[Sequence[OutsideRun]], benchmarks: Sequence[Benchmark], *, metric: str = "",
+    seeds: int = 1,
+) -> Board:
+    """Verify every submission on every fold, at least `seeds` each, and rank by the mean over folds on test.
+
+    In place of a folder of submissions: the runs on each fold.
+    """
     names = [fold_of(benchmark) or benchmark.name for benchmark in benchmarks]
     if len(set(names)) < len(names):
         raise ShiftBenchError(f"Of folds each must be another; got {', '.join(names)}. Build one benchmark per fold, "
                               "from the splits split_A to split_E.")
-    boards = [make_board(folder, benchmark, metric=metric, seeds=1) for benchmark in benchmarks]
+    if isinstance(source, str | Path):
+        boards = [make_board(source, benchmark, metric=metric, seeds=seeds) for benchmark in benchmarks]
+    else:
+        named = iter(labels([run.settings for runs in source for run in runs]))  # alike in every fold
+        boards = [_board(_of_runs(runs, [next(named) for _ in runs], benchmark, seeds), benchmark,
+                         _measure(benchmark, metric), seeds)
+                  for runs, benchmark in zip(source, benchmarks, strict=True)]
     listed = [{entry.verified.entry.folder: entry for entry in board.listed} for board in boards]
-    in_folds = {name: [fold[name] for fold in listed] for name in listed[0]}
+    in_folds = {name: [fold.get(name) or Listed(Verified(entry.verified.entry, {}, reasons=(ABSENT,)), {})
+                       for fold in listed] for known in listed for name, entry in known.items()}
     verified = {name: _verified_in_folds(in_fold, names) for name, in_fold in in_folds.items()}
     cells = {name: _cells_of_folds(in_fold, names) for name, in_fold in in_folds.items()}
     ranking: list[Listed] = []
@@ -266,7 +313,7 @@ def make_folds(folder: Path | str, benchmarks: Sequence[Benchmark], *, metric: s
 
 def _verified_in_folds(folds: Sequence[Listed], names: Sequence[str]) -> Verified:
     """The entry counts if it counts in every fold; it keeps the first seed of each fold."""
-    first = folds[0].verified
+    first = next(fold.verified for fold in folds if ABSENT not in fold.verified.reasons)
     # A reason that applies to every fold is listed once.
     reasons_of = [dict.fromkeys(fold.verified.reasons) for fold in folds]
     shared = [reason for reason in reasons_of[0] if all(reason in other for other in reasons_of)]

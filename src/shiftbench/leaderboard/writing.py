@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,10 +13,17 @@ from shiftbench.data.groupings import spaced
 from shiftbench.data.scores import Measure
 from shiftbench.leaderboard.ranking import SPLITS, Board, Cell, Listed, further
 from shiftbench.reporting.page import environment
+from shiftbench.reporting.score_tables import probability
+from shiftbench.reporting.terminal import drawn_table
 from shiftbench.scoring import Comparison
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.metrics import in_words, is_worst, metric_of
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+NOTHING: Cell = {"value": math.nan, "std": math.nan, "tied": False, "group": "", "n": 0, "behind": None}
+"""The cell of a submission that has no such number."""
 PAGE, JSON, CSV = "index.html", "board.json", "board.csv"
 FIELDS = ("method", "authors", "paper", "code", "selected_on", "external_data", "model", "parameters", "benchmark")
 ZERO = "\u200b"
@@ -29,10 +36,31 @@ def write_board(board: Board, out: Path | str, *, title: str = "") -> Path:
     folder = Path(out)
     write_json(folder / JSON, plain(board))
     write_table(folder / CSV, _table(board))
-    named = board.benchmark.name + (f" to {board.folds[-1].name}" if board.folds else "")
-    text = _page(board, title or f"Leaderboard: {named}")
+    text = _page(board, title or f"Leaderboard: {board.title}")
     write_text(folder / PAGE, text)
     return folder / PAGE
+
+
+def board_table(board: Board) -> "Table":
+    """The board as the terminal and a notebook show it: a line per submission."""
+    worst = is_worst(board.measure.metric)
+    rows = []
+    for listed in board.listed:
+        cell, entry = listed.cell("test", board.measure) or NOTHING, listed.verified.entry
+        pair: Comparison | None = cell["behind"]
+        rows.append([str(listed.rank or "–"), "algorithms" if entry.algorithm else "beyond", entry.method,
+                     *map(_number, (cell["value"], cell["std"], pair.difference if pair else math.nan)),
+                     probability(pair.p) if pair else "–", "≈" if cell["tied"] and listed.rank else "",
+                     *([cell["group"], f"{cell['n']:,}"] if worst else []),
+                     str(len(listed.verified.predictions)), " ".join(listed.verified.reasons)])
+    mean = ", mean over folds" if board.folds else ""
+    heads = ["mean", "std", "behind best", "p", "", *(["group", "n"] if worst else []),
+             "folds" if board.folds else "seeds", "why it does not count"]
+    return drawn_table(f"{board.title}{mean}: {board.measure} on test", ["rank", "table", "method"], heads, rows)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "–"
 
 
 def plain(board: Board) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.arrays import Floats, Ints, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.rng import child
 from shiftbench.data.collection import Collection
@@ -61,6 +61,11 @@ class MetaGraph:
     communities: Ints
     embedding: Floats
     threshold: float
+
+    def __repr__(self) -> str:
+        largest = (self.names[node] for node in np.argsort(-self.sizes, kind="stable"))
+        return (f"MetaGraph('{self.cls}': {len(self):,} subsets, {self.edges:,} edges of at least {self.threshold:g}, "
+                f"{len(np.unique(self.communities)):,} communities; largest: {in_short(largest)})")
 
     def __len__(self) -> int:
         return len(self.names)

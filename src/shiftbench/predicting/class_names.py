@@ -7,15 +7,15 @@ is listed, never guessed.
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from shiftbench.core.arrays import Floats, Ints, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import read_json, read_text, read_toml
-from shiftbench.core.tables import read_table, strings, write_table
+from shiftbench.core.files import path_of, read_json, read_text, read_toml
+from shiftbench.core.tables import is_frame, read_table, strings, table_name, write_table
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
 MAP, NAME, SYNONYM, HIERARCHY, POSITION = "map", "name", "synonym", "hierarchy", "position"
@@ -114,17 +114,20 @@ def by_position(n_outputs: int, labels: Sequence[str], model: str) -> ClassMap:
     return ClassMap(tuple(labels), tuple(labels), np.arange(n_outputs), (POSITION,) * n_outputs)
 
 
-def read_map(path: Path | str) -> dict[str, str]:
-    """The label of each class, from a table with columns class and label, or from TOML lines `class = "label"`."""
-    file = Path(path)
-    if file.suffix == ".toml":
-        facts = read_toml(file)
+def read_map(path: Any) -> dict[str, str]:
+    """The label of each class, from a table with columns class and label, or from TOML lines `class = "label"`.
+
+    The table is a file or a data frame.
+    """
+    file = table_name(path)
+    if not is_frame(path) and path_of(path, "a map of classes to labels nor the table of one").suffix == ".toml":
+        facts = read_toml(path)
         for name, label in facts.items():
             if not isinstance(label, str):
                 raise ShiftBenchError(f"{file}: '{name}' must be a label in quotation marks, as in \"tabby cat\" = "
                                       "\"cat\".")
         return facts
-    table = read_table(file, text=("class", "label"))
+    table = read_table(path, text=("class", "label"))
     for column in ("class", "label"):
         if column not in table.column_names:
             raise ShiftBenchError(f"{file}: has no column '{column}'. A map has the columns class and label.")

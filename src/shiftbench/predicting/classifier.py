@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
-from shiftbench.core.arrays import Floats, Ints, Strs, array_of
+from shiftbench.core.arrays import Floats, Ints, Strs, are_counted, columns_of
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.data.collection import Collection
 from shiftbench.data.item_table import features
+from shiftbench.data.prediction_arrays import BELOW, sum_to_one
 from shiftbench.images.decode import images, pictures
 
 LOGITS, PROBABILITIES, AUTO = "logits", "probabilities", "auto"
@@ -94,10 +95,12 @@ class Classifier:
     outputs: str = LOGITS
     identity: str = ""
 
-    def outputs_of(self, batch: Any, items: Strs) -> Floats:
-        """The outputs for a batch of these items, checked to be a table of numbers with a row for each."""
+    def outputs_of(self, batch: Any, items: Strs) -> tuple[Floats, tuple[str, ...]]:
+        """The outputs for a batch of these items, checked to be a table of numbers with a row for each, and what a data
+        frame of them calls its columns. Columns that are called as the classes are, are in the order of the classes.
+        """
         try:
-            values = array_of(self.classify(batch), self.name)
+            values, columns = columns_of(self.classify(batch), self.name)
             numbers = np.asarray(values, np.float64)
         except ShiftBenchError:
             raise
@@ -114,7 +117,10 @@ class Classifier:
                                   "named. Name each output once.")
         for row in np.flatnonzero((np.isnan(numbers) | np.isposinf(numbers)).any(axis=1))[:1]:
             raise ShiftBenchError(f"{self.name}: gives no finite numbers for item '{items[row]}'.")
-        return numbers
+        names = () if are_counted(columns) and set(map(str, columns)) != set(self.classes) else tuple(map(str, columns))
+        if self.classes and sorted(names) == sorted(self.classes) and len(set(names)) == len(names):
+            return numbers[:, [names.index(name) for name in self.classes]], self.classes
+        return numbers, names
 
 
 def meaning(values: Floats, outputs: str, name: str, items: Strs) -> str:
@@ -127,27 +133,22 @@ def meaning(values: Floats, outputs: str, name: str, items: Strs) -> str:
         return outputs
     if (values < 0).any() or (values > 1 + 1e-6).any():
         return LOGITS
-    for row, total in _odd_sums(values):
+    for row in np.flatnonzero(~sum_to_one(values))[:1]:
         raise ShiftBenchError(f"{name}: its outputs lie between 0 and 1, but those of item '{items[row]}' sum to "
-                              f"{total:.4g}. Say what they are with --outputs logits or --outputs probabilities.")
+                              f"{values[row].sum():.4g}. Say what they are with --outputs logits or --outputs "
+                              "probabilities.")
     return PROBABILITIES
-
-
-def _odd_sums(values: Floats) -> list[tuple[int, float]]:
-    """Rows that do not sum to 1, with their sums; the first alone."""
-    total = values.sum(axis=1)
-    return [(int(row), float(total[row])) for row in np.flatnonzero(np.abs(total - 1) > 1e-3)[:1]]
 
 
 def log_probabilities(values: Floats, outputs: str, name: str, items: Strs) -> Floats:
     """Logits or probabilities, items × classes, as log-probabilities."""
     if outputs == PROBABILITIES:
-        for row in np.flatnonzero((values < -1e-6).any(axis=1))[:1]:
+        for row in np.flatnonzero((values < BELOW).any(axis=1))[:1]:
             raise ShiftBenchError(f"{name}: a probability of item '{items[row]}' is {values[row].min():g}. "
                                   "Probabilities are from 0 to 1; say --outputs logits where they are logits.")
-        for row, total in _odd_sums(values):
-            raise ShiftBenchError(f"{name}: the probabilities of item '{items[row]}' sum to {total:.4g}, not to 1. Say "
-                                  "--outputs logits where they are logits.")
+        for row in np.flatnonzero(~sum_to_one(values))[:1]:
+            raise ShiftBenchError(f"{name}: the probabilities of item '{items[row]}' sum to {values[row].sum():.4g}, "
+                                  "not to 1. Say --outputs logits where they are logits.")
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(values.clip(0)))
     top = values.max(axis=1, keepdims=True)
@@ -194,9 +195,11 @@ def from_function(
 ) -> Classifier:
     """A function of a batch: a uint8 array of images, N × H × W × 3, a list of texts, or an array of columns, N × D.
 
-    It gives N × classes logits or probabilities. An attribute `classes` (or `classes_`) names them.
+    It gives N × classes logits or probabilities. Its attribute `classes` (or `classes_`) names them, or the columns of
+    the data frame that it gives.
     """
-    classes: Sequence[Any] = getattr(function, "classes", None) or getattr(function, "classes_", None) or ()
+    named = (getattr(function, attribute, None) for attribute in ("classes", "classes_"))
+    classes: Sequence[Any] = next((listed for listed in named if listed is not None), ())
     return Classifier(name or getattr(function, "__name__", type(function).__name__),
                       reader_for(collection, options.takes, options.size), function,
                       tuple(map(str, classes)), options.outputs, identity)

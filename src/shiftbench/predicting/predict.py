@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Strs, digest, encode
+from shiftbench.core.arrays import Floats, Strs, digest, encode, in_short
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import load_torch
 from shiftbench.core.plugins import function_of_file
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.data.prediction_arrays import named_columns
 from shiftbench.data.predictions import Predictions
 from shiftbench.hierarchies.hierarchy import Hierarchy
 from shiftbench.predicting.class_names import ClassMap, by_position, map_classes
@@ -105,7 +106,13 @@ def _scores(
 ) -> tuple[Scores, tuple[str, ...]]:
     """The scores of every item, and the labels that they are of. The first batch shows what the outputs are."""
     size = ahead.size
-    first = classifier.outputs_of(ahead.batch(0), request.items[:size])
+    first, names = classifier.outputs_of(ahead.batch(0), request.items[:size])
+    if names and not classifier.classes:
+        classifier = replace(classifier, classes=names)
+    if request.numbers and len(names) > 1:
+        theirs = named_columns(classifier.name, names, None, request.labels)
+        first, names = first[:, [theirs.index(label) for label in request.labels]], request.labels
+        classifier = replace(classifier, classes=request.labels)
     table, kind = None, ""
     if not request.numbers:
         table = class_map(classifier, first.shape[1], request)
@@ -119,7 +126,11 @@ def _scores(
     labels = table.labels if table is not None else request.labels
 
     def compute(start: int, stop: int) -> Floats:
-        outputs = first if start == 0 else classifier.outputs_of(ahead.batch(start), request.items[start:stop])
+        outputs, own = (first, names) if start == 0 else classifier.outputs_of(
+            ahead.batch(start), request.items[start:stop])
+        if own != names:
+            raise ShiftBenchError(f"{classifier.name}: calls its columns {in_short(own)} from item "
+                                  f"'{request.items[start]}' on, but {in_short(names)} before.")
         if table is None:
             return outputs
         return table.sum(log_probabilities(outputs, kind, classifier.name, request.items[start:stop]))

@@ -1,7 +1,7 @@
 """Methods compared: means with intervals, differences to one of them and p-values; as data, CSV, Markdown or LaTeX."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -190,24 +190,46 @@ def to_csv(lines: Sequence[Line], level: float = LEVEL) -> str:
     return score_tables.to_csv(Line._fields, lines)
 
 
+class Block(NamedTuple):
+    """The table of one benchmark in words; of the cells in `best`, by row and column, the mean is the best."""
+
+    benchmark: str
+    split: str
+    heads: list[str]
+    rows: list[list[str]]
+    best: set[tuple[int, int]]
+
+
+def blocks_in_words(lines: Sequence[Line], escaped: Callable[[str], str] = str) -> Iterator[Block]:
+    """A table per benchmark: each metric's mean and interval, the difference to the reference, and p.
+
+    Names come from data: `escaped` makes them safe in a format.
+    """
+    for benchmark, block in _blocks(lines).items():
+        table = Block(escaped(benchmark), block[next(iter(block))][0].split, ["Method", "Runs"], [], set())
+        for metric in block:
+            reference = _reference(block[metric])
+            table.heads.extend([measure_in_words(*metric), f"to {escaped(reference)}" if reference else "difference",
+                                "p"])
+        for number, (method, cells) in enumerate(_methods(block).items()):
+            row = [escaped(method), str(max(cell.runs for cell in cells.values()))]
+            for metric in block:
+                cell = cells.get(metric)
+                if cell and cell.best:
+                    table.best.add((number, len(row)))
+                row += ["–" if cell is None else mean_in_words(cell), difference_in_words(cell), p_in_words(cell)]
+            table.rows.append(row)
+        yield table
+
+
 def to_markdown(lines: Sequence[Line], level: float = LEVEL) -> str:
     """A table per benchmark: each metric's mean and interval, the difference to the reference, and p."""
     blocks = []
-    for benchmark, block in _blocks(lines).items():
-        heads = ["Method", "Runs"]
-        for metric in block:
-            reference = _reference(block[metric])
-            heads += [measure_in_words(*metric), f"to {markdown(reference)}" if reference else "difference", "p"]
-        rows = []
-        for method, cells in _methods(block).items():
-            row = [markdown(method), str(max(cell.runs for cell in cells.values()))]
-            for metric in block:
-                cell = cells.get(metric)
-                mean = "–" if cell is None else mean_in_words(cell)
-                row += [f"**{mean}**" if cell and cell.best else mean, difference_in_words(cell), p_in_words(cell)]
-            rows.append(row)
-        table = [heads, ["--", *["--:"] * (len(heads) - 1)], *rows]
-        blocks.append("\n".join([f"**{markdown(benchmark)}**, {block[next(iter(block))][0].split}", "",
+    for block in blocks_in_words(lines, markdown):
+        rows = [[f"**{word}**" if (number, place) in block.best else word for place, word in enumerate(row)]
+                for number, row in enumerate(block.rows)]
+        table = [block.heads, ["--", *["--:"] * (len(block.heads) - 1)], *rows]
+        blocks.append("\n".join([f"**{block.benchmark}**, {block.split}", "",
                                  *(f"| {' | '.join(row)} |" for row in table)]))
     return "\n\n".join([*blocks, note_in_words(lines, level)]) + "\n"
 
@@ -244,6 +266,13 @@ class Comparison(list[Line], Tabular):
 
     def _repr_markdown_(self) -> str:
         return to_markdown(self)
+
+    def _repr_html_(self) -> str:
+        from shiftbench.reporting.notebook import tables_html
+        from shiftbench.reporting.terminal import drawn_table
+
+        return tables_html(drawn_table(f"{block.benchmark}, {block.split}", block.heads[:1], block.heads[1:],
+                                       block.rows, block.best, note_in_words(self)) for block in blocks_in_words(self))
 
     def to_latex(self) -> str:
         """A tabular with booktabs: \\input it."""

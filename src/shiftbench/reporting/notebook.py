@@ -1,8 +1,9 @@
 """Objects as a notebook shows them: the tables of the terminal as HTML, and scores as a figure."""
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import write_text
@@ -13,8 +14,18 @@ from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
 from shiftbench.reporting.drawing import Figure, to_svg
 from shiftbench.reporting.plots import Bar, Look, Row, hundredths, looks_of, plain, rows, scale
 from shiftbench.reporting.score_tables import in_unit, methods_in
-from shiftbench.reporting.terminal import contents_table, counts_table, predictions_table, score_tables
+from shiftbench.reporting.terminal import (
+    contents_table,
+    counts_table,
+    predictions_table,
+    score_tables,
+    selection_tables,
+)
 from shiftbench.scoring.metrics import in_words, metric_of
+from shiftbench.scoring.select import Selection
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 COLUMNS = ("benchmark", "method", "group", "n", "value", "low", "high")
 
@@ -36,14 +47,19 @@ class Picture(NamedTuple):
         return Path(path)
 
 
-def html(thing: Scores | Benchmark | Collection | Predictions) -> str:
+def html(thing: Scores | Benchmark | Collection | Predictions | Selection) -> str:
     """The tables that the terminal prints, as HTML; names are escaped."""
+    return tables_html(score_tables(thing) if isinstance(thing, Scores) else [contents_table(thing)]
+                       if isinstance(thing, Collection) else [predictions_table(thing)]
+                       if isinstance(thing, Predictions) else selection_tables(thing)
+                       if isinstance(thing, Selection) else [counts_table(thing)])
+
+
+def tables_html(tables: "Iterable[Table]") -> str:
+    """Tables as a terminal of 150 letters shows them."""
     from rich.console import Console
 
     console = Console(record=True, width=150, file=io.StringIO(), force_jupyter=False)
-    tables = (score_tables(thing) if isinstance(thing, Scores) else [contents_table(thing)]
-              if isinstance(thing, Collection) else [predictions_table(thing)]
-              if isinstance(thing, Predictions) else [counts_table(thing)])
     for table in tables:
         console.print(table)
     return console.export_html(inline_styles=True, code_format='<pre style="line-height: 1.25">{code}</pre>')

@@ -97,7 +97,7 @@ def open_source(
     unreadable: dict[str, str] | None = {} if tolerant else None
     index = RunIndex(source, only, unreadable)
     scores, folders = scores_of(index, benchmarks, unreadable)
-    absent += [describe(Path(source) / run, UNREADABLE)._replace(reason=why)
+    absent += [describe(Path(source) / run, UNREADABLE)._replace(reason=why.replace(f"{source}/", ""))
                for run, why in (unreadable or {}).items()]
     return Source(scores, folders, index, absent)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Collection as Several
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,17 @@ from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Measure, Scores
 from shiftbench.reporting.score_tables import in_unit, methods_in, percent, probability
 from shiftbench.scoring import GAP, comparisons
 from shiftbench.scoring.metrics import in_words, metric_of
-from shiftbench.scoring.select import INSTEAD, LABELS, RULES, TARGETS, Choice, Mean, over_benchmarks, over_seeds, select
+from shiftbench.scoring.select import (
+    INSTEAD,
+    LABELS,
+    RULES,
+    TARGETS,
+    Choice,
+    Mean,
+    Selection,
+    over_benchmarks,
+    over_seeds,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,6 +61,20 @@ def _name(text: str) -> "Text":
     from rich.text import Text
 
     return Text(printable(text))
+
+
+def drawn_table(
+    title: str, left: Sequence[str], right: Sequence[str], rows: Iterable[Sequence[str]],
+    bold: Several[tuple[int, int]] = (), caption: str = "",
+) -> "Table":
+    """A table of words: columns that are read from the left, then numbers; `bold` are cells by row and column."""
+    from rich.text import Text
+
+    drawn = _empty(left, right, title, caption)
+    for number, row in enumerate(rows):
+        drawn.add_row(*(Text(printable(word), "bold" if (number, place) in bold else "")
+                        for place, word in enumerate(row)))
+    return drawn
 
 
 def as_table(table: dict[str, Any]) -> "Table":
@@ -131,8 +156,9 @@ def scores_table(scores: Scores) -> "Table":
     drawn = _empty(("run", "split", "metric", "group"), ("n", "%", "interval"), caption=(
         f"Of more than {GROUPS} groups the worst are shown; --out has all." if hidden else ""))
     before: tuple[str, ...] = ("", "")
+    shown = _run_names(kept)
     for row in _shown(kept, hidden):
-        head = (row["name"] if row["stat"] == MEAN else row["run"] or row["name"], row["split"])
+        head = (row["name"] if row["stat"] == MEAN else shown[row["run"], row["name"], row["seed"]], row["split"])
         words = [word if word != old or (number and head[0] != before[0]) else ""
                  for number, (word, old) in enumerate(zip(head, before, strict=True))]
         strong = row["metric"] == "worst_group_accuracy" or (row["metric"] == "accuracy" and row["group"] == ALL)
@@ -142,6 +168,19 @@ def scores_table(scores: Scores) -> "Table":
                       end_section=row["split"] == GAP)
         before = head
     return drawn
+
+
+def _run_names(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], str]:
+    """What single runs are called: by their method, with the seed where it has several, and their own name in brackets.
+    A name that begins with the method says it already.
+    """
+    runs = dict.fromkeys((row["run"], row["name"], row["seed"]) for row in rows if row["stat"] != MEAN)
+    seeds: dict[str, set[int]] = {}
+    for _, name, seed in runs:
+        seeds.setdefault(name, set()).add(seed)
+    return {(run, name, seed): run if run == name or run.startswith(f"{name},") else
+            name + (f", seed {seed}" if len(seeds[name]) > 1 else "") + (f" ({run})" if run else "")
+            for run, name, seed in runs}
 
 
 def _hidden(rows: list[dict[str, Any]]) -> set[int]:
@@ -213,15 +252,19 @@ def versus_table(scores: Scores) -> "Table | None":
 
 # Choices among settings
 
-def selection_table(
-    scores: Scores, benchmarks: Iterable[Benchmark] = (), *, target: str = TARGETS[0],
-    rules: Iterable[str] = tuple(RULES),
-) -> "Table":
+def selection_tables(selection: Selection) -> "list[Table]":
+    """The runs that one rule chose; or several rules side by side, by each target."""
+    if len({choice.rule for choice in selection.choices}) < 2:
+        return [choices_table(selection.choices)]
+    return [rules_table(selection, target) for target in dict.fromkeys(choice.target for choice in selection.choices)]
+
+
+def rules_table(selection: Selection, target: str = TARGETS[0]) -> "Table":
     """Every rule side by side for the terminal: what it gives on test and, after ↓, its regret."""
-    means = over_seeds(select(scores, rules, targets=[target], benchmarks=benchmarks).choices)
+    means = over_seeds(choice for choice in selection.choices if choice.target == target)
     used = [name for name in RULES if any(mean.rule == name for mean in means)]
     labels = {mean.rule: mean.labels for mean in sorted(means, key=lambda mean: LABELS.index(mean.labels))}
-    there = set(scores["metric"].tolist())
+    there = selection.metrics
     instead = [] if target in there or target != "accuracy" else [name for name in INSTEAD if name in there]
     measures = [Measure(name) for name in instead] or [Measure.parse(target)]
     head, share = " or ".join(in_words(*measure) for measure in measures), all(

@@ -271,7 +271,7 @@ def _value(side: Tested, measure: Measure, level: float) -> Row | None:
 def gaps_of(
     folders: Sequence[Path | str], *, reference: str = "", level: float = LEVEL, benchmarks: Sequence[Benchmark] = ()
 ) -> Scores:
-    """All gaps that the finished runs of these folders allow, or only those to one reference.
+    """All gaps that the finished runs of these folders allow, or only those to one reference. A folder may be a run's.
 
     Runs on a reference are compared with runs on its benchmark that have the same method and the same settings except
     for the seed. Runs on a benchmark give train-to-train if it has an id_test, and average if its groups are

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import file_digests, read_json
+from shiftbench.core.files import file_digests, path_of, read_json
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import PREDICTIONS, Predictions, read_predictions
 from shiftbench.data.scores import run_id
 
+RUNS = "the folder of a run nor a folder of runs"
 LeftOut = dict[str, str]
 """Runs that could not be read, and why."""
 
@@ -73,6 +74,11 @@ class Finished(NamedTuple):
         return next((candidate for candidate in near if candidate.is_dir()), path)
 
 
+def is_run_folder(source: object) -> bool:
+    """Whether this is the folder of one run, finished or not."""
+    return isinstance(source, str | Path) and (Path(source) / "run.json").is_file()
+
+
 class Names(NamedTuple):
     """The runs of a folder by name, each in one of three states."""
 
@@ -87,7 +93,7 @@ def names_in(folder: Path | str, only: Collection[str] | None = None) -> Names:
     A run is done if it has `done`, failed if it has `failed.json`, unfinished if it has only `run.json`; any other
     folder is not a run. Hidden names are skipped: a run that is being written may have one.
     """
-    path = os.fspath(folder)
+    path = os.fspath(path_of(folder, RUNS))
     try:
         with os.scandir(path) as entries:
             wanted = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
@@ -114,9 +120,14 @@ def runs_in(
 ) -> tuple[list[Finished], int]:
     """The finished runs of a runs folder, by name, and the number of those that are not: unfinished or failed.
 
-    A run.json that cannot be read is an error, unless `left_out` (run -> reason) is passed, which then records it.
+    The folder of one run stands for a folder with that run alone. A run.json that cannot be read is an error, unless
+    `left_out` (run -> reason) is passed, which then records it.
     """
-    names, root = names_in(folder, only), Path(folder)
+    root = path_of(folder, RUNS)
+    if is_run_folder(root):
+        root = root if root.name not in ("", "..") else root.resolve()
+        root, only = root.parent, [root.name]
+    names = names_in(root, only)
     finished = []
     for name, content in zip(names.done, contents([f"{root}/{name}/run.json" for name in names.done]), strict=True):
         if content is None and not (root / name / "run.json").exists():

@@ -89,11 +89,12 @@ def _on_benchmark(
     """Yield the benchmark with the published kinds, and the predictions on it, for every criterion."""
     if isinstance(source, Answers):
         raise ShiftBenchError("Published lists are of classes; these predictions are boxes or tokens.")
+    listed = list(on_lists(benchmark, folder, task))
     predictions = read_predictions(source, benchmark, ignore_splits=ignore_splits)
     positive = task.replace("_", " ") or str(benchmark.card.get("positive") or "")
     if isinstance(predictions, Predictions) and len(predictions.classes) == 2 and positive in predictions.classes:
         predictions = no_at_ties(predictions, positive)
-    for challenge in on_lists(benchmark, folder, task):
+    for challenge in listed:
         yield challenge, predictions
 
 

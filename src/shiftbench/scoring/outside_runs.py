@@ -14,17 +14,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.core.arrays import encode
+from shiftbench.core.arrays import Strs, encode, in_short, positions
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import file_digests, read_json, scratch, write_json, write_text
+from shiftbench.core.files import file_digests, path_of, read_json, scratch, write_json, write_text
 from shiftbench.core.tables import column_names, is_frame, read_table, strings, table_name
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
-from shiftbench.data.predictions import CHOICES, IDS, PREDICTIONS, SPLIT, Predictions, model_names, read_predictions
+from shiftbench.data.predictions import (
+    CHOICES,
+    IDS,
+    PREDICTIONS,
+    SPLIT,
+    Predictions,
+    model_names,
+    read_predictions,
+    trained,
+)
 from shiftbench.data.scores import Scores, run_id
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
 from shiftbench.scoring.judge import means, score
-from shiftbench.scoring.listing import Finished, names_in, read_run, runs_in
+from shiftbench.scoring.listing import Finished, is_run_folder, names_in, read_run, runs_in
 from shiftbench.scoring.runs import labels, under_methods
 
 COLUMNS = ("name", "method", "model", "setting", "seed")
@@ -75,11 +84,13 @@ class OutsideRun(NamedTuple):
 
 
 def outside_runs(
-    sources: Sequence[Any], benchmarks: Sequence[tuple[Benchmark, Home]], words: Words | None = None, **reading: Any
+    sources: Sequence[Any], benchmarks: Sequence[tuple[Benchmark, Home] | None], words: Words | None = None,
+    **reading: Any,
 ) -> list[OutsideRun]:
     """The models in files, frames and objects, each on its benchmark: one for all, or one for each source.
 
-    Words of the user win over columns. Without either, a file is a method of its own, by the file's name.
+    A source whose benchmark is None is left out. Words of the user win over columns. Without either, a file is a method
+    of its own, by the file's name.
     """
     if len(benchmarks) not in (1, len(sources)):
         raise ShiftBenchError(f"{table_name(sources[0])}: predictions say nothing about their benchmark. Name one with "
@@ -88,7 +99,10 @@ def outside_runs(
     words = words or Words()
     runs: dict[str, OutsideRun] = {}
     for number, (shown, source) in enumerate(zip(model_names(sources), sources, strict=True)):
-        benchmark, home = benchmarks[0 if len(benchmarks) == 1 else number]
+        known = benchmarks[0 if len(benchmarks) == 1 else number]
+        if known is None:
+            continue
+        benchmark, home = known
         if is_run(source):
             own = read_run(Path(source))
             if own.benchmark["digest"] != benchmark.digest:
@@ -140,7 +154,7 @@ def _models(
 
 def is_run(source: Any) -> bool:
     """Whether this is the folder of one finished run."""
-    return isinstance(source, str | Path) and (Path(source) / "done").is_file()
+    return is_run_folder(source) and (Path(source) / "done").is_file()
 
 
 def is_described(source: Any, benchmark: Benchmark, taken: Iterable[str] = ()) -> bool:
@@ -200,17 +214,55 @@ def is_predictions(source: Any) -> bool:
 def as_runs(
     sources: Sequence[Any], benchmarks: Sequence[tuple[Benchmark, Home]], words: Words | None = None, **reading: Any
 ) -> Iterator[Path]:
-    """A folder of runs for as long as the block lasts: folders of runs among the sources, and predictions as runs."""
-    folders = [Path(source) for source in sources if isinstance(source, str | Path) and Path(source).is_dir()]
-    files = [source for source in sources if not (isinstance(source, str | Path) and Path(source).is_dir())]
-    runs = outside_runs(files, benchmarks, words, **reading)
+    """A folder of runs for as long as the block lasts: the runs in folders among the sources, and predictions as runs.
+
+    An error about it is about the sources, by their names.
+    """
+    folders, files = _folders_and_files(sources)
+    own = [run for folder in folders for run in _run_folders(folder)]
+    if not files and not any((run / "done").is_file() for run in own):
+        raise ShiftBenchError(f"{_listed(sources)}: no finished run is in there{_unfinished(own)}")
+    if words and not files:
+        raise _no_predictions(sources)
+    runs = outside_runs(files, benchmarks, words, **reading) if files else []
     with scratch() as staging:
-        for folder in folders:
-            for name in (name for names in names_in(folder) for name in names):
-                _link(folder / name, staging / name)
-        for run in runs:
-            _write(run, staging / run.name)
-        yield staging
+        for run in own:
+            _link(run, staging / run.name)
+        for outside in runs:
+            _write(outside, staging / outside.name)
+        try:
+            yield staging
+        except ShiftBenchError as problem:
+            text = str(problem)
+            for run in own:
+                text = text.replace(str(staging / run.name), str(run))
+            raise ShiftBenchError(text.replace(f"{staging}/", "").replace(str(staging), _listed(sources))) from problem
+
+
+def _folders_and_files(sources: Sequence[Any]) -> tuple[list[Path], list[Any]]:
+    """Folders among the sources of runs, and files, frames and objects."""
+    folders = [isinstance(source, str | Path) and Path(source).is_dir() for source in sources]
+    return ([Path(source) for source, folder in zip(sources, folders, strict=True) if folder],
+            [source for source, folder in zip(sources, folders, strict=True) if not folder])
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    """The runs of a folder, finished or not; a run's own folder is that run."""
+    return [folder] if is_run_folder(folder) else [folder / name for names in names_in(folder) for name in names]
+
+
+def _listed(sources: Sequence[Any]) -> str:
+    return in_short(table_name(source) for source in sources)
+
+
+def _unfinished(runs: Sequence[Path]) -> str:
+    return (f" ({len(runs)} failed or unfinished). Start the same training again to finish." if runs else
+            ". Train first, or name the folder that holds the runs.")
+
+
+def _no_predictions(sources: Sequence[Any]) -> ShiftBenchError:
+    return ShiftBenchError(f"{_listed(sources)}: holds no predictions, which name, method, setting and seed would "
+                           "describe. Leave them out.")
 
 
 def _write(run: OutsideRun, folder: Path) -> None:
@@ -242,38 +294,74 @@ def _link(run: Path, folder: Path) -> None:
 
 @contextmanager
 def opened(
-    source: Any, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (), words: Words | None = None
+    source: Any, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (),
+    words: Words | None = None, **reading: Any,
 ) -> Iterator[Scores | Path]:
     """What a verb that compares runs works on: a table of scores, a folder of runs, or predictions as such a folder.
 
-    `source` is one of these, or a list of predictions and folders of runs, which are then compared with one another.
+    `source` is one of these or the folder of one run, or a list of predictions, runs and folders of runs, which are
+    then compared with one another. `reading` are options of `read_predictions`.
     """
     members = list(source) if isinstance(source, list | tuple) else [source]
-    if len(members) == 1 and not is_predictions(members[0]):
+    if not members:
+        raise ShiftBenchError("There are no runs, scores or predictions to compare. Name a folder of runs, or a file.")
+    if len(members) == 1 and not is_predictions(members[0]) and not is_run_folder(members[0]):
         if words:
-            raise ShiftBenchError(f"{table_name(members[0])}: holds no predictions, which name, method, setting and "
-                                  "seed would describe. Leave them out.")
+            raise _no_predictions(members)
         (only,) = members
-        yield Scores.from_frame(only) if is_frame(only) else only if isinstance(only, Scores) else _path(only)
+        yield (Scores.from_frame(only) if is_frame(only) else only if isinstance(only, Scores) else
+               path_of(only, "scores, nor predictions, nor a folder of runs"))
         return
     listed = [benchmarks] if isinstance(benchmarks, str | Path | Benchmark) else benchmarks
     homes: list[tuple[Benchmark, Home]] = [(one, one) if isinstance(one, Benchmark) else
                                            (Benchmark.load(one), Path(one)) for one in listed]
-    with as_runs(members, homes, words) as folder:
+    with as_runs(members, homes, words, **reading) as folder:
         yield folder
 
 
-def _path(source: Any) -> Path:
-    if not isinstance(source, str | os.PathLike):
-        raise ShiftBenchError(f"{type(source).__name__} is neither scores, nor predictions, nor a folder of runs.")
-    return Path(source)
-
-
-def runs_on(source: Any, benchmark: Benchmark, words: Words | None = None) -> list[OutsideRun]:
+def runs_on(source: Any, benchmark: Benchmark, words: Words | None = None, **reading: Any) -> list[OutsideRun]:
     """The models of predictions, and the finished runs of folders, on one benchmark."""
-    members = list(source) if isinstance(source, list | tuple) else [source]
-    folders = [Path(one) for one in members if isinstance(one, str | Path) and Path(one).is_dir()]
-    files = [one for one in members if not (isinstance(one, str | Path) and Path(one).is_dir())]
-    own = [OutsideRun(run.folder.name, run.settings, benchmark, None, run.predictions(benchmark))
-           for folder in folders for run in runs_in(folder)[0] if run.benchmark["digest"] == benchmark.digest]
-    return [*own, *(outside_runs(files, [(benchmark, None)], words) if files else [])]
+    return runs_on_folds(source, [benchmark], words, **reading)[0]
+
+
+def runs_on_folds(
+    source: Any, folds: Sequence[Benchmark], words: Words | None = None, **reading: Any
+) -> list[list[OutsideRun]]:
+    """The same on each of several benchmarks. A file may predict the items of one of them, or of several."""
+    folders, files = _folders_and_files(list(source) if isinstance(source, list | tuple) else [source])
+    finished = [run for folder in folders for run in runs_in(folder)[0]]
+    predicted = [_predicted_folds(file, folds, reading.get("columns") or {}) for file in files]
+    runs = []
+    for fold in folds:
+        homes = [(fold, None) if any(one is fold for one in own) else None for own in predicted]
+        others = [other for other in folds if other is not fold]
+        runs.append([
+            *(OutsideRun(run.folder.name, run.settings, fold, None, run.predictions(fold)) for run in finished
+              if run.benchmark["digest"] == fold.digest),
+            *(outside_runs(files, homes, words, **reading, beside=others) if files else [])])
+    return runs
+
+
+def _predicted_folds(source: Any, folds: Sequence[Benchmark], columns: Mapping[str, str]) -> list[Benchmark]:
+    """The folds that predictions are of: those whose test they predict, without the folds that hold out what their
+    column `split` calls trained. Where none is left, all: whoever reads them says what is wrong."""
+    if len(folds) == 1:
+        return list(folds)
+    claimed: Strs | None = None
+    if isinstance(source, Predictions | Answers):
+        items, claimed = source.item, source.split
+    else:
+        table, where = read_table(source, text=(*TEXT, *columns.values())), table_name(source)
+        item, split = (next((name for name in (columns.get(names[0]), *names) if name in table.column_names), None)
+                       for names in (IDS, (SPLIT,)))
+        if item is None:
+            return list(folds)
+        items = strings(where, table, item)
+        claimed = None if split is None else strings(where, table, split, gap="")
+    own = []
+    for fold in folds:
+        rows = positions(items, fold.items)
+        there, split = rows >= 0, fold.split[rows]
+        if (there & (split == "test")).any() and (claimed is None or not (there & trained(claimed, split)).any()):
+            own.append(fold)
+    return own or list(folds)

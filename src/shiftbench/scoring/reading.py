@@ -19,10 +19,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Ints, Strs, positions
+from shiftbench.core.files import path_of
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import PREDICTIONS, TARGET_RT, Predictions
-from shiftbench.scoring.listing import Finished, LeftOut, contents, damaged, leaving_out, read_bytes, read_run, runs_in
+from shiftbench.scoring.listing import (
+    RUNS,
+    Finished,
+    LeftOut,
+    contents,
+    damaged,
+    leaving_out,
+    read_bytes,
+    read_run,
+    runs_in,
+)
 
 Table = npt.NDArray[np.float32]
 NUMBER = np.dtype("<f4")
@@ -140,7 +151,7 @@ class RunIndex:
     def __init__(
         self, folder: Path | str, only: Collection[str] | None = None, left_out: LeftOut | None = None
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = path_of(folder, RUNS)
         self.runs, self.unfinished = runs_in(folder, only, left_out)
         self.by_name = {run.folder.name: run for run in self.runs}
         self._kept = Kept()

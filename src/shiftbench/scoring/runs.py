@@ -9,6 +9,7 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, encode
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import path_of
 from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
@@ -273,7 +274,7 @@ def scores_of(
         *((Benchmark.load(folder), folder) for folder in folders)]
     if isinstance(source, Scores):
         scores = source
-    elif isinstance(source, RunIndex) or Path(source).is_dir():
+    elif isinstance(source, RunIndex) or path_of(source, "scores nor the folder of a run, nor one of runs").is_dir():
         index = RunIndex.of(source)
         scores = score_runs(index, benchmarks=[benchmark for benchmark, _ in pairs], left_out=left_out)
         known = {benchmark.digest for benchmark, _ in pairs}

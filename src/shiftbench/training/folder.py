@@ -3,6 +3,7 @@
 import contextlib
 import json
 import platform
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -40,7 +41,8 @@ def train(
     benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
     progress: Report | None = None, checkpoint_seconds: float = 30.0, say: Say | None = None,
 ) -> Path:
-    """Do a run and give its folder, `out`/ID. A finished run is not repeated; an unfinished one resumes.
+    """Do a run and give its folder, `out`/ID. A finished run is not repeated; an unfinished one resumes. One that fails
+    before it has trained, because its net is refused for instance, leaves no folder.
 
     `collection_path` is the collection's folder, below which cached features lie; without it they are computed again.
     `progress(done, total)` is called now and then, `say` with a line for each setting that has no effect. A killed
@@ -50,6 +52,8 @@ def train(
 
     def keep(folder: Path, problem: Exception) -> str:
         problems.append(problem)
+        if folder.is_dir() and {path.name for path in folder.iterdir()} <= {"run.json", "lock"}:
+            shutil.rmtree(folder, ignore_errors=True)
         return str(problem)
 
     (end,) = train_pack(benchmark, collection, [run], out, device=device, benchmark_path=benchmark_path,

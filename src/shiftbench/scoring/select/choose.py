@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints, encode
+from shiftbench.core.arrays import Floats, Ints, encode, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.later import notebook
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import Measure, Scores
@@ -74,6 +75,16 @@ class Selection(NamedTuple):
 
     choices: tuple[Choice, ...]
     refused: tuple[Refused, ...]
+    metrics: tuple[str, ...] = ()  # those that the runs have
+
+    def __repr__(self) -> str:
+        rules, methods, benchmarks = (dict.fromkeys(getattr(choice, name) for choice in self.choices)
+                                      for name in ("rule", "method", "benchmark"))
+        return (f"Selection({len(self.choices):,} choices; rules: {in_short(rules, 10) or 'none'}; methods: "
+                f"{in_short(methods)}; benchmarks: {in_short(benchmarks)}; {len(self.refused):,} refused)")
+
+    def _repr_html_(self) -> str:
+        return str(notebook().html(self))
 
 
 ALLOW = "say allow_target=True (--allow-target)"
@@ -162,7 +173,7 @@ def _apply(
                 choices += _choices(runs, candidates, picked, name, criterion, target, labels)
                 refused += [Refused(benchmark, runs.methods[method], name, f"none of its runs has {criterion.by}")
                             for method in np.setdiff1d(runs.method[candidates], runs.method[picked])]
-    return Selection(tuple(choices), tuple(dict.fromkeys(refused)))
+    return Selection(tuple(choices), tuple(dict.fromkeys(refused)), tuple(sorted({one.metric for one in scored})))
 
 
 class _Criterion(NamedTuple):
