@@ -1,5 +1,6 @@
 """Presets: names for settings of a run. Each is a run that can be made, and a run keeps the name of its variant."""
 
+import math
 from dataclasses import fields
 
 import pytest
@@ -25,6 +26,7 @@ from shiftbench.methods.presets import (
 from shiftbench.models import MODELS
 from shiftbench.training.folder import load_run
 from shiftbench.training.run import Run, run_of
+from tests.toys import toy_rows
 
 CASES = [(name, method) for name, methods in WILDS_RUNS.items() for method in methods]
 
@@ -70,6 +72,21 @@ def test_what_the_paper_does_not_run_is_refused():
         wilds("globalwheat", "coral")
     with pytest.raises(ShiftBenchError, match="No data set named"):
         wilds("celeba")
+
+
+def test_patience_counts_epochs_of_the_benchmark_at_hand():
+    """A preset that stops early evaluates after epochs of whatever is trained on: with 120 items in batches of 32
+    NOOCh's does after every fourth step, not after the 2,697 of its own data. Steps that a user gives win."""
+    early = {name for name, preset in PRESETS.items()
+             if any("patience" in own for own in (preset.settings, *preset.by_method.values()))}
+    assert early == {"nooch"}
+    assert all("eval_every" not in PRESETS[name].settings and PRESETS[name].settings["eval_epochs"] for name in early)
+    _, benchmark = toy_rows()
+    run = run_of("erm", {}, {}, "nooch", benchmark)
+    assert (run.eval_every, run.patience) == (math.ceil(120 / 32), 2)
+    short = run_of("erm", {}, {"epochs": 20}, "nooch", benchmark)
+    assert (short.steps, short.eval_every) == (75, 4)
+    assert run_of("erm", {}, {"eval_every": 7}, "nooch", benchmark).eval_every == 7
 
 
 # Variants

@@ -104,3 +104,11 @@ def test_group_dro_by_label_weighs_classes():
     assert len(own.q) == 3
     with pytest.raises(ShiftBenchError, match="by=label is for classes"):
         by_label.loss(net, batch._replace(label=x[:, 0]), own, 0)
+
+
+@pytest.mark.parametrize(("name", "word"), [("iwildcam", "iWildCam"), ("camelyon17", "Camelyon17"), ("fmow", "FMoW")])
+def test_what_coral_lacks_of_version_2_is_said(name, word):
+    """CORAL's presets have no RandAugment, version 2's default; the page's table of differences names each data set."""
+    page = (ROOT / "docs" / "wilds.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| CORAL with RandAugment")]
+    assert ("augment" in preset_settings(f"wilds-{name}", "coral")) is not any(word in row for row in rows)

@@ -1,6 +1,9 @@
 """MetaShift's tables as the authors built them: merged subsets, their sizes, and distances among them."""
 
+import hashlib
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +14,32 @@ from shiftbench.data.tags import Tags
 from shiftbench.metagraph.graph import distance, mean_distance, merge_similar, merged_graph, meta_graph
 from shiftbench.metagraph.subsets import subset, subset_name, union
 from shiftbench.shifts import Subset
-from shiftbench.shifts.metashift_tables import ANIMALS, COCO_SIZES, COMMUNITIES, PLACES, TASKS
+from shiftbench.shifts.metashift_tables import (
+    ANIMALS,
+    BY_OBJECTS,
+    COCO_MINORITY,
+    COCO_PLACES,
+    COCO_SIZES,
+    COMMUNITIES,
+    EDGES,
+    KINDS,
+    MAJORITY,
+    MINORITY,
+    OTHER_PLACES,
+    PLACES,
+    TASKS,
+    WORLD_COCO_MINORITY,
+    WORLD_MINORITY,
+    WORLD_MOVES,
+    WORLD_PLACES,
+    WORLD_STAYS,
+)
 from shiftbench.shifts.recipe import changed
 from shiftbench.shifts.shift import ambiguous
 from shiftbench.shifts.subset import ladder
 from shiftbench.shifts.suites import suite
 
+PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "metashift" / "published_schemes.json"
 CONTEXTS = sorted({context for name in (COMMUNITIES, PLACES) for contexts in name.values() for context in contexts})
 
 
@@ -60,6 +83,78 @@ def test_the_lists_are_those_of_the_authors():
     assert {name: (task.tested, task.distances) for name, task in TASKS.items()} == {
         "cat-dog": (129, (0.44, 0.71, 1.12, 1.43)), "bus-truck": (161, (0.81, 1.20, 1.42, 1.52)),
         "elephant-horse": (140, (0.44, 0.63, 0.89, 1.44)), "bowl-cup": (375, (0.16, 0.47, 1.03, 1.31))}
+
+
+SCHEMES = {
+    "communities": [*COMMUNITIES.items()],
+    "tasks": [*TASKS.items()],
+    "animals": ANIMALS,
+    "places": [*PLACES.items()],
+    "places of other animals": [*OTHER_PLACES.items()],
+    "coco": [COCO_PLACES, COCO_SIZES, COCO_MINORITY],
+    "shares": [MAJORITY, MINORITY, EDGES],
+    "world": [WORLD_MOVES, WORLD_STAYS, WORLD_PLACES, WORLD_MINORITY, WORLD_COCO_MINORITY, KINDS],
+}
+"""What the tables are made of, in order: among places the first that has an image wins."""
+DIGESTS = {
+    "communities": "ff4f0425daf2b9c1",
+    "tasks": "737f4744cde90b2a",
+    "animals": "eeaebb27d94dcee1",
+    "places": "0ec930998853b206",
+    "places of other animals": "be27010b904a8762",
+    "coco": "be78b33fde2ded3b",
+    "shares": "7e76295c776364df",
+    "world": "252a4ed0bc36ed01",
+}
+"""Of the lists as they stood when those of cats and dogs were compared with the authors' (below)."""
+
+
+def canonical_digest(content: object) -> str:
+    """The same for the same words and numbers in the same order."""
+    return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_no_word_or_number_of_a_scheme_has_changed(name):
+    """A word that is swapped, left out or misspelt in any list gives another digest."""
+    assert canonical_digest(SCHEMES[name]) == DIGESTS[name]
+
+
+def test_two_swapped_words_are_noticed():
+    """The digest is of each list, not of the words together."""
+    swapped = {**COMMUNITIES, "dog(bench)": ("bench", "rope"), "dog(boat)": ("boat", "flag", "frisbee", "trash can",
+                                                                           "trees")}
+    assert sorted(word for words in swapped.values() for word in words) == sorted(
+        word for words in COMMUNITIES.values() for word in words)
+    assert canonical_digest([*swapped.items()]) != DIGESTS["communities"]
+
+
+@pytest.mark.skipif(not PUBLISHED.is_file(), reason="needs the authors' schemes")
+def test_the_schemes_are_those_that_the_authors_published():
+    """Every community, rung, distance, place and size of the authors' repository."""
+    schemes = json.loads(PUBLISHED.read_text())
+
+    def contexts(name: str, subsets: list[str]) -> tuple[str, ...]:
+        cls = name.partition("(")[0]
+        assert all(subset.startswith(f"{cls}(") for subset in subsets)
+        return tuple(subset[len(cls) + 1:-1] for subset in subsets)
+
+    task = schemes["domain_generalization_cat_dog"]
+    assert {name: contexts(name, subsets) for part in ("train", "test", "additional_test")
+            for of_class in task[part].values() for name, subsets in of_class.items()} == COMMUNITIES
+    rungs, ours = task["rungs"], TASKS["cat-dog"]
+    assert [subset_name("dog", contexts("dog", pair)) for pair in rungs["dog"]] == list(ours.moves)
+    assert (subset_name("cat", contexts("cat", rungs["cat"])), rungs["test"]) == (ours.stays, [ours.test])
+    assert tuple(rungs["published_distances"]) == ours.distances
+    places = schemes["subpopulation_indoor_outdoor"]
+    assert {name.replace("door)", "doors)"): contexts(name, subsets) for part in ("train", "test")
+            for of_class in places[part].values() for name, subsets in of_class.items()} == PLACES
+    sizes = places["sizes"]
+    assert [share * sizes["training per class"] for share in MINORITY.values()] == pytest.approx(
+        sizes["minority in training"])
+    assert (BY_OBJECTS.n_train, BY_OBJECTS.n_test) == (2 * sizes["training per class"], 4 * sizes["test per cell"])
+    for kind, most in (("minority", 100), ("majority", 850 - 10)):  # what is kept is enough for training and test
+        assert sizes[f"{kind} kept per class"] >= most + sizes["test per cell"]
 
 
 # Tables 1 and 3
@@ -119,6 +214,27 @@ def test_contexts_that_a_collection_lacks_are_named_on_the_card(photos):
         replace(shift, merged={**shift.merged, "dog(shelf)": ("hologram",)}).build(photos, 0)
     with pytest.raises(ShiftBenchError, match="a class that is trained on: cat, dog"):
         replace(shift, merged={"cow(shelf)": ("desk",)}).build(photos, 0)
+
+
+def test_a_community_that_no_task_uses_may_be_absent():
+    """Where no item carries a word of dog(cap), or none does together with a dog, the task is built all the same, and
+    the card names the community; one that is trained or tested on is refused."""
+    absent = ("dog(bike)", "dog(cap)")
+    missing = {context for name in absent for context in COMMUNITIES[name]}
+    words = [context for contexts in COMMUNITIES.values() for context in contexts if context not in missing]
+    items = [[("cat", "dog")[number % 2], words[number % len(words)], words[(7 * number + 3) % len(words)]]
+             for number in range(6000)]
+    shift = dict(suite("metashift/table1", "cat-dog-1"))["cat-dog-1"]
+    made = shift.build(tagged(items), 0)
+    assert any(all(name in note for name in absent) and "neither trained nor tested on" in note
+               for note in made.card["notes"])
+    assert made.card["merged_distances"]["dog"] > 0
+    of_others = shift.build(tagged([*items, *[["bird", context] for context in COMMUNITIES["dog(cap)"]]]), 0)
+    assert of_others.digest == made.digest
+    assert any("dog(cap)" in note for note in of_others.card["notes"])
+    left = [[word for word in own if word not in COMMUNITIES["dog(shelf)"]] for own in items]
+    with pytest.raises(ShiftBenchError, match="No context named 'chair'"):
+        shift.build(tagged(left), 0)
 
 
 # Merging by community, on any collection

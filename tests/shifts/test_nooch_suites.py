@@ -6,7 +6,16 @@ import pytest
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.shifts import Context
-from shiftbench.shifts.context.challenge_sets import SIZES, TASKS, HardIds, read_lists
+from shiftbench.shifts.context.challenge_sets import (
+    CRITERIA,
+    PHASES,
+    SIZES,
+    TASKS,
+    HardIds,
+    listed_tasks,
+    read_lists,
+    slug,
+)
 from shiftbench.shifts.context.cues import alike, areas
 from shiftbench.shifts.suites import build_suite, suite
 from shiftbench.sweeps.study_benchmarks import Builds
@@ -99,12 +108,36 @@ def test_the_published_sets_are_one_suite(tmp_path, monkeypatch):
     assert (built.extra["kind"] == own.extra["kind"]).all()
 
 
+def test_the_twelve_tasks_and_the_sizes_of_their_sets():
+    """Task, cue, and images on the authors' lists: hard positives and negatives of validation, then of test. The 24
+    sets have twelve sizes, since both criteria list as many."""
+    rows = [line.split(" | ") for line in """
+        car | road | 740 465 1539 949
+        bowl | dining table | 452 533 944 1084
+        boat | sea | 163 362 361 756
+        fire hydrant | pavement | 107 776 189 1577
+        airplane | sky-other | 121 1818 258 3622
+        cow | grass | 100 1238 194 2360
+        backpack | person | 292 3223 607 6413
+        cup | dining table | 345 3408 743 6852
+        surfboard | sea | 75 1981 147 4011
+        tie | person | 67 3158 136 6347
+        sports ball | playingfield | 61 3273 151 6574
+        kite | sky-other | 22 3338 55 6725
+    """.strip().splitlines()]
+    assert {task.strip(): cue for task, cue, _ in rows} == TASKS
+    assert {task.strip(): tuple(map(int, sizes.split())) for task, _, sizes in rows} == SIZES
+
+
 @pytest.mark.skipif(not (REAL / "nooch").is_dir(), reason="needs published lists")
-def test_the_published_lists_have_their_sizes():
-    """As many images on the lists of `car` as we keep, by both criteria."""
-    for criterion in ("CE", "gist"):
-        lists = [read_lists(REAL / "nooch", criterion, "car", phase) for phase in ("valid", "test")]
-        assert tuple(len(side) for pair in lists for side in pair) == SIZES["car"]
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_the_published_lists_have_their_sizes(criterion):
+    """As many images on each list that is there as we keep."""
+    tasks = {slug(task): sizes for task, sizes in SIZES.items()}
+    assert listed_tasks(REAL / "nooch")
+    for task in listed_tasks(REAL / "nooch"):
+        lists = [read_lists(REAL / "nooch", criterion, task, phase) for phase in PHASES]
+        assert tuple(len(side) for pair in lists for side in pair) == tasks[task]
 
 
 def test_waterbirds_is_a_suite():

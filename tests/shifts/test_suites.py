@@ -11,14 +11,19 @@ import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import read_table
 from shiftbench.data.checks import check
+from shiftbench.data.collection import Collection
+from shiftbench.data.groupings import groupings_of
 from shiftbench.exports import export
 from shiftbench.metagraph.subsets import parse_subset, subset
 from shiftbench.methods.presets import PRESETS
+from shiftbench.readers.wilds.without_labels import SETS
 from shiftbench.shifts import Subset
 from shiftbench.shifts.metashift_tables import ANIMALS, TASKS
-from shiftbench.shifts.suites import SUITES, suite
+from shiftbench.shifts.suites import SUITES, WITHOUT_LABELS, suite
 from shiftbench.training.run import Run
 from shiftbench.worlds import WORLDS
+from tests.readers.test_wilds_unlabelled import EXPECTED, prepared
+from tests.readers.wilds_files import read
 from tests.strategies import toy
 
 WORLD = sorted(name for name in SUITES if "/world/" in name)
@@ -52,6 +57,43 @@ def test_twins_have_the_rungs_of_the_papers_tables():
     assert [key for key, _ in suite("metashift/table1", "bus")] == [f"bus-truck-{k}" for k in (1, 2, 3, 4)]
     with pytest.raises(ShiftBenchError, match="no benchmark that begins with 'cow'"):
         list(suite("metashift/table1", "cow"))
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_wilds_adapts_to_what_the_paper_adapts_to(name, tmp_path, shell):
+    """Built by the suite from a collection with unlabelled items, a benchmark has those of the test domains as
+    `unlabelled`, or further ones where there are none, and no others; --set names others."""
+    prepared(tmp_path, name, images=False)
+    read(tmp_path, name, unlabelled=True, images=False).save(tmp_path / "c")
+    words = ["build", "wilds", "--collection", tmp_path / "c", "--out", tmp_path / "b", "--only",
+             "poverty-A" if name == "poverty" else name]
+    code, _, problem = shell(*words)
+    assert code == 0, problem
+    built = sb.Benchmark.load(tmp_path / "b" / words[-1])
+    chosen = "extra_unlabeled" if name in ("iwildcam", "civilcomments") else "test_unlabeled"
+    assert len(built.rows("unlabelled")) == EXPECTED[name].count(chosen) > 0
+    assert {split for split in built.split.tolist() if split.endswith("unlabeled")} == set()
+    groupings_of(built)  # can be scored
+    other = next(word for word in ("val_unlabeled", "extra_unlabeled") if word in EXPECTED[name])
+    left = [word for word in WITHOUT_LABELS if word != other]
+    code, _, problem = shell(*words, "--set", f'rename={{{other}="unlabelled"}}', "--set",
+                             f"ignore={[*left, 'unused']}")
+    assert code == 0, problem
+    again = sb.Benchmark.load(tmp_path / "b" / words[-1])
+    assert len(again.rows("unlabelled")) == EXPECTED[name].count(other)
+    assert again.items[again.split != "unlabelled"].tolist() == built.items[built.split != "unlabelled"].tolist()
+
+
+def test_a_number_may_be_unknown_of_unlabelled_items_alone():
+    """A target of numbers has gaps where nothing is labelled; a gap of a training item is still refused by name."""
+    split = np.asarray(["train", "train", "test", "unlabelled"])
+    world = Collection("land", np.asarray(list("abcd")), {
+        "wealth": np.asarray([1.0, 2.0, 3.0, np.nan]), "split": split})
+    built = sb.Given("wealth", target="number").build(world)
+    assert np.isnan(built.extra["wealth"]).tolist() == [False, False, False, True]
+    gap = Collection("land", world.items, {"wealth": np.asarray([1.0, np.nan, 3.0, np.nan]), "split": split})
+    with pytest.raises(ShiftBenchError, match="item 'b' is nan"):
+        sb.Given("wealth", target="number").build(gap)
 
 
 @pytest.mark.slow

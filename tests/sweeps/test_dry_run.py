@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from shiftbench.cli.output import Tally, how_long, sweep_progress
 from shiftbench.cli.sweep import summary
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.sweeps.estimate import estimate, few
 from shiftbench.sweeps.jobs import embed_missing, needed_features, train_jobs
 from shiftbench.sweeps.study import Study
 from shiftbench.training.run import Outcome
+from shiftbench.worlds import WORLDS
 from tests.sweeps.test_study import HEAD, SMALL, write
 from tests.sweeps.test_study import place as place
 from tests.toys import toy_rows
@@ -161,6 +163,56 @@ def test_what_a_search_leaves_pinned_is_said_first(shell, place):
     assert '[run] batch_size = 8: replaced by search = "wiles"' in said
     assert "[run] lr = 0.001: pinned, not searched" in said
     assert "[methods.irm] penalty = [1.0, 10.0]: pinned, not searched" in said
+
+
+@pytest.mark.parametrize("more", [("--dry-run",), ()])
+def test_the_number_of_runs_comes_before_all_work(shell, tmp_path, monkeypatch, more):
+    """A study of its own world says how many runs it has before it draws; then what it draws, and each benchmark."""
+    path = tmp_path / "study.toml"
+    path.write_text("""
+        suites = ["fine_grained/sprites/low_data"]
+        members = ["low-1", "low-10"]
+        seeds = 3
+        redraw = true
+        [world]
+        name = "sprites"
+        items = 400
+        size = 32
+        [run]
+        model = "pixel-mlp"
+        lr = [1e-3, 1e-4]
+        [methods.erm]
+        [methods.irm]
+    """)
+    expected = f"{path}: 24 runs: 4 settings on 2 benchmarks with 3 seeds"
+
+    def stop(items=400, size=32, seed=0):
+        raise ShiftBenchError("stopped before the world was drawn")
+
+    with monkeypatch.context() as patch:
+        patch.setitem(WORLDS, "sprites", stop)
+        code, said, problem = shell("sweep", path, "--out", tmp_path / "runs", *more)
+    assert (code, "stopped before the world was drawn" in problem) == (1, True)
+    assert expected in said
+    assert "drawing sprites, items 400, size 32, seed 0 …" in problem
+    assert not (tmp_path / "runs" / "collections").exists()
+    heard = []
+    study = Study.load(path)
+    study.prepare(tmp_path / "runs", progress=lambda done, total: heard.append((done, total)))
+    assert heard == [(done, 6) for done in range(1, 7)]
+    assert len(study.jobs(tmp_path / "runs")) == 24
+
+
+def test_runs_are_counted_as_they_will_be(place):
+    """On benchmarks that are there: the number of jobs; with each domain left out, there are more."""
+    study = Study.load(write(place, SMALL))
+    n = len(study.jobs(place / "runs"))
+    assert study.size_in_words().startswith(f"{n} runs: ")
+    one = Study.load(write(place, SMALL), {"seeds": 1, "methods": ["erm"], "benchmarks": [
+        str(place / "benchmarks" / "toy-a")]})
+    assert one.size_in_words() == "1 run: 1 setting on 1 benchmark with 1 seed"
+    more = Study.load(write(place, SMALL), {"leave_one_domain_out": True})
+    assert more.size_in_words() == f"{study.size_in_words()}, and as many again without each training domain"
 
 
 @pytest.mark.slow

@@ -130,6 +130,13 @@ def test_a_protocol_knows_the_epochs_of_its_tasks(place):
     assert {job.settings["steps"] for job in Study.load(path, {"steps": 7}).jobs(place / "runs")} == {7}
 
 
+def test_a_protocol_evaluates_by_epochs_of_each_benchmark(place):
+    """NOOCh's preset evaluates once an epoch of 64 or 60 items; eval_every of the file wins."""
+    path = write(place, 'benchmarks = ["../benchmarks/toy-*"]\npreset = "nooch"\n[methods.erm]\nbatch_size = 10\n')
+    assert [job.settings["eval_every"] for job in Study.load(path).jobs(place / "runs")] == [7, 6]
+    assert {job.settings["eval_every"] for job in Study.load(path, {"eval_every": 9}).jobs(place / "runs")} == {9}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("search", sorted(SPACES))
 @settings(max_examples=5)

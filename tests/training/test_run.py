@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.methods.method import BATCHES
 from shiftbench.training import Run
 from shiftbench.training.batches import Batches
-from shiftbench.training.run import on_benchmark, split_features
-from tests.toys import FEATURES, learn, toy_features, toy_rows, toy_run
+from shiftbench.training.data import Data
+from shiftbench.training.run import count_pools, on_benchmark, run_of, split_features
+from tests.toys import CPU, FEATURES, learn, toy_features, toy_rows, toy_run
 
 # Batches
 
@@ -52,20 +54,40 @@ def test_another_seed_gives_other_batches():
 # Runs
 
 @settings(max_examples=50, deadline=None)
-@given(st.floats(0.1, 50), st.sampled_from(["", "plain", "domain", "group"]), st.integers(1, 40), st.integers(0, 3))
+@given(st.floats(0.1, 50), st.sampled_from(["", *BATCHES]), st.integers(1, 40), st.integers(0, 5))
 def test_epochs_are_as_many_steps_as_draw_the_items_so_often(epochs, batches, size, at_once):
     """The steps draw at least `epochs` times all training items, and less than one batch more, in every kind of batch;
-    without epochs the steps stay."""
+    the same holds of the steps between two evaluations. Without epochs both stay."""
     benchmark = toy_rows()[1]
-    run = Run("", features=FEATURES, epochs=epochs, batches=batches, batch_size=size, domains_per_batch=at_once)
+    run = Run("", features=FEATURES, epochs=epochs, eval_epochs=2 * epochs, batches=batches, batch_size=size,
+              domains_per_batch=at_once)
     on = Run.of(on_benchmark(run.to_json(), benchmark))
-    rows = benchmark.rows("train")
-    codes = np.zeros(len(rows), np.int64) if run.batch_kind == "plain" else getattr(benchmark, run.batch_kind)[rows]
-    drawn = on.steps * len(Batches(codes, size, 0, at_once=at_once))
-    assert epochs * len(rows) <= drawn + 1e-6 < epochs * len(rows) + drawn / on.steps + 1e-5
-    assert (on.epochs, on.benchmark) == (0, benchmark.digest)
-    assert on_benchmark(dataclasses.replace(run, epochs=0).to_json(), benchmark)["steps"] == run.steps
+    rows, data = benchmark.rows("train"), Data(benchmark, toy_features(benchmark), CPU)
+    codes = np.zeros(len(rows), np.int64) if run.batch_kind == "plain" else data.codes(run.batch_kind)
+    batch = len(Batches(codes, size, 0, at_once=at_once))
+    for times, steps in ((epochs, on.steps), (2 * epochs, on.eval_every)):
+        assert times * len(rows) <= steps * batch + 1e-6 < times * len(rows) + batch + 1e-5
+    assert (on.epochs, on.eval_epochs, on.benchmark) == (0, 0, benchmark.digest)
+    without = on_benchmark(dataclasses.replace(run, epochs=0, eval_epochs=0).to_json(), benchmark)
+    assert (without["steps"], without["eval_every"]) == (run.steps, run.eval_every)
 
+
+@pytest.mark.parametrize("batches", BATCHES)
+def test_pools_are_those_that_training_draws_from(batches):
+    """Counting before torch is loaded and drawing agree, also where training lacks a cell that test has."""
+    _, benchmark = toy_rows()
+    lacks = (benchmark.split == "train") & (benchmark.domain == 0) & (benchmark.label == 1)
+    moved = dataclasses.replace(benchmark, split=np.where(lacks, "test", benchmark.split))
+    for one in (benchmark, moved):
+        codes = Data(one, toy_features(one), CPU).codes(batches) if batches != "plain" else np.zeros(1, np.int64)
+        assert count_pools(one, batches) == int(codes.max()) + 1
+    assert count_pools(moved, "domain_label") == 3
+
+
+def test_epochs_of_a_preset_with_cells_are_counted():
+    """MetaShift's batches have 16 items of every label of every domain: one epoch of 120 items in four cells is two."""
+    _, benchmark = toy_rows()
+    assert run_of("erm", {}, {"epochs": 1}, "metashift", benchmark).steps == 2
 
 
 def test_a_run_survives_json_and_has_one_name():

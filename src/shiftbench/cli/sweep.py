@@ -86,13 +86,15 @@ def sweep(
 
     plan = Study.load(study, parse_changes(changes or []))
     if not (quiet or json):
+        say(f"{study}: {plan.size_in_words()}", style="bold")
         for note in plan.search_notes():
             say(note)
     if dry_run:
         _dry_run(plan, study, out, workers, device, retry_failed, strict, json, quiet)
         return
     try:
-        plan.prepare(out, say=_making(quiet or json))
+        with progress("building benchmarks", quiet or json) as advance_building:
+            plan.prepare(out, say=_making(quiet or json), progress=advance_building)
         with sweep_progress(quiet or json) as advance:
             ends = verbs.sweep(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
                                logs=logs or [], checkpoint_seconds=checkpoint_seconds, strict=strict,
@@ -143,10 +145,13 @@ def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, r
     from shiftbench.sweeps.jobs import check_all_unseen
 
     with scratch() as folder:
-        plan.prepare(out, folder, _making(quiet or json))
+        tell = _making(quiet or json)
+        with progress("building benchmarks", quiet or json) as advance:
+            plan.prepare(out, folder, tell, advance)
         jobs = plan.jobs(out, folder)
         if strict:
             check_all_unseen(jobs)
+        tell("timing a warm-up of what is left, for two minutes or little more")
         with progress("warming up", quiet or json) as advance:
             estimated = estimate(jobs, out, workers=workers, device=device, retry_failed=retry_failed, progress=advance)
     if json:

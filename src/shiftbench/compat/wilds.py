@@ -49,7 +49,7 @@ def get_dataset(
     its collection has (`mixed-to-test`, …); any other benchmark has one scheme, the official one.
     `groupby_fields` are the columns whose groups `eval` judges, by default the benchmark's own groups; `groupings` are
     further ones, which may overlap, by default those of its card (docs/groups.md). `unlabeled` gives the items of the
-    split `target_train`, without labels. `compat="wilds-2.0"` is the
+    splits `unlabelled` and `target_train`, without labels. `compat="wilds-2.0"` is the
     package's behaviour, defects included; one of WILDS' ten then has the package's own keys and numbers of classes.
     """
     groupby_fields, groupings = listed(groupby_fields), None if groupings is None else listed(groupings)

@@ -1,17 +1,18 @@
 """The metadata of a benchmark as WILDS has it: one column of numbers per name, and what the numbers stand for.
 
 A benchmark of one of WILDS' ten data sets has the package's own columns and numbers, where those are asked for (see
-`Named`).
+`Named`). The package has labelled and unlabelled items in two data sets, so each takes its rows of a benchmark first.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shiftbench.compat.wilds_ten import DATASETS, splits_of
-from shiftbench.core.arrays import Floats, Ints, Values, encode, positions
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.core.arrays import Bools, Floats, Ints, Values, encode, positions
+from shiftbench.data.benchmark import UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.target import NO_LABEL, TOKEN_KINDS, TOKENS, kinds_of, tokens_of
 from shiftbench.readers.wilds.comments import amazon_name
@@ -27,6 +28,47 @@ class Column(NamedTuple):
 
     values: Ints | Floats
     names: Sequence[Any] | None = None
+
+
+class Numbered(NamedTuple):
+    """Codes of rows and the words they stand for, those last that unlabelled rows alone have; `n` words are others."""
+
+    codes: Ints
+    names: tuple[str, ...]
+    n: int
+
+    @staticmethod
+    def of(codes: Ints, names: Sequence[str], labelled: Bools) -> "Numbered":
+        extra = np.setdiff1d(codes[~labelled], codes[labelled])
+        order = np.concatenate([np.setdiff1d(np.arange(len(names)), extra), extra])
+        return Numbered(np.argsort(order)[codes], tuple(names[code] for code in order.tolist()),
+                        len(names) - len(extra))
+
+
+def labelled_first(benchmark: Benchmark) -> Benchmark:
+    """The benchmark with domains and groups that unlabelled rows alone have numbered behind those of the others: the
+    others have the numbers that they have without such rows (`labelled_rows`)."""
+    labelled = benchmark.split != UNLABELLED
+    if labelled.all():
+        return benchmark
+    domain, group = (Numbered.of(getattr(benchmark, column), benchmark.names[column], labelled)
+                     for column in ("domain", "group"))
+    return replace(benchmark, domain=domain.codes, group=group.codes,
+                   names={**benchmark.names, "domain": domain.names, "group": group.names})
+
+
+def labelled_rows(benchmark: Benchmark) -> Benchmark:
+    """The rows of a benchmark that have a label, as if there were no others."""
+    kept = benchmark.split != UNLABELLED
+    if kept.all():
+        return benchmark
+    columns = {column: Numbered.of(getattr(benchmark, column), benchmark.names[column], kept)
+               for column in ("domain", "group")}
+    return replace(
+        benchmark, items=benchmark.items[kept], split=benchmark.split[kept], label=benchmark.label[kept],
+        domain=columns["domain"].codes[kept], group=columns["group"].codes[kept],
+        names={**benchmark.names, **{column: own.names[:own.n] for column, own in columns.items()}},
+        extra={name: np.asarray(values)[kept] for name, values in benchmark.extra.items()})
 
 
 def kind_column(position: int) -> str:
@@ -47,7 +89,8 @@ def columns(benchmark: Benchmark, collection: Collection, item: Ints) -> dict[st
     target = benchmark.target
     table = {name: Column(getattr(benchmark, name), benchmark.names[name]) for name in ("domain", "group")}
     more: dict[str, Values] = {**{name: values[item] for name, values in collection.factors.items()}, **benchmark.extra}
-    table |= {name: Column(*encode(values)) for name, values in more.items()
+    labelled = benchmark.split != UNLABELLED
+    table |= {name: Column(*Numbered.of(*encode(values), labelled)[:2]) for name, values in more.items()
               if name not in (*table, Y, FROM, *target.columns) and np.asarray(values).dtype.kind in "Ubiu"}
     if target.has_classes:
         table[Y] = Column(benchmark.label, benchmark.names["label"])
@@ -107,17 +150,22 @@ def named(benchmark: Benchmark, collection: Collection, scheme: str = "official"
     """The data set of WILDS that a benchmark is, where it asks what that one asks; else none.
 
     Its collection bears the name and has the columns (`read wilds`), and the target is the data set's own: a benchmark
-    of Amazon's reviews that asks for the category is judged as any other.
+    of Amazon's reviews that asks for the category is judged as any other. Where all its rows have labels, items of the
+    collection without one (`read wilds --unlabelled`) leave no trace.
     """
     name = NAMES.get(collection.name, collection.name)
     if collection.name == amazon_name(scheme):
         name = "amazon"
     if name not in DATASETS or not _asks_the_same(name, benchmark, collection):
         return None
-    rows = collection.index(benchmark.items)
-    split = np.full(len(collection), -1)
+    item = collection.index(benchmark.items)
+    keep = _has_label(collection) | bool((benchmark.split == UNLABELLED).any())
+    keep[item] = True
+    kept = np.flatnonzero(keep)
+    rows = np.searchsorted(kept, item)
+    split = np.full(len(kept), -1)
     split[rows] = positions(benchmark.split, np.asarray(list(splits_of(name, scheme)), np.str_))
-    whole = {field: _column(collection, name, field, split) for field in DATASETS[name].fields}
+    whole = {field: _column(collection, name, field, kept, split) for field in DATASETS[name].fields}
     table = {field: Column(values[rows], names) for field, (values, names) in whole.items()}
     if name == "py150":
         table |= _kind_columns(benchmark)
@@ -126,30 +174,43 @@ def named(benchmark: Benchmark, collection: Collection, scheme: str = "official"
                  None if name == "py150" else np.stack([column.values for column in whole.values()], axis=1))
 
 
+def _has_label(collection: Collection) -> Bools:
+    """Whether each item has a label: those that `read wilds --unlabelled` adds have an empty one, or NaN."""
+    label = collection.factors.get("label")
+    if label is None:
+        return np.ones(len(collection), np.bool_)
+    return ~np.isnan(label) if label.dtype.kind == "f" else label.astype(np.str_) != ""
+
+
 def _asks_the_same(name: str, benchmark: Benchmark, collection: Collection) -> bool:
-    """Whether a benchmark's target is that of the data set, and its collection has the columns."""
+    """Whether a benchmark's target, on the rows that have one, is that of the data set, and its collection has the
+    columns."""
     factors = {FACTORS.get((name, field), field) for field in DATASETS[name].fields}
     if benchmark.target.kind != KINDS.get(name, "class") or not factors <= set(collection.factors):
         return False
-    item = collection.index(benchmark.items)
+    labelled = benchmark.split != UNLABELLED
+    item = collection.index(benchmark.items[labelled])
     if name == "poverty":
         return len(benchmark.target.columns) == 1 and np.array_equal(
-            benchmark.extra[benchmark.target.columns[0]], collection.factors[Y][item])
+            np.asarray(benchmark.extra[benchmark.target.columns[0]], np.float64)[labelled],
+            np.asarray(collection.factors[Y], np.float64)[item], equal_nan=True)
     if name in KINDS:
         return True
-    label = np.asarray(benchmark.names["label"], np.str_)[benchmark.label]
+    label = np.asarray(benchmark.names["label"], np.str_)[benchmark.label[labelled]]
     return "label" in collection.factors and bool((collection.factors["label"][item].astype(np.str_) == label).all())
 
 
-def _column(collection: Collection, name: str, field: str, split: Ints) -> Column:
-    """A column of all items as the package numbers it, and the names where it has those.
+def _column(collection: Collection, name: str, field: str, kept: Ints, split: Ints) -> Column:
+    """A column of the kept items as the package numbers it, and the names where it has those.
 
     Words are numbered by a list that is published, or as they first appear, in Amazon after the items are sorted by
-    split. A word that the list lacks is numbered behind it. Whole numbers are themselves.
+    split. A word that the list lacks is numbered behind it. Whole numbers are themselves. Amazon's years are counted
+    from the first of all its items: in the package labelled and unlabelled ones are lines of one table.
     """
-    known, values = DATASETS[name], collection.factors[FACTORS.get((name, field), field)]
+    known, every = DATASETS[name], collection.factors[FACTORS.get((name, field), field)]
+    values = every[kept]
     if name == "amazon" and field in ("year", Y):
-        first, last = (1, 5) if field == Y else (int(values.min()), int(values.max()))
+        first, last = (1, 5) if field == Y else (int(every.min()), int(every.max()))
         return Column(values - (0 if field == Y else first), list(range(first, last + 1)))
     if field not in (*known.seen, *known.names) and (name, field) not in WORDS:
         return Column(np.asarray(values, np.float64) if values.dtype.kind == "f" else values.astype(np.int64))

@@ -98,7 +98,7 @@ class Options(NamedTuple):
         folds = [f"split_{fold}" for fold in HELD_OUT]
         if own == factor or not (self.explicit or own in folds):
             return benchmark
-        rebuilt = replace(shift, split=factor, ignore=("unused",)).build(collection)
+        rebuilt = replace(shift, split=factor, ignore=(*shift.ignore, "unused")).build(collection)
         return replace(rebuilt, card={**rebuilt.card, "name": benchmark.name})
 
 

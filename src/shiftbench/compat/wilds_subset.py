@@ -14,7 +14,7 @@ from shiftbench.compat.items import Inputs, collate_boxes, collate_graphs, image
 from shiftbench.compat.judged import Groupings, classes, package_text, told
 from shiftbench.compat.wilds_case import Case, Results
 from shiftbench.compat.wilds_eval import EVALUATORS, case_of
-from shiftbench.compat.wilds_metadata import Named, columns, kind_column, named
+from shiftbench.compat.wilds_metadata import Named, columns, kind_column, labelled_rows, named
 from shiftbench.compat.wilds_options import OFFICIAL, PLAIN, Options
 from shiftbench.compat.wilds_ten import DATASETS
 from shiftbench.core.arrays import Ints, positions
@@ -33,7 +33,7 @@ Evaluated = tuple[Results, str]
 
 
 class WILDSDataset:
-    """Every row of a benchmark; row i is (x, y, metadata).
+    """Every row of a benchmark that has a label; row i is (x, y, metadata).
 
     x is an image, a text, tokens or the lines of a molecule (`Inputs`), y what the kind of target has (`targets`). The
     columns of the metadata are the benchmark's domain and group, its further columns, every factor of the collection
@@ -46,11 +46,15 @@ class WILDSDataset:
     """
 
     collate: Callable[[Sequence[Any]], Any] | None = None
+    _take: Callable[[Benchmark], Benchmark] = staticmethod(labelled_rows)
+    """The part of a benchmark that the data set is about."""
+    _has_labels = True
 
     def __init__(
         self, benchmark: Benchmark, collection: Collection, *, groupby_fields: Sequence[str] = ("group",),
         groupings: Sequence[str] | None = None, compat: str | None = None, options: Options = PLAIN,
     ) -> None:
+        benchmark = self._take(benchmark)
         self.benchmark, self.collection, self.compat = benchmark, collection, compat
         self.dataset_name, self.split_scheme, self.no_nl = benchmark.name, options.scheme, options.no_nl
         self.inputs = Inputs(benchmark, collection)
@@ -88,7 +92,7 @@ class WILDSDataset:
         if groupings and kind != "class":
             raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {kind}; `groupings` are for classes. Name "
                                   "columns as groupby_fields.")
-        own = (benchmark.card.get(OWN) or ()) if kind == "class" else ()
+        own = (benchmark.card.get(OWN) or ()) if kind == "class" and self._has_labels else ()
         self._by_card = usual and bool(own)
         rules = Groupings(self.metadata_fields, self.metadata_map)
         self._groupings = rules._replace(known={

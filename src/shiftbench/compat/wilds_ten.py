@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from shiftbench.data.target import NO_LABEL
 from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS
 from shiftbench.readers.wilds.poverty import HELD_OUT
 from shiftbench.readers.wilds.wheat import SESSIONS
+from shiftbench.shifts.suites import WITHOUT_LABELS
 
 THREE = {"train": "Train", "val": "Validation", "test": "Test"}
 FIVE = {"train": "Train", "val": "Validation (OOD)", "test": "Test (OOD)", "id_val": "Validation (ID)",
@@ -68,8 +70,11 @@ DATASETS: Mapping[str, Known] = {
 ADDITIONAL = ("celebA", "domainnet", "waterbirds", "yelp", "bdd100k", "sqf", "encode")
 UNLABELED = ("amazon", "camelyon17", "domainnet", "civilcomments", "iwildcam", "ogb-molpcba", "poverty", "fmow",
              "globalwheat")
-UNLABELED_SPLITS = {"train_unlabeled": "Unlabeled Train", "val_unlabeled": "Unlabeled Validation",
-                    "test_unlabeled": "Unlabeled Test", "extra_unlabeled": "Unlabeled Extra"}
+UNLABELED_SPLITS = dict(zip(WITHOUT_LABELS, ("Unlabeled Train", "Unlabeled Validation", "Unlabeled Test",
+                                             "Unlabeled Extra"), strict=True))
+GAPS: Mapping[str, Mapping[str, int]] = {
+    "civilcomments": dict.fromkeys((*IDENTITIES, *OTHER_MARKS), 2), "poverty": {"urban": NO_LABEL}}
+"""What the package's metadata says of an unlabelled item where a column is not known: a group of its own."""
 CLASSES = {"amazon": "Amazon", "camelyon17": "Camelyon17", "civilcomments": "CivilComments", "iwildcam": "IWildCam",
            "ogb-molpcba": "OGBPCBA", "poverty": "PovertyMap", "fmow": "FMoW", "py150": "Py150", "rxrx1": "RxRx1",
            "globalwheat": "GlobalWheat"}

@@ -9,11 +9,11 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints, Strs, Values, encode
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
 from shiftbench.core.rng import uniform
-from shiftbench.data.benchmark import CODED, SPLITS, Benchmark, with_factor
+from shiftbench.data.benchmark import CODED, SPLITS, UNLABELLED, Benchmark, with_factor
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import columns_in
 from shiftbench.data.questions import FORMS
@@ -59,14 +59,17 @@ class Given(Lists):
                 raise unknown("split", word, SPLITS, f"Factor '{self.split}', use rename or ignore")
         if not len(rows):
             raise ShiftBenchError(f"Factor '{self.split}' leaves no items. Check `ignore`.")
-        named = (*self.keep, *(name for grouping in self.score_by for name in columns_in(grouping, collection.factors)))
+        scored = [name for grouping in self.score_by for name in columns_in(grouping, collection.factors)]
+        named = (*self.keep, *scored)
         questions = {name for name in named if name not in collection.factors and name.partition(":")[0] in FORMS}
         for name in named:
             if name not in {*collection.factors, *CODED, *questions}:
                 raise unknown("factor", name, {*collection.factors, *CODED}, "keep and score_by of shift 'given'")
+        hidden = split == UNLABELLED
         extra = {name: collection.factor(name)[rows] for name in named
                  if name in {*collection.factors, *questions} and name != self.label}
-        label, target, truth = truth_of(collection, rows, self.target, self.label)
+        extra |= {name: _yes_or_no(extra[name], hidden) for name in scored if name in extra}
+        label, target, truth = truth_of(collection, rows, self.target, self.label, ~hidden)
         extra |= truth
         moves = self.domain or ("domain" if "domain" in collection.factors else "")
         domain = collection.factor(moves)[rows].astype(np.str_) if moves else split
@@ -80,6 +83,14 @@ class Given(Lists):
                      **({"headline": self.headline} if self.headline else {}))
         return Benchmark.of(collection, self, seed, rows, split, label=label, domain=domain, group=group,
                             card=facts, extra=extra, target=target)
+
+
+def _yes_or_no(values: Values, hidden: Bools) -> Values:
+    """A column to score by, with no in hidden rows where all others say yes or no (1 and 0). A gap there would be a
+    third word, of which the groups of male+female cannot be made; nobody scores these rows."""
+    labelled = np.asarray(values)[~hidden]
+    yes_or_no = hidden.any() and labelled.dtype.kind in "biu" and bool(np.isin(labelled, (0, 1)).all())
+    return np.where(hidden, 0, values) if yes_or_no else values
 
 
 def _with_name(name: str, values: Values) -> Strs:
@@ -117,17 +128,19 @@ class IID:
 
 
 def truth_of(
-    collection: Collection, rows: Ints, kind: str, label: str
+    collection: Collection, rows: Ints, kind: str, label: str, known: Bools | None = None
 ) -> tuple[Strs, Target | None, Mapping[str, Values]]:
-    """The label of some rows, and where the target is no class the target and its columns."""
+    """The label of some rows, and where the target is no class the target and its columns; `known` says which of the
+    rows must have one, by default all."""
     if kind == "class":
         return collection.factor(label)[rows].astype(np.str_), None, {}
-    word, target, truth = _target_columns(collection, rows, kind, label)
+    word, target, truth = _target_columns(collection, rows, kind, label,
+                                          np.ones(len(rows), np.bool_) if known is None else known)
     return np.full(len(rows), word), target, truth
 
 
 def _target_columns(
-    collection: Collection, rows: Ints, kind: str, label: str
+    collection: Collection, rows: Ints, kind: str, label: str, known: Bools
 ) -> tuple[str, Target, Mapping[str, Values]]:
     """The word that stands for the label, the target, and one column of the rows' truth per name.
 
@@ -146,7 +159,7 @@ def _target_columns(
         # A factor that is called label may not take the place of the rows' own column of that name.
         own = "target" if len(names) == 1 else "target:"
         columns = tuple(name if name not in TAKEN else own.replace(":", f":{name}") for name in names)
-        return label, target(columns), {column: _numbers(collection, name, rows, kind)
+        return label, target(columns), {column: _numbers(collection, name, rows, kind, known)
                                         for column, name in zip(columns, names, strict=True)}
     if target.detects:
         return label, target((BOXES,)), {BOXES: _boxes(collection, rows, label)}
@@ -155,14 +168,14 @@ def _target_columns(
         TOKENS: tokens_text(code), TOKEN_KINDS: kinds_text(sort, (code >= 0).sum(axis=1))}
 
 
-def _numbers(collection: Collection, name: str, rows: Ints, kind: str) -> Floats:
+def _numbers(collection: Collection, name: str, rows: Ints, kind: str, known: Bools) -> Floats:
     values = collection.factors[name][rows]
     if np.asarray(values).dtype.kind not in "biuf":
         raise ShiftBenchError(f"Factor '{name}' holds words ('{values[0]}', …), so it is no target of kind {kind}. "
                               "Leave `target` out to predict it as a class.")
     column = np.asarray(values, np.float64)
-    if kind == "number" and not np.isfinite(column).all():
-        bad = int(np.flatnonzero(~np.isfinite(column))[0])
+    if kind == "number" and not np.isfinite(column[known]).all():
+        bad = int(np.flatnonzero(known & ~np.isfinite(column))[0])
         raise ShiftBenchError(f"Factor '{name}' of item '{collection.items[rows[bad]]}' is {column[bad]}. A target of "
                               "kind number has no gaps.")
     if kind == "tasks" and not np.isin(column[~np.isnan(column)], (0.0, 1.0)).all():

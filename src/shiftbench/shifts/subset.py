@@ -25,7 +25,7 @@ from shiftbench.metagraph.graph import (
     meta_graph,
     nodes,
 )
-from shiftbench.metagraph.subsets import candidates, parse_subset, subset, subset_name, union
+from shiftbench.metagraph.subsets import candidates, parse_subset, resolve, subset, subset_name, union
 from shiftbench.shifts.shift import (
     SHIFTS,
     against_expected,
@@ -63,7 +63,9 @@ class Subset(Lists):
     class; `merged` gives the contexts of a merged subset by hand instead, as published lists do. Then `dog(shelf)` is
     the union of those contexts, and the card has two distances: `distances`, between mean embeddings in the graph of
     subsets (the paper's text), and `merged_distances`, the mean over pairs in the graph of merged subsets (the authors'
-    code). Neither can be compared between collections of different sizes; `diffusion_distances` nearly can.
+    code). Neither can be compared between collections of different sizes; `diffusion_distances` nearly can. A merged
+    subset that is neither trained nor tested on only takes part in `merged_distances`; one without items is left out
+    there, and named on the card.
     """
 
     train: tuple[str, ...]  # e.g. ["cat(sofa + bed)", "dog(cabinet + bed)"]
@@ -89,7 +91,7 @@ class Subset(Lists):
             raise unknown("class", self.moves, test, "moves")
         dropped = ambiguous(collection, list(train))
         graphs = {cls: self._graph(collection, cls) for cls in train if cls in test or (self.merge and train[cls])}
-        merged = self._merged(graphs, train, test)
+        merged, absent = _with_items(collection, self._merged(graphs, train, test), train, test)
         lacking = sorted({subset_name(cls, [context]) for cls, of_class in merged.items()
                           for contexts in of_class.values() for context in union(collection, cls, contexts)[1]})
         tested = _members(collection, test, merged, dropped, seed)
@@ -114,6 +116,8 @@ class Subset(Lists):
                     *(f"Class '{cls}' has no distance: a subset of it is not in the meta-graph (see min_size, kinds)."
                       for cls, value in distances.items() if value is None),
                     *lacking_note(lacking),
+                    *([f"{len(absent)} merged subsets that are neither trained nor tested on have no items here, so "
+                       f"merged_distances are measured without them: {', '.join(absent)}."] if absent else []),
                 ],
                 distance=distances[self.moves] if self.moves else float(np.mean(known)) if known else None,
                 distances=distances,
@@ -229,6 +233,25 @@ class Subset(Lists):
             return None
         graph = merged_graph(collection, cls, merged, threshold=self.threshold, without=dropped)
         return mean_distance(graph, train, test)
+
+
+def _with_items(
+    collection: Collection, merged: Merged, train: Contexts, test: Contexts
+) -> tuple[Merged, list[str]]:
+    """The merged subsets that have items, or that are trained or tested on; and the names of the others.
+
+    A published list has more subsets than a task uses: they are nodes of the graph, and a collection may lack them.
+    """
+    kept: dict[str, Contexts] = {}
+    absent: list[str] = []
+    for cls, of_class in merged.items():
+        used = {*train[cls], *test.get(cls, ())}
+        empty = [name for name, contexts in of_class.items() if name not in used
+                 and not any(len(subset(collection, subset_name(cls, [context]))) for context in contexts
+                             if resolve(collection.tags, cls, context))]
+        kept[cls] = {name: contexts for name, contexts in of_class.items() if name not in empty}
+        absent += [subset_name(cls, [name]) for name in empty]
+    return kept, sorted(absent)
 
 
 def _is_node(graph: MetaGraph, context: str) -> bool:

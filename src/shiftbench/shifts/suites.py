@@ -9,7 +9,7 @@ from typing import Any
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import find
 from shiftbench.core.rng import checked_seed
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.benchmark import UNLABELLED, Benchmark
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.superclasses import TASKS as BREEDS
 from shiftbench.readers import keep, read_files
@@ -126,19 +126,29 @@ SIXTEEN = "+".join(IDENTITIES) + ",label"
 Y = ("y",)
 """The label as WILDS numbers it, by which its prediction files are read."""
 
+WITHOUT_LABELS = ("train_unlabeled", "val_unlabeled", "test_unlabeled", "extra_unlabeled")
+"""Splits of WILDS 2.0 that a collection has where it was read with --unlabelled."""
+
+
+def _adapting(shift: Given, split: str = "test_unlabeled") -> Given:
+    """The shift with one of those splits as our `unlabelled`, and without the others."""
+    others = tuple(name for name in WITHOUT_LABELS if name != split)
+    return replace(shift, rename={split: UNLABELLED}, ignore=(*shift.ignore, *others))
+
+
 WILDS = {
-    "iwildcam": Given(keep=Y, domain="location", headline="macro_f1"),
-    "camelyon17": Given(keep=Y, domain="hospital", score_by=("slide",), headline="accuracy"),
+    "iwildcam": _adapting(Given(keep=Y, domain="location", headline="macro_f1"), "extra_unlabeled"),
+    "camelyon17": _adapting(Given(keep=Y, domain="hospital", score_by=("slide",), headline="accuracy")),
     "rxrx1": Given(keep=Y, domain="experiment", score_by=("cell_type",), headline="accuracy"),
     "molpcba": Given("y*", domain="scaffold", ignore=("unused",), target="tasks"),
     "globalwheat": Given("wheat_head", domain="session", target="boxes"),
-    "civilcomments": Given(keep=Y, domain="black", groups=("black",), score_by=(SIXTEEN,),
-                           headline=f"worst_group_accuracy[{SIXTEEN}]"),
-    "fmow": Given(keep=Y, domain="year", ignore=("unused",), score_by=("year", "region!Other"),
-                  headline="worst_group_accuracy[region!Other]"),
-    **{f"poverty-{fold}": Given("label", split=f"split_{fold}", domain="country", groups=("urban",), target="number")
-       for fold in "ABCDE"},
-    "amazon": Given(keep=Y, domain="user", score_by=("user",), headline="tenth_percentile_accuracy[user]"),
+    "civilcomments": _adapting(Given(keep=Y, domain="black", groups=("black",), score_by=(SIXTEEN,),
+                                     headline=f"worst_group_accuracy[{SIXTEEN}]"), "extra_unlabeled"),
+    "fmow": _adapting(Given(keep=Y, domain="year", ignore=("unused",), score_by=("year", "region!Other"),
+                            headline="worst_group_accuracy[region!Other]")),
+    **{f"poverty-{fold}": _adapting(Given("label", split=f"split_{fold}", domain="country", groups=("urban",),
+                                          target="number")) for fold in "ABCDE"},
+    "amazon": _adapting(Given(keep=Y, domain="user", score_by=("user",), headline="tenth_percentile_accuracy[user]")),
     "amazon-time": Given(keep=Y, domain="year", score_by=("year",), headline="accuracy"),
     "amazon-category": Given(keep=Y, domain="category", score_by=("category",), headline="accuracy"),
     "py150": Given(domain="repo", target="tokens"),
@@ -149,6 +159,9 @@ WILDS = {
 Group DRO takes the domain for its groups (`by = "domain"`), in CivilComments the cells of black × label. PovertyMap's
 groups are urban and rural, by which it is scored. `amazon-time` and `amazon-category` are for what
 `read wilds amazon --scheme` makes of the package's other split files, and are ranked by what the package chooses by.
+
+Of a collection that was read with --unlabelled, the items without labels of the test domains are the split `unlabelled`
+or, where there are none, those of further domains: what WILDS 2.0 (Sagawa et al., 2022) adapts to in its main results.
 """
 
 

@@ -18,11 +18,12 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.run_log import lines
 from shiftbench.data.scores import label_of
+from shiftbench.methods.method import BATCHES
 from shiftbench.sweeps.jobs import Features, Job, make_packs, needed_features
 from shiftbench.sweeps.status import look
 from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of
 from shiftbench.training.features import embed
-from shiftbench.training.run import split_features
+from shiftbench.training.run import count_pools, items_per_batch, split_features
 
 FIRST = 4
 """Steps of the shortest warm-up."""
@@ -154,14 +155,9 @@ def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
         folder, runs = pack[0].benchmark, [job.run for job in pack]
         if folder not in sizes:
             benchmark = Benchmark.load(folder)
-            train = benchmark.rows("train")
-            pools = {kind: len(np.unique(getattr(benchmark, kind)[train])) for kind in ("domain", "group")}
-            cells = np.unique(np.stack([benchmark.domain[train], benchmark.label[train]]), axis=1)
-            pools["domain_label"] = cells.shape[1]
-            sizes[folder] = len(benchmark), {"plain": 1, **pools}
+            sizes[folder] = len(benchmark), {batches: count_pools(benchmark, batches) for batches in BATCHES}
         rows, pools = sizes[folder]
-        items = max(run.batch_size * min(pools[run.batch_kind], run.domains_per_batch or pools[run.batch_kind])
-                    for run in runs)
+        items = max(items_per_batch(run.batch_size, pools[run.batch_kind], run.domains_per_batch) for run in runs)
         shape = Shape(_one({run.label for run in runs}), _one({run.model for run in runs}),
                       _one({run.features or f"{facts(run.model).takes} {run.size or ''}".strip() for run in runs}),
                       _one({run.precision for run in runs}), _one({run.batch_kind for run in runs}),

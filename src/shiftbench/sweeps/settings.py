@@ -12,7 +12,7 @@ from shiftbench.core.rng import child
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import Choice, Drawn, Grid, Law, Power, Uniform, law
 from shiftbench.models.names import CATALOGUE
-from shiftbench.training.run import Run
+from shiftbench.training.run import IN_EPOCHS, Run
 
 ELSEWHERE = {"seed": "seeds = [0, 1] at the top", "benchmark": "benchmarks = [\"FOLDER\"] at the top",
              "method": "a table [methods.NAME]", "params": "each one in the table [methods.NAME]",
@@ -69,11 +69,12 @@ class Block:
     def of(method: str, variant: str, layers: Sequence[Layer]) -> "Block":
         """The first layer that has a setting decides it. A law's draw 0 is what would stand there without the law.
 
-        Steps and epochs are one setting: the steps of a layer hide the epochs of those below it.
+        Steps and epochs are one setting (`IN_EPOCHS`): the steps of a layer hide the epochs of those below it.
         """
-        first = next((number for number, one in enumerate(layers) if "steps" in one), len(layers))
-        layers = [one if number <= first else {key: value for key, value in one.items() if key != "epochs"}
-                  for number, one in enumerate(layers)]
+        for in_epochs, in_steps in IN_EPOCHS.items():
+            first = next((number for number, one in enumerate(layers) if in_steps in one), len(layers))
+            layers = [one if number <= first else {key: value for key, value in one.items() if key != in_epochs}
+                      for number, one in enumerate(layers)]
         fixed: dict[str, Any] = {}
         grid: dict[str, tuple[Any, ...]] = {}
         laws: dict[str, Drawn] = {}

@@ -1,7 +1,7 @@
 """A study: which benchmarks, methods, settings and seeds. TOML in, a list of runs out."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
@@ -206,19 +206,32 @@ class Study:
                     for one in settings(block, self.draws, self.draw_seed, self.source)}
         return list(distinct.values())
 
+    def size_in_words(self) -> str:
+        """How many runs the study asks for, known before anything is drawn, built or timed."""
+        there = list(entries(self.benchmarks, self.seeds, None, None, self.source))
+        built, seeds, each = len(self.builds.members()), len(set(self.seeds)), len(self.settings())
+        runs = each * (sum(len(entry.seeds) for entry in there) + built * seeds)
+        more = ", and as many again without each training domain" if self.leave_one_domain_out else ""
+        return (f"{_counted(runs, 'run')}: {_counted(each, 'setting')} on {_counted(len(there) + built, 'benchmark')} "
+                f"with {_counted(seeds, 'seed')}{more}")
+
     @property
     def builds(self) -> Builds:
         """What the study builds for itself."""
         return Builds(self.suites, self.recipes, self.members, self.world,
                       self.collection if self.suites or self.recipes else "", self.source)
 
-    def prepare(self, out: Path | str, scratch: Path | str | None = None, say: Say | None = None) -> list[Path]:
-        """Draw and build what the study needs and `out` lacks: below `scratch`, if given, else below `out`."""
+    def prepare(
+        self, out: Path | str, scratch: Path | str | None = None, say: Say | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[Path]:
+        """Draw and build what the study needs and `out` lacks: below `scratch`, if given, else below `out`. `progress`
+        hears of every benchmark that is built."""
         if (self.suites or self.recipes) and is_url(out):
             raise ShiftBenchError(f"{self.source}: builds its benchmarks below --out, which must be a folder then, not "
                                   f"{out}. Build them first, and name them: benchmarks = [\"FOLDER\"].")
         return self.builds.folders(Path(out), self.seeds if self.redraw else (), Path(scratch) if scratch else None,
-                                    say)
+                                    say, progress)
 
     def jobs(self, out: Path | str, scratch: Path | str | None = None, *, collections: bool = True) -> list[Job]:
         """The runs, benchmark by benchmark. Benchmarks that are built for them are saved as `prepare` says.
@@ -237,6 +250,10 @@ class Study:
                      for one in (on_benchmark(settings, entry.benchmark) for settings in by_task[task])
                      for seed in entry.seeds]
         return jobs
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def _names_of(key: str, value: Any, where: str) -> list[str]:

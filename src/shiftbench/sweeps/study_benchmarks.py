@@ -85,7 +85,8 @@ class Builds:
         return kept
 
     def folders(
-        self, out: Path, draws: Sequence[int] = (), scratch: Path | None = None, say: Say | None = None
+        self, out: Path, draws: Sequence[int] = (), scratch: Path | None = None, say: Say | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> list[Path]:
         """The folders of the benchmarks, built where they are missing: below `scratch`, if given, else below `out`."""
         wanted = self.members(draws)
@@ -94,7 +95,7 @@ class Builds:
         world = self._world(out, scratch)
         if (world and not (world / collections.MARKER).is_file()) or self._missing(out, wanted, scratch):
             with _alone(scratch or out):
-                self._make(out, wanted, scratch or out, say or (lambda _: None))
+                self._make(out, wanted, scratch or out, say or (lambda _: None), progress or (lambda *_: None))
         return [one.folder for one in self._built(out, wanted, scratch)]
 
     def _built(self, out: Path, wanted: Sequence[Member], scratch: Path | None) -> list[Built]:
@@ -122,7 +123,9 @@ class Builds:
                                       f"settings than {self.source} asks for. Choose another --out.")
         return missing
 
-    def _make(self, out: Path, wanted: Sequence[Member], base: Path, say: Say) -> None:
+    def _make(
+        self, out: Path, wanted: Sequence[Member], base: Path, say: Say, progress: Callable[[int, int], None]
+    ) -> None:
         world = self._world(out, base)
         if world and not (world / collections.MARKER).is_file():
             from shiftbench.worlds import WORLDS
@@ -135,11 +138,12 @@ class Builds:
             say(f"building {len(missing)} {'benchmark' if len(missing) == 1 else 'benchmarks'} below "
                 f"{base / 'benchmarks'}")
         loaded: dict[Path, Collection] = {}
-        for one in missing:
+        for number, one in enumerate(missing, 1):
             source = self._collection_of(one.member, out, base)
             if source not in loaded:
                 loaded[source] = Collection.load(source)
             one.member.save(loaded[source], one.folder.parent, source)
+            progress(number, len(missing))
 
     def _collection_of(self, member: Member, out: Path, scratch: Path | None) -> Path:
         """Where the collection of a benchmark is: the study's, or for a recipe its own."""

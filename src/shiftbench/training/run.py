@@ -40,9 +40,14 @@ def selections(name: str) -> tuple[str, ...]:
     return (*SELECTIONS, *(other for other, metric in METRICS.items() if metric.own))
 
 
-UNSAID = ("preset", "epochs", "frozen_norms", "max_grad_norm", "decay_all", "warmup", "drop", "drop_every",
-          "normalise")
+UNSAID = ("preset", "epochs", "eval_epochs", "frozen_norms", "max_grad_norm", "decay_all", "warmup", "drop",
+          "drop_every", "normalise")
 """Fields that a run's facts leave out where they have their default: a run from before them has the same id."""
+
+
+IN_EPOCHS = {"epochs": "steps", "eval_epochs": "eval_every"}
+"""Lengths in passes over the training items, and the field in steps that each stands for. The two are one setting:
+`on_benchmark` turns epochs into steps, and a user's steps replace a preset's epochs."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,8 @@ class Run:
     warmup: int = 0  # steps in which the learning rate rises from 0
     drop: float = 0.96  # factor of the exponential schedule
     drop_every: int = 0  # steps between two drops of the exponential schedule
-    eval_every: int = 50
+    eval_every: int = 50  # steps between two evaluations
+    eval_epochs: float = 0.0  # the same in passes over the training items, in place of eval_every; 0: eval_every counts
     patience: int = 0  # evaluations without a better one before training stops; 0: never
     select_on: str = "accuracy"
     select_split: str = ""  # id_val or val; empty: id_val where there is one, else val
@@ -111,7 +117,7 @@ class Run:
             least = int(name in ("steps", "batch_size", "eval_every", "attack_steps"))
             if getattr(self, name) < least:
                 raise ShiftBenchError(f"run: '{name}' is {getattr(self, name)}, but must be at least {least}.")
-        for name in ("lr", "weight_decay", "momentum", "attack", "epochs", "max_grad_norm", "drop"):
+        for name in ("lr", "weight_decay", "momentum", "attack", *IN_EPOCHS, "max_grad_norm", "drop"):
             value = float(getattr(self, name))
             object.__setattr__(self, name, value)  # 1 and 1.0 must give one id
             if not 0 <= value < float("inf") or (name == "lr" and value == 0):
@@ -269,20 +275,34 @@ def own_parts(settings: Mapping[str, Any]) -> dict[str, Owner]:
             if (owner := table.owners.get(settings.get(key, ""))) is not None and not owner.ours}
 
 
+def count_pools(benchmark: Benchmark, batches: str) -> int:
+    """How many pools the batches of a kind draw from: the domains, groups or cells of domain × label in training, or,
+    of plain batches, one. They are those of `Data.codes`, counted without torch."""
+    if batches == "plain":
+        return 1
+    codes = getattr(benchmark, batches) if batches != "domain_label" else (
+        benchmark.domain * (1 + int(benchmark.label.max(initial=0))) + benchmark.label)
+    return len(np.unique(codes[benchmark.rows("train")]))
+
+
+def items_per_batch(batch_size: int, pools: int, at_once: int) -> int:
+    """`batch_size` items of each pool that a batch takes: of `at_once` of them, or of all, where that is 0 or more than
+    there are."""
+    return batch_size * max(1, min(at_once or pools, pools))
+
+
 def on_benchmark(settings: Mapping[str, Any], benchmark: Benchmark) -> dict[str, Any]:
     """The settings of a run on this benchmark: with its digest, and with epochs as the steps that they take.
 
-    steps = ⌈epochs · n / m⌉ for n training items and m items of a batch, which is `batch_size` of plain batches and
-    that many of each domain or group of the others.
+    steps = ⌈epochs · n / m⌉ for n training items and m items of a batch (`items_per_batch`); the same holds of
+    `eval_epochs`, so that patience counts evaluations of this benchmark and not of another size.
     """
     own = {**settings, "benchmark": benchmark.digest}
-    epochs = own.pop("epochs", 0)
-    if epochs:
-        rows = benchmark.rows("train")
-        kind = own["batches"] or METHODS[own["method"]].batches
-        pools = 1 if kind == "plain" else len(np.unique(getattr(benchmark, kind)[rows]))
-        own["steps"] = max(1, ceil(epochs * len(rows) / (own["batch_size"] * min(own["domains_per_batch"] or pools,
-                                                                                pools))))
+    lengths = {name: own.pop(name, 0) for name in IN_EPOCHS}
+    if any(lengths.values()):
+        pools = count_pools(benchmark, own["batches"] or METHODS[own["method"]].batches)
+        n, m = len(benchmark.rows("train")), items_per_batch(own["batch_size"], pools, own["domains_per_batch"])
+        own |= {IN_EPOCHS[name]: max(1, ceil(epochs * n / m)) for name, epochs in lengths.items() if epochs}
     return own
 
 
@@ -300,8 +320,9 @@ def run_of(
         raise ShiftBenchError("train: name a method or a preset. `shiftbench methods` lists both.")
     method, variant, protocol = expand(listed(preset), method, task_of(benchmark) if benchmark else "")
     own, of_run = split_settings(protocol)
-    if "steps" in settings:
-        of_run.pop("epochs", None)
+    for in_epochs, in_steps in IN_EPOCHS.items():
+        if in_steps in settings:
+            of_run.pop(in_epochs, None)
     of_run = {"model": default_model(method, variant), **of_run, **settings}
     if facts(str(of_run["model"])).takes == "features":
         of_run.setdefault("features", "efficientnet-lite0")
