@@ -1,8 +1,8 @@
 """How often an audit reports what is not there, and how often its intervals miss: split, search, choice and test.
 
-A draw makes a table, or takes it with permuted losses, splits the items, searches all conjunctions of up to three
-predicates on one part and confirms on the other. What a context truly is comes from the rates that losses were drawn
-with, on the confirming items. Per case, in per cent:
+A draw makes a table, or takes it with permuted losses, splits the items, by label where there are labels, searches all
+conjunctions of up to three predicates on one part and confirms on the other. What a context truly is comes from the
+rates that losses were drawn with, on the confirming items. Per case, in per cent:
 
     reports       draws with a finding
     false         mean share of false findings (not worse than the rest) among those shown, and among all; 0 without any
@@ -23,7 +23,7 @@ import numpy as np
 
 from shiftbench.auditing.confirm import confirm, split_items
 from shiftbench.auditing.findings import Finding
-from shiftbench.auditing.predicates import Predicate, Predicates, packed
+from shiftbench.auditing.predicates import ALONE, Predicate, Predicates, packed
 from shiftbench.auditing.pursuit import describe
 from shiftbench.auditing.search import search
 from shiftbench.core.arrays import Bools, Floats, Ints
@@ -35,13 +35,18 @@ Random = np.random.Generator
 
 
 class Table(NamedTuple):
-    """Columns × items, the losses of a draw, their expectation, the planted contexts, and clusters."""
+    """Columns × items, the losses of a draw, their expectation, the planted contexts, clusters, and labels.
+
+    A column that says what was `predicted` is combined with no other, as in an audit.
+    """
 
     columns: Ints
     loss: Floats
     mean: Floats
     planted: tuple[Bools, ...] = ()
     cluster: Ints | None = None
+    label: Ints | None = None
+    predicted: int = -1
 
 
 class Outcome(NamedTuple):
@@ -64,13 +69,13 @@ def columns_of(rng: Random, n: int, count: int, values: int, copy: float = 0.0) 
     return columns
 
 
-def predicates_in(columns: Ints) -> Predicates:
-    """A predicate for every value of every column."""
+def predicates_in(columns: Ints, alone: int = -1) -> Predicates:
+    """A predicate for every value of every column; those of the column `alone` are combined with no other."""
     pairs = [(number, value) for number in range(len(columns)) for value in range(int(columns[number].max()) + 1)]
     return Predicates(
         tuple(Predicate(f"c{number}", str(value), "factor", f"c{number} is {value}") for number, value in pairs),
         np.stack([packed(columns[number] == value) for number, value in pairs]), columns.shape[1],
-        np.asarray([number for number, _ in pairs], np.int32))
+        np.asarray([ALONE if number == alone else number for number, _ in pairs], np.int32))
 
 
 def permuted(rng: Random, columns: Ints, share: float) -> Table:
@@ -78,6 +83,18 @@ def permuted(rng: Random, columns: Ints, share: float) -> Table:
     n = columns.shape[1]
     loss = rng.permutation((np.arange(n) < round(share * n)).astype(np.float64))
     return Table(columns, loss, np.full(n, loss.mean()))
+
+
+def labelled(rng: Random, items: int, labels: int, share: float, predictions: bool) -> Table:
+    """Labels that are all as frequent and as hard: a wrong prediction is any other label; with the predictions or not.
+
+    So the share of errors is the same for every label and for every prediction.
+    """
+    label = rng.permutation(np.arange(items) % labels)
+    wrong = rng.random(items) < share
+    predicted = np.where(wrong, (label + rng.integers(1, labels, items)) % labels, label)
+    columns = np.stack([label, predicted] if predictions else [label])
+    return Table(columns, wrong.astype(np.float64), np.full(items, share), label=label, predicted=1)
 
 
 def skewed(rng: Random, columns: Ints) -> Table:
@@ -128,6 +145,9 @@ CASES: Mapping[str, Callable[[Random], Table]] = {
         rng, columns_of(rng, 1000, 12, 2), 0.03),
     "nothing, 4 columns of 20 values, 50 % errors, 5,000 items": lambda rng: permuted(
         rng, columns_of(rng, 5000, 4, 20), 0.5),
+    "nothing, 10 labels, 40 % errors, 6,000 items": lambda rng: labelled(rng, 6000, 10, 0.4, predictions=False),
+    "nothing, 10 labels and what was predicted, 40 % errors, 6,000 items": lambda rng: labelled(
+        rng, 6000, 10, 0.4, predictions=True),
     "nothing, skewed log-losses": lambda rng: skewed(rng, columns_of(rng, 2400, 6, 3)),
     "nothing, clusters of 12, contexts of whole clusters": lambda rng: clustered(rng, 2400, within=False),
     "nothing, clusters of 12, contexts that cut them": lambda rng: clustered(rng, 2400, within=True),
@@ -141,8 +161,8 @@ CASES: Mapping[str, Callable[[Random], Table]] = {
 
 def audit(table: Table, seed: int, dependence: str = "prds") -> tuple[tuple[Finding, ...], Predicates, Bools]:
     """The chain of an audit, without reading and writing."""
-    predicates = predicates_in(table.columns)
-    held = split_items(predicates.n, seed=seed, strata=(table.loss > 0).astype(np.int64), cluster=table.cluster)
+    predicates = predicates_in(table.columns, table.predicted)
+    held = split_items(predicates.n, seed=seed, strata=table.label, cluster=table.cluster)
     explore, loss = predicates.take(~held), table.loss[~held]
     slices = describe(explore, loss, search(explore, loss, depth=3, least=20))
     confirmed = confirm(predicates, table.loss, slices, held, fdr=FDR, dependence=dependence, cluster=table.cluster,

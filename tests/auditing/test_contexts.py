@@ -70,25 +70,92 @@ def test_a_context_is_all_of_its_predicates():
 
 
 def test_a_column_that_is_not_there_is_named():
-    collection, *_ = everything()
-    with pytest.raises(ShiftBenchError, match="No factor named 'citi'"):
-        holds(Predicate("citi", "Oslo", "factor", "citi is Oslo"), collection)
+    """With the context that asks for it and the nearest columns; it is never taken for the label."""
+    collection, truth, _ = everything()
+    citi, old = (Predicate("citi", "cat", "factor", "citi is cat"), Predicate("age", "", "number", "age is old", 60.0))
+    for options in ({}, {"truth": truth, "label": "class"}):
+        with pytest.raises(ShiftBenchError, match=r"^Context 'citi is cat and age is old': No column named 'citi'\. "
+                                                  r"Did you mean 'city'\? Known columns: age, .*city"):
+            inside((citi, old), collection, **options)
+    for kind in ("label", "class", "missing", "word"):
+        with pytest.raises(ShiftBenchError, match=r"^Context 'citi is cat': No column named 'citi'"):
+            holds(Predicate("citi", "cat", kind, "citi is cat"), collection, truth=truth, label="class")
+    with pytest.raises(ShiftBenchError, match=r"^Context 'with bed': No tag named 'bed'"):
+        holds(Predicate("has:bed", "yes", "tag", "with bed"), collection, truth=truth, label="class")
     with pytest.raises(ShiftBenchError, match="the prediction of each item, which is not known"):
         holds(Predicate("prediction", "cat", "prediction", "prediction is cat"), collection)
     with pytest.raises(ShiftBenchError, match="needs numbers in 'city'"):
         holds(Predicate("city", "", "number", "city from 1", 1.0), collection)
 
 
+def test_the_label_is_known_by_its_own_name():
+    """Whatever kind asks for it; another column of a kind that is about labels is read as it is."""
+    collection, truth, _ = everything()
+    for kind in ("label", "factor"):
+        mask = holds(Predicate("class", "cat", kind, "class is cat"), collection, truth=truth, label="class")
+        assert np.array_equal(mask, truth == "cat")
+    oslo = holds(Predicate("city", "Oslo", "label", "city is Oslo"), collection, truth=truth, label="class")
+    assert np.array_equal(oslo, collection.factors["city"] == "Oslo")
+    pets = holds(Predicate("class", "pet", "class", "class is a kind of pet"), collection, truth=truth, label="class")
+    assert np.array_equal(pets, np.isin(truth, ["cat", "dog"]))
+
+
 def test_contexts_come_back_from_their_file(tmp_path):
-    """Any text and any number, infinite ends too."""
-    contexts = (Context((Predicate(EVIL, EVIL, "factor", EVIL), Predicate("age", "", "number", "age from 30", 30.0)),
-                        0.1 + 0.2, 312), Context((Predicate("x", "1e400", "factor", "x"),)))
+    """Any text and any number, infinite ends too; a name that the user gave stands before what the context says."""
+    contexts = (Context((Predicate(EVIL, EVIL, "factor", f"{EVIL} is {EVIL}"),
+                         Predicate("age", "30 or more", "number", "age is 30 or more", 30.0)), 0.1 + 0.2, 312, EVIL),
+                Context((Predicate("x", "1e400", "factor", "x is 1e400"),)))
     path = write_contexts(tmp_path / "saved.toml", "error", contexts)
     loss, loaded = load_contexts(path)
     assert loss == "error"
     assert loaded[0] == contexts[0]
     assert loaded[1].members == contexts[1].members
     assert math.isnan(loaded[1].loss)
+    assert loaded[0].name.startswith(f"{EVIL} ({EVIL} is")
+
+
+def test_every_predicate_of_an_audit_comes_back_in_its_own_words(tmp_path):
+    """The file has no words: they are made of column, kind, value and ends, for every kind."""
+    collection, truth, _ = everything()
+    loss = np.random.default_rng(1).random(len(collection))
+    predicates = predicates_of(collection, loss=loss, explore=np.arange(len(collection)) % 2 == 0, truth=truth,
+                               label="class", least=5)
+    communities = Predicate("which:community=bed+lamp", "community", "factor", "with any of bed, lamp")
+    listed = [Context((predicate,)) for predicate in (*predicates.list, communities)]
+    path = write_contexts(tmp_path / "saved.toml", "error", listed)
+    assert "words =" not in path.read_text()
+    assert [context.members for context in load_contexts(path)[1]] == [context.members for context in listed]
+
+
+HAND = """
+[[context]]
+{name}
+loss = 0.2
+[[context.predicate]]
+column = "light"
+kind = "factor"
+value = "day"
+{words}
+[[context.predicate]]
+column = "age"
+kind = "number"
+low = 30
+high = 60
+"""
+
+
+@pytest.mark.parametrize(("name", "words", "shown"), [
+    ("", "", "light is day and age is from 30 to under 60"),
+    ("", 'words = "light is night"', "light is day and age is from 30 to under 60"),
+    ('name = "light is night and "', 'words = "light is night"', "light is day and age is from 30 to under 60"),
+    ('name = "light is day and age is from 30 to under 60"', "", "light is day and age is from 30 to under 60"),
+    ('name = "by day"', 'words = "light is night"', "by day (light is day and age is from 30 to under 60)"),
+])
+def test_a_context_goes_by_what_its_predicates_say(tmp_path, name, words, shown):
+    """Words need not be written; old ones, also in the name that `keep` once wrote, do not outlive an edit."""
+    path = tmp_path / "hand.toml"
+    path.write_text(HAND.format(name=name, words=words))
+    assert load_contexts(path)[1][0].name == shown
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -99,6 +166,9 @@ def test_contexts_come_back_from_their_file(tmp_path):
     ("[[context]]\nloss = 'high'\n[[context.predicate]]\ncolumn = 'a'", "'loss' must be a number"),
     ("format = 'shiftbench study'", "not a file of contexts"),
     ("[[context]]\n[[context.predicate]]\ncolumn = 'a'", "'value' is missing"),
+    ("[[context]]\n[[context.predicate]]\ncolumn = 'a'\nvalue = 'b'\nkind = 'facotr'", "Did you mean 'factor'"),
+    ("[[context]]\n[[context.predicate]]\ncolumn = 'has:a'\nvalue = 'true'\nkind = 'tag'", "is yes or no"),
+    ("[[context]]\nname = 3\n[[context.predicate]]\ncolumn = 'a'", "'name' a text"),
 ])
 def test_a_file_that_is_wrong_says_where(tmp_path, text, message):
     path = tmp_path / "saved.toml"

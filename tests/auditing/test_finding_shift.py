@@ -96,6 +96,18 @@ def test_labels_without_a_match_are_left_out_and_named(collection):
         build_finding(audit((NIGHT,)), 1, indoors, changes={"n_low": 2000})
 
 
+def test_a_column_that_the_collection_lacks_is_never_taken_for_the_label(collection):
+    """It is named with the context; the label itself may have another name in the collection."""
+    town = Predicate("town", "cat", "factor", "town is cat")
+    with pytest.raises(ShiftBenchError, match=r"Context 'light is night and town is cat': No column named 'town'"):
+        build_finding(audit((NIGHT, town)), 1, collection)
+    renamed = Collection("street", collection.items, {
+        "species" if name == "class" else name: values for name, values in collection.factors.items()})
+    ours, theirs = (build_finding(audit((CAT, NIGHT)), 1, one, label=label)
+                    for one, label in ((collection, ""), (renamed, "species")))
+    assert np.array_equal(ours.items, theirs.items)
+
+
 def test_what_is_no_shift_is_refused(collection):
     """A finding that is not there, one about the label alone, and one about what a model says."""
     for members, number, message in (((NIGHT,), 2, "no finding 2"), ((CAT,), 1, "the label alone"),

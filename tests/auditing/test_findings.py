@@ -40,6 +40,44 @@ def test_an_audit_that_finds_nothing_says_what_it_could_have_found():
         assert words in Audit((), (), {**CARD, **change}).sentences()[0]
 
 
+@pytest.mark.parametrize(("change", "words"), [
+    ({"better": True, "detectable_better": 0.09}, "would have to be 14 points worse or 9 points better."),
+    ({"better": True, "detectable_better": 0.14}, "would have to be 14 points worse or better."),
+    ({"against": "old.csv", "detectable_better": 0.14}, "would have to be 14 points worse or better."),
+    ({"better": True, "detectable_better": None}, "14 points worse. Not even a group of 100 without errors could be "
+                                                  "shown to be better."),
+    ({"better": True, "detectable": None, "detectable_better": 0.3}, "would have to be 30 points better."),
+    ({"detectable_better": None}, "would have to be 14 points worse."),
+])
+def test_an_audit_of_both_directions_speaks_of_both(change, words):
+    """With --better, and of two models, how much worse and how much better a group would have to be."""
+    assert Audit((), (), {**CARD, **change}).sentences()[0].endswith(words)
+
+
+def test_one_item_is_one_item():
+    """The reason why nothing was looked at is the sentence, and a single item is no plural."""
+    reason = "1 item is too few to say anything"
+    assert Audit((), (), {**CARD, "n": 1, "reason": reason}).sentences() == [f"Nothing was found: {reason}."]
+    assert "Nothing was found; 1 item is too few" in Audit((), (), {**CARD, "n": 1}).sentences()[0]
+    assert "elsewhere, 1 item." in Audit((replace(WIDE, n=1),), (), CARD).sentences()[0]
+
+
+def test_a_sentence_has_one_minus_sign():
+    """The same as a gate's: no hyphen stands before a number."""
+    change = replace(WIDE, loss=-0.2, low=-0.25, high=-0.15, rest=-0.12, difference=-0.08)
+    for card in ({**CARD, "against": "old.csv"}, {**CARD, "unit": "number"}):
+        sentence = Audit((change,), (), card).sentences()[0]
+        assert "-" not in sentence
+        assert sentence.count("−") == 4
+
+
+def test_a_sentence_is_numbered_by_its_finding():
+    """So that a page can lead from it to what it is about; the others are about none."""
+    counted = Audit((WIDE, replace(NARROW, narrower=2)), (MAYBE,), CARD)
+    assert [number for number, _ in counted.numbered_sentences()] == [0, 1, 1, None]
+    assert [line for _, line in counted.numbered_sentences()] == counted.sentences()
+
+
 def test_narrower_contexts_that_add_nothing_are_a_line():
     """They are counted below the finding that they lie within, one step further in."""
     counted = Audit((replace(WIDE, narrower=1), replace(NARROW, narrower=1200)), (), CARD)

@@ -146,6 +146,54 @@ def test_too_few_items_are_said_to_be_too_few():
     assert gate(same, table(50), against=same, contexts=[context("Paris")]).checks[1].n == 0
 
 
+def test_a_warning_does_not_look_like_a_pass():
+    """With --unsure warn the head says that checks are open, on the terminal and in Markdown; with pass it does not."""
+    data = table(50)
+    same = predictions(data, 0.2, 0)
+    fails, warns, passes = (gate(same, data, against=same, contexts=[context("Oslo")], unsure=unsure)
+                            for unsure in ("fail", "warn", "pass"))
+    assert [one.outcome for one in (fails, warns, passes)] == ["fail", "warn", "pass"]
+    assert warns.passed
+    assert warns.sentences()[0].startswith("Pass with a warning: 2 with too few items to tell of 2 checks.")
+    assert gate_markdown(warns).startswith(
+        "### ⚠️ The model may be released, but 2 of 2 checks have too few items to tell\n")
+    assert gate_markdown(passes).startswith("### ✅ The model may be released\n")
+    many = table(4000)
+    equal = predictions(many, 0.0, 0)
+    sure = gate(equal, many, against=equal, unsure="warn")
+    assert (sure.outcome, gate_markdown(sure).splitlines()[0]) == ("pass", "### ✅ The model may be released")
+
+
+def test_a_context_without_items_says_so():
+    """In its sentence and in the table for a pull request."""
+    data = table(50)
+    same = predictions(data, 0.2, 0)
+    outcome = gate(same, data, against=same, contexts=[context("Paris")])
+    assert outcome.checks[1].sentence() == "no item is in it; at most +1.0 is allowed"
+    assert "| city is Paris | no item is in it | 0 |" in gate_markdown(outcome)
+
+
+def test_a_gate_says_that_it_tests_the_listed_contexts_only():
+    """And how to look for others, where there is an old model to compare with."""
+    data = table(4000)
+    new = predictions(data, 0.1, 0)
+    paired = gate(new, data, against=new, contexts=[context("Oslo"), context("Lima")])
+    assert paired.sentences()[-2:] == [
+        "Tested: all items and 2 contexts, as listed.",
+        "A gate tests the listed contexts only. To look for others: shiftbench audit NEW --data DATA --against OLD"]
+    assert "A gate tests the listed contexts only." in gate_markdown(paired)
+    alone = gate(new, data, contexts=[context("Oslo", 0.12)])
+    assert alone.sentences()[-1] == "Tested: 1 context, as listed."
+
+
+def test_a_context_whose_column_is_gone_is_refused():
+    """It is not taken for the label, of which cat is a value."""
+    data = table(400)
+    town = Context((Predicate("town", "cat", "factor", "town is cat"),))
+    with pytest.raises(ShiftBenchError, match=r"Context 'town is cat': No column named 'town'\. .*city, label"):
+        gate(predictions(data, 0.1, 0), data, against=predictions(data, 0.1, 1), contexts=[town])
+
+
 def test_a_model_that_is_surely_worse_fails_whatever_unsure_does():
     """A lower limit above the budget is a failure, not a lack of items."""
     data = table(2000)

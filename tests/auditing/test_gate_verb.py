@@ -1,6 +1,7 @@
 """`shiftbench gate` and `build --from` on the command line: exit codes, files and messages."""
 
 import json
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -55,6 +56,25 @@ def test_the_exit_code_is_the_outcome(shell, project):
     assert "nothing to test" in err
 
 
+def test_the_terminal_names_the_contexts_and_the_audit_that_looks_for_others(shell, project):
+    """A warning stands in the first line; the command has the names of the files."""
+    _, out, _ = shell("gate", "same.csv", *GATE, "--budget", "0.1", "--unsure", "warn")
+    lines = out.splitlines()
+    assert lines[0].startswith("Pass with a warning: 2 with too few items to tell of 2 checks.")
+    assert "light is night" in out
+    assert lines[-1].endswith("To look for others: shiftbench audit same.csv --data data.csv --against old.csv")
+
+
+def test_an_empty_prediction_is_refused(shell, project):
+    """Items are counted and named: an empty prediction is neither right nor wrong, for audit and gate."""
+    (project / "gaps.csv").write_text(re.sub(r'(?m)^("?00003"?),.*$', r"\1,", (project / "same.csv").read_text()))
+    for words in (("gate", "gaps.csv", *GATE), ("gate", "same.csv", "--against", "gaps.csv", "--data", "data.csv"),
+                  ("audit", "gaps.csv", "--data", "data.csv")):
+        code, out, err = shell(*words)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert "gaps.csv: the prediction of 1 of 3,000 items is empty or no number: '00003'. Predict" in err
+
+
 def test_junit_and_summary_are_written_whatever_the_outcome(shell, project):
     """A case per check, and a table for the pull request."""
     code, *_ = shell("gate", "worse.csv", *GATE, "--floor", "accuracy=0.5", "--junit", "gate.xml", "--summary",
@@ -77,7 +97,8 @@ def test_json_has_every_check(shell, project):
 
 @pytest.mark.parametrize(("words", "message"), [
     (("--floor", "accuracy"), "not of the form NAME=NUMBER"), (("--floor", "accuracy=high"), "NAME=NUMBER"),
-    (("--unsure", "maybe"), "maybe"), (("--level", "95"), "between 0 and 1"), (("--contexts", "none.toml"), "no such"),
+    (("--unsure", "maybe"), "No choice of --unsure named 'maybe'. Known choices of --unsure: fail, pass, warn."),
+    (("--level", "95"), "between 0 and 1"), (("--contexts", "none.toml"), "no such"),
     (("--budget", "nan"), "must be a number"),
 ])
 def test_what_is_wrong_is_one_line(shell, project, words, message):

@@ -45,6 +45,45 @@ def test_what_does_not_match_is_counted_and_named():
     assert "1 items have nothing in column 'label'" in items.notes[2]
 
 
+NUMBERS = {**DATA, "label": [1.0, 2.0, 3.0, 4.0]}
+
+
+@pytest.mark.parametrize(("predictions", "data", "loss"), [
+    (guess("cat", "", "cat", ""), DATA, "error"),
+    (pa.table(guess("cat", None, "cat", None)), DATA, "error"),
+    (guess(*["cat"] * 4, confidence=[0.9, math.nan, 0.8, math.nan]), DATA, "error"),
+    (guess(*["cat"] * 4, confidence=[0.9, math.nan, 0.8, math.nan]), DATA, "nll"),
+    ({"item": list("abcd"), "prob:cat": [1, math.nan, 0, 0.5], "prob:dog": [0, 1, 1, math.nan]}, DATA, "error"),
+    (guess(1.0, math.nan, 3.0, math.nan), NUMBERS, "squared"),
+    (Predictions(np.asarray(list("abcd")), np.full(4, "test"), np.asarray(
+        [[1, 0], [math.nan, 1], [0, 1], [1, math.nan]], np.float32), ("cat", "dog")), DATA, "error"),
+])
+def test_a_prediction_that_is_empty_is_refused_and_never_an_error_of_the_model(predictions, data, loss):
+    """A blank cell, NaN as a score, a confidence or a number: the items are counted and named."""
+    with pytest.raises(ShiftBenchError, match=r"of 2 of 4 items is empty or no number: 'b', 'd'\. Predict these items, "
+                                              "or drop their rows"):
+        join(predictions, data, LOSSES[loss])
+
+
+def test_an_empty_prediction_of_an_item_that_is_not_audited_does_not_matter():
+    """Of an id that the data do not have; and an item whose row is dropped is counted in a note."""
+    items = join(guess("cat", "dog", "cat", "", items="abcx"), DATA, ERROR)
+    assert items.loss.tolist() == [0, 0, 0]
+    assert "1 of 4 items of the data have no prediction" in items.notes[1]
+
+
+@pytest.mark.parametrize(("predictions", "data", "name"), [
+    ({"id": list("abcd"), "yhat": ["cat"] * 4}, DATA, "yhat"),
+    ({"id": list("abcd"), "pred": ["cat"] * 4, "time": [1, 2, 3, 4]}, DATA, "pred"),
+    ({"id": list("abcd"), "one": ["cat"] * 4, "two": ["cat"] * 4}, DATA, "NAME"),
+    ({"id": list("abcd"), "label": ["cat"] * 4, "said": ["cat"] * 4}, {"id": list("abcd"), "x": list("uvuv")}, "said"),
+])
+def test_a_column_of_predictions_under_another_name_is_suggested(predictions, data, name):
+    """The message has the option, with the column that is meant if one is likely."""
+    with pytest.raises(ShiftBenchError, match=rf"no column 'prediction'.* --column prediction={name}\."):
+        join(predictions, data, ERROR)
+
+
 @pytest.mark.parametrize(("predictions", "data", "message"), [
     (guess(*["cat"] * 4, items="wxyz"), DATA, r"None of the 4 ids of the predictions \('w', …\) is in the data"),
     (guess(*["cat"] * 4, items="aabb"), DATA, "2 ids stand more than once, the first is 'a'"),

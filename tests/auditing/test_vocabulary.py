@@ -137,6 +137,24 @@ def test_ten_thousand_values_are_too_many():
     assert len(predicates) == 20
 
 
+def test_values_with_too_few_items_are_not_said_to_form_groups():
+    """Of many values, those with enough items are chosen from; one note says which form groups, and none denies it."""
+    shop = np.concatenate([np.repeat(np.arange(30), 10), np.repeat(np.arange(30, 60), 2)]).astype(str)
+    loss, explore = np.zeros(len(shop)), np.arange(len(shop)) % 2 == 0
+    items = Collection("shops", np.arange(len(shop)).astype(str), {"shop": shop})
+    notes = [predicates_of(items, loss=loss, explore=explore, least=least).notes for least in (5, 11, 1)]
+    assert notes == [
+        ("'shop' has 60 values, of which 20 form groups: half the most frequent of the 30 with 5 items or more, half "
+         "those whose loss differs most. 160 items have another (--most-values).",),
+        ("'shop' has 60 values, none of which has the 11 items of a group.",),
+        ("'shop' has 60 values, of which 20 form groups: half the most frequent of the 60 with 1 item or more, half "
+         "those whose loss differs most. 160 items have another (--most-values).",)]
+    few = predicates_of(items, loss=loss, explore=explore, least=5, most_values=40)
+    assert few.notes == ("'shop' has 60 values, of which 30 form groups: those with 5 items or more. 60 items have "
+                         "another.",)
+    assert len(few) == 30
+
+
 def test_a_prediction_stands_alone_and_copies_of_the_label_are_left_out():
     """With what tells the label a prediction would be the error by definition; a copy of the label says nothing new."""
     truth = np.asarray(["cat", "dog"])[np.arange(N) % 2]

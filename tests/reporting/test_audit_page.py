@@ -112,8 +112,98 @@ def test_the_contexts_around_a_finding_have_their_losses(tmp_path):
     for name, mask in around.items():
         title = f"<title>{name}: {100 * known.loss[mask].mean():.1f}, {mask.sum():,} items</title>"
         assert title in text
-    inside = known.truth[night] == known.predicted[night]
-    assert f"confidence {100 * known.confidence[night].mean():.1f} %, right {100 * inside.mean():.1f} %" in text
+
+
+def test_calibration_is_that_of_the_confirming_items(tmp_path):
+    """On the exploring items the context was chosen because many are wrong; they say nothing of calibration."""
+    audit, evidence = case()
+    text = audit_page(audit, tmp_path / "audit.html", evidence).read_text()
+    known = evidence.items
+    for mask in (known.known.factors["light"] == "night", known.known.factors["light"] != "night"):
+        part = mask & evidence.confirming
+        right = known.truth[part] == known.predicted[part]
+        assert f"confidence {100 * known.confidence[part].mean():.1f} %, right {100 * right.mean():.1f} %" in text
+
+
+def test_examples_show_the_columns_of_the_finding_first(tmp_path):
+    """Though the table has six others before it, and a value that is not there reads missing."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    data = {"id": [f"i{number}" for number in range(n)], "label": rng.choice(["cat", "dog"], n),
+            **{f"first {number}": rng.choice(["u", "v"], n) for number in range(6)},
+            "note": np.where(rng.random(n) < 0.5, "", "seen"), "speed": np.where(rng.random(n) < 0.3, np.nan, 40.0),
+            "light": rng.choice(["day", "night"], n)}
+    wrong = rng.random(n) < 0.1 + 0.3 * ((data["light"] == "night") & np.isnan(data["speed"]))
+    predictions = {"id": data["id"], "prediction": np.where(wrong, np.where(data["label"] == "cat", "dog", "cat"),
+                                                            data["label"])}
+    audit = sb.audit(predictions, data, out=tmp_path / "audit.html")
+    assert {member.column for member in audit.findings[0].members} == {"light", "speed"}
+    text = " ".join("".join(Page((tmp_path / "audit.html").read_text()).words).split())
+    names = [member.column for member in audit.findings[0].members]
+    shown = ", ".join({"light": "light night", "speed": "speed missing"}[name] for name in names)
+    assert f"; {shown}, first 0 " in text
+    assert "nan" not in text
+    assert "first 4 u" not in text  # six values are shown of an item
+
+
+def test_a_page_is_named_by_its_files(tmp_path):
+    """The file of the model and that of the data, where the audit knows them, unless the caller has a title."""
+    audit, _ = case()
+    sources = {"sources": {"predictions": "/home/me/runs/7f/predictions.parquet", "data": f"/home/{EVIL}/frames.csv"}}
+    for card, title, head in (
+            ({}, {}, "shiftbench audit"), (sources, {}, "Audit of 7f/predictions.parquet on frames.csv"),
+            ({**sources, "against": "models/old.csv"}, {},
+             "Audit of 7f/predictions.parquet against old.csv on frames.csv"), (sources, {"title": "Mine"}, "Mine"),
+            ({"sources": 3}, {}, "shiftbench audit")):
+        named = replace(audit, card={**audit.card, **card})
+        text = audit_page(named, tmp_path / "audit.html", **title).read_text()
+        assert f"<title>{head}</title>" in text
+        assert f"<h1>{head}</h1>" in text
+
+
+def test_sentences_and_rows_lead_to_the_section_of_their_finding(tmp_path):
+    """Every link of the page has its target, once; a finding without a section is reached in the table."""
+    audit, evidence = case()
+    many = replace(audit, findings=(*audit.findings, *[audit.findings[0]] * 14))
+    for one, shown in ((audit, evidence), (many, None)):
+        page = Page(audit_page(one, tmp_path / "audit.html", shown).read_text())
+        targets = [value for _, name, value in page.attributes if name == "id"]
+        links = [value[1:] for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
+        assert len(targets) == len(set(targets))
+        assert set(links) <= set(targets)
+        for number in range(1, len(one.findings) + 1):
+            assert links.count(f"f{number}") >= 1
+        assert links.count("f1") == 3  # of its sentence, of the contents and of the table
+
+
+def test_the_contents_wrap_and_keep_long_names_for_windows_with_room(tmp_path):
+    """In a narrower window a link shows its number alone; its name is its title and what is read aloud."""
+    audit, _ = case()
+    text = audit_page(audit, tmp_path / "audit.html").read_text()
+    rule = text[text.rindex("@media (max-width: 91.99rem)"):]
+    rule = rule[:rule.index("\n}")]
+    for part in ("nav.contents { overflow-x: visible; }", "flex-wrap: wrap;", ".long { display: none; }"):
+        assert part in rule
+    assert ('<a href="#f1" title="light is night" aria-label="1. light is night">1.<span class="long"> light is '
+            "night</span></a>") in text
+
+
+def test_a_long_name_around_a_finding_is_not_cut(tmp_path):
+    """It stands above its bar, in as many lines as it takes, for a wide window and for a narrow one."""
+    audit, evidence = case()
+    long = "hour of the day at which the picture was taken is from 12 to under 17"
+    rename = {member: replace(member, words=long) if member.column == "light" else member
+              for member in evidence.predicates.list}
+    audit = replace(audit, findings=tuple(replace(finding, members=tuple(rename[member] for member in finding.members))
+                                          for finding in audit.findings))
+    named = replace(evidence.predicates, list=tuple(rename.values()))
+    text = audit_page(audit, tmp_path / "audit.html", evidence._replace(predicates=named)).read_text()
+    drawn = re.findall(r"<svg class=\"(wide|narrow)\".*?</svg>", text, flags=re.S)
+    assert drawn.count("wide") == drawn.count("narrow") == 2
+    for part in re.findall(r"<svg class=\"(?:wide|narrow)\".*?</svg>", text, flags=re.S):
+        words = " ".join(re.findall(r"<text[^>]*>(.*?)</text>", part))
+        assert long in words
+        assert "…" not in words.replace("… and", "")
 
 
 def test_a_loss_that_is_a_number_is_shown_as_it_is(tmp_path):

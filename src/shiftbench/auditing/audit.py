@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shiftbench.auditing.confirm import POWER, Confirmed, confirm, detectable, split_items
+from shiftbench.auditing.false_discoveries import check_dependence
 from shiftbench.auditing.findings import GROUP, Audit, Finding
 from shiftbench.auditing.flips import Flips, flip_rates
 from shiftbench.auditing.join import Items
@@ -40,6 +41,7 @@ def audit(
     """
     if not 0 < fdr < 1 or not 0 < share < 1:
         raise ShiftBenchError(f"fdr = {fdr} and confirm = {share}, but both are shares between 0 and 1.")
+    check_dependence(dependence)
     notes = list(items.notes)
     groups = _clusters(items, cluster)
     least = least or max(LEAST, math.ceil(SHARE * len(items)))
@@ -48,13 +50,11 @@ def audit(
         items.facts, loss=items.loss, explore=~held, truth=items.labels, label=items.label, predicted=items.choices,
         include=include, exclude=(*exclude, *([cluster] if cluster else [])), most_values=most_values, least=least,
         features=features)
-    notes += predicates.notes
     directions = (True, False) if better or against else (True,)
     lists: list[Confirmed] = []
     looked_at = tested = 0
-    if (few := _too_few(items, held, least)):
-        notes.append(few)
-    else:
+    if not (reason := _reason(items, held, least)):
+        notes += predicates.notes
         explore, known = predicates.take(~held), items.loss[~held]
         for worse in directions:
             slices = search(explore, known, depth=depth, least=max(1, round(least * (1 - share))), worse=worse,
@@ -70,11 +70,13 @@ def audit(
         "depth": depth, "least": least, "confirm": share, "fdr": fdr, "dependence": dependence, "seed": seed,
         "cluster": cluster, "predicates": len(predicates), "looked_at": looked_at,
         "tested": tested, "level": min((one.level for one in lists), default=1 - fdr), "notes": notes,
+        "reason": reason,
         "flips": {predicates.list[number].words: rates._asdict()
                   for number, rates in flip_rates(predicates, flips or {}).items()},
         "digest": digest({"item": items.ids, "loss": items.loss, "bits": predicates.bits.view(np.int64)}),
     }
     card["detectable"] = _detectable(card, loss, bool(against))
+    card["detectable_better"] = _detectable(card, loss, bool(against), worse=False) if len(directions) > 1 else None
     return Audit(_joined([one.findings for one in lists]),
                  tuple(finding for one in lists for finding in one.undecided), card), predicates, held
 
@@ -90,35 +92,42 @@ def _clusters(items: Items, column: str) -> Ints | None:
     return codes
 
 
-def _strata(items: Items) -> Ints:
-    """What both parts have alike: how many items lose much, of every label where there are few of these."""
-    much: Ints = (items.loss > items.loss.mean()).astype(np.int64)
+def _strata(items: Items) -> Ints | None:
+    """What both parts have alike: every label, where there are few of these; never the losses.
+
+    Given the labels, the losses of the two parts are then independent. Strata of the losses would tie them: with as
+    many errors of each label in one part as in the other, a label that looks bad by chance does so in both.
+    """
     if not isinstance(items.labels, Words):
-        return much
+        return None
     codes, names = items.labels.coded
-    return codes * 2 + much if len(names) <= MANY_LABELS else much
+    return codes.astype(np.int64) if len(names) <= MANY_LABELS else None
 
 
-def _too_few(items: Items, held: Bools, least: int) -> str:
-    """Why nothing can be said, if so."""
+def _reason(items: Items, held: Bools, least: int) -> str:
+    """Why no context can be looked at, if so."""
     if min(int(held.sum()), int((~held).sum())) < least:
-        return (f"{len(items):,} items are too few to say anything: both parts need at least {least:,}, the smallest "
-                "group that is looked at (--least).")
-    return "All items have the same loss, so that no context differs." if np.ptp(items.loss) == 0 else ""
+        few = "1 item is" if len(items) == 1 else f"{len(items):,} items are"
+        return (f"{few} too few to say anything, because both parts need at least {least:,}, the smallest group that "
+                "is looked at (--least)")
+    return "every item has the same loss" if np.ptp(items.loss) == 0 else ""
 
 
-def _detectable(card: Mapping[str, Any], loss: Loss, change: bool) -> float | None:
+def _detectable(card: Mapping[str, Any], loss: Loss, change: bool, worse: bool = True) -> float | None:
     """How much worse a group of 100 items would have to be to be found with probability 0.8; None where it could not.
 
     The group is one of the predicates. It has to pass `describe`, which lets about one of them pass by chance, and then
-    the test of the findings: both with probability √0.8, since the two parts are independent.
+    the test of the findings: both with probability √0.8, since the two parts are independent. How much better, where
+    it is not `worse`: then what is right is counted in the place of errors.
     """
     plain = loss.unit == "share" and not change and 0 <= card["mean"] <= 1
     if card["n"] <= GROUP or not card["sd"]:
         return None
+    rate = card["fdr"] / (2 if change or card["better"] else 1)
     steps = ((card["n_explore"], 1 - card["confirm"], 1 / max(2, card["predicates"])),
-             (card["n_confirm"], card["confirm"], card["fdr"] / (1 + card["tested"])))
-    values = [detectable(n, GROUP * share, card["mean"], alpha, math.sqrt(POWER), sd=None if plain else card["sd"])
+             (card["n_confirm"], card["confirm"], rate / (1 + card["tested"])))
+    base = card["mean"] if worse else 1 - card["mean"]
+    values = [detectable(n, GROUP * share, base, alpha, math.sqrt(POWER), sd=None if plain else card["sd"])
               for n, share, alpha in steps]
     return None if any(math.isnan(value) for value in values) else max(values)
 

@@ -5,23 +5,23 @@
     loss = "error"
 
     [[context]]
-    name = "light is night and age from 30 to under 45"
-    loss = 0.41       # when it was found
+    name = "young drivers at night"      # your own, shown before the predicates; may be left out
+    loss = 0.41                          # when it was found
     n = 312
 
     [[context.predicate]]
     column = "light"
     value = "night"
     kind = "factor"
-    words = "light is night"
 
     [[context.predicate]]
     column = "age"
     kind = "number"
-    low = 30.0
-    high = 45.0
-    value = "from 30 to under 45"
-    words = "age from 30 to under 45"
+    low = 18.0
+    high = 25.0
+
+A file may also have the words of a predicate, and the value of an interval. Both are made anew from the other fields,
+so that a context that was edited never goes by its old words.
 """
 
 import math
@@ -33,10 +33,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shiftbench.auditing.cut_points import Interval
 from shiftbench.auditing.findings import Audit
-from shiftbench.auditing.predicates import Predicate
+from shiftbench.auditing.predicates import KINDS, Predicate, has_tag, has_value, has_word, is_kind_of, is_missing
+from shiftbench.auditing.tag_predicates import COMMUNITY, covers, with_any_of
+from shiftbench.auditing.vocabulary import MONTHS, TEXT, lies_in
 from shiftbench.core.arrays import Bools, Strs, Values
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import ShiftBenchError, printable, unknown
 from shiftbench.core.files import read_toml, write_text
 from shiftbench.core.parsing import to_toml
 from shiftbench.core.registry import make
@@ -51,65 +54,101 @@ DAY = 86_400_000_000
 
 
 class Context(NamedTuple):
-    """A context that is kept as a test: its predicates, and the loss in it when it was found."""
+    """A context that is kept as a test: its predicates, the loss in it when it was found, and a user's name for it."""
 
     members: tuple[Predicate, ...]
     loss: float = math.nan
     n: int = 0
+    title: str = ""
 
     @property
     def name(self) -> str:
-        return " and ".join(member.words for member in self.members)
+        """What it says of items, after the name that its user gave it."""
+        words = joined_words(self.members)
+        return f"{self.title} ({words})" if self.title else words
+
+
+def joined_words(members: Sequence[Predicate]) -> str:
+    """What predicates say together."""
+    return " and ".join(member.words for member in members)
 
 
 # Which items are in a context
 
 def inside(
-    members: Sequence[Predicate], items: Collection, *, truth: Values | None = None, predicted: Values | None = None
+    members: Sequence[Predicate], items: Collection, *, truth: Values | None = None, label: str | None = None,
+    predicted: Values | None = None,
 ) -> Bools:
-    """Which items of a collection fulfil all predicates. `truth` and `predicted` are their labels and predictions."""
+    """Which items of a collection fulfil all predicates.
+
+    `truth` are their labels, which predicates know by the name `label`, and `predicted` their predictions. A column
+    that is not there is an error that names the context. (Without a `label`, the name of the truth is not known, and
+    such a column is taken for it: for filters of the studio, which are made of the columns that are there.)
+    """
     mask = np.ones(len(items), np.bool_)
     for member in members:
-        mask &= holds(member, items, truth=truth, predicted=predicted)
+        mask &= _holds(member, items, truth, label, predicted, joined_words(members))
     return mask
 
 
 def holds(
-    predicate: Predicate, items: Collection, *, truth: Values | None = None, predicted: Values | None = None
+    predicate: Predicate, items: Collection, *, truth: Values | None = None, label: str | None = None,
+    predicted: Values | None = None,
 ) -> Bools:
-    """Which items of a collection fulfil a predicate; a column that is not there is an error."""
+    """Which items of a collection fulfil a predicate; see `inside`."""
+    return _holds(predicate, items, truth, label, predicted, predicate.words)
+
+
+def _holds(
+    predicate: Predicate, items: Collection, truth: Values | None, label: str | None, predicted: Values | None,
+    context: str,
+) -> Bools:
     kind, column = predicate.kind, predicate.column
     if kind == "cluster":
-        raise ShiftBenchError(f"The context '{predicate.words}' is a cluster of features, which the audit that found "
-                              "it made for its own items. Leave the context out, or make the cluster a column.")
+        raise ShiftBenchError(f"The context '{context}' is a cluster of features, which the audit that found it made "
+                              "for its own items. Leave the context out, or make the cluster a column.")
     if kind in ("word", "no word"):
-        has_word, has_text = _words(predicate, items)
+        has_word, has_text = _words(predicate, items, context)
         return has_word if kind == "word" else has_text & ~has_word
-    if kind == "area":
-        area = np.asarray(items.factor(column), np.float64)
-        return np.asarray((area > 0) & _within(area, predicate), np.bool_)
-    known = {"label": truth, "prediction": predicted}
-    values = known[kind] if kind in known else _column(column, items, truth)
-    if values is None:
-        raise ShiftBenchError(f"The context '{predicate.words}' asks for the {kind} of each item, which is not known "
-                              "here. Leave the context out.")
+    if kind == "prediction":
+        if predicted is None:
+            raise ShiftBenchError(f"The context '{context}' asks for the prediction of each item, which is not known "
+                                  "here. Leave the context out.")
+        values = predicted
+    else:
+        values = _column(predicate, items, truth, label, context)
     if kind == "missing":
         return ~_is_known(values)
+    if kind == "area":
+        area = values.astype(np.float64)
+        return np.asarray((area > 0) & _within(area, predicate), np.bool_)
     if kind == "class" and not column.startswith("has:"):
         return np.isin(values.astype(np.str_), sorted({predicate.value, *items.below(predicate.value)}))
     if kind == "date" and _is_interval(predicate) and not column.startswith("hour:"):
         moments = dates(values, column)
         return _within(np.where(moments.known, moments.moment // DAY, np.nan), predicate)
     if _is_interval(predicate):
-        return _within(_numbers(values, predicate), predicate)
+        return _within(_numbers(values, predicate, context), predicate)
     return np.asarray(_written(values) == predicate.value, np.bool_)
 
 
-def _column(column: str, items: Collection, truth: Values | None) -> Values | None:
-    """A factor of the items, or an answer about their tags or dates; the label where the column is none of these."""
-    if truth is not None and column not in items.factors and ":" not in column:
+def _column(predicate: Predicate, items: Collection, truth: Values | None, label: str | None, context: str) -> Values:
+    """A factor of the items, an answer about their tags or dates, or the truth where the column is the label itself."""
+    column = predicate.column
+    absent = ":" not in column and column not in items.factors
+    if truth is not None and (column == label if label is not None else absent or predicate.kind == "label"):
         return truth
-    return items.factor(column)
+    if absent:
+        raise _unknown_column(context, column, items, label)
+    try:
+        return items.factor(column)
+    except ShiftBenchError as problem:
+        raise ShiftBenchError(f"Context '{context}': {problem}") from problem
+
+
+def _unknown_column(context: str, column: str, items: Collection, label: str | None = None) -> ShiftBenchError:
+    """That a column of a context is not there, and which columns are."""
+    return unknown("column", column, {*items.factors, *([label] if label else [])}, f"Context '{context}'")
 
 
 def _is_interval(predicate: Predicate) -> bool:
@@ -120,14 +159,14 @@ def _within(values: Values, predicate: Predicate) -> Bools:
     return np.asarray((values >= predicate.low) & (values < predicate.high), np.bool_)  # NaN is nowhere
 
 
-def _numbers(values: Values, predicate: Predicate) -> Values:
+def _numbers(values: Values, predicate: Predicate, context: str) -> Values:
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
     try:
         return np.asarray([math.nan if value in ("", UNKNOWN) else float(value) for value in values.tolist()])
     except ValueError as problem:
-        raise ShiftBenchError(f"The context '{predicate.words}' needs numbers in '{predicate.column}', which holds "
-                              f"words ('{values[0]}', …).") from problem
+        raise ShiftBenchError(f"The context '{context}' needs numbers in '{predicate.column}', which holds words "
+                              f"('{values[0]}', …).") from problem
 
 
 def _written(values: Values) -> Strs:
@@ -143,13 +182,15 @@ def _is_known(values: Values) -> Bools:
     return np.asarray(values.astype(np.str_) != "", np.bool_)
 
 
-def _words(predicate: Predicate, items: Collection) -> tuple[Bools, Bools]:
+def _words(predicate: Predicate, items: Collection, context: str) -> tuple[Bools, Bools]:
     """Which items have a text with the word, and which have a text at all."""
     has_word, has_text = np.zeros((2, len(items)), np.bool_)
     if predicate.column in items.factors:
         rows, texts = np.arange(len(items)), items.factors[predicate.column]
         kept = texts.astype(np.str_) != "" if texts.dtype.kind == "U" else np.asarray([bool(text) for text in texts])
         rows, texts = rows[kept], texts[kept]
+    elif predicate.column != TEXT:
+        raise _unknown_column(context, predicate.column, items)
     else:
         rows, texts = items.texts.item, items.texts.text
     pattern = re.compile(rf"(?<![^\W_]){re.escape(predicate.value)}(?![^\W_])", re.IGNORECASE)
@@ -184,26 +225,78 @@ def _context(table: Mapping[str, Any], where: str) -> Context:
     members = table.get("predicate", [])
     if not isinstance(members, list) or not members or not all(isinstance(member, dict) for member in members):
         raise ShiftBenchError(f"{where}: has no [[context.predicate]]. Give it at least one.")
-    loss, n = table.get("loss", math.nan), table.get("n", 0)
-    if isinstance(loss, bool) or not isinstance(loss, int | float) or type(n) is not int:
-        raise ShiftBenchError(f"{where}: 'loss' must be a number and 'n' a whole number.")
-    return Context(tuple(make(Predicate, member, f"{where}, predicate {number}")
-                         for number, member in enumerate(members, 1)), float(loss), n)
+    loss, n, title = table.get("loss", math.nan), table.get("n", 0), table.get("name", "")
+    if isinstance(loss, bool) or not isinstance(loss, int | float) or type(n) is not int or type(title) is not str:
+        raise ShiftBenchError(f"{where}: 'loss' must be a number, 'n' a whole number and 'name' a text.")
+    read = [_predicate(member, f"{where}, predicate {number}") for number, member in enumerate(members, 1)]
+    # A name that `keep` once wrote is the predicates' old words: it says nothing that an edited context does not.
+    old = " and ".join(str(member.get("words") or "") for member in members)
+    return Context(tuple(read), float(loss), n, "" if title in (old, joined_words(read)) else title)
+
+
+def _predicate(table: Mapping[str, Any], where: str) -> Predicate:
+    """A predicate of a file, in the words that its other fields make."""
+    needless = {"words": ""}
+    if table.get("kind") == "missing" or {"low", "high"} & set(table):
+        needless["value"] = ""
+    predicate = make(Predicate, {**needless, **table}, where)
+    if predicate.kind not in KINDS:
+        raise unknown("kind", predicate.kind, KINDS, where)
+    if predicate.column.startswith("has:") and predicate.value not in ("yes", "no"):
+        raise ShiftBenchError(f"{where}: 'value' is {predicate.value!r}, but whether an item has a tag is yes or no.")
+    return reworded(predicate)
+
+
+def reworded(predicate: Predicate) -> Predicate:
+    """The predicate in the words that an audit has for its column, kind, value and ends."""
+    kind, column, value = predicate.kind, predicate.column, predicate.value
+    question, _, name = column.partition(":")
+    interval = Interval(predicate.low, predicate.high)
+    if kind == "cluster":
+        return predicate
+    if kind == "missing":
+        return is_missing(column)
+    if kind in ("word", "no word"):
+        return has_word(column, value, kind == "word")
+    if kind == "area":
+        return covers(name, interval)
+    if question == "has":
+        return has_tag(name, value == "yes", kind)
+    if kind == "class":
+        return is_kind_of(column, value)
+    if _is_interval(predicate):
+        hours = kind == "date" and question == "hour"
+        return lies_in(column, interval, kind, days=kind == "date" and not hours,
+                       words=f"hour of {name}" if hours else "")
+    if kind == "date":
+        return has_value(column, value, kind, f"{question} of {name} is {MONTHS.get(value, value)}" if name else "")
+    if column.startswith(COMMUNITY):
+        return has_value(column, value, kind, with_any_of(column.removeprefix(COMMUNITY).split("+")))
+    return has_value(column, value, kind)
 
 
 def write_contexts(path: Path | str, loss: str, contexts: Sequence[Context]) -> Path:
-    """Write a file of contexts: predicates as tables of facts, nothing that would have to be parsed."""
+    """Write a file of contexts: predicates as tables of facts, nothing that would have to be parsed.
+
+    What the facts imply, the words of a predicate and of an interval, stands above them as a comment.
+    """
     lines = ["# Contexts that `shiftbench gate --contexts` tests. Add, change and delete them as you like.",
              f"format = {to_toml(FORMAT)}", "version = 1", f"loss = {to_toml(loss)}"]
     for context in contexts:
-        lines += ["", "[[context]]", f"name = {to_toml(context.name)}"]
+        lines += ["", f"# {printable(joined_words(context.members))}", "[[context]]"]
+        lines += [f"name = {to_toml(context.title)}"] if context.title else []
         lines += [f"loss = {to_toml(context.loss)}"] if math.isfinite(context.loss) else []
         lines += [f"n = {context.n}"] if context.n else []
         for member in context.members:
             lines += ["", "[[context.predicate]]"]
             lines += [f"{field.name} = {to_toml(getattr(member, field.name))}" for field in fields(member)
-                      if getattr(member, field.name) != field.default]
+                      if field.name not in _implied(member) and getattr(member, field.name) != field.default]
     return write_text(path, "\n".join([*lines, ""]))
+
+
+def _implied(predicate: Predicate) -> set[str]:
+    """Fields that `reworded` makes of the others."""
+    return {"words", "value"} if _is_interval(predicate) or predicate.kind == "missing" else {"words"}
 
 
 def keep(audit: Audit, path: Path | str) -> int:

@@ -43,6 +43,12 @@ def trees(within: Bools) -> Ints:
     return np.asarray(holds.argmax(axis=1), np.int64)
 
 
+def check_dependence(dependence: str) -> None:
+    """Refuse a dependence that has no law here."""
+    if dependence not in DEPENDENCE:
+        raise unknown("dependence", dependence, DEPENDENCE)
+
+
 def harmonic(m: int) -> float:
     """1 + 1/2 + … + 1/m, the price of an unknown dependence."""
     return float((1 / np.arange(1, m + 1)).sum()) if m else 1.0
@@ -53,8 +59,7 @@ def q_values(p: Floats, root: Ints, dependence: str = "prds") -> Floats:
 
     Where every context is its own root, these are Benjamini and Hochberg's adjusted p-values.
     """
-    if dependence not in DEPENDENCE:
-        raise unknown("dependence", dependence, DEPENDENCE)
+    check_dependence(dependence)
     m = len(p)
     if not m:
         return np.zeros(0)

@@ -39,9 +39,11 @@ def build_finding(
     """
     if not 1 <= number <= len(audit.findings):
         raise ShiftBenchError(f"The audit has {len(audit.findings)} findings, so that there is no finding {number}.")
-    members = audit.findings[number - 1].members
-    label = label or str(audit.card.get("label") or "label")
+    audited = str(audit.card.get("label") or "label")
+    label = label or audited
     truth = collection.factor(label)
+    members = [replace(member, column=label) if member.column == audited else member
+               for member in audit.findings[number - 1].members]
     guessed = [member.words for member in members if member.kind == "prediction"]
     if guessed:
         raise ShiftBenchError(f"Finding {number} is about what the model says ({guessed[0]}), which no benchmark can "
@@ -52,12 +54,12 @@ def build_finding(
     if not others:
         raise ShiftBenchError(f"Finding {number} is about the label alone: a class that is hard is no shift. Choose "
                               "another finding.")
-    mask = inside(others, collection, truth=truth)
+    mask = inside(others, collection, truth=truth, label=label)
     factor = CONTEXT if CONTEXT not in collection.factors else "context found"
     widened = replace(collection, factors={**collection.factors, factor: np.where(mask, IN, OUT)})
     own = np.ones(len(collection), np.bool_)
     for member in about_label:
-        own &= holds(member, collection, truth=truth)
+        own &= holds(member, collection, truth=truth, label=label)
     shift, settings = _shift(truth.astype(np.str_), own, changes or {})
     rare: list[str] = []
     if settings.get("balanced", True) and not {"classes", "n_test"} & set(settings):

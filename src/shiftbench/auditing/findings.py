@@ -25,10 +25,12 @@ STARTS = ("with ", "without ", "at ", "in ", "on ", "of ", "from ")
 """Words with which a phrase begins that needs no "where" before it."""
 CLAUSES = (" is ", " are ", " has ", " have ", " lies ", " contains ")
 CARD: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("loss", "words", "unit", "label", "against", "split", "dependence", "cluster", "digest"), (str,)),
+    **dict.fromkeys(("loss", "words", "unit", "label", "against", "split", "dependence", "cluster", "digest", "reason"),
+                    (str,)),
     **dict.fromkeys(("n", "n_explore", "n_confirm", "depth", "least", "seed", "predicates", "looked_at", "tested"),
                     (int,)),
-    **dict.fromkeys(("mean", "sd", "confirm", "fdr", "level", "detectable"), (int, float)), "notes": (list,)}
+    **dict.fromkeys(("mean", "sd", "confirm", "fdr", "level", "detectable", "detectable_better"), (int, float)),
+    "notes": (list,)}
 """What a card says, and of which type."""
 MANY = 100
 """An undecided context that takes more than so many times its items has no number of items in its sentence."""
@@ -102,9 +104,15 @@ class Audit(Tabular):
 
     def sentences(self) -> list[str]:
         """What the audit says, a sentence per finding; contexts within another one are indented below it."""
-        lines = [line for finding in self.findings for line in _lines(finding, self.findings, self.card)]
-        lines += [_none(self.card)] if not lines else []
-        return lines + [_undecided(candidate, self.card) for candidate in self.undecided]
+        return [line for _, line in self.numbered_sentences()]
+
+    def numbered_sentences(self) -> list[tuple[int | None, str]]:
+        """The sentences, each with the position of the finding that it is about; None where it is about none."""
+        lines: list[tuple[int | None, str]] = [
+            (number, line) for number, finding in enumerate(self.findings)
+            for line in _lines(finding, self.findings, self.card)]
+        lines += [(None, _none(self.card))] if not lines else []
+        return lines + [(None, _undecided(candidate, self.card)) for candidate in self.undecided]
 
     def to_arrow(self) -> pa.Table:
         """A row per finding and per undecided candidate, which `confirmed` tells apart."""
@@ -233,7 +241,7 @@ def _sentence(finding: Finding, findings: Sequence[Finding], card: Mapping[str, 
         return f"{head}, {_what(card)} differs, but its annotations are no more frequent than their errors would be."
     text = (f"{head}, {_what(card)} is {_number(finding.loss, card)} "
             f"{_interval(finding.low, finding.high, card)} against {_number(finding.rest, card)} elsewhere, "
-            f"{finding.n:,} items{_tail(finding, card)}.")
+            f"{count_items(finding.n)}{_tail(finding, card)}.")
     return text if finding.parent < 0 else f"{text} {_adds(finding, findings[finding.parent].context, card)}"
 
 
@@ -266,7 +274,7 @@ def _change(finding: Finding) -> str:
 def _undecided(finding: Finding, card: Mapping[str, Any]) -> str:
     text = (f"Undecided: {finding.context}, {_what(card)} is {_number(finding.loss, card)} "
             f"{_interval(finding.low, finding.high, card)} against {_number(finding.rest, card)} elsewhere, "
-            f"{finding.n:,} items")
+            f"{count_items(finding.n)}")
     if finding.needed > MANY * finding.n_all:
         return f"{text}. More than {MANY} times as many items would be needed to tell so small a difference."
     if finding.needed:
@@ -275,18 +283,46 @@ def _undecided(finding: Finding, card: Mapping[str, Any]) -> str:
 
 
 def _none(card: Mapping[str, Any]) -> str:
-    """What was not found, and what could have been."""
+    """What was not found, and what could have been: worse contexts and, if these were looked for, better ones."""
     n = int(card.get("n", 0))
-    smallest = card.get("detectable")
-    text = f"Nothing was found that {n:,} items could show"
-    if card.get("sd") == 0:
-        return "Nothing was found: every item has the same loss."
+    if card.get("reason") or card.get("sd") == 0:
+        return f"Nothing was found: {card.get('reason') or 'every item has the same loss'}."
     if n <= GROUP:
-        return f"Nothing was found; {n:,} items are too few to show much."
-    if not isinstance(smallest, int | float) or math.isnan(smallest):
+        return f"Nothing was found; {count_items(n)} {'is' if n == 1 else 'are'} too few to show much."
+    sides = {"worse": card.get("detectable")}
+    if card.get("better") or card.get("against"):
+        sides["better"] = card.get("detectable_better", card.get("detectable"))
+    known = {word: _points(size, card) for word, size in sides.items()
+             if isinstance(size, int | float) and not math.isnan(size)}
+    text = f"Nothing was found that {n:,} items could show"
+    if not known:
         return f"{text}; not even a group of {GROUP} that always fails could be told from the rest."
-    word = "worse" if not card.get("better") else "better"
-    return f"{text}; a group of {GROUP} would have to be {_points(smallest, card)} {word}."
+    by_size: dict[str, list[str]] = {}
+    for word, size in known.items():
+        by_size.setdefault(size, []).append(word)
+    sizes = " or ".join(f"{size} {' or '.join(words)}" for size, words in by_size.items())
+    text = f"{text}; a group of {GROUP} would have to be {sizes}."
+    if "better" in sides and "better" not in known:
+        text += f" Not even a group of {GROUP} without errors could be shown to be better."
+    return text
+
+
+def count_items(n: int) -> str:
+    """How many items, in words.
+
+    >>> count_items(1), count_items(1200)
+    ('1 item', '1,200 items')
+    """
+    return f"{n:,} item{'' if n == 1 else 's'}"
+
+
+def with_minus(number: str) -> str:
+    """A number as prose writes it, with a minus sign in place of a hyphen.
+
+    >>> with_minus("-3"), with_minus("+3")
+    ('−3', '+3')
+    """
+    return number.replace("-", "−")
 
 
 def _what(card: Mapping[str, Any]) -> str:
@@ -299,20 +335,21 @@ def _number(value: float, card: Mapping[str, Any]) -> str:
         return "unknown"
     if card.get("against"):
         return _points(value, card, sign=True)
-    return f"{100 * value:.0f} %" if card.get("unit") == "share" else f"{value:.3g}"
+    return with_minus(f"{100 * value:.0f} %" if card.get("unit") == "share" else f"{value:.3g}")
 
 
 def _points(value: float, card: Mapping[str, Any], sign: bool = False) -> str:
     mark = "+" if sign else ""
     if card.get("unit") != "share":
-        return f"{value:{mark}.3g}"
-    rounded = f"{100 * value:{mark}.0f}"
-    return f"{rounded} point{'' if rounded.lstrip('+-') == '1' else 's'}"
+        return with_minus(f"{value:{mark}.3g}")
+    rounded = with_minus(f"{100 * value:{mark}.0f}")
+    rounded = "0" if rounded in ("+0", "−0") else rounded
+    return f"{rounded} point{'' if rounded.lstrip('+−') == '1' else 's'}"
 
 
 def _interval(low: float, high: float, card: Mapping[str, Any], points: bool = False) -> str:
     scale = 100 if card.get("unit") == "share" else 1
     form = ".0f" if scale == 100 else ".3g"
-    ends = ["…" if math.isnan(end) else f"{scale * end:{'+' if card.get('against') and not points else ''}{form}}"
-            for end in (low, high)]
+    ends = ["…" if math.isnan(end) else with_minus(
+        f"{scale * end:{'+' if card.get('against') and not points else ''}{form}}") for end in (low, high)]
     return f"[{', '.join(ends)}]"

@@ -12,6 +12,7 @@ test: Berger, 1982. The correction is the price of believing each line on its ow
 """
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from shiftbench.auditing.contexts import Context, inside, load_contexts
+from shiftbench.auditing.findings import count_items, with_minus
 from shiftbench.auditing.join import TEST, Items, join
 from shiftbench.auditing.losses import Loss, loss_named
 from shiftbench.core.arrays import Floats, Ints, encode, positions
@@ -36,7 +38,8 @@ from shiftbench.scoring.judge import score
 from shiftbench.scoring.metrics import METRICS, is_worst, metric_of
 
 PASS, FAIL, UNSURE = VERDICTS = ("pass", "fail", "unsure")
-POLICIES = ("fail", "warn", "pass")
+WARN = "warn"
+POLICIES = (FAIL, WARN, PASS)
 """What a check that is unsure does to the gate: it fails, or passes with or without a warning."""
 LEAST = 20
 """Items, or clusters of them, below which a mean loss has no interval: Student's law needs some to hold."""
@@ -65,6 +68,11 @@ class Check(NamedTuple):
         return PASS if self.low > self.limit else FAIL if self.high < self.limit else UNSURE
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it is a context without any item, of which nothing can be said."""
+        return self.n == 0 and self.kind != FLOOR
+
+    @property
     def needed(self) -> float:
         """About how many items would decide it, if the value is right: half-widths shrink as 1 / √n. NaN: unknown."""
         room = self.limit - self.value
@@ -73,25 +81,27 @@ class Check(NamedTuple):
 
     def sentence(self) -> str:
         """The check in words, without its name: +3.2 points [+0.1, +6.4], 312 items; at most +1.0 is allowed."""
-        sign = "+" if self.kind == CHANGE else ""
+        if self.is_empty:
+            return f"no item is in it; {self._asked()}"
         unit = {"share": " points" if self.kind == CHANGE else " %", "number": ""}[self.unit]
-        value, low, high, limit = (_written(number, self.unit, sign)
-                                   for number in (self.value, self.low, self.high, self.limit))
+        value, low, high = (self._written(number) for number in (self.value, self.low, self.high))
         ends = f" [{low}, {high}]" if math.isfinite(self.low) or math.isfinite(self.high) else ""
-        asked = f"at most {limit} is allowed" if self.lower else f"at least {limit} is asked for"
-        words = f"{value}{unit}{ends}, {self.n:,} item{'' if self.n == 1 else 's'}; {asked}"
+        words = f"{value}{unit}{ends}, {count_items(self.n)}; {self._asked()}"
         if self.verdict == UNSURE:
             words += ": too few items to tell"
             if math.isfinite(self.needed) and self.needed > self.n:
                 words += f", about {math.ceil(self.needed / 10) * 10:,} would do if the estimate is right"
         return words
 
+    def _asked(self) -> str:
+        limit = self._written(self.limit)
+        return f"at most {limit} is allowed" if self.lower else f"at least {limit} is asked for"
 
-def _written(value: float, unit: str, sign: str) -> str:
-    if not math.isfinite(value):
-        return "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
-    text = f"{100 * value:{sign}.1f}" if unit == "share" else f"{value:{sign}.3f}"
-    return text.replace("-", "−")
+    def _written(self, value: float) -> str:
+        if not math.isfinite(value):
+            return "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
+        sign = "+" if self.kind == CHANGE else ""
+        return with_minus(f"{100 * value:{sign}.1f}" if self.unit == "share" else f"{value:{sign}.3f}")
 
 
 @dataclass(frozen=True)
@@ -102,22 +112,52 @@ class Gate(Tabular):
     unsure: str = "fail"
     level: float = CONFIDENCE  # with which all intervals hold at once
     notes: tuple[str, ...] = ()
+    search: str = ""  # the audit that looks for contexts that got worse, where there is an old model
 
     @property
     def passed(self) -> bool:
         return not any(self.blocks(check) for check in self.checks)
+
+    @property
+    def outcome(self) -> str:
+        """pass, fail, or warn: nothing keeps the model from being released, but a warning was asked for."""
+        if not self.passed:
+            return FAIL
+        return WARN if self.unsure == WARN and self.open else PASS
+
+    @property
+    def open(self) -> tuple[Check, ...]:
+        """The checks that have too few items to tell."""
+        return tuple(check for check in self.checks if check.verdict == UNSURE)
 
     def blocks(self, check: Check) -> bool:
         """Whether a check keeps the model from being released."""
         return check.verdict == FAIL or (check.verdict == UNSURE and self.unsure == "fail")
 
     def sentences(self) -> list[str]:
-        """The outcome, then each check."""
+        """The outcome, each check, and what was tested."""
+        return [self.headline(), *(f"{check.verdict}: {check.name}: {check.sentence()}." for check in self.checks),
+                *self.scope()]
+
+    def headline(self) -> str:
+        """The outcome, and how many checks had which."""
         counts = {verdict: sum(check.verdict == verdict for check in self.checks) for verdict in VERDICTS}
         listed = ", ".join(f"{n} {words}" for words, n in zip(
             ("passed", "failed", "with too few items to tell"), counts.values(), strict=True) if n)
-        return [f"{'Pass' if self.passed else 'Fail'}: {listed} of {len(self.checks)} checks.",
-                *(f"{check.verdict}: {check.name}: {check.sentence()}." for check in self.checks)]
+        word = {PASS: "Pass", WARN: "Pass with a warning", FAIL: "Fail"}[self.outcome]
+        line = f"{word}: {listed} of {len(self.checks)} check{'' if len(self.checks) == 1 else 's'}."
+        return line if self.outcome != WARN else f"{line} What has too few items is not shown to hold (--unsure warn)."
+
+    def scope(self) -> list[str]:
+        """How many contexts were tested, and how to look for others."""
+        names = [check.name for check in self.checks if check.kind != FLOOR]
+        count = len(names) - (ALL_ITEMS in names)
+        parts = ["all items"] * (ALL_ITEMS in names)
+        parts += [f"{count:,} context{'' if count == 1 else 's'}"] if count else []
+        lines = [f"Tested: {' and '.join(parts)}, as listed."] if parts else []
+        if self.search:
+            lines.append(f"A gate tests the listed contexts only. To look for others: {self.search}")
+        return lines
 
     def __repr__(self) -> str:
         return "\n".join(self.sentences())
@@ -194,7 +234,7 @@ def gate(
     clusters.
     """
     if unsure not in POLICIES:
-        raise unknown("choice for checks that are unsure", unsure, POLICIES)
+        raise unknown("choice of --unsure", unsure, POLICIES)
     kept_loss, listed = load_contexts(contexts) if isinstance(contexts, str | Path) else ("", tuple(contexts))
     known = loss_named(loss or kept_loss or "error")
     measures = {Measure.parse(name): floor for name, floor in (floors or {}).items()}
@@ -222,7 +262,15 @@ def gate(
                              for check in checks if check.kind == LEVEL and check.unit == "share" and check.limit >= 1),
              *([f"Intervals are over clusters of '{cluster}'; those of floors are over items."]
                              if cluster and measures else [])]
-    return Gate(tuple(checks), unsure, level, tuple(notes))
+    search = "" if against is None else _search(new, data, against)
+    return Gate(tuple(checks), unsure, level, tuple(notes), search)
+
+
+def _search(new: Any, data: Any, against: Any) -> str:
+    """The audit of the same files; what is no file is named by a word."""
+    new, data, against = (shlex.quote(str(source)) if isinstance(source, str | Path) else word
+                          for source, word in ((new, "NEW"), (data, "DATA"), (against, "OLD")))
+    return f"shiftbench audit {new} --data {data} --against {against}"
 
 
 def loss_checks(
@@ -233,7 +281,8 @@ def loss_checks(
     `room` is the budget in the unit of the loss, `error` the probability with which each limit may be wrong.
     """
     groups = encode(items.known.factor(cluster))[0] if cluster else None
-    masks = {context: inside(context.members, items.known, truth=items.truth) for context in contexts}
+    masks = {context: inside(context.members, items.known, truth=items.truth, label=items.label)
+             for context in contexts}
     whole = {Context(()): np.ones(len(items), np.bool_)} if paired else {}
     checks = []
     for context, mask in {**whole, **masks}.items():

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from shiftbench.auditing.losses import Loss
-from shiftbench.auditing.model_outputs import Source, open_predictions, outputs_of
+from shiftbench.auditing.model_outputs import Source, likely_prediction, open_predictions, outputs_of
 from shiftbench.auditing.table_items import (
     LABELS,
     Column,
@@ -302,6 +302,11 @@ def _truth(facts: _Facts, source: Source, label: str, loss: Loss) -> tuple[str, 
         columns = [] if table is None else table.column_names
         predicts = CHOICES[0] in columns or CHOICES[0] in source.columns or bool(source.own)
         name = label or next((word for word in LABELS if word in columns and (word not in CHOICES or predicts)), "")
+        if not name and LABELS[0] in columns:
+            raise ShiftBenchError(f"{source.where}: has a column '{LABELS[0]}', but no column 'prediction'. Name the "
+                                  f"column of the predictions: --column prediction="
+                                  f"{likely_prediction(columns, LABELS[0])}. Or name the column of the truth in "
+                                  f"{facts.where} with --label.")
         if not name:
             raise ShiftBenchError(f"Neither {facts.where} nor {source.where} has a column {' or '.join(LABELS[:3])}. "
                                   f"Name the column of the truth with --label. Columns of {facts.where}: "

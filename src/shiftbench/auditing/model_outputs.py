@@ -1,18 +1,20 @@
 """What a model says of items: predictions are opened, and read as choices, scores or numbers, with their losses."""
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from shiftbench.auditing.losses import LOSSES, Loss, losses_of
 from shiftbench.auditing.table_items import LABELS, Column, column_of_ids, id_column, no_doubles
 from shiftbench.core.arrays import Bools, Floats, Ints, Words, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.tables import is_frame, open_table, texts, words
-from shiftbench.data.prediction_arrays import class_codes
+from shiftbench.data.prediction_arrays import class_codes, class_columns
 from shiftbench.data.predictions import (
     CHOICES,
     CONFIDENCE,
@@ -28,6 +30,8 @@ from shiftbench.data.predictions import (
 from shiftbench.scoring.metrics import has_probabilities
 from shiftbench.scoring.metrics.classification import confidences
 
+NAMED = 3
+"""Items that a message names."""
 NEVER_RIGHT = 10
 """Items from which on a model of which no prediction is a label at all is taken for one of other classes."""
 MARKS = ("score:", "logit:", "prob:")
@@ -94,21 +98,28 @@ class Outputs(NamedTuple):
 
 
 def outputs_of(source: Source, rows: Ints | None, truth: Column, label: str, loss: Loss) -> Outputs:
-    """The outputs of a model for the items in these rows of the data, all of which it has predicted."""
+    """The outputs of a model for the items in these rows of the data, all of which it has predicted.
+
+    A prediction that is empty, or a score that is no number, is neither right nor wrong: it is refused.
+    """
     numbers = loss.target == "number"
     own = rows if source.rows is None else source.rows if rows is None else source.rows[rows]
     if source.table is None:
         scores, classes = source.source.scores, source.source.classes
         scores = scores if own is None else scores[own]
+        _refuse_gaps(source, own, np.isnan(scores).any(axis=1))
     else:
         classes = (_number_column(source, label),) if numbers else _classes(source, truth)
         roles = (IDS[0], SPLIT, CHOICES[0], CONFIDENCE, LISTS[0], *classes)
         table = under_our_names(source.table, source.columns, roles, source.where)
+        _refuse_without_predictions(source, table.column_names, classes, label, numbers)
+        present = None
         if own is not None and len(own) < len(source.ids):  # other rows may hold anything
             present = np.sort(own)
             table, own = table.take(present), np.searchsorted(present, own)
         if loss is LOSSES["error"] and is_choice(table.column_names, classes):
-            return _chosen(source, table, own, truth, classes)
+            return _chosen(source, table, own, present, truth, classes)
+        _refuse_gaps(source, present, _gaps(source.where, table, classes))
         scores = scores_of_table(table, classes, source.where, numbers=numbers)
         scores = scores if own is None else scores[own]
     each = losses_of(scores, truth[:, None] if not isinstance(truth, Words) else _codes_among(truth, classes), loss)
@@ -118,15 +129,71 @@ def outputs_of(source: Source, rows: Ints | None, truth: Column, label: str, los
     return Outputs(choices, each, confidences(scores.T[None])[0] if has_probabilities(scores) else None)
 
 
-def _chosen(source: Source, table: Any, rows: Ints | None, truth: Column, classes: tuple[str, ...]) -> Outputs:
-    """Outputs that are classes alone: an item loses where it is not the class of its label."""
+def _chosen(
+    source: Source, table: Any, rows: Ints | None, present: Ints | None, truth: Column, classes: tuple[str, ...]
+) -> Outputs:
+    """Outputs that are classes alone: an item loses where it is not the class of its label.
+
+    `present` are the rows of the file that the table has; `rows` is the row of each item in the table.
+    """
     assert isinstance(truth, Words)
-    column = words(source.where, table, next(name for name in CHOICES if name in table.column_names))
+    column = words(source.where, table, _choice(table.column_names), gaps=True)
+    _refuse_gaps(source, present, column.codes == column.of_word(""))
     codes, names = column.coded
     code = class_codes(np.asarray(names, np.str_), classes, source.where).astype(np.int32)[codes]
     code = code if rows is None else code[rows]
     return Outputs(Words(code, pa.array(classes, pa.string())),
                     np.asarray(code != _codes_among(truth, classes), np.float64))
+
+
+def _choice(names: Sequence[str]) -> str:
+    """The column of the predicted class, or of the predicted number; "" if there is none."""
+    return next((name for name in CHOICES if name in names), "")
+
+
+def _gaps(where: str, table: Any, classes: Sequence[str]) -> Bools:
+    """Which rows lack a prediction, a confidence or a score."""
+    named = class_columns(table.column_names, classes)
+    columns = {*(named if all(named) else ()), _choice(table.column_names), CONFIDENCE} & set(table.column_names)
+    empty = np.zeros(table.num_rows, np.bool_)
+    for name in sorted(columns):
+        if pa.types.is_floating(table[name].type):
+            empty |= np.asarray(pc.is_null(table[name], nan_is_null=True))
+        else:
+            column = words(where, table, name, gaps=True)
+            empty |= column.codes == column.of_word("")
+    return empty
+
+
+def _refuse_gaps(source: Source, rows: Ints | None, empty: Bools) -> None:
+    """Refuse predictions that are empty; `rows` are the rows of the file that `empty` is about, None: all."""
+    if not empty.any():
+        return
+    numbers = np.flatnonzero(empty) if rows is None else np.sort(rows[empty])
+    ids = [f"'{one}'" for one in source.ids.take(pa.array(numbers)).to_pylist()]
+    raise ShiftBenchError(
+        f"{source.where}: the prediction of {len(numbers):,} of {len(empty):,} items is empty or no number: "
+        f"{in_short(ids, NAMED)}. Predict these items, or drop their rows: items without a row are counted and left "
+        "out. If the model abstains there, write a word of its own, such as none, which counts as an error.")
+
+
+def _refuse_without_predictions(
+    source: Source, names: Sequence[str], classes: Sequence[str], label: str, numbers: bool
+) -> None:
+    """Refuse a table that has neither predictions nor scores, and say how to name the column that holds them."""
+    missing = [name for name, column in zip(classes, class_columns(names, classes), strict=True) if not column]
+    if not missing or set(names) & {*LISTS, *(CHOICES[:1] if numbers else CHOICES)}:
+        return
+    scores = "" if numbers else f", nor a column of scores for every class (missing: {in_short(missing)})"
+    raise ShiftBenchError(f"{source.where}: has no column 'prediction'{scores}. Its columns: {in_short(names, 20)}. "
+                          f"Name the column of the predictions: --column prediction={likely_prediction(names, label)}.")
+
+
+def likely_prediction(names: Sequence[str], label: str) -> str:
+    """The column that may hold the predictions: the only one, or one that is called much the same; else NAME."""
+    others = [name for name in names if name not in (*IDS, SPLIT, label, *LABELS)]
+    near = others if len(others) == 1 else get_close_matches(CHOICES[0], others, n=1, cutoff=0.5)
+    return near[0] if near else "NAME"
 
 
 def _codes_among(truth: Words, classes: Sequence[str]) -> Ints:
@@ -149,7 +216,7 @@ def _classes(source: Source, truth: Column) -> tuple[str, ...]:
     choice = source.columns.get(CHOICES[0], CHOICES[0])
     if choice not in columns:
         return tuple(sorted(known | scored))
-    guesses = set(words(source.where, source.table, choice).coded[1])
+    guesses = set(words(source.where, source.table, choice, gaps=True).coded[1]) - {""}
     if guesses & known:
         return tuple(sorted(known | guesses | scored))
     if guesses <= {str(code) for code in range(len(known))}:

@@ -22,6 +22,10 @@ ALONE = -1
 """The code of a predicate that is combined with no other."""
 
 
+KINDS = ("factor", "number", "date", "tag", "area", "label", "prediction", "word", "no word", "missing", "class",
+         "cluster")
+
+
 @dataclass(frozen=True)
 class Predicate:
     """One thing to say of an item: that a column has a value, or a number from `low` to under `high`.
@@ -31,7 +35,7 @@ class Predicate:
 
     column: str
     value: str
-    kind: str  # factor, number, date, tag, area, label, prediction, word, no word, missing, class or cluster
+    kind: str  # one of `KINDS`
     words: str
     low: float = -math.inf
     high: float = math.inf
@@ -156,6 +160,10 @@ class Draft:
         elif self.rows.setdefault(sha256(bits).digest(), (predicate, bits, code))[0] != predicate:
             self.same.add(predicate.words)
 
+    def are_large(self, size: Ints) -> Bools:
+        """Which sets of these sizes may be predicates: they, and the rest, have enough items."""
+        return np.asarray(np.minimum(size, self.n - size) >= self.least, np.bool_)
+
     def choose(self, item: Ints, value: Ints, many: int, most: int) -> Ints:
         """Up to `most` of `many` values, given one row per item and value: half the most frequent, and half those whose
         mean loss differs most, in standard errors, from that of all exploring items.
@@ -181,11 +189,13 @@ class Draft:
                 raise unknown("column", pattern, self.columns)
         notes = list(self.notes)
         if self.small:
-            notes.append(f"{len(self.small):,} values form no group of their own, with fewer than {self.least:,} items "
-                         f"or fewer than that without them: {in_short(sorted(self.small), 3)}.")
+            form = "1 value forms no group of its" if len(self.small) == 1 else (
+                f"{len(self.small):,} values form no group of their")
+            notes.append(f"{form} own, with fewer than {self.least:,} items or fewer than that without them: "
+                         f"{in_short(sorted(self.small), 3)}.")
         if self.same:
-            notes.append(f"{len(self.same):,} predicates say of the same items what another says: "
-                         f"{in_short(sorted(self.same), 3)}.")
+            say = "1 predicate says" if len(self.same) == 1 else f"{len(self.same):,} predicates say"
+            notes.append(f"{say} of the same items what another says: {in_short(sorted(self.same), 3)}.")
         entries = list(self.rows.values())
         bits = np.stack([row for _, row, _ in entries]) if entries else np.zeros((0, -(-self.n // WORD)), np.uint64)
         codes = np.asarray([code for _, _, code in entries], np.int32)

@@ -26,6 +26,8 @@ from shiftbench.core.errors import ShiftBenchError
 BEAM = 1000
 CANDIDATES, PARTS, TASK = 2**18, 32, 2**22
 """A thread counts at most so many slices at a time, or a 32nd of a depth, but not less than a millisecond's words."""
+CHANCE = 0.1
+"""The probability with which a slice of several predicates may seem to add to one of its parents by luck."""
 ROUNDING = 1e-9
 """A z that is not above this is 0: sums of losses are rounded."""
 Numbers = npt.NDArray[np.int32]
@@ -96,8 +98,8 @@ class Field:
     mean: float  # of the errors; 0 for other losses
     variance: float
     least: int
-    gain: float
     most: int
+    gain: float = -np.inf
 
     def sums(self, members: Numbers) -> Sums:
         """Count slices of one depth."""
@@ -168,14 +170,18 @@ def lengths(members: Numbers) -> Ints:
 
 
 def search(
-    predicates: Predicates, loss: Floats, *, depth: int = 3, least: int = 20, worse: bool = True, gain: float = 1.645,
-    most: int = 10_000, progress: Progress | None = None,
+    predicates: Predicates, loss: Floats, *, depth: int = 3, least: int = 20, worse: bool = True,
+    gain: float | None = None, most: int = 10_000, progress: Progress | None = None,
 ) -> Slices:
     """The `most` slices with the highest z among those that hold `least` items and are worse than the rest.
 
     A slice of several predicates must add something to each of its parents, the slices with one predicate less: it is
-    worse than the other items of the parent by more than `gain` standard errors (1.645: one-sided p < 0.05; -inf: every
-    slice may be listed). Without that rule near-copies of one bad slice would fill the list.
+    worse than the other items of the parent by more than `gain` standard errors (-inf: every slice may be listed).
+    Without that rule near-copies of one bad slice would fill the list. By default
+
+        gain = Phi^-1(1 - 0.1 / K),     K: predicates that hold enough items
+
+    because a parent may be extended by each of them, and of many extensions some are worse by luck (Bonferroni).
 
     `worse=False` lists slices that are better than the rest, lowest z first. Neither the order of the predicates nor
     the number of processors changes the result. Losses of 0 and 1 are counted by bits; where the list is full before
@@ -185,10 +191,11 @@ def search(
         raise ShiftBenchError(f"A slice has at least 1 predicate and 1 item; got depth {depth} and least {least}.")
     assert len(loss) == predicates.n, "one loss per item"
     assert np.isfinite(loss).all(), "a loss is a number"
-    field = _field(predicates, loss, worse, least, gain, most)
+    field = _field(predicates, loss, worse, least, most)
     best = Shortlist(depth, most)
     singles = _singles(field, best)
-    if depth == 2 and len(field.loss) and gain > -np.inf:
+    field = replace(field, gain=_gain(int((singles.n >= least).sum())) if gain is None else gain)
+    if depth == 2 and len(field.loss) and field.gain > -np.inf:
         _last_pairs(field, best, singles, predicates.column[field.order], _advance(progress, 2, depth))
     elif depth > 1:
         pairs = _pairs(field, best, singles, predicates.column[field.order], _advance(progress, 2, depth))
@@ -209,7 +216,14 @@ def _as_given(slices: Slices, field: Field, loss: Floats, worse: bool) -> Slices
     return slices._replace(members=members, total=slices.n * mean + sign * slices.total, z=sign * slices.z)
 
 
-def _field(predicates: Predicates, loss: Floats, worse: bool, least: int, gain: float, most: int) -> Field:
+def _gain(extensions: int) -> float:
+    """Standard errors that the best of so many extensions exceeds by luck with probability `CHANCE` at most."""
+    from scipy.special import ndtri
+
+    return float(-ndtri(CHANCE / max(extensions, 1)))
+
+
+def _field(predicates: Predicates, loss: Floats, worse: bool, least: int, most: int) -> Field:
     """What is searched. In a search for better slices the losses change their signs, and what is right is an error."""
     names = [(one.column, one.value, one.kind, one.words) for one in predicates.list]
     order = np.asarray(sorted(range(len(names)), key=names.__getitem__), np.int32)
@@ -218,7 +232,7 @@ def _field(predicates: Predicates, loss: Floats, worse: bool, least: int, gain: 
         errors, values, mean = packed(loss == worse), np.zeros(0), mean if worse else 1 - mean
     else:
         errors, values, mean = np.zeros(0, np.uint64), loss - mean if worse else mean - loss, 0.0
-    return Field(predicates.bits, order, errors, values, predicates.n, mean, variance, least, gain, most)
+    return Field(predicates.bits, order, errors, values, predicates.n, mean, variance, least, most)
 
 
 def is_binary(loss: Floats) -> bool:

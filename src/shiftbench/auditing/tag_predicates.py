@@ -16,6 +16,8 @@ MOST_TAGS = 60
 MOST_CLASSES = 40
 MOST_GRAPHS, MIN_SIZE = 5, 25
 """Meta-graphs whose communities are predicates, and the fewest items of their subsets."""
+COMMUNITY = "which:community="
+"""How the column of a community begins; its tags follow, with + between them."""
 Parents = Mapping[str, Sequence[str]]
 
 
@@ -130,11 +132,15 @@ def add_communities(draft: Draft, items: Collection, truth: Words) -> None:
     labels = [names[code] for code in np.argsort(-size, kind="stable") if names[code] in items.tags.names]
     for label in labels[:MOST_GRAPHS]:
         for contexts in _communities(items, label, max(MIN_SIZE, draft.least)):
-            column = f"which:community={'+'.join(contexts)}"
+            column = f"{COMMUNITY}{'+'.join(contexts)}"
             if draft.wants(column):
                 mask = items.factor(column) == "community"
-                words = f"with any of {in_short(contexts, 4)}"
-                draft.add(Predicate(column, "community", "factor", words), mask, draft.code())
+                draft.add(Predicate(column, "community", "factor", with_any_of(contexts)), mask, draft.code())
+
+
+def with_any_of(tags: Sequence[str]) -> str:
+    """That an item has one of several tags, in words."""
+    return f"with any of {in_short(tags, 4)}"
 
 
 def _communities(items: Collection, label: str, least: int) -> list[list[str]]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from shiftbench.auditing.clusters import add_clusters
 from shiftbench.auditing.cut_points import Interval, intervals
+from shiftbench.auditing.findings import count_items
 from shiftbench.auditing.predicates import ALONE, Draft, Predicate, Predicates, has_value, has_word, is_missing
 from shiftbench.auditing.table_items import Column, TableItems
 from shiftbench.auditing.tag_predicates import add_classes, add_communities, add_tags
@@ -155,21 +156,38 @@ def add_values(
     draft: Draft, name: str, codes: Values, names: Sequence[str], kind: str, code: int, most: int,
     words: Sequence[str] = (),
 ) -> None:
-    """A predicate per value. `codes` are -1 where an item has none; `words` say each value in a sentence."""
+    """A predicate per value. `codes` are -1 where an item has none; `words` say each value in a sentence.
+
+    Of more than `most` values, those with enough items are chosen from: the others could form no group.
+    """
     from shiftbench.auditing.bit_sets import bits_of_codes  # loads numba
 
     chosen: Ints = np.arange(len(names))
     if len(names) > most:
-        known = np.flatnonzero(codes >= 0)
-        chosen = draft.choose(known, codes[known], len(names), most)
-        others = len(known) - int(np.bincount(codes[known], minlength=len(names))[chosen].sum())
-        draft.notes.append(f"'{name}' has {len(names):,} values, of which {most} form groups: half the most frequent, "
-                           f"half those whose loss differs most. {others:,} items have another (--most-values).")
+        size = np.bincount(codes[codes >= 0], minlength=len(names))
+        large = draft.are_large(size)
+        known = np.flatnonzero((codes >= 0) & large[codes])
+        number = np.cumsum(large) - 1
+        chosen = np.flatnonzero(large)[draft.choose(known, number[codes[known]], int(large.sum()), most)]
+        draft.notes.append(_chosen_note(name, len(names), len(chosen), int(large.sum()), draft.least,
+                                        int(size.sum() - size[chosen].sum())))
         number = np.full(len(names) + 1, -1, np.int32)  # the last stands for code -1
         number[chosen] = np.arange(len(chosen))
         codes = number[codes]
     for value, bits in zip(chosen.tolist(), bits_of_codes(codes, len(chosen)), strict=True):
         draft.add_bits(has_value(name, names[value], kind, words[value] if words else ""), bits, code)
+
+
+def _chosen_note(name: str, values: int, chosen: int, large: int, least: int, others: int) -> str:
+    """Which of many values form groups, and how many items are in none of these."""
+    if not chosen:
+        return f"'{name}' has {values:,} values, none of which has the {count_items(least)} of a group."
+    forms = "1 forms a group" if chosen == 1 else f"{chosen:,} form groups"
+    enough = f"with {count_items(least)} or more"
+    which = f"those {enough}" if chosen == large else (
+        f"half the most frequent of the {large:,} {enough}, half those whose loss differs most")
+    rest = f" {others:,} items have another{'' if chosen == large else ' (--most-values)'}." if others else ""
+    return f"'{name}' has {values:,} values, of which {forms}: {which}.{rest}"
 
 
 def add_numbers(

@@ -60,7 +60,7 @@ def audit(
     """Find the contexts in which a model fails, from its predictions and a table of metadata.
 
     It searches contexts on one half of the items and tests them on the other: what it reports holds there, with an
-    interval. That nothing is found is an answer too.
+    interval. If it finds nothing, it says how large a failure it could have found.
 
     shiftbench audit predictions.csv --data metadata.csv --label species
 
@@ -116,7 +116,9 @@ def _table(report: "Audit") -> tuple[list[str], list[list[object]]]:
 
 def _numbers(finding: "Finding", scale: float) -> list[object]:
     def show(value: float, form: str = ".3g") -> str:
-        return "–" if math.isnan(value) else f"{value:{form}}"
+        digits = f"{abs(value):{form.lstrip('+')}}"
+        sign = "−" if value < 0 else form[:form.startswith("+")]
+        return "–" if math.isnan(value) else f"{sign}{digits}"
 
     def ends(low: float, high: float) -> str:
         return f"{show(scale * low)} to {show(scale * high)}"

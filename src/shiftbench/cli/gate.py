@@ -53,14 +53,16 @@ def gate(
         level=level, loss=loss, label=label, split=split, id=id, cluster=cluster,
         columns=pairs(column or [], "--column", "prediction=pred"), junit=junit, summary=summary)
     if json:
-        print_json({"passed": outcome.passed, "unsure": outcome.unsure, "level": outcome.level,
-                    "checks": outcome.to_arrow().to_pylist(), "notes": list(outcome.notes)})
+        print_json({"passed": outcome.passed, "outcome": outcome.outcome, "unsure": outcome.unsure,
+                    "level": outcome.level, "checks": outcome.to_arrow().to_pylist(), "notes": list(outcome.notes),
+                    "search": outcome.search})
     else:
         for line in outcome.notes:
             note(line)
         if not quiet:
-            say(outcome.sentences()[0])
+            say(outcome.headline())
             print_table("", ["", "check", ""], [[check.verdict, check.name, check.sentence()]
                                                 for check in outcome.checks])
+            say(*outcome.scope())
     if not outcome.passed:
         raise typer.Exit(1)

@@ -1,7 +1,8 @@
 """The page of an audit: its sentences, the contexts with their intervals, and what lies behind each of them."""
 
 import math
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,13 +12,16 @@ from shiftbench import __version__
 from shiftbench.auditing.findings import Audit, Finding
 from shiftbench.auditing.join import Items
 from shiftbench.auditing.predicates import Predicate, Predicates
-from shiftbench.auditing.table_items import as_array, taken
-from shiftbench.core.arrays import Bools, Floats, Ints, in_short
+from shiftbench.auditing.table_items import as_array
+from shiftbench.core.arrays import Bools, Floats, Ints, Values, in_short
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_text
 from shiftbench.core.rng import child
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import PREDICTIONS
+from shiftbench.data.questions import base_of
 from shiftbench.data.tags import Texts
-from shiftbench.reporting.drawing import Figure, Panel
+from shiftbench.reporting.drawing import Figure, Group, Mark, Panel, box, line, text
 from shiftbench.reporting.page import environment
 from shiftbench.reporting.pictures import thumbnails
 from shiftbench.reporting.plots import (
@@ -25,6 +29,7 @@ from shiftbench.reporting.plots import (
     Guide,
     Look,
     Row,
+    Scale,
     Spot,
     hundredths,
     legends,
@@ -46,7 +51,11 @@ LEAST = 10
 SHOWN = 12
 """Findings that are shown with their examples; the others are in the table."""
 INSIDE, OUTSIDE = Look(2, 0), Look(0, 1)
-WIDE, NARROW = 1040.0, 360.0
+WIDE, HALF, NARROW = 1040.0, 560.0, 360.0
+LETTER = 6.7
+"""The width of a letter of a label, in pixels, on average."""
+TITLE = "shiftbench audit"
+"""The title of a page whose audit does not say what it is of."""
 
 
 NEEDED = ("loss", "n", "n_explore", "n_confirm", "looked_at", "tested", "fdr", "seed")
@@ -66,12 +75,11 @@ class Evidence(NamedTuple):
         return self.items if known.all() else self.items.take(np.flatnonzero(known))
 
 
-def audit_page(audit: Audit, out: Path | str, evidence: Evidence | None = None, *, title: str = "shiftbench audit"
-               ) -> Path:
+def audit_page(audit: Audit, out: Path | str, evidence: Evidence | None = None, *, title: str = TITLE) -> Path:
     """Write one self-contained HTML page of an audit.
 
     An audit that was loaded from a file has its tables and charts; with the `evidence` there are also examples, the
-    contexts around each finding, and calibration inside it.
+    contexts around each finding, and calibration inside it. Without another `title` it is named by its files.
     """
     if absent := [key for key in NEEDED if audit.card.get(key) is None]:
         raise ShiftBenchError(f"The card of this audit has no {in_short(absent)}, which its page tells. Audit again.")
@@ -80,15 +88,42 @@ def audit_page(audit: Audit, out: Path | str, evidence: Evidence | None = None, 
     folded = {number: [other for other, finding in enumerate(audit.findings) if finding.parent == number]
               for number in range(len(audit.findings))}
     order = [entry for number in top for entry in _family(number, folded, 0)]
-    text = environment().get_template("audit_page.html").render(
-        title=title, version=__version__, unit=unit, per=per(audit), loss=loss_of(audit), card=audit.card,
-        sentences=audit.sentences(), rows=[_entry(audit, number, depth) for number, depth in order],
+    anchored = {number for shown in top[:SHOWN] for number, _ in _family(shown, folded, 0)}
+    page = environment().get_template("audit_page.html").render(
+        title=title_of(audit.card) if title == TITLE else title, version=__version__, unit=unit, per=per(audit),
+        loss=loss_of(audit), card=audit.card,
+        sentences=[{"words": sentence.strip(), "within": sentence.startswith(" "),
+                    "anchor": "" if number is None else _anchor(number)}
+                   for number, sentence in audit.numbered_sentences()],
+        rows=[{**_entry(audit, number, depth), "linked": number in anchored} for number, depth in order],
         figure=_differences(audit, [number for number, _ in order], unit) if order else None,
         findings=[_shown(audit, number, [other for other, _ in _family(number, folded, 0)][1:], evidence, unit)
                   for number in top[:SHOWN]],
         undecided=[_entry(audit, number, 0, undecided=True) for number in range(len(audit.undecided))],
         facts=_facts(audit), notes=audit.card.get("notes", ()))
-    return write_text(out, text)
+    return write_text(out, page)
+
+
+def title_of(card: Mapping[str, Any]) -> str:
+    """What an audit is of, by the names of its files.
+
+    >>> title_of({"sources": {"predictions": "/home/me/new.csv", "data": "/home/me/frames.csv"}, "against": "old.csv"})
+    'Audit of new.csv against old.csv on frames.csv'
+    """
+    sources = card.get("sources")
+    known = sources if isinstance(sources, dict) else {}
+    model, data = (_file_name(str(known.get(name) or "")) for name in ("predictions", "data"))
+    if not model and not data:
+        return TITLE
+    old = _file_name(str(card.get("against") or ""))
+    return "Audit" + "".join(f" {word} {name}" for word, name in (
+        ("of", model), ("against", old), ("on", data)) if name)
+
+
+def _file_name(path: str) -> str:
+    """The name of a file; that of the predictions of a run with its folder."""
+    file = Path(path)
+    return f"{file.parent.name}/{file.name}" if file.name == PREDICTIONS and file.parent.name else file.name
 
 
 def loss_of(audit: Audit) -> str:
@@ -124,7 +159,11 @@ def _entry(audit: Audit, number: int, depth: int, undecided: bool = False) -> di
     parent = audit.findings[finding.parent] if finding.parent >= 0 and not undecided else None
     added = [member for member in finding.members if parent is None or member not in parent.members]
     return {"number": number + 1, "depth": depth, "finding": finding, "name": name_of(finding.members),
-            "added": name_of(added), "anchor": f"f{number + 1}"}
+            "added": name_of(added), "anchor": _anchor(number)}
+
+
+def _anchor(number: int) -> str:
+    return f"f{number + 1}"
 
 
 # Charts
@@ -148,8 +187,8 @@ def _differences(audit: Audit, order: Sequence[int], unit: str) -> Figure:
                                                             finding.difference_high))))],
                       title=f"{name_of(finding.members)}: {_points(finding.difference, unit)}, {finding.n:,} items",
                       number=_points(finding.difference, unit), under=f"{finding.n:,} items") for finding in findings]
-        return rows("", listed, axis, width=width, left=left, right=58, height=36,
-                    x_name="points above the rest" if unit == "share" else "above the rest")
+        return _labelled(listed, axis, width, left, 58, 36,
+                         x_name="points above the rest" if unit == "share" else "above the rest")
 
     columns = ("context", "n", "difference", "low", "high")
     head = "How the contexts differ from elsewhere" if better else "How much worse than elsewhere"
@@ -163,6 +202,33 @@ def _differences(audit: Audit, order: Sequence[int], unit: str) -> Figure:
 
 def _points(value: float, unit: str) -> str:
     return f"{100 * value:+.1f}".replace("-", "−") if unit == "share" else f"{value:+.3f}".replace("-", "−")
+
+
+def _labelled(
+    listed: Sequence[Row], axis: Scale, width: float, left: float, right: float, height: float, x_name: str = ""
+) -> Panel:
+    """Rows with their names at the left; where one is too long for that, each has its whole name above it."""
+    if all(LETTER * len(row.name) <= left - 7 for row in listed):
+        return rows("", listed, axis, width=width, left=left, right=right, height=height, x_name=x_name)
+    groups, y, end = [], 10.0, width - right - 84
+    at = axis.between(0, end)
+    for row in listed:
+        marks: list[Mark] = []
+        for part in textwrap.wrap(row.name, int((width - 5) / LETTER)) or [""]:
+            y += 16
+            marks.append(text(5, y - 4, part))
+        for bar in row.bars:
+            marks.append(box(at(bar.start), y, at(bar.cell["value"]), y + 11, bar.style))
+            if math.isfinite(bar.cell["low"]) and math.isfinite(bar.cell["high"]):
+                marks.append(line([(at(bar.cell["low"]), y + 5.5), (at(bar.cell["high"]), y + 5.5)], "reach"))
+        marks += [text(end + 50, y + 10, row.number, anchor="end"), text(width, y + 10, row.under, "small", "end")]
+        groups.append(Group(tuple(marks), row.title, row.look.colour))
+        y += 20
+    grid = [line([(at(tick), 10), (at(tick), y)], "axis" if tick == 0 else "grid") for tick, _ in axis.ticks]
+    labels = [text(at(tick), y + 15, words, anchor="start" if at(tick) < 12 else "middle")
+              for tick, words in axis.ticks]
+    names = [text(end / 2, y + 33, x_name, anchor="middle")] if x_name else []
+    return Panel(width, y + (40 if x_name else 22), (Group((*grid, *labels, *names)), *groups))
 
 
 # One finding
@@ -179,7 +245,7 @@ def _shown(audit: Audit, number: int, below: Sequence[int], evidence: Evidence |
     least = max(LEAST, round(int(audit.card.get("least") or 0) * float(audit.card.get("confirm") or 0.5)))
     return {**entry, "examples": _examples(finding, inside, items),
             "lattice": _lattice(numbers, evidence.predicates, items.loss, evidence.confirming, least, unit),
-            "calibration": _calibration(inside, items)}
+            "calibration": _calibration(inside, items, evidence.confirming)}
 
 
 def _numbers(finding: Finding, predicates: Predicates) -> list[int] | None:
@@ -226,13 +292,13 @@ def _lattice(
     axis = scale([0.0, *values], write=hundredths if unit == "share" else plain, ticks=5)
 
     def panel(width: float, left: float) -> Panel:
-        return rows("", [Row(one["name"], INSIDE if one["word"] in ("this", "narrower") else OUTSIDE,
-                             [Bar(_cell(one["loss"]), one["style"])],
-                             title=f"{one['name']}: {in_unit(one['loss'], {'unit': unit})}, {one['n']:,} items",
-                             number=in_unit(one["loss"], {"unit": unit}), under=f"{one['n']:,} items")
-                         for one in listed], axis, width=width, left=left, right=48, height=34)
+        return _labelled([Row(one["name"], INSIDE if one["word"] in ("this", "narrower") else OUTSIDE,
+                              [Bar(_cell(one["loss"]), one["style"])],
+                              title=f"{one['name']}: {in_unit(one['loss'], {'unit': unit})}, {one['n']:,} items",
+                              number=in_unit(one["loss"], {"unit": unit}), under=f"{one['n']:,} items")
+                          for one in listed], axis, width, left, 48, 34)
 
-    return {"wide": panel(560, 250), "narrow": panel(NARROW, 168), "n_narrower": len(narrower)}
+    return {"wide": panel(HALF, 250), "narrow": panel(NARROW, 168), "n_narrower": len(narrower)}
 
 
 class Bin(NamedTuple):
@@ -256,13 +322,16 @@ def reliability(confidence: Floats, right: Bools) -> list[Bin]:
     return bins
 
 
-def _calibration(inside: Bools, items: Items) -> dict[str, Any] | None:
-    """Accuracy against confidence, inside the context and elsewhere; None without probabilities of classes."""
+def _calibration(inside: Bools, items: Items, part: Bools) -> dict[str, Any] | None:
+    """Accuracy against confidence, inside the context and elsewhere; None without probabilities of classes.
+
+    Of the confirming items, `part`: on the others the context was chosen because many of them are wrong.
+    """
     if items.confidence is None:
         return None
     right = items.truth == items.predicted
     spots, gaps = [], {}
-    for word, mask, look in (("in this context", inside, INSIDE), ("elsewhere", ~inside, OUTSIDE)):
+    for word, mask, look in (("in this context", inside & part, INSIDE), ("elsewhere", ~inside & part, OUTSIDE)):
         bins = reliability(items.confidence[mask], right[mask])
         if not bins:
             continue
@@ -280,7 +349,7 @@ def _calibration(inside: Bools, items: Items) -> dict[str, Any] | None:
 
 def _examples(finding: Finding, inside: Bools, items: Items) -> dict[str, Any]:
     """Failing and passing items of a context, with what is known of each."""
-    return {"sides": [{"head": side.head, "entries": _entries(side.rows, items)}
+    return {"sides": [{"head": side.head, "entries": _entries(side.rows, items, finding.members)}
                       for side in failing_and_passing(name_of(finding.members), inside, items.loss)]}
 
 
@@ -311,17 +380,33 @@ def failing_and_passing(context: str, inside: Bools, loss: Floats, most: int = P
     return sides
 
 
-def _entries(chosen: Ints, items: Items) -> list[dict[str, Any]]:
-    """Each item with its picture or its text, with its label and what was predicted, and with its first values."""
+def _entries(chosen: Ints, items: Items, members: Sequence[Predicate]) -> list[dict[str, Any]]:
+    """Each item with its picture or its text, with its label and what was predicted, and with some of its values."""
     collection, rows = items.collection, items.rows
     sources = [] if collection is None or rows is None or collection.foreign else thumbnails(collection, rows[chosen])
     texts, few = _texts(items.facts.texts, chosen), items.take(chosen)
-    columns = [(name, as_array(taken(column, chosen))) for name, column in items.first_columns(VALUES)]
+    columns = _columns(items, few, members)
     return [{"item": str(few.ids[number]), "source": sources[number] if sources else "",
              "text": texts.get(number, ""), "truth": _plain_value(few.truth[number]),
              "predicted": _plain_value(few.predicted[number]),
-             "values": [(name, _plain_value(values[number])) for name, values in columns]}
+             "values": [(name, _plain_value(values[number])) for name, values in columns.items()]}
             for number in range(len(chosen))]
+
+
+def _columns(items: Items, few: Items, members: Sequence[Predicate]) -> dict[str, Values]:
+    """What is shown of few items: the columns that a finding names, then the first of the others."""
+    shown: dict[str, Values] = {}
+    for member in members:
+        question, _, tag = member.column.partition(":")
+        column = base_of(member.column, items.facts.factors)
+        if column in items.facts.factors:
+            shown[column] = as_array(few.facts.factors[column])
+        elif question in ("has", "area") and isinstance(few.facts, Collection):
+            shown[tag if question == "has" else f"area of {tag}"] = few.facts.factor(member.column)
+    for name, _ in items.first_columns(VALUES + len(shown)):
+        if len(shown) < VALUES:
+            shown.setdefault(name, as_array(few.facts.factors[name]))
+    return shown
 
 
 def _texts(texts: Texts, rows: Ints) -> dict[int, str]:
@@ -336,7 +421,11 @@ def _texts(texts: Texts, rows: Ints) -> dict[int, str]:
 
 
 def _plain_value(value: Any) -> str:
-    return f"{float(value):.4g}" if isinstance(value, float | np.floating) else str(value)
+    """A value as the page shows it, a long text cut."""
+    if isinstance(value, float | np.floating):
+        return "missing" if math.isnan(value) else f"{float(value):.4g}"
+    words = " ".join(str(value).split())
+    return textwrap.shorten(words, TEXT, placeholder=" …") if len(words) > TEXT else str(value) or "missing"
 
 
 # What was done

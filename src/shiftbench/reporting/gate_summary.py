@@ -3,7 +3,7 @@
 import math
 from xml.etree import ElementTree
 
-from shiftbench.auditing.gate import CHANGE, FLOOR, UNSURE, Check, Gate
+from shiftbench.auditing.gate import CHANGE, FAIL, FLOOR, PASS, UNSURE, WARN, Check, Gate
 from shiftbench.core.errors import printable
 from shiftbench.reporting.score_tables import in_unit, markdown
 
@@ -13,7 +13,10 @@ CLASSES = {"change": "contexts", "level": "contexts", "floor": "floors"}
 
 def gate_markdown(gate: Gate) -> str:
     """The outcome, a table of the checks, and how to read it."""
-    head = f"### {'✅ The model may be released' if gate.passed else '❌ The model may not be released'}"
+    many = len(gate.open)
+    head = {PASS: "✅ The model may be released", FAIL: "❌ The model may not be released",
+            WARN: f"⚠️ The model may be released, but {many} of {len(gate.checks)} checks "
+                  f"{'has' if many == 1 else 'have'} too few items to tell"}[gate.outcome]
     rows = [_line([SIGNS[check.verdict], markdown(check.name), _value(check), f"{check.n:,}", _limit(check),
                    "" if check.verdict != UNSURE or not math.isfinite(check.needed) else f"{check.needed:,.0f}"])
             for check in gate.checks]
@@ -21,7 +24,8 @@ def gate_markdown(gate: Gate) -> str:
     foot = [f"A check passes where its interval lies on the right side of the limit. All intervals hold at once with "
             f"{100 * gate.level:g} % (Bonferroni). A check with too few items to tell {unsure}."]
     columns = _line(["", "check", "value", "items", "limit", "items that would do"])
-    return "\n".join([head, "", gate.sentences()[0], "", columns, "|--" * 6 + "|", *rows, "",
+    foot += ["", *(markdown(line) for line in gate.scope())]
+    return "\n".join([f"### {head}", "", gate.headline(), "", columns, "|--" * 6 + "|", *rows, "",
                       *(f"- {markdown(note)}" for note in gate.notes), *([""] if gate.notes else []), *foot, ""])
 
 
@@ -30,6 +34,8 @@ def _line(cells: list[str]) -> str:
 
 
 def _value(check: Check) -> str:
+    if check.is_empty:
+        return "no item is in it"
     unit = {"unit": check.unit}
     low, high = (in_unit(end, unit) for end in (check.low, check.high))
     sign = "+" if check.kind == CHANGE and check.value > 0 else ""
