@@ -117,9 +117,11 @@ docs: $(READY) build/docs-env/ready
 pictures: demo
 	$(BIN)/python docs/take_pictures.py demo
 
+bench: SHELL := /bin/bash
 bench: $(READY)
 	$(PIP_INSTALL) --constraint constraints.txt --editable ".[bench]"
-	for name in $(BENCHES); do echo "== $$name"; $(BIN)/python bench/$$name.py || exit 1; done
+	mkdir -p build/bench
+	set -o pipefail; for name in $(BENCHES); do echo "== $$name"; $(BIN)/python bench/$$name.py | tee build/bench/$$name.txt || exit 1; done
 
 clean:
 	rm -rf demo .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,12 +16,15 @@
     the same; python docs/write_tables.py audit_growth F/audit_growth.md              docs/audit.md
     make coverage; python docs/write_tables.py coverage build/coverage.json           docs/figures.md
     python bench/studio.py --json F; python docs/write_tables.py studio F             docs/studio.md
+    make bench; python docs/write_tables.py benches build/bench                       docs/figures.md
 
-`interventions` makes its table from those of BREEDS' figures in the folder F. The file is copied to docs/studies and
-between the marks of the page; a test compares the two, so the page shows what a run gave. The day on which the command
-wrote the file goes to docs/results.md. The JSON file of the arena is kept beside its table.
+`interventions` makes its table from those of BREEDS' figures in the folder F, and `benches` shows what each bench
+printed. The file is copied to docs/studies and between the marks of the page; a test compares the two, so the page
+shows what a run gave. The day on which the command wrote the file goes to docs/results.md. The JSON file of the arena
+is kept beside its table.
 """
 
+import ast
 import csv
 import json
 import math
@@ -36,7 +39,7 @@ DOCS = Path(__file__).parent
 PAGES = {"demo": "metashift.md", "real": "real_data.md", "five_seeds": "studies/fine_grained.md",
          "nooch": "nooch.md", "sizes": "metashift.md", "left_out": "conflicts.md", "interventions": "breeds.md",
          "audit_null": "audit_statistics.md", "arena": "audit.md", "audit_speed": "audit.md",
-         "audit_growth": "audit.md", "coverage": "figures.md", "studio": "studio.md"}
+         "audit_growth": "audit.md", "coverage": "figures.md", "studio": "studio.md", "benches": "figures.md"}
 QUANTITIES = {"source": "source", "target": "target", "rt": "target-RT", "whole": "trained on the target",
               "relative": "relative"}
 """What the tables of BREEDS' figures call a number, and what the page does."""
@@ -222,9 +225,26 @@ def studio_table(text: str) -> str:
     return "\n".join([*lines, ""])
 
 
+def bench_logs(folder: Path) -> str:
+    """A table of ratios, and then what each bench printed last, from the files NAME.txt that `make bench` writes."""
+    logs = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in sorted(folder.glob("*.txt"))}
+    titles = {name: ast.get_docstring(ast.parse((DOCS.parent / "bench" / f"{name}.py").read_text(encoding="utf-8")))
+              .splitlines()[0].rstrip(".") for name in logs}
+    rows = [f"| {titles[name]} | {lines[-1].removeprefix('ratio: ')} | `python bench/{name}.py` |"
+            for name, lines in logs.items()]
+    shown = ["\n".join([f"### {titles[name]}", "", "```text", *lines[-LAST_LINES:], "```", ""])
+             for name, lines in logs.items()]
+    return "\n".join(["| what | ratio | command |", "|--|--|--|", *rows, "", *shown])
+
+
+LAST_LINES = 12
+"""The most lines of a bench that the page shows: some print a line per case before them."""
+
+
 def main(name: str, source: str) -> None:
     page = DOCS / PAGES[name]
-    block = breeds_table(Path(source)) if name == "interventions" else Path(source).read_text(encoding="utf-8")
+    whole = {"interventions": breeds_table, "benches": bench_logs}
+    block = whole[name](Path(source)) if name in whole else Path(source).read_text(encoding="utf-8")
     block = left_out(block) if name == "left_out" else block
     block = coverage_table(block) if name == "coverage" else block
     block = studio_table(block) if name == "studio" else block

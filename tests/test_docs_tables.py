@@ -10,6 +10,7 @@ from docs.write_tables import (
     FIGURES,
     PAGES,
     arena_tables,
+    bench_logs,
     breeds_table,
     coverage_table,
     dated,
@@ -31,8 +32,16 @@ def test_a_page_quotes_what_a_command_wrote(name):
     word = {"sizes": "diffusion", "left_out": "cat(bed)", "interventions": "resnet18",
             "audit_null": "5 planted", "arena": "deepchecks", "audit_speed": "sliceline",
             "audit_growth": "10,000,000", "coverage": "auditing",
-            "studio": "1,000,000"}.get(name, "erm")
+            "studio": "1,000,000", "benches": "metagraph"}.get(name, "erm")
     assert word in written or written == "It has not been run yet.\n"
+
+
+def test_the_page_of_benches_shows_what_they_printed(tmp_path):
+    """A line per log with the first words of the bench and its ratio, and then the last lines of the log."""
+    (tmp_path / "metagraph.txt").write_text("\n".join([*map(str, range(20)), "ratio: 3.0"]))
+    lines = bench_logs(tmp_path).splitlines()
+    assert lines[2].endswith("| 3.0 | `python bench/metagraph.py` |")
+    assert lines[lines.index("```text") + 1:] == [*map(str, range(9, 20)), "ratio: 3.0", "```"]
 
 
 def test_coverage_is_summed_by_room():
