@@ -69,17 +69,55 @@ def test_conditions_are_part_of_what_is_built(shown, scenes):
     assert bare["built"]["digest"] == sb.build(sb.Subpopulation(**MINORITY), collection=scenes).digest
 
 
-@pytest.mark.parametrize("name", sorted(set(SHIFTS) - {"subset"}))
+@pytest.mark.parametrize("name", sorted(SHIFTS))
 def test_every_shift_has_a_form_that_starts(shown, name):
-    """A first choice of label, factor and values builds something, or one sentence says what the data lack."""
+    """A first choice of label, factor and values builds something, or an invitation says what to choose."""
     answer = ask(shown, shift=name)
     assert {one["name"] for one in answer["fields"]} >= {one for one in ("label", "factor", "domain") if hasattr(
         SHIFTS[name], "__dataclass_fields__") and one in SHIFTS[name].__dataclass_fields__}
-    if name in ("context", "temporal"):  # a tag without a cue; no dates
-        assert answer["built"]["problem"].endswith(".")
+    assert answer["built"]["problem"] == ""  # nothing was done that could be wrong
+    if name in ("context", "subset", "temporal"):  # a tag without a cue; no subsets; no dates
+        assert answer["built"]["invitation"].startswith("Choose ")
     else:
         assert answer["built"]["counts"]["test"]
     assert all(one["doc"] for one in answer["fields"] if one["kind"] in ("words", "table"))
+
+
+def test_an_invitation_names_what_is_missing(shown):
+    """It says which settings have no value; once a person has chosen something, what is wrong is said as such."""
+    assert "‘train’" in ask(shown, shift="subset")["built"]["invitation"]
+    assert "meta-graph" in ask(shown, shift="subset")["built"]["invitation"]
+    assert "‘date’ (factor that holds" in ask(shown, shift="temporal")["built"]["invitation"]
+    assert "has no cue" in ask(shown, shift="context")["built"]["invitation"]
+    assert "'test' is missing" in ask(shown, shift="subset", settings={"train": ["dog(sofa)"]})["built"]["problem"]
+    assert "No factor named ''" in ask(shown, shift="temporal", settings={"held": 0.2})["built"]["problem"]
+
+
+@pytest.mark.parametrize(("shift", "name", "value", "words"), [
+    ("correlation", "classes", 3, "a list of words"), ("correlation", "classes", [None], "a list of words"),
+    ("correlation", "classes", {"a": 1}, "a list of words"), ("subset", "train", [["a"]], "a list of words"),
+    ("correlation", "pairs", 3, "a table"), ("correlation", "pairs", ["a"], "a table"),
+    ("subpopulation", "majority", True, "a table"), ("subset", "merged", 1.5, "a table")])
+def test_settings_of_another_shape_are_one_sentence(shown, shift, name, value, words):
+    """A number where a list or a table is meant is the user's error, and the sentence names it."""
+    with pytest.raises(ShiftBenchError, match=rf"'{name}' is .*, but it must be {words}\."):
+        ask(shown, shift=shift, settings={name: value})
+
+
+def test_settings_that_the_shift_refuses_are_its_own_sentence(shown):
+    """What has the shape of a setting, but is none, leaves the form there to correct it."""
+    for settings in ({"classes": [1, 2]}, {"classes": "cat"}, {"pairs": {"cat": 3}}):
+        answer = ask(shown, shift="correlation", settings=settings)
+        assert answer["built"]["problem"]
+        assert answer["fields"]
+
+
+def test_conditions_of_another_shape_are_one_sentence(shown):
+    """Each condition is a table, or null where it is taken away."""
+    for value in (3, [], {"noise": 3}, {"noise": [1]}, {"size": "x"}):
+        with pytest.raises(ShiftBenchError, match="'conditions' cannot be read"):
+            ask(shown, shift="correlation", conditions=value)
+    assert "must be of type" in ask(shown, conditions={"noise": {"p": "x"}})["built"]["problem"]
 
 
 def test_what_is_impossible_is_the_sentence_of_the_build(shown, scenes):

@@ -36,6 +36,23 @@ def texts(page):
     return settled(page).locator("main").inner_text()
 
 
+def test_opening_the_view_spends_nothing(editor, edited):
+    """Who opens Failures and a filter can confirm it: an audit, which has used the sealed items, opens on request."""
+    page = editor.open()
+    page.get_by_role("link", name="Failures", exact=True).click()
+    expect(page.get_by_role("combobox", name="Audit")).to_have_value("")
+    expect(page.get_by_text("once you open one, nothing of that run can be confirmed")).to_be_visible()
+    page.get_by_role("combobox", name="Column").select_option("location")
+    page.get_by_label("Value").select_option(label=page.get_by_label("Value").locator(
+        "option", has_text="location is indoors").inner_text())
+    confirm = page.get_by_role("button", name="Confirm once")
+    expect(confirm).to_be_enabled()
+    assert not any("audit" in look["facts"] for look in edited.studio.books.looks)
+    page.get_by_role("combobox", name="Audit").select_option("audit.json")
+    expect(page.get_by_text("can confirm nothing more")).to_be_visible()
+    expect(confirm).to_have_count(0)
+
+
 def test_failures_are_found_confirmed_and_shared(editor, browser, tmp_path):
     """A finding, a filter, a cell, the map, two runs; a confirmation that two tabs see; a file that shows the same."""
     prepare(editor.server.folder)

@@ -4,6 +4,8 @@ import json
 import shlex
 import shutil
 from dataclasses import replace
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
 
 import msgspec
 import numpy as np
@@ -17,14 +19,16 @@ from shiftbench.auditing.losses import loss_named
 from shiftbench.auditing.predicates import has_value
 from shiftbench.cli import app
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import read_json, write_json
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.webapp.failures_view import confirm, context, failures, findings, points
-from shiftbench.webapp.looks import Books, sealed
+from shiftbench.webapp.failures_view import confirm, context, failures, findings, points, told
+from shiftbench.webapp.looks import Books, Confirmation, sealed
 from shiftbench.webapp.outcomes import outcomes, principal
 from shiftbench.webapp.query import Query
 from shiftbench.webapp.shelf import Shelf
 from shiftbench.webapp.studio import Studio
+from tests.webapp.conftest import TOKEN, Server, make_run
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def desk(world):
 
 @pytest.fixture(scope="module")
 def first(world):
-    return failures(Studio(Shelf([world])), Query({}))
+    return failures(Studio(Shelf([world])), Query({"audit": "audit.json"}))
 
 
 def toy_features(home):
@@ -46,6 +50,11 @@ def toy_features(home):
     (home / "features/toy").mkdir(parents=True)
     np.save(home / "features/toy/features.npy", np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32))
     np.save(home / "features/toy/present.npy", np.ones(count, bool))
+
+
+def sentences(shown):
+    """What the page says of an audit: that nothing was found, the findings, and what is undecided."""
+    return [*filter(None, [shown["sentence"]]), *(one["sentence"] for one in shown["findings"] + shown["undecided"])]
 
 
 def where(*members):
@@ -63,14 +72,27 @@ def test_an_audit_leads_to_its_run(first, world):
     assert first["sealed"] == sealed(benchmark.items[benchmark.split == "test"]).sum()
 
 
+def test_the_view_begins_with_a_run_that_has_no_audit(desk, first, world, tmp_path):
+    """Opened without a word it shows no audit, and a run of which a finding can be confirmed; else the first run."""
+    begun = failures(desk, Query({}))
+    assert begun["audit"] == ""
+    assert begun["run"] in {name for name, _ in begun["runs"]} - {first["run"]}
+    assert not any(path.startswith("findings") for path in begun["also"])
+    assert failures(desk, Query({"audit": "open"}))["run"] == begun["run"]
+    shutil.copytree(world, tmp_path / "copy")
+    for name, _ in begun["runs"]:
+        if name != first["run"]:
+            shutil.rmtree(tmp_path / "copy" / name)
+    assert failures(Studio(Shelf([tmp_path / "copy"])), Query({}))["run"] == first["run"]
+
+
 def test_findings_are_the_sentences_of_the_audit(desk, first, world):
     """Every sentence of the file is told, findings with their predicates; opened twice it is one look."""
     audit = Audit.load(world / "audit.json")
     for _ in range(2):
-        told = findings(desk, Query({"audit": "audit.json", "run": first["run"]}))
-    sentences = [one["sentence"] for one in told["findings"] + told["undecided"]] or [told["sentence"]]
-    assert sentences == [line.strip() for line in audit.sentences()]
-    assert [len(one["where"]) for one in told["findings"]] == [len(one.members) for one in audit.findings]
+        shown = findings(desk, Query({"audit": "audit.json", "run": first["run"]}))
+    assert sentences(shown) == [line.strip() for line in audit.sentences()]
+    assert [len(one["where"]) for one in shown["findings"]] == [len(one.members) for one in audit.findings]
     assert len(desk.books.looks) == 1
 
 
@@ -120,8 +142,8 @@ def test_the_map_is_one_point_per_open_item(desk, first, world, tmp_path):
     shutil.copytree(world, tmp_path / "copy")
     toy_features(tmp_path / "copy/collections/scenes")
     studio = Studio(Shelf([tmp_path / "copy"]))
-    told = failures(studio, Query({}))  # a copy: the audit's run, the benchmark and the collection are found in it
-    assert (told["run"], told["on"], told["maps"]) == (first["run"], "collections/scenes", ["toy"])
+    begun = failures(studio, Query({"audit": "audit.json"}))  # a copy: run, benchmark and collection are found in it
+    assert (begun["run"], begun["on"], begun["maps"]) == (first["run"], "collections/scenes", ["toy"])
     held = outcomes(studio, Query({"run": first["run"]}))
     body = points(studio, Query({"run": first["run"], "features": "toy"})).body
     table = np.frombuffer(body, "<f4").reshape(-1, 5)
@@ -161,9 +183,8 @@ def test_the_command_prints_the_findings_of_the_page(desk, first):
     for name in ("audit.json", "open"):
         shown = findings(desk, Query({"run": first["run"], "audit": name}))
         result = CliRunner().invoke(app, [*shlex.split(shown["command"])[1:], "--json"])
-        sentences = [one["sentence"] for one in shown["findings"] + shown["undecided"]] or [shown["sentence"]]
         printed = json.loads(result.stdout)
-        assert [line.strip() for line in printed["sentences"]] == sentences
+        assert [line.strip() for line in printed["sentences"]] == sentences(shown)
         assert (printed["card"]["level"], printed["card"]["n"]) == (shown["level"], shown["n_audited"])
 
 
@@ -179,15 +200,79 @@ def test_a_filter_is_confirmed_on_sealed_items_alone(desk, first):
     run = first["run"]
     query = {"run": run, "where": where(has_value("location", "indoors"))}
     before = context(desk, Query(query))["books"]
-    told = confirm(desk, query)["test"]
-    assert told["looks"] == before["looks"] + 1
-    assert told["level"] == pytest.approx(before["level"])
-    assert f"after {told['looks']} looks" in told["sentence"]
-    assert confirm(desk, query)["test"] == told
-    assert context(desk, Query(query))["books"]["test"] == told
+    test = confirm(desk, query)["test"]
+    assert test["looks"] == before["looks"] + 1
+    assert test["level"] == pytest.approx(before["level"])
+    assert f"after {test['looks']} looks" in test["sentence"]
+    assert confirm(desk, query)["test"] == test
+    assert context(desk, Query(query))["books"]["test"] == test
     with pytest.raises(ShiftBenchError, match="confirmed alone"):
         confirm(desk, {"run": run, "where": where(has_value("class", "cat", "label"),
                                                   has_value("prediction", "dog", "prediction"))})
+
+
+HUNTERS, FILTERS = 6, 12
+"""People who hunt in noise, and the filters that each opens."""
+
+
+def hunt(server, run, rng):
+    """Open filters at random through the server, and confirm those that look worst."""
+    def get(name, **state):
+        with urlopen(f"{server.root}api/{name}?{urlencode({'token': TOKEN, 'run': run, **state})}") as answer:  # noqa: S310
+            return json.loads(answer.read())
+
+    def confirmed(where):
+        wish = Request(f"{server.root}api/confirm?token={TOKEN}", json.dumps({"run": run, "where": where}).encode())  # noqa: S310
+        with urlopen(wish) as answer:  # noqa: S310
+            return json.loads(answer.read())["test"]["confirmed"]
+
+    values = [value["is"] for column in get("failures")["columns"] for value in column["values"]
+              if value["is"]["kind"] not in ("prediction", "label")]
+    seen = []
+    for number in rng.choice(len(values), FILTERS, replace=False).tolist():
+        context = get("context", where=json.dumps([values[number]]))
+        if 0 < context["books"]["sealed_inside"] < context["books"]["sealed"]:
+            seen.append((context["difference"][1], number))
+    best = [values[number] for _, number in sorted(seen, reverse=True)[:3]]
+    return [confirmed(json.dumps([member])) for member in best], max(seen)[0] > 0
+
+
+@pytest.mark.slow
+def test_who_hunts_in_noise_through_the_server_confirms_nothing(world, tmp_path):
+    """Of runs that guess, no filter is confirmed on sealed items, though some looks are "significant" on open ones.
+
+    What the proof of the books allows is 5 % of people; these draws are fixed, and far fewer.
+    """
+    lucky = 0
+    for person in range(HUNTERS):
+        folder = tmp_path / f"person {person}"
+        shutil.copytree(world / "collections", folder / "collections")
+        shutil.copytree(world / "benchmarks", folder / "benchmarks")
+        benchmark = Benchmark.load(folder / "benchmarks/minority")
+        rng = np.random.default_rng(person)
+        run = make_run(folder / "runs", person)
+        write_json(run / "run.json", read_json(run / "run.json") | {"benchmark": {
+            "name": "minority", "digest": benchmark.digest, "path": str(folder / "benchmarks/minority")}})
+        sb.Predictions.of(benchmark, benchmark.items, logits=rng.normal(size=(len(benchmark), 2))).save(
+            run / "predictions.parquet")
+        server = Server(folder, edit=True)
+        try:
+            confirmed, significant = hunt(server, f"runs/{run.name}", rng)
+        finally:
+            server.stop()
+        assert not any(confirmed)
+        assert len(server.studio.books.tests()) == 3
+        lucky += significant
+    assert lucky >= 2
+
+
+def test_a_confirmation_says_which_way_the_difference_goes():
+    """More or fewer points, and no sign beside the word."""
+    more = Confirmation("run", (has_value("location", "indoors"),), 1, 2, 0.0125, 0.5, 10, 20, 0.5, 0.3, 0.7, 0.3, 0.2,
+                        -0.1, 0.5)
+    assert "others: 20 points more, interval −10 to +50" in told(more)["sentence"]
+    fewer = replace(more, loss=0.3, rest=0.5, difference=-0.2, difference_low=-0.5, difference_high=0.1)
+    assert "others: 20 points fewer, interval −50 to +10" in told(fewer)["sentence"]
 
 
 def test_outcomes_of_sealed_items_change_nothing_that_is_shown(desk, first):

@@ -56,15 +56,21 @@ def test_a_port_that_is_taken_is_named(world):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_prints_its_address_and_stops_when_told(world, end):
-    """The first line is the address alone; the next has the ssh line; Ctrl-C and SIGTERM end it without a trace."""
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_command_prints_its_address_and_stops_when_told(world, end, at_once):
+    """The first line is the address alone, the next has the ssh line. Ctrl-C and SIGTERM end it without a trace, also
+    when they come as soon as the address is there.
+    """
     process = subprocess.Popen([sys.executable, "-m", "shiftbench", "studio", str(world)], text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     url = process.stdout.readline().strip()
+    if at_once:
+        process.send_signal(end)
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{20,}", url)
     assert re.search(r"ssh -N -L (\d+):127\.0\.0\.1:\1 ", process.stdout.readline())
-    assert urlopen(url).status == 200  # noqa: S310
-    process.send_signal(end)
+    if not at_once:
+        assert urlopen(url).status == 200  # noqa: S310
+        process.send_signal(end)
     _, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
 
@@ -96,13 +102,20 @@ class Proxy(BaseHTTPRequestHandler):
 
 @pytest.mark.slow
 def test_it_works_behind_a_prefix(browser, studio):
-    """Every URL of the page is relative: behind a proxy's prefix the shelf is the same, and no request misses it."""
+    """Every URL of the page is relative: behind a proxy's prefix are all things, pictures, views and files."""
     handler = type("Here", (Proxy,), {"target": studio.root})
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as port:
         behind = type("Behind", (), {"root": f"http://127.0.0.1:{port}{Proxy.prefix}/"})
         behind.url = studio.url.replace(studio.root, behind.root)
         person = Person(browser, behind)
         page = person.open()
-        page.get_by_role("link", name="collections/scenes").wait_for()
+        page.get_by_role("link", name="collections/scenes").click()
+        page.wait_for_function("() => document.querySelector('.long-wall .tile img')?.naturalWidth > 0")
+        page.get_by_role("link", name="Meta-graph").click()
+        page.locator(".disc").first.wait_for()
+        page.get_by_text("Save", exact=True).click()
+        with page.expect_download() as kept:
+            page.get_by_role("button", name="This view as one HTML file").click()
+        assert '"#":"#graph' in kept.value.path().read_text()
         person.close()
     assert all(url.startswith((behind.root, "data:")) for url in person.asked)

@@ -14,19 +14,23 @@ Point = tuple[float, float]
 
 LIGHT = {
     "paper": "#fcfbf8", "sheet": "#ffffff", "ink": "#1d1e22", "soft": "#54575e", "faint": "#70737b", "line": "#e5e2da",
-    "tint": "#f3f1eb", "mark": "#e7f0f7", "link": "#0a5c99", "warn": "#a3263b", "warned": "#fbf1f1", "m0": "#3b3e46",
-    "m1": "#0072b2", "m2": "#c2540a", "m3": "#00795a", "m4": "#a6478d", "m5": "#a87400", "m6": "#2b8cbe",
-    "m7": "#7a5c3e",
+    "tint": "#f3f1eb", "mark": "#e7f0f7", "link": "#0a5c99", "warn": "#a3263b", "warned": "#fbf1f1", "m0": "#312b31",
+    "m1": "#0277ca", "m2": "#a63a00", "m3": "#006343", "m4": "#a5248b", "m5": "#ba820d", "m6": "#093255",
+    "m7": "#94834f",
 }
 DARK = {
     "paper": "#131519", "sheet": "#1a1d22", "ink": "#e9eaed", "soft": "#b3b7bf", "faint": "#8f949e", "line": "#2c3037",
-    "tint": "#20242a", "mark": "#1d3142", "link": "#7cbcf0", "warn": "#ff9dab", "warned": "#28191d", "m0": "#d3d6dc",
-    "m1": "#56aeea", "m2": "#ff9355", "m3": "#34c79c", "m4": "#e595cd", "m5": "#edb63f", "m6": "#93d3f7",
-    "m7": "#c9a57f",
+    "tint": "#20242a", "mark": "#1d3142", "link": "#7cbcf0", "warn": "#ff9dab", "warned": "#28191d", "m0": "#eaeff0",
+    "m1": "#3199da", "m2": "#f28b4c", "m3": "#58d9a4", "m4": "#c4729f", "m5": "#ffc63d", "m6": "#a6d7fc",
+    "m7": "#a08660",
 }
 PRINT = LIGHT | {"paper": "#fff", "sheet": "#fff", "ink": "#000", "soft": "#444", "faint": "#666", "line": "#ccc",
                  "tint": "#f2f2f2"}
-"""The page's colours by name; m0 to m7 are for methods, and `c` in a style means the colour of the mark's group."""
+"""The page's colours by name; m0 to m7 are for methods, and `c` in a style means the colour of the mark's group.
+
+People who are colour-blind tell any two of m0 to m7 apart: they differ in lightness where their hues look alike (a test
+simulates it).
+"""
 COLOURS = 8
 PNG_SCALE = 2
 ALIGNED: Mapping[str, Literal["left", "center", "right"]] = {"start": "left", "middle": "center", "end": "right"}

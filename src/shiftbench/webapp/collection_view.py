@@ -15,7 +15,7 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
 from shiftbench.data.questions import moment
 from shiftbench.webapp.coded_columns import Coded, Column, coded
-from shiftbench.webapp.item_view import row_of
+from shiftbench.webapp.item_view import opened
 from shiftbench.webapp.query import Query, request
 from shiftbench.webapp.studio import Answer, Studio
 from shiftbench.webapp.thumbnails import why_none
@@ -65,13 +65,9 @@ def _also(studio: Studio, query: Query) -> list[str]:
     also = [of("look"), of("counts", "where", "more"), of("items", "where", "colour", "order", "down", "mixed")]
     also += [of("legend", "colour")] if query.text("colour") else []
     also += [of("cross", "where", "a", "b")] if query.text("a") and query.text("b") else []
+    also += opened(studio, query.text("on"), query.text("item"))
     try:
         shown = _rows(held, query)[:0 if why_none(held.collection) else PAGE]
-        if query.text("item"):
-            row = str(row_of(held.collection, Query({"id": query.text("item")})))
-            also += [request("item", on=query.text("on"), id=query.text("item")),
-                     request("predicted", on=query.text("on"), row=row)]
-            also += [request("thumbnail", on=query.text("on"), row=row, side="512", version=held.digest[:12])]
     except ShiftBenchError:  # the request that needs it says what is wrong
         return also
     return also + [request("thumbnail", on=query.text("on"), row=str(row), version=held.digest[:12]) for row in shown]
@@ -284,7 +280,7 @@ def cross(studio: Studio, query: Query) -> Mapping[str, Any]:
     table = cells.reshape(len(names[0]), many)
     return {"a": query.text("a"), "b": query.text("b"), "n": len(rows), "cells": table.tolist(),
             "rows": _with_counts(names[0], table.sum(axis=1)), "columns": _with_counts(names[1], table.sum(axis=0)),
-            "command": _command(studio, query.text("on"), where)}
+            "command": studio.command("cross", **{key: query.text(key) for key in ("on", "where", "a", "b")})}
 
 
 def _axis(column: Column, rows: Ints) -> tuple[Ints, list[dict[str, Any]]]:

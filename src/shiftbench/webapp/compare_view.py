@@ -37,6 +37,7 @@ from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import flat, read_chosen
 from shiftbench.scoring.select import DEFAULT, RULES, Choice, Runs, select
 from shiftbench.sweeps.status import summary
+from shiftbench.webapp.item_view import opened, pictures
 from shiftbench.webapp.query import Query, request
 from shiftbench.webapp.scored_sources import Scored, Unscored, scored
 from shiftbench.webapp.shelf import Thing
@@ -80,7 +81,17 @@ def compare(studio: Studio, query: Query) -> Mapping[str, Any]:
             "moved": _moved(studio, shown.source, rule, before) if before and several else None,
             "absent": summary(one.state for one in read.source.absent) if read.source.absent else "",
             "command": _command(thing, read, query, rule),
-            "also": [request("figures", **state)]}
+            "also": [request("figures", **state), *_open_cell(studio, shown.source, query, state)]}
+
+
+def _open_cell(studio: Studio, source: Source, query: Query, state: Mapping[str, str]) -> list[str]:
+    """What the page asks for the cell that an address opens: its items, and the panel of one."""
+    if len(at := query.names("at")) != 3:
+        return []
+    cell = dict(zip(("benchmark", "method", "measure"), at, strict=True))
+    on = next((_collection(studio, one, one.items[:0])[0] for one in source.benchmarks if one.name == at[0]), "")
+    return [request("cell", **{**state, **cell, "outcome": query.text("outcome"), "page": query.text("items")}),
+            *opened(studio, on, query.text("item"))]
 
 
 def _thing(studio: Studio, query: Query) -> tuple[Thing, list[list[str]]]:
@@ -275,7 +286,7 @@ def cell(studio: Studio, query: Query) -> Mapping[str, Any]:
         group = str(column_of(shown.scores.where(benchmark=name), name, measure.metric, split)[method]["group"])
     studio.books.look(f"compare {thing.id}", {"cell": [name, method, split, str(measure)], "runs": runs})
     return {"benchmark": name, "method": method, "split": split, "group": group, "runs": runs,
-            "folder": studio.shelf.id_of("runs", index.folder), **_items(
+            "folder": studio.shelf.id_of("runs", index.folder), "command": studio.command("cell", **query), **_items(
                 studio, draws[0], [one for one in predictions if isinstance(one, Predictions)], split, group, query)}
 
 
@@ -306,7 +317,8 @@ def _items(studio: Studio, benchmark: Benchmark, predictions: Sequence[Predictio
     page = query.whole("page", 0, high=max(0, (len(chosen) - 1) // ITEMS))
     page_rows = chosen[page * ITEMS:(page + 1) * ITEMS]
     on, collection_rows = _collection(studio, benchmark, benchmark.items[rows[page_rows]])
-    return {"n": n, "sealed": int(sealed.sum()), "outcome": outcome, "on": on, "page": page,
+    return {"also": pictures(studio, on, collection_rows), "n": n, "sealed": int(sealed.sum()), "outcome": outcome,
+            "on": on, "page": page,
             "pages": max(1, math.ceil(len(chosen) / ITEMS)), "total": len(chosen),
             "counts": {kind: int((mask & (asked > 0)).sum()) for kind, mask in kinds.items()},
             "right": int((asked - wrong).sum()), "predictions": int(asked.sum()),
@@ -330,12 +342,12 @@ def _outcomes(benchmark: Benchmark, rows: Ints, predictions: Iterable[Prediction
 
 def _entry(benchmark: Benchmark, row: int, collection_row: int, wrong: int, asked: int, votes: Ints) -> dict[str, Any]:
     names, label = benchmark.names["label"], int(benchmark.label[row])
-    others = [f"{names[code]}{f' ({n} of {asked})' if asked > 1 else ''}"
+    others = [f"{names[code]}{f' {n}/{asked}' if n < asked else ''}"
               for code, n in sorted(enumerate(votes.tolist()), key=lambda pair: -pair[1]) if n and code != label]
     return {"row": collection_row, "id": str(benchmark.items[row]), "label": names[label],
             "mark": "bad" if wrong else "good",
             "group": benchmark.names["group"][int(benchmark.group[row])],
-            "note": f"predicted {', '.join(others)}" if others else ""}
+            "says": ", ".join(others) or names[label], "note": f"→ {', '.join(others)}" if others else ""}
 
 
 def _collection(studio: Studio, benchmark: Benchmark, items: Strs) -> tuple[str, list[int]]:

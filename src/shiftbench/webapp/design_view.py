@@ -1,8 +1,8 @@
 """The shift designer: any registered shift on a collection, built in memory while its settings change."""
 
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError
@@ -59,18 +59,23 @@ def design(studio: Studio, query: Query) -> Mapping[str, Any]:
     entries = query.table("settings") if "settings" in query else start.tables.settings
     settings = form.start(cls, checked(form.inputs(cls, entries), entries, start.tables.settings),
                           needed=bool(query.text("recipe")))
-    asked = query.table("conditions") if "conditions" in query else start.tables.conditions
+    asked = query.tables("conditions") if "conditions" in query else start.tables.conditions
     conditions = {kind: own for kind, own in asked.items() if own is not None}
     seed = query.whole("seed", start.seed)
+    fields = [_field(one, settings) for one in form.inputs(cls, settings)]
+    made = _built(studio, collection, start.on, name, settings, conditions, seed)
+    if made["built"]["problem"] and not {"settings", "conditions", "recipe"} & set(query):
+        made["built"] = {"problem": "", "invitation": _invitation(name, fields, made["built"]["problem"])}
+    proposed = Path(query.text("recipe")).stem or f"my-{name.replace('_', '-')}"
     return {
         "on": start.on, "collections": [thing.id for thing in studio.shelf.things("collection")],
         "recipe": query.text("recipe"), "shift": name, "shifts": _shifts(), "doc": summary(cls),
         "by_hand": _by_hand(name, settings), "items": len(collection), "seed": seed, "edit": studio.edit,
-        "fields": [_field(one, settings) for one in form.inputs(cls, settings)],
+        "fields": fields,
         "conditions": [_condition(form, kind, conditions.get(kind)) for kind, own in CONDITIONS.items()
                        if is_dataclass(own)],
-        "settings": settings, "chosen": conditions, "command": _command(studio, start.on, query.text("recipe"), name),
-        **_built(studio, collection, start.on, name, settings, conditions, seed),
+        "settings": settings, "chosen": conditions, **made,
+        "proposed": proposed, "commands": recipes.commands_of(proposed),
     }
 
 
@@ -79,7 +84,7 @@ def _by_hand(name: str, settings: Mapping[str, Any]) -> dict[str, list[str]]:
     if name != BY_HAND:
         return {}
     try:
-        sides = {side: [parse_subset(word) for word in settings.get(side, ())] for side in ("train", "test")}
+        sides = {side: [parse_subset(str(word)) for word in settings.get(side, ())] for side in ("train", "test")}
     except ShiftBenchError:
         return {}
     return {side: [subset_name(cls, [context]) for cls, contexts in names for context in contexts]
@@ -98,6 +103,16 @@ def _built(
     return {"built": recipes.outcome(collection, plan), "text": recipes.text(studio, plan)}
 
 
+def _invitation(name: str, fields: Sequence[Mapping[str, Any]], problem: str) -> str:
+    """What a person who has chosen nothing yet may do, where the first choices build nothing."""
+    missing = [field for field in fields if field["required"] and field["value"] in (None, "", [], {})]
+    if not missing:
+        return f"Choose other settings to see what this shift builds. The first ones build nothing: {problem}"
+    words = " and ".join(f"‘{field['name']}’{f' ({doc})' if (doc := field['doc']) else ''}" for field in missing)
+    by_hand = " The meta-graph puts subsets on both sides by clicks." if name == BY_HAND else ""
+    return f"Choose {words} to see what this shift builds.{by_hand}"
+
+
 def _field(one: Input, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**asdict(one), "value": settings.get(one.name, one.default), "set": one.name in settings}
 
@@ -111,12 +126,6 @@ def _condition(form: Form, kind: str, settings: Mapping[str, Any] | None) -> dic
 def _shifts() -> list[list[str]]:
     """Every registered shift and the first line of what it says of itself."""
     return [[name, summary(own).partition("\n")[0]] for name, own in SHIFTS.items() if is_dataclass(own)]
-
-
-def _command(studio: Studio, on: str, recipe: str, name: str) -> str:
-    """The command that builds what is shown: of the recipe that was opened, or of the text once it is a file."""
-    path = str(studio.shelf.find("recipe", recipe).path) if recipe else f"{name}.toml"
-    return shlex.join(["shiftbench", "build", path, "--out", f"benchmarks/{name}"])
 
 
 ANSWERS: dict[str, Answer] = {"design": design}

@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from shiftbench.core.arrays import Bools, encode
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.reporting.audit_page import failing_and_passing, name_of, reliability
 from shiftbench.scoring.listing import names_in
-from shiftbench.webapp.item_view import look
+from shiftbench.webapp.item_view import pictures
 from shiftbench.webapp.looks import ALPHA, Confirmation, open_items
 from shiftbench.webapp.outcomes import Outcomes, embeddings, listed_runs, mapped, outcomes, two_components
 from shiftbench.webapp.query import Query, request
@@ -42,12 +43,14 @@ GROUPED = {"has": "tags", "area": "areas"}
 # The list of findings
 
 def failures(studio: Studio, query: Query) -> Mapping[str, Any]:
-    """What can be chosen, which run an audit is of, and what a filter by hand can say."""
-    audits = [thing.id for thing in studio.shelf.things("audit")]
-    audit = query.text("audit") or ("" if query.text("run") else next(iter(audits), ""))
+    """What can be chosen, which run an audit is of, and what a filter by hand can say.
+
+    An audit is opened only on request: after it nothing of its run can be confirmed.
+    """
+    audits, audit = [thing.id for thing in studio.shelf.things("audit")], query.text("audit")
     run = query.text("run") or (source_run(studio, studio.shelf.audit(audit)) if audit not in ("", OPEN) else "")
     if not run and audit in ("", OPEN):
-        run = next((name for name, _, _ in listed_runs(studio)), "")
+        run = _first_run(studio)
     held = outcomes(studio, Query({**query, "run": run})) if run else None
     state = {"run": run, "against": query.text("against"), "where": query.text("where")}
     also = [request("findings", run=run, against=state["against"], audit=audit)] if audit else []
@@ -85,6 +88,17 @@ def choices(studio: Studio, chosen: str, like: Outcomes | None = None) -> list[l
     return [*runs[:RUNS], *([one for one in runs[RUNS:] if one[0] == chosen])]
 
 
+def _first_run(studio: Studio) -> str:
+    """The run that the view begins with: by preference one without an audit, of which a finding can be confirmed."""
+    runs = [name for name, _, _ in listed_runs(studio)]
+    audited = set()
+    for thing in studio.shelf.things("audit") if len(runs) > 1 else ():
+        with suppress(ShiftBenchError):  # a file that cannot be read is of no run
+            audit = studio.shelf.audit(thing.id)
+            audited |= set() if audit.card.get(OPEN) else {source_run(studio, audit)}
+    return next((name for name in runs if name not in audited), runs[0] if runs else "")
+
+
 def source_run(studio: Studio, audit: Audit) -> str:
     """The run that an audit is of: where the audit found it, else one of its name; "" if there is none."""
     sources = audit.card.get("sources")
@@ -103,12 +117,13 @@ def audit_of_open(studio: Studio, held: Outcomes) -> Audit:
 
 
 def _audit_facts(audit: Audit, held: Outcomes | None) -> dict[str, Any]:
-    sentences = audit.sentences()
+    lines = audit.numbered_sentences()
     labels = () if held is None or held.items.truth.dtype.kind not in "UO" else encode(held.items.truth)[1]
+    sentences = [" ".join(line.strip() for at, line in lines if at == number) for number in range(len(audit))]
     listed = [_finding(audit, number, finding, sentences[number], labels, held)
               for number, finding in enumerate(audit.findings)]
-    rest = sentences[max(1, len(listed)) if not listed else len(listed):]
-    return {"findings": listed, "sentence": "" if listed else sentences[0],
+    rest = [line for _, line in lines[len(lines) - len(audit.undecided):]]
+    return {"findings": listed, "sentence": "" if listed else lines[0][1],
             "undecided": [{"sentence": sentence, "where": [member.facts() for member in finding.members]}
                           for sentence, finding in zip(rest, audit.undecided, strict=True)],
             "notes": [str(note) for note in audit.card.get("notes", ())],
@@ -177,7 +192,7 @@ def context(studio: Studio, query: Query) -> Mapping[str, Any]:
     inside = held.inside(where)
     looks = studio.books.look(held.subject, {"where": sorted(str(member.facts()) for member in where)})
     sides = _sides(held, where, inside & ~held.sealed)
-    return {"also": _pictures(studio, held, sides, query), **numbers_inside(held, where), "sides": sides,
+    return {"also": _shown(studio, held, sides, query), **numbers_inside(held, where), "sides": sides,
             "books": {"looks": looks, **_books(studio, held, where, inside)},
             "command": _command(held, "show", ["--where", query.text("where")] if where else [])}
 
@@ -197,15 +212,10 @@ def map_counts(held: Outcomes) -> dict[str, dict[str, int]]:
     return {name: {"n": len(chosen), "fail": int(held.wrong[chosen].sum())} for name, chosen in rows.items()}
 
 
-def _pictures(studio: Studio, held: Outcomes, sides: Sequence[Mapping[str, Any]], query: Query) -> list[str]:
+def _shown(studio: Studio, held: Outcomes, sides: Sequence[Mapping[str, Any]], query: Query) -> list[str]:
     """What the page asks for beside the numbers: pictures of the examples, and the embedding map."""
-    if not held.on:
-        return []
-    shown = look(studio, Query({"on": held.on}))
-    maps = [request("points", **{**query, "features": name}) for name in list(embeddings(held))[:1]]
-    return [request("look", on=held.on), *maps, *(
-        request("thumbnail", on=held.on, row=str(item["row"]), version=shown["version"])
-        for side in sides for item in side["items"] if shown["pictures"])]
+    maps = [request("points", **{**query, "features": name}) for name in list(embeddings(held))[:1]] if held.on else []
+    return [*pictures(studio, held.on, [item["row"] for side in sides for item in side["items"]]), *maps]
 
 
 def _contrast(held: Outcomes, inside: Bools) -> dict[str, Any]:
@@ -321,8 +331,9 @@ def _failing(held: Outcomes) -> str:
 
 def told(test: Confirmation) -> dict[str, Any]:
     """A confirmation as the page says it."""
+    more = "fewer" if test.difference < 0 else "more"
     share = (f"{100 * test.loss:.0f} % of {test.n:,} sealed items inside fail, {100 * test.rest:.0f} % of the "
-             f"{test.n_rest:,} others: {_points(test.difference)} points more, interval "
+             f"{test.n_rest:,} others: {abs(100 * test.difference):.0f} points {more}, interval "
              f"{_points(test.difference_low)} to {_points(test.difference_high)} at level {_percent(1 - test.level)}")
     verdict = "Confirmed" if test.confirmed else "Not confirmed"
     sign = "≤" if test.confirmed else ">"

@@ -36,6 +36,11 @@ VALUES = {"classes": "label", "others": "label", "values": "factor", "low": "fac
           "test": "domain", "val": "domain"}
 """Settings that list values, and the setting that names the factor they are values of."""
 
+WORDS = (list, tuple)
+WRITTEN: Mapping[str, tuple[Any, str]] = {
+    "words": ((*WORDS, str), "a list of words"), "pairs": (Mapping, "a table"), "table": ((Mapping, str), "a table")}
+"""What the value of a setting may be in a request, by its kind, and that in words. The shift checks the rest."""
+
 
 class Values(NamedTuple):
     """The values of a factor, and how many items have each."""
@@ -102,8 +107,9 @@ class Form(NamedTuple):
         if any(isinstance(get_origin(part), type) and issubclass(get_origin(part), Mapping) for part in types):
             if re.match(r"(class|label value) ->", doc):
                 keys, options = (self.values(str(settings.get(name, ""))).names for name in ("label", "factor"))
-                kept = [] if required else list(settings.get("classes") or [])
-                return Input(kind="pairs", keys=tuple(kept) or keys, options=options,
+                kept = () if required else settings.get("classes")
+                classes = tuple(kept) if isinstance(kept, WORDS) else ()
+                return Input(kind="pairs", keys=classes or keys, options=options,
                              of=("label", "factor", *(() if required else ("classes",))), **facts)
             return Input(kind="table", **facts)
         if types == [bool]:
@@ -166,14 +172,22 @@ class Form(NamedTuple):
         return chosen
 
 
+def label_values(form: Form) -> set[str]:
+    """The values of the factors that are probably to be predicted."""
+    return {value for name in LABELS if name in form.collection.factors for value in form.values(name).names}
+
+
 def class_tags(studio: Studio, collection: Collection) -> dict[str, int]:
-    """Tags that may be a class and the items that carry each: values of a label first, then objects, then the rest."""
+    """Tags that may be a class and the items that carry each: values of a label first, then objects, then the rest.
+
+    Tags that no item carries are left out.
+    """
     def compute() -> dict[str, int]:
         tags = collection.tags
         n = np.bincount(tags.tag, minlength=len(tags.names))
         form = Form(studio, collection)
-        values = {value for name in LABELS if name in collection.factors for value in form.values(name).names}
-        order = sorted(range(len(tags.names)), key=lambda code: (
+        values = label_values(form)
+        order = sorted(np.flatnonzero(n).tolist(), key=lambda code: (
             tags.names[code] not in values, tags.kinds[code] not in ("object", SUBJECT), -n[code], tags.names[code]))
         names: dict[str, int] = {}
         for code in order:
@@ -200,6 +214,10 @@ def checked(inputs: Sequence[Input], settings: Mapping[str, Any], own: Mapping[s
         allowed = [own.get(name), field.default, *(field.options if field.closed else ())]
         if (field.locked or field.closed) and value not in allowed:
             raise ShiftBenchError(f"'{name}' names a file. Write it into the recipe by hand, and open that.")
+        types, words = WRITTEN.get(field.kind, (object, ""))
+        inner = value if field.kind == "words" and isinstance(value, WORDS) else ()
+        if not isinstance(value, types) or not all(isinstance(one, str | int | float) for one in inner):
+            raise ShiftBenchError(f"'{name}' is {value!r}, but it must be {words}.")
         if field.kind == "table" and isinstance(value, str):
             value = parse_toml(value, name)
         elif field.numeric and isinstance(value, str):

@@ -15,11 +15,10 @@ from shiftbench.metagraph.picture import DRAWN
 from shiftbench.metagraph.subsets import SUBJECT, parse_subset, subset, subset_name
 from shiftbench.shifts.shift import ambiguous, differences
 from shiftbench.webapp import recipes
-from shiftbench.webapp.coded_columns import coded
-from shiftbench.webapp.forms import class_tags
+from shiftbench.webapp.forms import Form, class_tags, label_values
+from shiftbench.webapp.item_view import opened, pictures
 from shiftbench.webapp.query import Query, request
 from shiftbench.webapp.studio import Answer, Studio
-from shiftbench.webapp.thumbnails import why_none
 
 TERMS = ("on", "cls", "kinds", "threshold", "min_size")
 """What an address says of the graph itself; the page asks for it anew only when one of these changes."""
@@ -99,7 +98,8 @@ def graph(studio: Studio, query: Query) -> Mapping[str, Any]:
         "edges": [[rank[drawn.names[a]], rank[drawn.names[b]], round(float(drawn.weights[a, b]), 6)]
                   for a, b in zip(one[strongest].tolist(), other[strongest].tolist(), strict=True)],
         "total": len(whole), "total_edges": whole.edges, "communities": int(whole.communities.max()) + 1,
-        "note": _note(whole, drawn, len(one)), "command": _command(studio, terms), "also": _also(query, terms),
+        "note": _note(whole, drawn, len(one)), "command": _command(studio, terms),
+        "also": [*_also(query, terms), *opened(studio, on, query.text("item"))],
     }
 
 
@@ -116,8 +116,17 @@ def _choices(studio: Studio, terms: Terms, known: Mapping[str, int], collection:
     """What can be chosen, and what is."""
     kinds = sorted(set(collection.tags.kinds) - {SUBJECT})
     return {"on": terms.on, "collections": [thing.id for thing in studio.shelf.things("collection")],
-            "cls": terms.cls, "classes": [[name, n] for name, n in known.items()], "all_kinds": kinds,
+            "cls": terms.cls, "classes": _classes(studio, terms, known, collection), "all_kinds": kinds,
             "edit": studio.edit, **terms.settings}
+
+
+def _classes(studio: Studio, terms: Terms, known: Mapping[str, int], collection: Collection) -> list[list[Any]]:
+    """Classes with as many items as a subset needs, and the chosen one: values of a label, then other tags, by size."""
+    values = label_values(Form(studio, collection))
+    large = sorted({(name, n) for name, n in known.items() if n >= terms.min_size} | {
+        (terms.cls, known.get(terms.cls, 0))}, key=lambda one: (-one[1], one[0]))
+    return [["classes", [one for one in large if one[0] in values]],
+            ["other tags", [one for one in large if one[0] not in values]]]
 
 
 def _note(whole: MetaGraph, drawn: MetaGraph, edges: int) -> str:
@@ -154,6 +163,7 @@ def sides(studio: Studio, query: Query) -> Mapping[str, Any]:
     answer = {
         "cls": terms.cls, "from": subset_name(terms.cls, origin) if far else "", "distances": far, "problem": problem,
         "command": _command(studio, terms, subset_name(terms.cls, origin) if far else ""),
+        "sides_command": studio.command("sides", **query),
         "classes": [_side(studio, collection, terms._replace(cls=cls), train.get(cls), test.get(cls))
                     for cls in dict.fromkeys((*train, *test))],
     }
@@ -180,7 +190,8 @@ def _together(
         recipe = recipes.plan(terms.on, "subset", settings, {}, query.whole("seed", 0))
     except ShiftBenchError as problem:
         return {**facts, "built": {"problem": str(problem)}, "recipe": ""}
-    return {**facts, "built": recipes.outcome(collection, recipe), "recipe": recipes.text(studio, recipe)}
+    return {**facts, "built": recipes.outcome(collection, recipe), "recipe": recipes.text(studio, recipe),
+            "commands": recipes.commands_of("my-subsets")}
 
 
 def _side(
@@ -226,10 +237,8 @@ def samples(studio: Studio, query: Query) -> Mapping[str, Any]:
     rows = sample_rows(collection, name, 0)
     if not len(rows):
         rows = subset(collection, name)[:8]
-    version = coded(collection).digest[:12]
     return {"subset": name, "items": [{"row": int(row), "id": str(collection.items[row])} for row in rows.tolist()],
-            "also": [] if why_none(collection) else [
-                request("thumbnail", on=query.text("on"), row=str(row), version=version) for row in rows.tolist()]}
+            "also": pictures(studio, query.text("on"), rows.tolist())}
 
 
 ANSWERS: dict[str, Answer] = {"graph": graph, "sides": sides, "samples": samples}

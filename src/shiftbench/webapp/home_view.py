@@ -1,46 +1,82 @@
 """The first page: everything on the shelf, with what a line says of it."""
 
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from shiftbench.auditing.findings import Audit
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import read_json, write_json
+from shiftbench.core.files import read_json, read_toml, write_json
 from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.collection import MARKER as COLLECTION
+from shiftbench.data.scores import RUN
+from shiftbench.sweeps.status import summary
 from shiftbench.webapp.page_files import VIEWS
 from shiftbench.webapp.query import Query
+from shiftbench.webapp.runs_view import states_of
 from shiftbench.webapp.shelf import Thing
 from shiftbench.webapp.studio import Action, Answer, Studio
 
+MARKERS = {"collection": COLLECTION, "benchmark": BENCHMARK}
+"""The file in which a folder says what it holds; other things are files themselves."""
 FOLDER, FORMAT = "views", "shiftbench view"
 LONGEST, LONGEST_ROUTE = 80, 20_000
 """Letters of the name of a kept view, and of its address."""
 
 
 def home(studio: Studio, query: Query) -> Mapping[str, Any]:
-    """Every thing with its id, kind and a few facts. Nothing is loaded but the small file that names each."""
+    """Every thing with its id, kind and a few facts, from the files that name them."""
     return {"folders": [str(folder) for folder in studio.shelf.folders], "edit": studio.edit,
-            "note": studio.shelf.note, "views": kept_views(studio),
-            "things": [{"id": thing.id, "kind": thing.kind, "path": str(thing.path), **_facts(thing)}
+            "note": studio.shelf.note, "views": kept_views(studio), "command": studio.command("home"),
+            "things": [{"id": thing.id, "kind": thing.kind, "path": str(thing.path), "says": _says(thing)}
                        for thing in studio.shelf.things()]}
 
 
-def _facts(thing: Thing) -> dict[str, Any]:
+def _says(thing: Thing) -> str:
+    """What a line says of a thing. A file is read again when it has changed."""
     try:
-        if thing.kind == "collection":
-            facts = read_json(thing.path / COLLECTION)
-            return {"says": f"{len(facts['factors'])} factors, {len(facts['tags'])} tags"}
-        if thing.kind == "benchmark":
-            facts = read_json(thing.path / BENCHMARK)
-            splits = facts["card"].get("splits", {})
-            return {"says": ", ".join(f"{name} {n:,}" for name, n in splits.items() if isinstance(n, int))}
-        if thing.kind in ("scores", "audit", "recipe"):
-            return {"says": f"{thing.path.stat().st_size:,} bytes"}
-    except (ShiftBenchError, OSError, KeyError, TypeError, AttributeError):
-        return {"says": "cannot be read"}
-    return {"says": ""}
+        if thing.kind == "runs":
+            return summary(states_of(thing.path).values())
+        file = thing.path / MARKERS.get(thing.kind, "")
+        facts = os.stat(file)
+        return _in_words(thing.kind, file, facts.st_mtime_ns, facts.st_size)
+    except (ShiftBenchError, pa.ArrowException, OSError, KeyError, TypeError, ValueError, AttributeError):
+        return "cannot be read"
+
+
+@lru_cache(maxsize=1000)
+def _in_words(kind: str, file: Path, *stamp: int) -> str:
+    if kind == "collection":
+        facts = read_json(file)
+        return f"{facts['items']:,} items, {len(facts['factors'])} factors, {len(facts['tags'][0]):,} tags"
+    if kind == "benchmark":
+        facts = read_json(file)
+        counts = {split: sum(groups.values()) for split, groups in facts["card"].get("counts", {}).items()}
+        splits = ", ".join(f"{split} {n:,}" for split, n in counts.items()) or f"{facts['rows']:,} items"
+        return f"{facts['card'].get('shift') or 'no shift'}: {splits}"
+    if kind == "scores":
+        table = pq.read_table(file, columns=["run", "stat"])
+        runs = pc.count_distinct(table["run"].filter(pc.equal(table["stat"], RUN))).as_py()
+        return f"{_many(runs, 'run')}, {_many(len(table), 'row')}"
+    if kind == "audit":
+        audit = Audit.load(file)
+        return ", ".join([_many(len(audit.findings), "finding"), *(
+            [f"{len(audit.undecided):,} undecided"] if audit.undecided else [])])
+    if kind == "recipe":
+        return ", ".join(read_toml(file)["shift"])
+    return ""
+
+
+def _many(n: int, thing: str) -> str:
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
 # Views that were kept under a name

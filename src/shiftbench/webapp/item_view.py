@@ -1,7 +1,7 @@
 """One item: its picture, all annotations, the benchmarks and splits that hold it, and what every run predicted."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from shiftbench.data.scores import label_of
 from shiftbench.scoring.listing import Finished, names_in, runs_in
 from shiftbench.scoring.reading import Reader
 from shiftbench.webapp.coded_columns import Bounded, coded
-from shiftbench.webapp.query import Query
+from shiftbench.webapp.query import Query, request
 from shiftbench.webapp.studio import Answer, Content, Studio
 from shiftbench.webapp.thumbnails import SIDES, TYPE, Thumbnails, why_none
 
@@ -55,6 +55,28 @@ def thumbnail(studio: Studio, query: Query) -> Content:
                                       row_of(collection, query), side), TYPE, changes=False)
 
 
+def pictures(studio: Studio, on: str, rows: Iterable[int]) -> list[str]:
+    """What a wall of some items asks for; nothing where their collection is not on the shelf."""
+    if not on:
+        return []
+    shown = look(studio, Query({"on": on}))
+    return [request("look", on=on), *(request("thumbnail", on=on, row=str(row), version=shown["version"])
+                                      for row in rows if shown["pictures"])]
+
+
+def opened(studio: Studio, on: str, id: str) -> list[str]:
+    """What the panel of an item asks for; nothing where no item is open, or it is not there."""
+    if not on or not id:
+        return []
+    collection = studio.shelf.collection(on)
+    try:
+        row = str(row_of(collection, Query({"id": id})))
+    except ShiftBenchError:  # the panel says so
+        return []
+    return [request("item", on=on, id=id), request("predicted", on=on, row=row),
+            request("thumbnail", on=on, row=row, side=str(SIDES[-1]), version=coded(collection).digest[:12])]
+
+
 def row_of(collection: Collection, query: Query) -> int:
     """The item that a request names by its id or its number."""
     if query.text("id"):
@@ -81,7 +103,8 @@ def item(studio: Studio, query: Query) -> Mapping[str, Any]:
             "why": "" if collection.pixels is None else why, "alt": texts[0] if texts else f"the image of {id}",
             "texts": texts, "factors": factors, "tags": _tags(collection, row),
             "sealed": SEALED if is_sealed(studio, collection, row) else "",
-            "benchmarks": [members.of(row) for members in benchmarks_of(studio, collection, row)]}
+            "benchmarks": [members.of(row) for members in benchmarks_of(studio, collection, row)],
+            "command": studio.command("item", on=query.text("on"), id=id)}
 
 
 def _factor(collection: Collection, name: str, values: Values, row: int) -> dict[str, Any]:
@@ -169,8 +192,9 @@ def predicted(studio: Studio, query: Query) -> Mapping[str, Any]:
     """What every finished run says of an item, summed up by benchmark and method; nothing of a sealed item."""
     collection = studio.shelf.collection(query.text("on"))
     row = row_of(collection, query)
+    command = studio.command("predicted", on=query.text("on"), id=str(collection.items[row]))
     if is_sealed(studio, collection, row):
-        return {"methods": [], "note": SEALED}
+        return {"methods": [], "note": SEALED, "command": command}
     holding = {members.digest: members for members in benchmarks_of(studio, collection, row)}
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     notes = []
@@ -187,7 +211,8 @@ def predicted(studio: Studio, query: Query) -> Mapping[str, Any]:
             line["runs"].append({"on": folder.id, "run": run.folder.name, "model": run.model, "says": says,
                                  "seed": run.head["seed"]})
     listed = [_summed(line) for _, line in sorted(lines.items())]
-    return {"methods": listed, "note": " ".join(notes) or ("" if listed else "No finished run here predicts it.")}
+    return {"methods": listed, "note": " ".join(notes) or ("" if listed else "No finished run here predicts it."),
+            "command": command}
 
 
 def is_sealed(studio: Studio, collection: Collection, row: int) -> bool:

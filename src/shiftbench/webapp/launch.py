@@ -63,11 +63,11 @@ class Running:
         inner = "127.0.0.1" if self.host in EVERYWHERE else self.host
         return f"ssh -N -L {self.port}:{inner}:{self.port} {user}@{socket.gethostname()}"
 
-    def wait(self) -> None:
-        """Serve until Ctrl-C."""
+    def wait(self, signals: Sequence[int] = ()) -> None:
+        """Serve until Ctrl-C, or until a handler of signals has noted one in the list."""
         with suppress(KeyboardInterrupt):
-            while self._thread.is_alive():
-                self._thread.join(0.5)
+            while self._thread.is_alive() and not signals:
+                self._thread.join(0.2)
         self.stop()
 
     def stop(self) -> None:

@@ -60,7 +60,8 @@ class Outcomes(NamedTuple):
 
     def inside(self, where: tuple[Predicate, ...]) -> Bools:
         """Which items fulfil a filter."""
-        return inside(where, self.items.known, truth=self.items.truth, predicted=self.items.predicted)
+        return inside(where, self.items.known, truth=self.items.truth, label=self.items.label,
+                      predicted=self.items.predicted)
 
 
 def outcomes(studio: Studio, query: Query) -> Outcomes:

@@ -34,7 +34,7 @@ VENDORED = (
              "4358086467740777dd788d6b27a95cebdbaefdd50c730a3060117073bd7134cb"),
 )
 VIEWS = ("home", "collection", "graph", "design", "runs", "compare", "failures")
-OWN = ("app.js", "answers.js", "parts.js", "items.js", "recipes.js", "saving.js", "studio.css",
+OWN = ("app.js", "address.js", "answers.js", "parts.js", "items.js", "recipes.js", "saving.js", "studio.css",
        *(f"{view}.js" for view in VIEWS))
 SAVED = "saved.html"
 """The page with all of its scripts inside, to which the answers of a view are added."""

@@ -12,7 +12,7 @@ from shiftbench.core.errors import ShiftBenchError
 T = TypeVar("T")
 
 
-def request(name: str, **state: str) -> str:
+def request(name: str, /, **state: str) -> str:
     """The request for a view in a state, as the page writes it: see `request` of answers.js.
 
     >>> request("items", where="", on="a b~", at="120")
@@ -63,6 +63,10 @@ class Query(Mapping[str, str]):
     def table(self, name: str) -> dict[str, Any]:
         """A JSON object; empty if it is not there."""
         return self._json(name, dict[str, Any], {})
+
+    def tables(self, name: str) -> dict[str, dict[str, Any] | None]:
+        """A JSON object of objects; None for one that is taken away."""
+        return self._json(name, dict[str, dict[str, Any] | None], {})
 
     def where(self, name: str = "where") -> tuple[Predicate, ...]:
         """A filter: a JSON list of predicates, all of which an item must fulfil, in the words of an audit."""

@@ -96,12 +96,11 @@ def text(studio: Studio, plan: Plan) -> str:
     return to_text(plan.shift, studio.shelf.find("collection", plan.on).path, plan.seed)
 
 
-def commands(studio: Studio, name: str) -> dict[str, str]:
-    """The commands that build a recipe of this name and that check the result."""
-    folder = studio.shelf.folders[0]
-    recipe, out = (shlex.quote(str(folder / word)) for word in (f"recipes/{name}.toml", f"benchmarks/{name}"))
-    return {"build": f"shiftbench build {recipe} --out {out}", "check": f"shiftbench check {out}",
-            "power": f"shiftbench power {out}"}
+def commands_of(name: str, folder: Path = Path()) -> dict[str, str]:
+    """The commands that build a recipe of this name in a folder, once it is a file there, and that check the result."""
+    recipe, out = str(folder / "recipes" / f"{name}.toml"), str(folder / "benchmarks" / name)
+    return {"file": recipe, "build": shlex.join(["shiftbench", "build", recipe, "--out", out]),
+            "check": shlex.join(["shiftbench", "check", out]), "power": shlex.join(["shiftbench", "power", out])}
 
 
 def save_recipe(studio: Studio, facts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -119,7 +118,7 @@ def save_recipe(studio: Studio, facts: Mapping[str, Any]) -> Mapping[str, Any]:
     Recipe.load(path)  # what was written can be read
     studio.shelf.forget()
     return {"recipe": studio.shelf.id_of("recipe", path), "path": str(path), "text": path.read_text(encoding="utf-8"),
-            "commands": commands(studio, asked.name)}
+            "commands": commands_of(asked.name, studio.shelf.folders[0])}
 
 
 def build_recipe(studio: Studio, facts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -134,7 +133,7 @@ def build_recipe(studio: Studio, facts: Mapping[str, Any]) -> Mapping[str, Any]:
     studio.shelf.forget()
     return {"benchmarks": [{"id": studio.shelf.id_of("benchmark", folder), "path": str(folder),
                             "digest": benchmark.digest, "rows": len(benchmark)} for folder, benchmark in many.items()],
-            "commands": commands(studio, recipe.stem)}
+            "commands": commands_of(recipe.stem, studio.shelf.folders[0])}
 
 
 class Saving(msgspec.Struct):

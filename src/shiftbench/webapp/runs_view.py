@@ -8,6 +8,7 @@ stands in these files reads those of all runs, once.
 import json
 import math
 import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from shiftbench.auditing.predicates import Predicate
-from shiftbench.core.errors import ShiftBenchError, printable
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_toml
 from shiftbench.data.run_log import LOG, lines, points
 from shiftbench.scoring.listing import written
@@ -120,7 +121,7 @@ def runs(studio: Studio, query: Query) -> Mapping[str, Any]:
                  {"steps": row.settings.get("steps"), "reason": row.status.reason} for row in shown],
         "show": show, "total": len(names), "all": len(listed), "page": page, "pages": pages,
         "whole": bool(rows) or pages == 1,
-        "command": f"shiftbench show {printable(str(folder))} --json",
+        "command": shlex.join(["shiftbench", "show", str(folder)]), "settings_command": studio.command("runs", **query),
         "also": [request("runs-asked", on=id), request("curves", on=id, runs=json.dumps(show, separators=(",", ":")))]}
 
 
@@ -209,10 +210,9 @@ def asked(studio: Studio, query: Query) -> Mapping[str, Any]:
             answers.append({"study": thing.id, "asked": len(wanted), "summary": summary(
                 state for state, n in counts.items() for _ in range(n)),
                 "counts": [[state, counts[state]] for state in STATES if counts[state]],
-                "command": f"shiftbench sweep {thing.path} --out {folder} --dry-run"})
+                "command": shlex.join(["shiftbench", "sweep", str(thing.path), "--out", str(folder), "--dry-run"])})
             known |= wanted
-    return {"studies": answers, "left_over": len(listed.keys() - known) if known else 0,
-            "command": f"shiftbench show {folder}"}
+    return {"studies": answers, "left_over": len(listed.keys() - known) if known else 0}
 
 
 def _wanted(path: Path, folder: Path) -> set[str] | str:
@@ -253,7 +253,7 @@ def curves(studio: Studio, query: Query) -> Mapping[str, Any]:
     return {"numbers": others, "number": number, "series": [
         {"run": run, "label": _label(rows[run]), "state": listed[run], "steps": rows[run].settings.get("steps"),
          "loss": _curve(logs[run], "loss"), "number": _curve(logs[run], number)} for run in chosen],
-        "command": f"cat {' '.join(str(folder / run / LOG) for run in chosen[:1])}"}
+        "command": shlex.join(["cat", *(str(folder / run / LOG) for run in chosen)])}
 
 
 def _label(row: Row) -> str:

@@ -61,7 +61,7 @@ class Shelf:
 
     @property
     def note(self) -> str:
-        """What the listing left out, "" if nothing."""
+        """What the listing left out, and folders that are gone; "" if nothing."""
         self._list()
         return self._listed[2]
 
@@ -101,9 +101,13 @@ class Shelf:
     def _list(self) -> dict[tuple[str, str], Thing]:
         with self._lock:
             if time.monotonic() - self._listed[0] >= FRESH:
+                gone = [str(folder) for folder in self.folders if not folder.is_dir()]
+                if len(gone) == len(self.folders):
+                    raise ShiftBenchError(f"{' and '.join(gone)}: gone. The studio goes on when it is there again.")
                 listed = list(_things(self.folders))
                 note = "" if len(listed) == 0 or listed[-1] is not None else (
                     f"The folder has more than {MOST:,} entries: not all were looked at. Name a smaller folder.")
+                note = " ".join([*(f"{folder} is gone." for folder in gone), *([note] if note else [])])
                 things = sorted((thing for thing in listed if thing is not None), key=lambda thing: thing[:2])
                 self._listed = (time.monotonic(), {(thing.kind, thing.id): thing for thing in things}, note)
             return self._listed[1]

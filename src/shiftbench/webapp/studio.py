@@ -1,5 +1,6 @@
 """What every view is given: the shelf, where it may write, and the books of what was looked at."""
 
+import shlex
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.webapp.looks import Books
-from shiftbench.webapp.query import Query
+from shiftbench.webapp.query import Query, request
 from shiftbench.webapp.shelf import Shelf
 
 T = TypeVar("T")
@@ -47,8 +48,12 @@ class Studio:
         """What was looked at here, which items are sealed, and what was confirmed on them."""
         return Books.of(self.shelf.folders[0], self.edit)
 
+    def command(self, name: str, /, **state: str) -> str:
+        """The command that prints an answer, for views that no verb prints (see `__main__.py`)."""
+        return shlex.join(["python", "-m", "shiftbench.webapp", *map(str, self.shelf.folders), request(name, **state)])
+
     def folder_for(self, kind: str) -> Path:
-        """The folder into which a view saves: recipes, benchmarks or views, below the studio's own."""
+        """The folder into which a view saves: recipes, benchmarks, audits or views, below the studio's own."""
         if not self.edit:
             raise ShiftBenchError("The studio is read-only. Start it with --edit to save here; or copy the text.")
         return self.shelf.folders[0] / kind

@@ -1,4 +1,5 @@
 // Requests to the server. A page that was saved as a file carries the answers, and asks nobody.
+import { hash } from "studio/address.js";
 
 /** @typedef {Record<string, string>} State what stands in the URL of a view */
 
@@ -12,6 +13,9 @@ export const isSaved = SAVED !== null;
 
 /** The view that a saved page shows, as the hash of its address was. */
 export const start = SAVED?.["#"] ?? "";
+
+/** @type {Map<string, string>} name → the first request of that name, in a page that Python wrote */
+const asked = new Map();
 
 /** @type {Map<AbortSignal, Map<string, any>>} who asked → what they show: request → answer */
 const shown = new Map();
@@ -84,14 +88,25 @@ export function ask(name, state = {}, signal, again = false) {
   return again ? answerOf(name, state, signal) : counted(answerOf(name, state, signal));
 }
 
+/**
+ * What a saved page carries for a request. A file that Python wrote has what the view asks for once under its name, since the
+ * state may be written otherwise: the answer to the first request of that name, and to no other, such as that of a disc pointed at.
+ * @param {string} name @param {string} path
+ */
+function carriedFor(name, path) {
+  const answers = SAVED ?? {};
+  if (!asked.has(name)) asked.set(name, path);
+  if (Object.hasOwn(answers, path)) return answers[path];
+  return ["", start].includes(hash()) && asked.get(name) === path ? answers[`*${name}`] : undefined;
+}
+
 /** @param {string} name @param {State} state @param {AbortSignal} [signal] */
 async function answerOf(name, state, signal) {
   const path = request(name, state);
   if (SAVED) {
-    if (Object.hasOwn(SAVED, path)) return SAVED[path];
-    // A file that Python wrote carries what the view asks for once under its name: the state may be written otherwise.
-    if (["", start].includes(location.hash) && Object.hasOwn(SAVED, `*${name}`)) return SAVED[`*${name}`];
-    throw new Error("This page was saved without that: open the studio to look further.");
+    const answer = carriedFor(name, path);
+    if (answer === undefined) throw new Error("This page was saved without that: open the studio to look further.");
+    return answer;
   }
   const answer = await (await checked(await reach(path, { signal }))).json();
   if (signal) keep(signal, path, answer);
@@ -109,7 +124,7 @@ export function numbers(name, state, signal) {
 /** @param {string} name @param {State} state @param {AbortSignal} signal */
 async function floatsOf(name, state, signal) {
   const path = request(name, state);
-  if (SAVED) return new Float32Array(Uint8Array.from(atob(SAVED[path] ?? SAVED[`*${name}`] ?? ""), (sign) => sign.charCodeAt(0)).buffer);
+  if (SAVED) return new Float32Array(Uint8Array.from(atob(carriedFor(name, path) ?? ""), (sign) => sign.charCodeAt(0)).buffer);
   const bytes = new Uint8Array(await (await checked(await reach(path, { signal }))).arrayBuffer());
   let text = "";
   for (let start = 0; start < bytes.length; start += 32768) {

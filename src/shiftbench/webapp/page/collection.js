@@ -1,23 +1,14 @@
 // A collection: a wall of its items, and beside it every column with the counts under the present filter.
 import { html, useLayoutEffect, useRef, useState } from "preact";
+import { asText, valueOf } from "studio/address.js";
 import { ask, begin } from "studio/answers.js";
 import { Item, LongWall } from "studio/items.js";
-import { Answered, asState, Choice, Command, count, Filter, percent, useAnswer, whereOf } from "studio/parts.js";
+import { Answered, Choice, Command, count, Filter, percent, savable, useAnswer } from "studio/parts.js";
 
 const FIRST = 8; // values of a column that are shown before one asks for more
 
 /** Whether two predicates say the same. @param {any} one @param {any} other */
 const same = (one, other) => one.column === other.column && one.value === other.value && one.kind === other.kind;
-
-/** A JSON list of names in a state. @param {string | undefined} text @returns {string[]} */
-function namesOf(text) {
-  try {
-    const list = JSON.parse(text || "[]");
-    return Array.isArray(list) ? list.filter((name) => typeof name === "string") : [];
-  } catch {
-    return [];
-  }
-}
 
 /** A value with its count, and a bar: how many have it under the filter, of all that have it. */
 function Value({ entry, most, chosen, onPick }) {
@@ -105,7 +96,7 @@ function Own({ column, onValue }) {
 
 /** Every column, tag and class with its counts. */
 function Panel({ on, answer, where, onPick, onWrite, more, questions, onMore }) {
-  const state = { on, where: asState(where) };
+  const state = { on, where: asText(where) };
   const written = (/** @type {string} */ column) => ({
     onRange: (/** @type {string} */ low, /** @type {string} */ high) => onWrite({ column, low, high }),
     onValue: (/** @type {string} */ value) => onWrite({ column, value }),
@@ -115,7 +106,10 @@ function Panel({ on, answer, where, onPick, onWrite, more, questions, onMore }) 
     const name = String(new FormData(event.target).get("column") ?? "").trim();
     if (name) { onMore([...more.filter((other) => other !== name), name]); event.target.reset(); }
   };
-  return html`
+  const rows = () => [...answer.columns.flatMap((column) => [["", column.values], ["classes of ", column.classes]].flatMap(([words, values]) => (
+    values.map((value) => ({ column: `${words}${column.name}`, value: value.name, items: value.n, of: value.all }))))),
+  ...answer.tags.flatMap((kind) => kind.values.map((value) => ({ column: `tags: ${kind.name}`, value: value.name, items: value.n, of: value.all })))];
+  return html`<div ...${savable("Counts", rows)}>
     ${answer.columns.map((column) => column.shape !== "text" && html`
       <details key=${column.name} class="facet" open=${column.shape !== "own"}>
         <summary><span>${column.name}</span>
@@ -135,7 +129,7 @@ function Panel({ on, answer, where, onPick, onWrite, more, questions, onMore }) 
     </details>`)}
     <form class="range" onSubmit=${add}><input name="column" list="questions" placeholder="further column: area:dog" aria-label="Add a column" />
       <datalist id="questions">${questions.map((name) => html`<option value=${name}></option>`)}</datalist>
-      <button type="submit">add</button></form>`;
+      <button type="submit">add</button></form></div>`;
 }
 
 /** Two columns against each other; a click on a cell filters both. */
@@ -145,7 +139,10 @@ function Cross({ state, onPick, onClose }) {
     <${Answered} held=${held}>${(answer) => {
       const most = Math.max(1, ...answer.cells.flat());
       const pick = (/** @type {any[]} */ ...sides) => onPick(...sides.map((side) => side.is).filter(Boolean));
-      return html`<div class="scroll"><table class="heat"><thead><tr><td></td>
+      const other = state.a === state.b ? `${state.b} again` : state.b;
+      const rows = () => answer.rows.flatMap((row, i) => answer.columns.map((column, j) => (
+        { [state.a]: row.name, [other]: column.name, items: answer.cells[i][j] })));
+      return html`<div class="scroll" ...${savable(`${state.a} × ${state.b}`, rows)}><table class="heat"><thead><tr><td></td>
           ${answer.columns.map((column) => html`<th scope="col"><button type="button" class="quiet" disabled=${!column.is} onClick=${() => pick(column)}>${column.name}</button></th>`)}
           <th scope="col" class="number">all</th></tr></thead>
         <tbody>${answer.rows.map((row, i) => html`<tr><th scope="row"><button type="button" class="quiet" disabled=${!row.is} onClick=${() => pick(row)}>${row.name}</button></th>
@@ -154,16 +151,15 @@ function Cross({ state, onPick, onClose }) {
               title=${`${row.name}, ${answer.columns[j].name}: ${percent(row.n ? n / row.n : null)} of the row`}
               onClick=${() => pick(row, answer.columns[j])}>${n ? count(n) : "·"}</button></td>`)}
           <td class="number">${count(row.n)}</td></tr>`)}
-          <tr><th scope="row">all</th>${answer.columns.map((column) => html`<td class="number">${count(column.n)}</td>`)}<td class="number">${count(answer.n)}</td></tr>
-        </tbody></table></div>`;
+          <tr class="sum"><th scope="row">all</th>${answer.columns.map((column) => html`<td class="number">${count(column.n)}</td>`)}<td class="number">${count(answer.n)}</td></tr>
+        </tbody></table></div><${Command} words=${answer.command} />`;
     }}<//></section>`;
 }
 
-/** What the colours mean. */
+/** What the colours mean. A column without colours is told by the wall. */
 function Legend({ on, colour }) {
   const held = useAnswer("legend", { on, colour });
-  return html`${held.problem && html`<p class="problem" role="alert">${held.problem}</p>`}
-    ${held.answer && html`<ul class="colours" aria-label=${`Colours of ${colour}`}>
+  return html`${held.answer && !held.problem && html`<ul class="colours" aria-label=${`Colours of ${colour}`}>
       ${held.answer.ramp.length > 0 && html`<li class="shades">${held.answer.ramp[0].name}
         <span>${held.answer.ramp.map((entry) => html`<i title=${entry.name} style=${`background: ${entry.colour}`}></i>`)}</span>
         ${held.answer.ramp[held.answer.ramp.length - 1].name}</li>`}
@@ -192,15 +188,15 @@ export function Collection({ state, change }) {
 
 function Chosen({ state, about, change }) {
   const { on } = state;
-  const where = whereOf(state);
-  const more = namesOf(state.more);
+  const where = valueOf(state, "where", []);
+  const more = valueOf(state, "more", []);
   const filter = { on, where: state.where ?? "" };
   const held = useAnswer("counts", { ...filter, more: state.more ?? "" });
   const look = useAnswer("look", { on });
   const [problem, complain] = useState("");
   const wide = useRef(matchMedia("(min-width: 50.01rem)").matches);
 
-  const put = (/** @type {any[]} */ list) => { complain(""); change({ where: asState(list) }); };
+  const put = (/** @type {any[]} */ list) => { complain(""); change({ where: asText(list) }); };
   /** A second click takes a predicate away. */
   const pick = (/** @type {any[]} */ ...predicates) => put(predicates.length === 1 && where.some((other) => same(other, predicates[0]))
     ? where.filter((other) => !same(other, predicates[0]))
@@ -216,10 +212,11 @@ function Chosen({ state, about, change }) {
     : { mixed: "", order: name.slice(3), down: name ? state.down ?? "" : "" });
   const wall = { ...filter, colour: state.colour ?? "", order: state.order ?? "", down: state.down ?? "", mixed: state.mixed ?? "" };
   const n = held.answer?.n;
+  const problems = new Set([about.problem, held.problem, problem].filter(Boolean)); // requests may fail for one reason
   return html`
     <header class="collection-head"><h1>${facts.name}</h1>
       <p class="found" role="status">${n === undefined ? "" : n < held.answer.of ? html`<b>${count(n)}</b> of ${count(held.answer.of)} items, ${percent(n / held.answer.of, 1)}` : html`<b>${count(n)}</b> items`}</p></header>
-    ${about.problem && html`<p class="problem" role="alert">${about.problem}</p>`}
+    ${[...problems].map((words) => html`<p key=${words} class="problem" role="alert">${words}</p>`)}
     <div class="controls">
       ${facts.collections.length > 1 && html`<${Choice} label="Collection" value=${on} options=${facts.collections}
         onChange=${(id) => change({ on: id, where: "", colour: "", order: "", down: "", mixed: "", a: "", b: "", item: "", more: "" })} />`}
@@ -231,12 +228,11 @@ function Chosen({ state, about, change }) {
       <span class="joined"><${Choice} label="Cross" value=${state.a ?? ""} options=${[["", "–"], ...columns]} onChange=${(a) => change({ a })} />
         <${Choice} label="with" value=${state.b ?? ""} options=${[["", "–"], ...columns]} onChange=${(b) => change({ b })} /></span>
     </div>
-    ${problem && html`<p class="problem" role="alert">${problem}</p>`}
     <${Filter} where=${where} onChange=${put} />
     <div class="columns">
       <details class="panel" open=${wide.current}><summary>Filter by what is known</summary>
-        <${Answered} held=${held}>${(answer) => html`<${Panel} on=${on} answer=${answer} where=${where} onPick=${pick} onWrite=${write}
-          more=${more} questions=${facts.questions} onMore=${(names) => change({ more: names.length ? JSON.stringify(names) : "" })} />`}<//></details>
+        <${Answered} held=${{ ...held, problem: "" }}>${(answer) => html`<${Panel} on=${on} answer=${answer} where=${where} onPick=${pick} onWrite=${write}
+          more=${more} questions=${facts.questions} onMore=${(names) => change({ more: asText(names) })} />`}<//></details>
       <div>
         ${state.a && state.b && html`<${Cross} state=${state} onPick=${pick} onClose=${() => change({ a: "", b: "" })} />`}
         ${state.colour && html`<${Legend} on=${on} colour=${state.colour} />`}

@@ -1,13 +1,16 @@
 // Compare: methods × benchmarks with intervals and ties, what a selection rule changes, the report's figures, items.
 import { html, useLayoutEffect, useRef, useState } from "preact";
+import { valueOf } from "studio/address.js";
 import { isSaved } from "studio/answers.js";
 import { Item, Wall } from "studio/items.js";
-import { Answered, COLOURS, Choice, Command, count, useAnswer, useWidth } from "studio/parts.js";
+import { Answered, COLOURS, Choice, Command, count, savable, useAnswer, useWidth } from "studio/parts.js";
 
 /** @typedef {import("studio/answers.js").State} State */
 
 /** Milliseconds until a source that is being scored is asked for again. */
 const SOON = 1000;
+/** No cell is open. */
+const CLOSED = { at: "", outcome: "", items: "", item: "" };
 const OUTCOMES = [["wrong", "wrong in all"], ["mixed", "in some"], ["right", "right in all"]];
 
 export function Compare({ state, change }) {
@@ -32,21 +35,21 @@ export function Compare({ state, change }) {
 
 function Sources({ answer, change }) {
   return answer.choices.length > 1 && html`<${Choice} label="Of" value=${answer.on} options=${answer.choices}
-    onChange=${(on) => change({ on, rule: "", before: "", against: "", benchmark: "", at: "", metric: "", split: "" })} />`;
+    onChange=${(on) => change({ on, rule: "", before: "", against: "", benchmark: "", ...CLOSED, metric: "", split: "" })} />`;
 }
 
 function Choices({ answer, state, change }) {
   return html`<div class="controls">
     <${Sources} answer=${answer} change=${change} />
     <${Choice} label="Benchmark" value=${state.benchmark ?? ""} options=${[["", "all"], ...answer.benchmarks]}
-      onChange=${(benchmark) => change({ benchmark, at: "" })} />
-    <${Choice} label="Split" value=${answer.split} options=${answer.splits} onChange=${(split) => change({ split, at: "" })} />
+      onChange=${(benchmark) => change({ benchmark, ...CLOSED })} />
+    <${Choice} label="Split" value=${answer.split} options=${answer.splits} onChange=${(split) => change({ split, ...CLOSED })} />
     <${Choice} label="Metric" value=${answer.metric} options=${[["", "the usual ones"], ...answer.metrics]}
-      onChange=${(metric) => change({ metric, at: "" })} />
+      onChange=${(metric) => change({ metric, ...CLOSED })} />
     <${Choice} label="Against" value=${answer.against} options=${[["", "the best"], ...answer.methods]}
       onChange=${(against) => change({ against })} />
     ${answer.rules.length > 0 && html`<label class="choice">Rule
-      <select value=${answer.rule} onChange=${(event) => change({ rule: event.target.value, before: answer.rule, at: "" })}>
+      <select value=${answer.rule} onChange=${(event) => change({ rule: event.target.value, before: answer.rule, ...CLOSED })}>
         ${answer.rules.map((rule) => html`<option value=${rule.name} selected=${rule.name === answer.rule}
           disabled=${Boolean(rule.why) && rule.name !== answer.rule}>${rule.head}${rule.why && ` (${rule.why})`}</option>`)}
       </select></label>`}
@@ -62,7 +65,7 @@ function Moved({ answer, change }) {
   return html`<div class="note moved" role="status">
     <p>${count(moved)} of ${count(of)} choices are other runs than by ${before}; numbers that moved are marked.
       <button type="button" class="quiet" onClick=${() => change({ before: "" })}>do not mark</button></p>
-    ${choices.length > 0 && html`<details><summary>Which</summary><div class="scroll"><table><thead>
+    ${choices.length > 0 && html`<details><summary>Which</summary><div class="scroll" ...${savable("Other choices", () => choices)}><table><thead>
       <tr><th>benchmark</th><th>method</th><th class="number">seed</th><th>settings</th><th>run</th></tr></thead>
       <tbody>${choices.map((one) => html`<tr><td>${one.benchmark}</td><td>${one.method}</td><td class="number">${one.seed}</td>
         <td>${one.settings || "–"}</td><td class="mono">${one.from} → ${one.to}</td></tr>`)}</tbody></table></div></details>`}</div>`;
@@ -77,10 +80,13 @@ function colour(answer, method) {
 function Table({ table, answer, state, change }) {
   const alone = table.benchmarks.length === 1;
   const reference = table.rows.find((row) => row.cells[0]?.reference)?.cells[0].reference;
+  const rows = () => table.rows.flatMap(({ method, cells }) => cells.flatMap((cell, number) => (cell ? [{
+    measure: table.measure, benchmark: table.benchmarks[number], method, mean: cell.value, low: cell.low, high: cell.high,
+    best: cell.best, tied: cell.tied, items: cell.n, runs: cell.runs, group: cell.group, reference: cell.reference, difference: cell.difference, p: cell.p }] : [])));
   return html`<section class="compared"><h2>${table.head}</h2>
-    <div class="scroll"><table><thead><tr><th scope="col">Method</th>
+    <div class="scroll" ...${savable(table.head, rows)}><table><thead><tr><th scope="col">Method</th>
       ${table.benchmarks.map((name) => html`<th scope="col"><button type="button" class="quiet"
-        title=${`Only ${name}`} onClick=${() => change({ benchmark: name, at: "" })}>${name}</button></th>`)}
+        title=${`Only ${name}`} onClick=${() => change({ benchmark: name, ...CLOSED })}>${name}</button></th>`)}
       ${alone && html`<th scope="col" class="number">${reference ? `to ${reference}` : "difference"}</th><th scope="col" class="number">p</th>`}</tr></thead>
     <tbody>${table.rows.map((row) => html`<tr><th scope="row"><i class="swatch" style=${`background: ${colour(answer, row.method)}`}></i>${row.method}</th>
       ${row.cells.map((cell, number) => html`<${Cell} cell=${cell} name=${JSON.stringify([table.benchmarks[number], row.method, table.measure])}
@@ -96,7 +102,7 @@ function Cell({ cell, name, state, change }) {
     cell.was && `before: ${cell.was}`].filter(Boolean).join("\n");
   return html`<td class=${`${cell.best ? "best" : ""} ${cell.moved ? "changed" : ""}`}>
     <button type="button" title=${words} aria-pressed=${state.at === name}
-      onClick=${() => change({ at: state.at === name ? "" : name, outcome: "", items: "" })}>
+      onClick=${() => change({ ...CLOSED, at: state.at === name ? "" : name })}>
       <b>${cell.tied && html`<span class="tie" title="does not differ significantly from the best">≈ </span>`}${cell.mean}</b>
       ${cell.moved && html`<em>${cell.moved}</em>`}
       <small>${cell.interval}</small>
@@ -106,16 +112,15 @@ function Cell({ cell, name, state, change }) {
 
 /** The items behind a cell: right and wrong ones. */
 function Items({ answer, state, change }) {
-  const [benchmark, method, measure] = JSON.parse(state.at);
+  const [benchmark, method, measure] = valueOf(state, "at", ["", "", ""]);
   const held = useAnswer("cell", { on: answer.on, rule: answer.rule, split: state.split ?? "", metric: state.metric ?? "",
     against: state.against ?? "", benchmark, method, measure, outcome: state.outcome ?? "", page: state.items ?? "" });
-  const [open, show] = useState(/** @type {any} */ (null));
   const table = answer.tables.find((one) => one.measure === measure);
   const facts = table?.rows.find((row) => row.method === method)?.cells[table.benchmarks.indexOf(benchmark)];
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => { box.current?.scrollIntoView({ block: "nearest" }); }, [state.at]);
   return html`<section class="cell-items" ref=${box}><h2>${method} on ${benchmark}
-      <button type="button" class="quiet" onClick=${() => change({ at: "", outcome: "", items: "" })}>close</button></h2>
+      <button type="button" class="quiet" onClick=${() => change(CLOSED)}>close</button></h2>
     <${Answered} held=${held}>${(cell) => cell.scoring ? html`<p class="note">${cell.scoring}</p>` : html`
       <p>${facts && `${facts.mean} ${facts.interval}${facts.reference ? `, ${facts.difference} to ${facts.reference}, p ${facts.p}` : ""}. `}
         ${cell.group && `Worst group “${cell.group}”. `}${count(cell.n)} items of ${cell.split}, predicted by ${cell.runs.length}
@@ -124,16 +129,18 @@ function Items({ answer, state, change }) {
         ${" "}Failures of ${cell.runs.map((run, number) => html`${number > 0 && ", "}<a
           href=${`#failures?run=${encodeURIComponent(`${cell.folder}/${run}`)}`}>${run}</a>`)}.</p>
       <div class="controls" role="group" aria-label="Outcome">${OUTCOMES.map(([name, words]) => html`
-        <button type="button" aria-pressed=${cell.outcome === name} onClick=${() => change({ outcome: name, items: "" }, true)}>
+        <button type="button" aria-pressed=${cell.outcome === name} onClick=${() => change({ outcome: name, items: "", item: "" }, true)}>
           ${cell.runs.length > 1 || name !== "mixed" ? (cell.runs.length > 1 ? words : name) : null} <b>${count(cell.counts[name])}</b></button>`
         ).filter((_, number) => cell.runs.length > 1 || OUTCOMES[number][0] !== "mixed")}</div>
-      ${cell.items.length === 0 ? html`<p class="small">None.</p>` : cell.on
-        ? html`<${Wall} items=${cell.items} on=${cell.on} onOpen=${(entry) => show(entry)} />`
-        : html`<ul class="small">${cell.items.map((entry) => html`<li><code>${entry.id}</code> ${entry.label} ${entry.note}</li>`)}</ul>`}
+      <div ...${savable(`Items of ${method} on ${benchmark}`, () => cell.items.map(({ id, label, says, group }) => ({ id, label, says, group })))}>
+        ${cell.items.length === 0 ? html`<p class="small">None.</p>` : cell.on
+          ? html`<${Wall} items=${cell.items} on=${cell.on} open=${state.item} onOpen=${(entry) => change({ item: entry.id })} />`
+          : html`<ul class="small">${cell.items.map((entry) => html`<li><code>${entry.id}</code> ${entry.label} ${entry.note}</li>`)}</ul>`}</div>
       ${cell.pages > 1 && html`<div class="controls pages"><span class="small">${count(cell.page * 60 + 1)}–${count(cell.page * 60 + cell.items.length)} of ${count(cell.total)}</span>
-        <button type="button" disabled=${cell.page === 0} onClick=${() => change({ items: String(cell.page - 1) }, true)}>Before</button>
-        <button type="button" disabled=${cell.page + 1 === cell.pages} onClick=${() => change({ items: String(cell.page + 1) }, true)}>Next</button></div>`}
-      ${open && cell.on && html`<${Item} key=${open.row} on=${cell.on} row=${open.row} onClose=${() => show(null)} />`}`}<//></section>`;
+        <button type="button" disabled=${cell.page === 0} onClick=${() => change({ items: String(cell.page - 1), item: "" }, true)}>Before</button>
+        <button type="button" disabled=${cell.page + 1 === cell.pages} onClick=${() => change({ items: String(cell.page + 1), item: "" }, true)}>Next</button></div>`}
+      <${Command} words=${cell.command} />
+      ${state.item && cell.on && html`<${Item} key=${state.item} on=${cell.on} id=${state.item} onClose=${() => change({ item: "" })} />`}`}<//></section>`;
 }
 
 /** The figures of the report. */
@@ -154,8 +161,8 @@ function Figure({ figure }) {
   useLayoutEffect(() => {
     if (width) box.current?.replaceChildren(...[...(legend ? [legend] : []), ...panels].map((panel) => svg(panel, figure.head)));
   }, [width, figure]);
-  const rows = figure.rows.map((row) => Object.fromEntries(figure.columns.map((name, number) => [name, row[number]])));
-  return html`<section><h2>${figure.head}</h2><figure class="chart report" data-rows=${JSON.stringify(rows)}>
+  const rows = () => figure.rows.map((row) => Object.fromEntries(figure.columns.map((name, number) => [name, row[number]])));
+  return html`<section><h2>${figure.head}</h2><figure class="chart report" ...${savable(figure.head, rows)}>
     <div class="plot drawn" ref=${box}></div><figcaption>${figure.definition}</figcaption></figure></section>`;
 }
 

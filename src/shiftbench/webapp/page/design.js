@@ -1,5 +1,6 @@
 // The shift designer: a form for any shift, and what it builds while a dial moves.
 import { html, useEffect, useRef, useState } from "preact";
+import { valueOf } from "studio/address.js";
 import { begin } from "studio/answers.js";
 import { Answered, Choice, count, useAnswer } from "studio/parts.js";
 import { Counts, Details, SaveRecipe } from "studio/recipes.js";
@@ -20,21 +21,11 @@ export function Design({ state, change, go }) {
   return html`<${Answered} held=${held}>${(answer) => html`<${Designed} answer=${present(answer, state)} change=${change} go=${go} />`}<//>`;
 }
 
-/** A table of the address. @param {string | undefined} text @returns {Record<string, any> | null} */
-function table(text) {
-  try {
-    const value = JSON.parse(text || "null");
-    return value && typeof value === "object" && !Array.isArray(value) ? value : null;
-  } catch {
-    return null;
-  }
-}
-
 /** The last answer with the settings of the address, which are newer: what a person sets is there at once. */
 function present(/** @type {any} */ answer, /** @type {State} */ state) {
   if (state.shift && state.shift !== answer.shift) return answer;
-  const settings = table(state.settings) ?? answer.settings;
-  const chosen = table(state.conditions) ?? answer.chosen;
+  const settings = valueOf(state, "settings", answer.settings);
+  const chosen = valueOf(state, "conditions", answer.chosen);
   const filled = (/** @type {Field} */ field, /** @type {Record<string, any>} */ own) => (field.name in own ? { ...field, value: own[field.name] } : field);
   return {
     ...answer, settings, chosen,
@@ -73,21 +64,16 @@ function Designed({ answer, change, go }) {
     </form>
     <section class="design-counts" aria-label="Counts">
       ${built.problem && html`<p class="problem" role="alert">${built.problem}</p>`}
-      ${built.note && html`<p class="note">${built.note}</p>`}
+      ${(built.note || built.invitation) && html`<p class="note" role="status">${built.note || built.invitation}</p>`}
       ${built.counts && html`<p class="small">${count(built.rows)} of ${count(answer.items)} items; built in memory, digest <code>${built.digest.slice(0, 12)}</code></p>`}
       ${last && html`<div class=${built.counts ? "" : "stale"}>${!built.counts && html`<p class="small">The last settings that could be built:</p>`}
         <${Counts} built=${last} /></div>`}
     </section>
     <section class="result" aria-label="What it builds">
       ${last && html`<div class=${built.counts ? "" : "stale"}><${Details} built=${last} /></div>`}
-      ${answer.text && html`<${SaveRecipe} key=${`${answer.recipe}${answer.shift}`} text=${answer.text} edit=${answer.edit} ready=${!built.problem} name=${proposed(answer)}
+      ${answer.text && !built.invitation && html`<${SaveRecipe} key=${`${answer.recipe}${answer.shift}`} text=${answer.text} edit=${answer.edit} commands=${answer.commands} ready=${!built.problem} name=${answer.proposed}
         plan=${{ on: answer.on, shift: answer.shift, settings: answer.settings, conditions: answer.chosen, seed: answer.seed, recipe: answer.recipe }} />`}
     </section></div>`;
-}
-
-/** A name for the recipe: that of the one which was opened, or the shift's. */
-function proposed(/** @type {any} */ answer) {
-  return answer.recipe ? answer.recipe.split("/").pop().replace(/\.toml$/, "") : `my-${answer.shift.replaceAll("_", "-")}`;
 }
 
 /** Which shift, on which collection, and what it says of itself. */

@@ -1,8 +1,9 @@
 // Where a model breaks: findings of audits, filters by hand, the items behind both, and the books.
 import { html, useLayoutEffect, useRef, useState } from "preact";
+import { asText, valueOf } from "studio/address.js";
 import { act, isSaved, numbers } from "studio/answers.js";
 import { Item, Wall } from "studio/items.js";
-import { Answered, Chart, Choice, Command, Filter, asState, count, percent, useAnswer, useWidth, whereOf } from "studio/parts.js";
+import { Answered, Chart, Choice, Command, Filter, count, percent, savable, useAnswer, useWidth } from "studio/parts.js";
 
 /** @typedef {import("studio/answers.js").State} State */
 
@@ -40,16 +41,18 @@ function SaveAudit({ answer, change }) {
 }
 
 function Failing({ answer, state, change }) {
-  const where = whereOf(state);
-  const facts = { run: answer.run, against: answer.against, where: asState(where) };
+  const where = valueOf(state, "where", []);
+  const facts = { run: answer.run, against: answer.against, where: asText(where) };
   const held = useAnswer("context", facts);
-  const filter = (/** @type {any[]} */ next) => change({ where: asState(next) });
-  const open = (/** @type {any} */ entry) => change({ item: String(entry.row) }, true);
+  const filter = (/** @type {any[]} */ next) => change({ where: asText(next) });
+  const open = (/** @type {any} */ entry) => change({ item: String(entry.row) });
   return html`<div class="failures">
     <div class="left">
       ${answer.audit ? html`<${Findings} answer=${answer} where=${where} change=${change} />`
         : html`<p><button type="button" class="main" onClick=${() => change({ audit: "open", run: answer.run })}>Audit the open items</button></p>
-          <p class="small">Searches all contexts of ${count(answer.n - answer.sealed)} open items, and tests them on half of these.</p>`}
+          <p class="small">Searches all contexts of ${count(answer.n - answer.sealed)} open items, and tests them on half of these.
+            ${answer.audits.length > 0 && html` Audits on disk have used all items of their run, sealed ones too: once you open one, nothing of that run can be
+              confirmed by hand.`}</p>`}
       <${ByHand} answer=${answer} where=${where} filter=${filter} />
     </div>
     <div class="right">
@@ -68,7 +71,7 @@ function Failing({ answer, state, change }) {
         <${Command} words=${context.command} />
         ${answer.item_notes.map((note) => html`<p class="small">${note}</p>`)}`}<//>
     </div></div>
-    ${state.item && answer.on && html`<${Item} key=${state.item} on=${answer.on} row=${Number(state.item)} onClose=${() => change({ item: "" }, true)} />`}`;
+    ${state.item && answer.on && html`<${Item} key=${state.item} on=${answer.on} row=${state.item} onClose=${() => change({ item: "" })} />`}`;
 }
 
 // Findings
@@ -83,9 +86,9 @@ function Findings({ answer, where, change }) {
 function FindingsList({ list, answer, where, change }) {
   const chosen = JSON.stringify(where);
   const subsets = list.findings.flatMap((finding) => finding.graph);
-  const open = (/** @type {any[]} */ next) => change({ where: asState(next), item: "" });
+  const open = (/** @type {any[]} */ next) => change({ where: asText(next), item: "" });
   return html`${list.sentence && html`<p>${list.sentence}</p>`}
-    <ol class="findings-list">${list.findings.map((finding) => html`
+    <ol class="findings-list" ...${savable("Findings", () => list.findings.map((finding) => findingRow(finding)))}>${list.findings.map((finding) => html`
       <li style=${`--depth: ${finding.depth}`}><button type="button" aria-pressed=${JSON.stringify(finding.where) === chosen} onClick=${() => open(finding.where)}>
         <b>${finding.number}.</b> ${finding.sentence}
         <${Bar} finding=${finding} all=${list.findings} /></button>
@@ -99,6 +102,12 @@ function FindingsList({ list, answer, where, change }) {
         onClick=${() => open(one.where)}>${one.sentence}</button></li>`)}</ul></details>`}
     ${list.notes.length > 0 && html`<details><summary>Notes of the audit</summary><ul class="notes">${list.notes.map((note) => html`<li>${note}</li>`)}</ul></details>`}
     ${list.command && html`<${Command} words=${list.command} />`}`;
+}
+
+/** A finding as a row of a table. @param {any} finding */
+function findingRow({ number, name, n, loss, rest, difference, sentence }) {
+  return { number, context: name, items: n, loss: loss[0], low: loss[1], high: loss[2], rest,
+    difference: difference[0], difference_low: difference[1], difference_high: difference[2], sentence };
 }
 
 /** The meta-graph of a class with the subsets of findings marked. */
@@ -148,7 +157,9 @@ function Numbers({ context }) {
   const words = context.words.replace(/^the /, "");
   const cell = (/** @type {string} */ head, /** @type {any} */ value, sign = false, after = unit) => value && html`<div><dt>${head}</dt>
     <dd><b>${shown(value[0], context, sign)}${after}</b>${value[1] !== null && html` <small>${shown(value[1], context, sign)} to ${shown(value[2], context, sign)}</small>`}</dd></div>`;
-  return html`<dl class="figures">
+  const rows = () => [["inside", context.inside], ["elsewhere", context.outside], ["difference", context.difference]].filter(([, value]) => value).map(
+    ([where, [value, low, high]]) => ({ where, [words]: value, low, high, ...(where === "inside" ? { items: context.n } : {}) }));
+  return html`<dl class="figures" ...${savable("Loss inside and elsewhere", rows)}>
     <div><dt>open items inside</dt><dd><b>${count(context.n)}</b> <small>of ${count(context.n_open)}</small></dd></div>
     ${cell(`${context.change ? "change of " : ""}${words} inside`, context.inside)}
     ${cell("elsewhere", context.outside)}
@@ -159,13 +170,14 @@ function Numbers({ context }) {
 function Pairs({ pairs, answer }) {
   const name = (/** @type {string} */ run) => (answer.runs.find(([id]) => id === run) ?? answer.others.find(([id]) => id === run) ?? [run, run])[1];
   return html`<section aria-label="Two runs"><h3>Which of the two gets an item right</h3>
-    <dl class="figures"><div><dt>only ${name(answer.run)}</dt><dd><b>${count(pairs.only_this)}</b></dd></div>
+    <dl class="figures" ...${savable("Two runs", () => [pairs])}><div><dt>only ${name(answer.run)}</dt><dd><b>${count(pairs.only_this)}</b></dd></div>
       <div><dt>only ${name(answer.against)}</dt><dd><b>${count(pairs.only_other)}</b></dd></div>
       <div><dt>both</dt><dd><b>${count(pairs.both)}</b></dd></div><div><dt>neither</dt><dd><b>${count(pairs.none)}</b></dd></div></dl></section>`;
 }
 
 function Sides({ sides, on, open }) {
-  return html`<div class="sides">${sides.map((side) => html`<section aria-label=${side.head}><h3>${side.head} <small>${count(side.n)}</small></h3>
+  const rows = () => sides.flatMap((side) => side.items.map(({ id, label, note }) => ({ side: side.head, id, label, prediction: note.replace(/^→ /, "") })));
+  return html`<div class="sides" ...${savable("Failing and passing items", rows)}>${sides.map((side) => html`<section aria-label=${side.head}><h3>${side.head} <small>${count(side.n)}</small></h3>
     ${side.n === 0 ? html`<p class="small">None.</p>` : on ? html`<${Wall} items=${side.items} on=${on} onOpen=${open} />`
       : html`<ul class="plain">${side.items.map((item) => html`<li>${item.id} <small>${item.label}, ${item.note}</small></li>`)}</ul>`}</section>`)}</div>`;
 }
@@ -176,8 +188,9 @@ function Confusion({ table, where, filter }) {
   const last = table.others ? [`${table.others} others`] : [];
   const pick = (/** @type {number} */ row, /** @type {number} */ column) => filter([
     ...where.filter((one) => one.kind !== "label" && one.kind !== "prediction"), table.rows[row], table.columns[column]]);
-  return html`<figure class="chart" data-rows=${JSON.stringify(table.cells.flatMap((cells, row) => cells.map((n, column) => ({
-      label: [...names, ...last][row], prediction: [...names, ...last][column], items: n }))))}>
+  const rows = () => table.cells.flatMap((cells, row) => cells.map((n, column) => (
+    { label: [...names, ...last][row], prediction: [...names, ...last][column], items: n })));
+  return html`<figure class="chart" ...${savable("Confusion", rows)}>
     <figcaption>Confusion: labels down, predictions across. A click shows the items.</figcaption>
     <div class="scroll"><table class="heat confusion"><thead><tr><td></td>${[...names, ...last].map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
       <tbody>${table.cells.map((cells, row) => html`<tr><th scope="row">${[...names, ...last][row]}</th>${cells.map((n, column) => html`
@@ -193,8 +206,8 @@ function Calibration({ bins, whole }) {
   const sides = whole ? ["all"] : ["inside", "elsewhere"];
   return html`<${Chart} title="Calibration: how often predictions of a confidence are right, with intervals of 95 %" rows=${rows} depends=${[bins]}
     draw=${(width) => ({
-      height: Math.min(320, width * 0.75), marginLeft: 44, grid: true,
-      x: { domain: [Math.min(0.5, ...rows.map((row) => row.confidence)), 1], label: "confidence", tickFormat: "%" },
+      height: Math.min(320, width * 0.75), marginTop: 27, marginLeft: 44, marginBottom: 36, grid: true,
+      x: { domain: [Math.min(0.5, ...rows.map((row) => row.confidence)), 1], label: "confidence", labelAnchor: "center", labelArrow: "none", tickFormat: "%" },
       y: { domain: [0, 1], label: "right", tickFormat: "%" },
       color: { domain: sides, range: whole ? ["var(--m1)"] : ["var(--m2)", "var(--m1)"] },
       symbol: { domain: sides, range: ["circle", "square"] },
@@ -202,8 +215,12 @@ function Calibration({ bins, whole }) {
         Plot.line([[0, 0], [1, 1]], { stroke: "var(--faint)", strokeDasharray: "3,3", clip: true }),
         Plot.ruleX(rows, { x: "confidence", y1: "low", y2: "high", stroke: "side", strokeOpacity: 0.6 }),
         Plot.line(rows, { x: "confidence", y: "right", stroke: "side", z: "side" }),
-        Plot.text(whole ? [] : sides.flatMap((side) => rows.filter((row) => row.side === side).slice(0, 1)), { x: "confidence", y: "low", text: "side", fill: "side", dy: 10 }),
         Plot.dot(rows, { x: "confidence", y: "right", fill: "side", symbol: "side", r: 4, title: (row) => `${row.side}: confidence ${percent(row.confidence)}, right ${percent(row.right)}, ${row.n} items` }),
+        // The key stands where confident predictions would be wrong: no line goes there.
+        ...(whole ? [] : sides).flatMap((side, number) => {
+          const at = { frameAnchor: "bottom-right", dy: -26 + 17 * number };
+          return [Plot.dot([side], { ...at, dx: -78, r: 4, fill: [side], symbol: [side] }), Plot.text([side], { ...at, dx: -68, textAnchor: "start" })];
+        }),
       ],
     })} />`;
 }
@@ -247,7 +264,6 @@ function EmbeddingMap({ facts, open, whole }) {
   const place = (/** @type {number} */ number) => [10 + points[number * WIDE + 1] * (width - 20), height - 10 - points[number * WIDE + 2] * (height - 20)];
   useLayoutEffect(() => {
     if (loaded && canvas.current && width) paint(canvas.current, points, width, height, at, whole);
-    if (box.current) box.current.rows = () => Array.from({ length: many }, (_, number) => ({ row: points[number * WIDE], x: points[number * WIDE + 1], y: points[number * WIDE + 2], fails: points[number * WIDE + 3], inside: points[number * WIDE + 4] }));
   }, [loaded, width, at, whole]);
   const near = (/** @type {MouseEvent} */ event) => {
     let [best, far] = [-1, 400];
@@ -267,7 +283,8 @@ function EmbeddingMap({ facts, open, whole }) {
     event.preventDefault();
   };
   const fails = Array.from({ length: many }, (_, number) => points[number * WIDE + 3]).filter(Boolean).length;
-  return html`<figure class="chart map" ref=${box}>
+  const rows = () => Array.from({ length: many }, (_, number) => Object.fromEntries(["row", "x", "y", "fails", "inside"].map((name, place) => [name, points[number * WIDE + place]])));
+  return html`<figure class="chart map" ...${savable("Embedding map", rows, box)}>
     <figcaption>Embedding map: two principal components of the features, ${loaded ? `${count(many)} open items, ${count(fails)} failing` : "loading …"}.
       <span class="keys"><i class="fails"></i> fails <i class="passes"></i> passes${!whole && html` <i class="faded"></i> not in the context`}</span></figcaption>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
@@ -353,7 +370,8 @@ function Books({ context, facts, answer, waiting }) {
         <p class="small">Tested: whether ${books.failing} is more frequent inside. ${books.detectable === null ? "So few items could not show it, however large." : `A difference of ${(100 * books.detectable).toFixed(0)} points would be confirmed in 4 of 5 cases.`}${" "}
           It cannot be tested again.</p>`}
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-    ${tests.length > 0 && html`<details><summary>All tests so far</summary><ul class="findings-list">${tests.map((one) => html`
+    ${tests.length > 0 && html`<details><summary>All tests so far</summary><ul class="findings-list"
+      ...${savable("Tests on sealed items", () => tests.map(({ number, context, subject, confirmed, p, level, looks }) => ({ number, context, subject, confirmed, p, level, looks })))}>${tests.map((one) => html`
       <li><b>${one.confirmed ? "✓" : "✗"} ${one.context}</b> <small>${one.subject}</small><br />${one.sentence}</li>`)}</ul></details>`}
   </section>`;
 }

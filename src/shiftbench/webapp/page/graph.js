@@ -1,7 +1,8 @@
 // The meta-graph of a class: subsets as discs, overlaps as lines; subsets are put into train and test by hand.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact";
+import { asText, valueOf } from "studio/address.js";
 import { Item, Wall } from "studio/items.js";
-import { Answered, Choice, Command, count, useAnswer, useWidth } from "studio/parts.js";
+import { Answered, Choice, Command, count, savable, useAnswer, useWidth } from "studio/parts.js";
 import { Counts, Details, Differences, SaveRecipe } from "studio/recipes.js";
 
 /** @typedef {import("studio/answers.js").State} State */
@@ -14,10 +15,6 @@ const TERMS = ["on", "cls", "kinds", "threshold", "min_size"];
 
 /** @param {State} state @param {string[]} names @returns {State} */
 const only = (state, names) => Object.fromEntries(Object.entries(state).filter(([name]) => names.includes(name)));
-/** @param {string} text @returns {string[]} */
-const list = (text) => { try { return JSON.parse(text || "[]"); } catch { return []; } };
-/** @param {string[]} names */
-const asText = (names) => (names.length ? JSON.stringify(names) : "");
 /** @param {string} cls @param {string} context */
 const subsetName = (cls, context) => `${cls}(${context})`;
 
@@ -28,8 +25,8 @@ export function Graph({ state, change }) {
 
 function Laid({ answer, state, change }) {
   const here = { ...state, on: answer.on, cls: answer.cls };
-  const train = list(state.train);
-  const test = list(state.test);
+  const train = valueOf(state, "train", /** @type {string[]} */ ([]));
+  const test = valueOf(state, "test", /** @type {string[]} */ ([]));
   const sides = useAnswer("sides", only(here, [...TERMS, "train", "test", "at", "n_train", "n_ood", "seed"]));
   const measured = sides.answer?.cls === answer.cls ? sides.answer : null; // the last one may be of another class
   const far = measured?.distances ?? {};
@@ -46,8 +43,9 @@ function Laid({ answer, state, change }) {
     change({ on: answer.on, cls: answer.cls, train: asText(next.train), test: asText(next.test) });
   };
   const pick = (/** @type {string} */ context) => change({ on: answer.on, cls: answer.cls, at: context }, true);
+  const open = (/** @type {string} */ item) => change({ on: answer.on, cls: answer.cls, item });
   const [near, point] = useState("");
-  const shared = { answer, far, sideOf, put, pick, at: state.at ?? "", near, point, marks: list(state.mark) };
+  const shared = { answer, far, sideOf, put, pick, at: state.at ?? "", near, point, marks: valueOf(state, "mark", /** @type {string[]} */ ([])) };
   const focus = answer.subsets?.find((one) => one.name === (near || state.at));
   // what does not change while a person points at discs is not compared again
   const now = [answer, sides.answer, sides.waiting, sides.problem, JSON.stringify(state)];
@@ -58,20 +56,21 @@ function Laid({ answer, state, change }) {
     ${answer.problem ? html`<p class="problem" role="alert">${answer.problem}</p>` : html`
       <div class="graph-view">
         <${Drawing} ...${shared} colour=${colour} />
-        <div><${Card} ...${shared} node=${focus} />${subsets}</div>
+        <div><${Card} ...${shared} node=${focus} item=${state.item} open=${open} />${subsets}</div>
       </div>
-      <p class="small">${count(answer.total)} subsets, ${count(answer.total_edges)} overlaps of at least ${answer.threshold}, ${answer.communities} communities. ${answer.note}
+      <p class="small">${count(answer.total)} subsets, ${count(answer.total_edges)} overlaps of at least ${answer.threshold}, ${answer.communities} communities. ${answer.note}${" "}
         A disc's area is its items, a line's width the overlap |X ∩ Y| / min(|X|, |Y|). Keys on a disc: arrows go on, T puts it into train, E into test.</p>
       <${Command} words=${measured?.command ?? answer.command} />`}
-    ${made}`;
+    ${made}
+    ${state.item && html`<${Item} key=${state.item} on=${answer.on} id=${state.item} onClose=${() => open("")} />`}`;
 }
 
 function Controls({ answer, change, colour, measured }) {
   return html`<div class="controls">
     ${answer.collections.length > 1 && html`<${Choice} label="Collection" value=${answer.on} options=${answer.collections}
       onChange=${(on) => change({ on, cls: "", at: "", train: "", test: "", kinds: "" })} />`}
-    <${Choice} label="Class" value=${answer.cls} options=${answer.classes.map(([name, n]) => [name, `${name} (${count(n)})`])}
-      onChange=${(cls) => change({ on: answer.on, cls, at: "" })} />
+    <${Choice} label="Class" value=${answer.cls} onChange=${(cls) => change({ on: answer.on, cls, at: "" })}
+      groups=${answer.classes.map(([head, tags]) => [head, tags.map(([name, n]) => [name, `${name} (${count(n)})`])])} />
     <fieldset class="kinds"><legend>Contexts</legend>${answer.all_kinds.map((kind) => html`
       <label><input type="checkbox" checked=${answer.kinds.includes(kind) || !answer.kinds.length}
         onChange=${(event) => {
@@ -97,19 +96,37 @@ function fill(subset, colour, far, farthest, crowds) {
   return crowds.has(subset.community) ? `var(${COMMUNITIES[subset.community % COMMUNITIES.length]})` : "var(--faint)";
 }
 
-/** The largest discs have their labels first; a label that would cover another waits for a closer look. */
-function labelled(/** @type {any[]} */ placed, /** @type {number} */ zoom) {
-  /** @type {[number, number, number, number][]} */
-  const boxes = [];
-  const shown = new Set();
-  for (const node of placed) {
-    const [x, y] = [node.x * zoom + node.r * Math.sqrt(zoom) + 3, node.y * zoom];
-    const box = /** @type {[number, number, number, number]} */ ([x, y - 8, x + 6.6 * node.name.length, y + 8]);
-    if (boxes.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3])) continue;
-    boxes.push(box);
-    shown.add(node.name);
+/** Pixels of a label: its height, the width of a letter, and the way between it and its disc. */
+const LABEL = { high: 16, letter: 6.9, gap: 3 };
+
+/** @typedef {{left: number, right: number, top: number, bottom: number}} Box */
+const meet = (/** @type {Box} */ one, /** @type {Box} */ other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+
+/**
+ * Where labels go, in pixels from the middle of their discs: right, left, below or above, where they cover no disc and no other
+ * label. The largest discs choose first; one without room waits for a closer look, unless it is `needed`.
+ * @param {any[]} placed @param {any} view @param {[number, number]} size @param {(name: string) => boolean} needed
+ * @returns {Map<string, {x: number, y: number, anchor: string}>}
+ */
+function labels(placed, view, [width, height], needed) {
+  const discs = placed.map((node) => {
+    const [x, y, r] = [view.applyX(node.x), view.applyY(node.y), (node.r + node.ring) * Math.sqrt(view.k)];
+    return { node, x, y, r, box: { left: x - r, right: x + r, top: y - r, bottom: y + r } };
+  });
+  const taken = discs.map((disc) => disc.box);
+  const chosen = new Map();
+  for (const { node, x, y, r } of [...discs].sort((one, other) => Number(needed(other.node.name)) - Number(needed(one.node.name)))) {
+    const [wide, high, away] = [LABEL.letter * node.name.length, LABEL.high / 2, r + LABEL.gap];
+    const ways = [{ x: away, y: 0, anchor: "start", left: x + away }, { x: -away, y: 0, anchor: "end", left: x - away - wide },
+      { x: 0, y: away + high, anchor: "middle", left: x - wide / 2 }, { x: 0, y: -away - high, anchor: "middle", left: x - wide / 2 }]
+      .map((way) => ({ ...way, box: { left: way.left, right: way.left + wide, top: y + way.y - high, bottom: y + way.y + high } }));
+    const free = ways.find(({ box }) => box.left > LABEL.gap && box.right < width - LABEL.gap && box.top > 0 && box.bottom < height && !taken.some((other) => meet(box, other)));
+    const way = free ?? (needed(node.name) ? ways[0] : null);
+    if (!way) continue;
+    taken.push(way.box);
+    chosen.set(node.name, way);
   }
-  return shown;
+  return chosen;
 }
 
 /**
@@ -154,12 +171,15 @@ function Drawing({ answer, far, sideOf, put, pick, at, near, point, colour, mark
     x: moved[one.name]?.[0] ?? left + one.at[0] * (width - left - right),
     y: moved[one.name]?.[1] ?? 24 + one.at[1] * (height - 48),
     r: (3 + 15 * Math.sqrt(one.size / biggest) * Math.min(1, Math.sqrt(50 / answer.subsets.length))) * (width > 600 ? 1 : 0.7),
+    ring: marks.includes(one.name) ? 9 : sideOf(one.name) ? 5 : 0, // around the disc
   }));
   const crowds = new Set(drawn.map((one) => one.community).filter((one, number, all) => all.indexOf(one) !== number));
   const farthest = Math.max(0, ...Object.values(far));
   const place = new Map(drawn.map((one) => [one.name, one]));
-  const shown = labelled(drawn, view.k);
   const focus = near || at;
+  const placed = labels(drawn, view, [width, height], (name) => name === at || Boolean(sideOf(name)) || marks.includes(name));
+  const pointed = place.get(near);
+  if (pointed && !placed.has(near)) placed.set(near, { x: (pointed.r + pointed.ring) * Math.sqrt(view.k) + LABEL.gap, y: 0, anchor: "start" });
   const friends = new Set(answer.edges.flatMap(([a, b]) => {
     const [one, other] = [answer.subsets[a].name, answer.subsets[b].name];
     return one === focus ? [other] : other === focus ? [one] : [];
@@ -179,7 +199,8 @@ function Drawing({ answer, far, sideOf, put, pick, at, near, point, colour, mark
   };
   const grow = (/** @type {number} */ factor) => d3.select(svg.current).call(zoom.current.scaleBy, factor);
   const k = Math.sqrt(view.k);
-  return html`<figure class="drawing" ref=${box}>
+  const overlaps = () => answer.edges.map(([a, b, overlap]) => ({ subset: answer.subsets[a].name, other: answer.subsets[b].name, overlap }));
+  return html`<figure class="drawing" ...${savable(`Meta-graph of ${answer.cls}`, overlaps, box)}>
     ${width > 0 && html`<svg ref=${svg} width=${width} height=${height} role="group" aria-label=${`Meta-graph of ${answer.cls}: ${drawn.length} subsets`} class=${near ? "busy" : ""}>
       <g transform=${view.toString()}>
         ${lines(answer, place, () => true).map(([width, d]) => html`<path key=${width} class="edge" stroke-width=${width} d=${d} />`)}
@@ -188,14 +209,16 @@ function Drawing({ answer, far, sideOf, put, pick, at, near, point, colour, mark
           fill=${fill(node, colour, far, farthest, crowds)} chosen=${node.name === at} dim=${dim(node.name)} marked=${marks.includes(node.name)}
           reachable=${at ? node.name === at : node === drawn[0]} cls=${answer.cls} far=${far[node.name]} pick=${pick} point=${point} onKey=${onKey}
           move=${(x, y) => move((last) => ({ ...last, [node.name]: [x, y] }))} />`).reverse()}
-        <g class="names" aria-hidden="true">${drawn.filter((node) => shown.has(node.name) || node.name === focus || sideOf(node.name) || marks.includes(node.name)).map((node) => html`
-          <text key=${node.name} class=${dim(node.name) ? "dim" : ""} x=${node.x + (node.r + (sideOf(node.name) ? 7 : 3)) / k} y=${node.y} dy="0.33em"
-            style=${`font-size: ${12.5 / view.k}px; stroke-width: ${3 / view.k}px`}>${node.name}</text>`)}</g>
+        <g class="names" aria-hidden="true">${drawn.filter((node) => placed.has(node.name)).map((node) => {
+          const { x, y, anchor } = /** @type {{x: number, y: number, anchor: string}} */ (placed.get(node.name));
+          return html`<text key=${node.name} class=${dim(node.name) ? "dim" : ""} x=${node.x + x / view.k} y=${node.y + y / view.k} dy="0.33em" text-anchor=${anchor}
+            style=${`font-size: ${12.5 / view.k}px; stroke-width: ${3 / view.k}px`}>${node.name}</text>`;
+        })}</g>
       </g></svg>`}
-    <div class="zoom"><button type="button" aria-label="Closer" onClick=${() => grow(1.5)}>+</button>
-      <button type="button" aria-label="Farther" onClick=${() => grow(1 / 1.5)}>−</button>
-      <button type="button" aria-label="Whole graph" onClick=${() => { move({}); d3.select(svg.current).call(zoom.current.transform, d3.zoomIdentity); }}>⟲</button></div>
-    <${Legend} colour=${colour} marked=${marks.length > 0} />
+    <div class="below"><${Legend} colour=${colour} marked=${marks.length > 0} />
+      <div class="zoom"><button type="button" aria-label="Closer" onClick=${() => grow(1.5)}>+</button>
+        <button type="button" aria-label="Farther" onClick=${() => grow(1 / 1.5)}>−</button>
+        <button type="button" aria-label="Whole graph" onClick=${() => { move({}); d3.select(svg.current).call(zoom.current.transform, d3.zoomIdentity); }}>⟲</button></div></div>
   </figure>`;
 }
 
@@ -227,17 +250,16 @@ function Legend({ colour, marked }) {
 }
 
 /** One subset, the one pointed at or chosen: some of its items, and the buttons that put it on a side. */
-function Card({ answer, node, far, put, sideOf, at }) {
+function Card({ answer, node, far, put, sideOf, at, item, open }) {
   const name = node ? subsetName(answer.cls, node.name) : "";
   const held = useAnswer("samples", { on: answer.on, subset: name || answer.cls });
-  const items = held.answer?.items ?? [];
-  const [opened, open] = useState(/** @type {any} */ (null));
+  const items = held.problem ? [] : held.answer?.items ?? [];
   const distance = node && far[node.name] !== undefined ? `, distance ${far[node.name].toFixed(3)}` : "";
   return html`<aside class="subset" aria-label="Chosen subset"><h2 class="minor">${name || answer.cls}</h2>
     <p class="small">${node ? `${count(node.size)} items, community ${node.community}${distance}` : "The whole class. Point at a disc, or choose one."}</p>
-    <div class=${held.waiting ? "samples waiting" : "samples"}><${Wall} items=${items} on=${answer.on} onOpen=${open} /></div>
-    <p class="put">${node && node.name === at ? html`<${SideButtons} name=${name} side=${sideOf(node.name)} put=${put} />` : ""}</p>
-    ${opened && html`<${Item} on=${answer.on} row=${opened.row} id=${opened.id} onClose=${() => open(null)} />`}</aside>`;
+    ${held.problem && html`<p class="problem" role="alert">${held.problem}</p>`}
+    <div class=${held.waiting ? "samples waiting" : "samples"}><${Wall} items=${items} on=${answer.on} open=${item} onOpen=${(entry) => open(entry.id)} /></div>
+    <p class="put">${node && node.name === at ? html`<${SideButtons} name=${name} side=${sideOf(node.name)} put=${put} />` : ""}</p></aside>`;
 }
 
 function SideButtons({ name, side, put }) {
@@ -253,7 +275,8 @@ function Subsets({ answer, far, sideOf, put, pick, at, measured }) {
   const farthest = Math.max(1e-9, ...Object.values(far));
   return html`<div class="subsets"><div class="controls"><label class="choice">Find <input type="search" value=${words} onInput=${(event) => search(event.target.value)} /></label>
       <small>${measured ? `by distance from ${measured}` : "by size; choose one to see the distances from it"}</small></div>
-    <div class="scroll tall" tabindex="0" role="region" aria-label="Subsets"><table>
+    <div class="scroll tall" tabindex="0" role="region" aria-label="Subsets" ...${savable(`Subsets of ${answer.cls}`, () => answer.subsets.map(({ name, size, community }) => (
+      { subset: name, items: size, community, distance: far[name], side: sideOf(name) })))}><table>
       <thead><tr><th>subset</th><th class="number">items</th>${measured && html`<th class="number">distance</th>`}<th>put into</th></tr></thead>
       <tbody>${rows.slice(0, 400).map((one) => html`<tr key=${one.name} class=${one.name === at ? "chosen" : ""}>
         <th scope="row"><button type="button" class="quiet" onClick=${() => pick(one.name)}>${one.name}</button></th>
@@ -272,17 +295,20 @@ function Sides({ held, answer, state, train, test, put, change }) {
   }
   return html`<h2>A shift by hand</h2>${held.problem && html`<p class="problem" role="alert">${held.problem}</p>`}
     ${facts?.classes.length > 0 && html`<div class=${held.waiting ? "waiting" : ""}>
-      <div class="scroll" tabindex="0" role="region" aria-label="Classes"><table class="sides-table">
+      <div class="scroll" tabindex="0" role="region" aria-label="Classes" ...${savable("Train and test by class", () => facts.classes.map((one) => ({
+        class: one.cls, train: one.train.join(" + "), test: one.test.join(" + "), distance: one.distance, mean_distance: one.mean_distance,
+        train_items: one.train_items, test_items: one.test_items, both: one.both })))}><table class="sides-table">
         <thead><tr><th>class</th><th>train</th><th>test</th><th class="number">distance</th><th class="number">items of train</th>
           <th class="number">of test</th><th class="number">in both</th></tr></thead>
         <tbody>${facts.classes.map((one) => html`<tr key=${one.cls}><th scope="row"><button type="button" class="quiet"
             onClick=${() => change({ on: answer.on, cls: one.cls, at: "" })}>${one.cls}</button></th>
           ${["train", "test"].map((side) => html`<td>${one[side].map((context) => html`<button type="button" class="chip"
-            aria-label=${`Take ${subsetName(one.cls, context)} out of ${side}`} onClick=${() => put(subsetName(one.cls, context), "")}>${context} ×</button> `)}</td>`)}
+            title=${`Take ${subsetName(one.cls, context)} out of ${side}`} onClick=${() => put(subsetName(one.cls, context), "")}>${context} ×<span class="unseen"> out of ${side}</span></button> `)}</td>`)}
           <td class="number">${one.distance === null ? "–" : one.distance.toFixed(3)}${one.train.length + one.test.length > 2 && one.mean_distance !== null
             ? html`<br /><small title="mean of the single distances, as in MetaShift's code">mean ${one.mean_distance.toFixed(3)}</small>` : ""}</td>
           <td class="number">${count(one.train_items)}</td><td class="number">${count(one.test_items)}</td>
           <td class=${one.both ? "number leak" : "number"}>${count(one.both)}</td></tr>`)}</tbody></table></div>
+      <${Command} words=${facts.sides_command} />
       <${Together} facts=${facts} answer=${answer} state=${state} change=${change} /></div>`}`;
 }
 
@@ -297,6 +323,6 @@ function Together({ facts, answer, state, change }) {
       <label class="choice">Items of val <input type="number" min="0" step="10" value=${state.n_ood || 0} onChange=${(event) => change({ n_ood: event.target.value })} /></label>
       <label class="choice">Seed <input type="number" min="0" value=${facts.seed} onChange=${(event) => change({ seed: event.target.value })} /></label></div>
     ${built.problem ? html`<p class="note" role="status">${built.problem}</p><${Differences} rows=${facts.differences} />` : html`<${Counts} built=${built} /><${Details} built=${built} />`}
-    ${facts.recipe && html`<${SaveRecipe} text=${facts.recipe} edit=${answer.edit} ready=${!built.problem} name="my-subsets"
+    ${facts.recipe && html`<${SaveRecipe} text=${facts.recipe} commands=${facts.commands} edit=${answer.edit} ready=${!built.problem} name="my-subsets"
       plan=${{ on: answer.on, shift: "subset", settings: facts.settings, seed: facts.seed }} />`}`;
 }

@@ -1,6 +1,6 @@
 // Everything on the shelf.
 import { html } from "preact";
-import { Answered, Command, useAnswer } from "studio/parts.js";
+import { Answered, Command, savable, useAnswer } from "studio/parts.js";
 
 /** @type {[string, string, (thing: {id: string}) => string][]} kind, title, where a thing is looked at */
 const KINDS = [
@@ -21,10 +21,12 @@ export function Home() {
         <${Command} words="shiftbench demo --out demo" />`}
       ${answer.views.length > 0 && html`<section><h2>Kept views</h2><ul class="shelf">
         ${answer.views.map((view) => html`<li><a href=${`#${view.route}`}>${view.name}</a> <small>${view.route.split("?")[0]}</small></li>`)}</ul></section>`}
-      ${KINDS.map(([kind, title, link]) => {
-        const things = answer.things.filter((thing) => thing.kind === kind);
-        return things.length > 0 && html`<section><h2>${title}</h2><ul class="shelf">
-          ${things.map((thing) => html`<li><a href=${link(thing)}>${thing.id}</a> <small>${thing.says}</small></li>`)}
-        </ul></section>`;
-      })}`}<//>`;
+      <div ...${savable("What is here", () => answer.things.map(({ kind, id, says, path }) => ({ kind, id, says, path })))}>
+        ${KINDS.map(([kind, title, link]) => {
+          const things = answer.things.filter((thing) => thing.kind === kind);
+          return things.length > 0 && html`<section><h2>${title}</h2><ul class="shelf">
+            ${things.map((thing) => html`<li><a href=${link(thing)}>${thing.id}</a> <small>${thing.says}</small></li>`)}
+          </ul></section>`;
+        })}</div>
+      <${Command} words=${answer.command} />`}<//>`;
 }

@@ -1,7 +1,7 @@
 // Items: a wall of them, a wall so long that only what is seen exists, and the panel of one item.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact";
 import { ask, begin, keep, picture, request } from "studio/answers.js";
-import { Answered, COLOURS, count, percent, useAnswer } from "studio/parts.js";
+import { Answered, COLOURS, Command, count, percent, savable, useAnswer } from "studio/parts.js";
 
 /**
  * @typedef {object} Entry an item on a wall
@@ -36,13 +36,13 @@ export function Tile({ on, look, entry, onOpen, open = false, style = "", number
 
 /**
  * A wall of a few items: thumbnails, or rows where there are no images.
- * @param {{items: Entry[], on: string, onOpen?: (entry: Entry) => void}} facts
+ * @param {{items: Entry[], on: string, open?: string, onOpen?: (entry: Entry) => void}} facts
  */
-export function Wall({ items, on, onOpen }) {
+export function Wall({ items, on, open = "", onOpen }) {
   const { answer } = useAnswer("look", { on });
   if (!answer) return null;
   return html`<div class=${answer.pictures ? "wall" : "rows"}>
-    ${items.map((entry) => html`<${Tile} key=${entry.row} on=${on} look=${answer} entry=${entry} onOpen=${onOpen} />`)}</div>`;
+    ${items.map((entry) => html`<${Tile} key=${entry.row} on=${on} look=${answer} entry=${entry} open=${entry.id === open} onOpen=${onOpen} />`)}</div>`;
 }
 
 const PAGE = 120;
@@ -179,7 +179,8 @@ function Predicted({ on, row }) {
   const held = useAnswer("predicted", { on, row: String(row) });
   return html`<${Answered} held=${held}>${(answer) => html`
     ${answer.note && html`<p class="small">${answer.note}</p>`}
-    ${answer.methods.length > 0 && html`<div class="scroll"><table><thead><tr>
+    ${answer.methods.length > 0 && html`<div class="scroll" ...${savable("Predictions of the item", () => answer.methods.flatMap((line) => (
+      line.runs.map((run) => ({ benchmark: line.benchmark, label: line.truth, method: line.method, run: run.run, model: run.model, seed: run.seed, says: run.says })))))}><table><thead><tr>
         <th>benchmark</th><th>method</th><th class="number">right</th><th>says</th></tr></thead>
       <tbody>${answer.methods.map((line) => html`<tr>
         <td><a href=${`#compare?benchmark=${encodeURIComponent(line.benchmark)}`}>${line.benchmark}</a></td>
@@ -189,15 +190,23 @@ function Predicted({ on, row }) {
           <details><summary class="small">${line.runs.length === 1 ? "its run" : "its runs"}</summary><ul class="plain">
             ${line.runs.map((run) => html`<li><a href=${`#runs?on=${encodeURIComponent(run.on)}&run=${encodeURIComponent(run.run)}`}>${run.run}</a>
               <small> ${run.model}, seed ${run.seed}: ${run.says}</small></li>`)}</ul></details></td></tr>`)}
-      </tbody></table></div>`}`}<//>`;
+      </tbody></table></div>`}
+    <${Command} words=${answer.command} />`}<//>`;
+}
+
+/** What is known of an item, a row for each. @param {any} item */
+function annotations(item) {
+  return [...item.factors.map(({ name, value }) => ({ kind: "factor", name, value })),
+    ...item.tags.map(({ name, kind, area, boxes }) => ({ kind: `tag: ${kind}`, name, area, boxes: boxes.length ? boxes : null })),
+    ...item.texts.map((text) => ({ kind: "text", value: text }))];
 }
 
 /**
  * The panel of an item: its image, everything that is known of it, and what was made of it.
- * @param {{on: string, row?: number, id?: string, onClose: () => void, onFilter?: (predicate: any) => void}} facts
+ * @param {{on: string, row?: string, id?: string, onClose: () => void, onFilter?: (predicate: any) => void}} facts
  */
-export function Item({ on, row, id = "", onClose, onFilter }) {
-  const held = useAnswer("item", { on, row: row === undefined ? "" : String(row), id });
+export function Item({ on, row = "", id = "", onClose, onFilter }) {
+  const held = useAnswer("item", { on, row, id });
   const [tag, point] = useState("");
   const close = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
@@ -218,7 +227,7 @@ export function Item({ on, row, id = "", onClose, onFilter }) {
       ${item.pictures && html`<${Boxes} on=${on} item=${item} tag=${tag} />`}
       ${item.why && html`<p class="small">${item.why}</p>`}
       ${item.texts.map((text) => html`<blockquote>${text}</blockquote>`)}
-      <dl>${item.factors.map((fact) => html`<div><dt>${fact.name}</dt><dd>${value(fact)}
+      <dl ...${savable("Annotations of the item", () => annotations(item))}>${item.factors.map((fact) => html`<div><dt>${fact.name}</dt><dd>${value(fact)}
         ${fact.above.length > 0 && html` <small>${fact.above.join(" › ")}</small>`}</dd></div>`)}</dl>
       ${item.tags.length > 0 && html`<h3>Tags</h3><ul class="chips">${item.tags.map((carried) => html`
         <li onMouseEnter=${() => point(carried.name)} onMouseLeave=${() => point("")}
@@ -226,10 +235,11 @@ export function Item({ on, row, id = "", onClose, onFilter }) {
           ${value({ value: carried.name, is: carried.is })}
           <small> ${carried.kind}${carried.area === null ? "" : `, ${percent(carried.area, 1)}`}</small></li>`)}</ul>`}
       <h3>Benchmarks</h3>
-      ${item.benchmarks.length === 0 ? html`<p class="small">No benchmark here holds it.</p>` : html`<div class="scroll"><table>
+      ${item.benchmarks.length === 0 ? html`<p class="small">No benchmark here holds it.</p>` : html`<div class="scroll" ...${savable("Benchmarks of the item", () => item.benchmarks)}><table>
         <thead><tr><th>benchmark</th><th>split</th><th>label</th><th>group</th></tr></thead>
         <tbody>${item.benchmarks.map((line) => html`<tr><th><a href=${`#compare?benchmark=${encodeURIComponent(line.id)}`}>${line.id}</a></th>
           <td>${line.split}</td><td>${line.label}</td><td>${line.group}</td></tr>`)}</tbody></table></div>`}
+      <${Command} words=${item.command} />
       <h3>Predictions</h3>
       ${item.sealed ? html`<p class="note">${item.sealed}</p>`
         : html`<${Predicted} on=${on} row=${item.row} />`}`}<//></aside>`;

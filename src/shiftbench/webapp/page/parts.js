@@ -1,4 +1,4 @@
-// What every view is made of: answers that arrive, charts, tables, commands, choices.
+// What every view is made of: answers that arrive, charts, tables that can be saved, commands, choices.
 import { html, useLayoutEffect, useRef, useState } from "preact";
 import { ask } from "studio/answers.js";
 
@@ -72,6 +72,27 @@ export function useWidth(box) {
   return width;
 }
 
+// What can be saved
+
+/** @type {WeakMap<Element, () => Record<string, any>[]>} element → the table that it shows */
+const TABLES = new WeakMap();
+
+/**
+ * Properties of an element that the menu saves: by this title, as a CSV file of these rows, and its drawing as a picture.
+ * @param {string} title @param {() => Record<string, any>[]} rows @param {{current: any}} [box] gets the element, as a ref does
+ */
+export function savable(title, rows, box) {
+  return { "data-file": title, ref: (/** @type {Element | null} */ element) => {
+    if (element) TABLES.set(element, rows);
+    if (box) box.current = element;
+  } };
+}
+
+/** The table that a savable element shows. @param {Element} element */
+export function rowsOf(element) {
+  return TABLES.get(element)?.() ?? [];
+}
+
 /**
  * A chart of Observable Plot, as wide as there is room, drawn again when the answer or the width changes.
  * `draw(width)` gives the options of Plot.plot; `rows` is the table behind it, which is saved as CSV.
@@ -87,18 +108,19 @@ export function Chart({ title, draw, rows = [], depends = [] }) {
     for (const group of picture.querySelectorAll("g[aria-label]")) group.removeAttribute("aria-label");
     box.current.replaceChildren(drawn);
   }, [width, ...depends]);
-  return html`<figure class="chart" data-rows=${JSON.stringify(rows)}><figcaption>${title}</figcaption>
+  return html`<figure class="chart" ...${savable(title.split(/[.:]/)[0], () => rows)}><figcaption>${title}</figcaption>
     <div class="plot" ref=${box}></div></figure>`;
 }
 
-/** A choice among names. */
-export function Choice({ label, value, options, onChange }) {
+/** A choice among names, or among groups of names that have a heading each. */
+export function Choice({ label, value, options = [], groups = [], onChange }) {
+  const listed = (/** @type {any[]} */ some) => some.map((option) => {
+    const [name, words] = Array.isArray(option) ? option : [option, option];
+    return html`<option value=${name} selected=${name === value}>${words}</option>`;
+  });
   return html`<label class="choice">${label}
-    <select value=${value} onChange=${(event) => onChange(event.target.value)}>
-      ${options.map((option) => {
-        const [name, words] = Array.isArray(option) ? option : [option, option];
-        return html`<option value=${name} selected=${name === value}>${words}</option>`;
-      })}
+    <select value=${value} onChange=${(event) => onChange(event.target.value)}>${listed(options)}
+      ${groups.map(([head, some]) => some.length > 0 && html`<optgroup label=${head}>${listed(some)}</optgroup>`)}
     </select></label>`;
 }
 
@@ -112,19 +134,4 @@ export function Filter({ where, onChange }) {
     <li><button type="button" aria-label=${`Remove: ${predicate.words}`}
       onClick=${() => onChange(where.filter((_, other) => other !== number))}>${predicate.words} ×</button></li>`)}
     <li><button type="button" class="quiet" onClick=${() => onChange([])}>clear</button></li></ul>`;
-}
-
-/** The filter that a state holds. @param {State} state @returns {any[]} */
-export function whereOf(state) {
-  try {
-    const list = JSON.parse(state.where || "[]");
-    return Array.isArray(list) ? list : [];
-  } catch {
-    return [];
-  }
-}
-
-/** A filter as a state holds it. @param {any[]} where */
-export function asState(where) {
-  return where.length ? JSON.stringify(where) : "";
 }

@@ -1,12 +1,13 @@
 // What a recipe builds, as tables, and how it is saved and built. The meta-graph and the shift designer share it.
 import { html, useLayoutEffect, useRef, useState } from "preact";
 import { act, isSaved } from "studio/answers.js";
-import { Command, count, percent } from "studio/parts.js";
+import { Command, count, percent, savable } from "studio/parts.js";
 
 /** Rows per group and split, with the totals. @param {{built: any}} facts */
 export function Counts({ built }) {
   const most = Math.max(1, ...built.splits.flatMap((split) => built.counts[split]));
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Items of every split"><table class="split-counts">
+  const rows = () => built.groups.map((group, number) => ({ group, ...Object.fromEntries(built.splits.map((split) => [split, built.counts[split][number]])) }));
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Items of every split" ...${savable("Items of every split", rows)}><table class="split-counts">
     <caption>Items of every split</caption>
     <thead><tr><th>group</th>${built.splits.map((split) => html`<th class="number">${split}</th>`)}</tr></thead>
     <tbody>
@@ -29,7 +30,7 @@ export function Findings({ built }) {
       <li class=${reason ? "no" : "yes"}>${reason ? "✗" : "✓"} ${purpose}${reason && html`: <small>${reason}</small>`}</li>`)}</ul>
     ${built.findings.length === 0
       ? html`<p class="small">No leaks, no empty cells, no small splits. Image files are checked after the build.</p>`
-      : html`<ul class="check-findings">${built.findings.map((finding) => html`
+      : html`<ul class="check-findings" ...${savable("Check", () => built.findings)}>${built.findings.map((finding) => html`
         <li class=${finding.unfit ? "unfit" : ""}><b>${finding.what}</b> in ${finding.where}: ${finding.detail}</li>`)}</ul>`}
     ${unfit > 0 && html`<p class="small">Unfit: a number from this benchmark would not mean what it says.</p>`}`;
 }
@@ -38,7 +39,7 @@ export function Findings({ built }) {
 export function Power({ built }) {
   if (!built.power.length) return null;
   return html`<h2 class="minor">Power</h2>
-    <div class="scroll" tabindex="0" role="region" aria-label="Smallest difference per group"><table>
+    <div class="scroll" tabindex="0" role="region" aria-label="Smallest difference per group" ...${savable("Power", () => built.power)}><table>
       <thead><tr><th>${built.tested}</th><th class="number">items</th><th class="number">smallest difference, points</th></tr></thead>
       <tbody>${built.power.map((row) => html`<tr key=${row.group}><th scope="row">${row.group}</th>
         <td class="number">${count(row.items)}</td>
@@ -50,7 +51,7 @@ export function Power({ built }) {
 export function Differences({ rows }) {
   if (!rows.length) return null;
   return html`<h2 class="minor">Tags that differ</h2>
-    <div class="scroll" tabindex="0" role="region" aria-label="Tags that differ"><table class="differences">
+    <div class="scroll" tabindex="0" role="region" aria-label="Tags that differ" ...${savable("Tags that differ", () => rows)}><table class="differences">
       <thead><tr><th>tag</th><th class="number">train</th><th class="number">test</th><td></td></tr></thead>
       <tbody>${rows.map((row) => html`<tr key=${`${row.kind}:${row.tag}`} class=${row.p > 0.05 ? "chance" : ""}>
         <th scope="row">${row.tag} <small>${row.kind}</small></th>
@@ -70,9 +71,9 @@ export function Details({ built }) {
 
 /**
  * Save a recipe and build it. Where the studio may not write, the text is there to copy.
- * `plan` is what is saved: {on, shift, settings, conditions, seed}.
+ * `plan` is what is saved: {on, shift, settings, conditions, seed}; `commands` print the numbers once the text is a file.
  */
-export function SaveRecipe({ plan, text, edit, name: proposed, ready }) {
+export function SaveRecipe({ plan, text, commands, edit, name: proposed, ready }) {
   const [name, call] = useState(proposed);
   const [said, say] = useState(/** @type {any} */ (null));
   const [replace, mayReplace] = useState(false);
@@ -92,7 +93,9 @@ export function SaveRecipe({ plan, text, edit, name: proposed, ready }) {
   return html`<section class="save" aria-label="Recipe"><h2>Recipe</h2>
     <pre tabindex="0" aria-label="Recipe as TOML"><code>${said?.text ?? text}</code></pre>
     ${!edit || isSaved
-      ? html`<p class="note">This studio is read-only: copy the text into a file, or start it with <code>--edit</code>.</p>
+      ? html`<p class="note">This studio is read-only: copy the text into a file, or start it with <code>--edit</code>.
+          ${ready && html` Saved as <code>${commands.file}</code>, it gives the same numbers:`}</p>
+        ${ready && ["build", "check", "power"].map((verb) => html`<${Command} words=${commands[verb]} />`)}
         <${Copy} text=${text} />`
       : html`<form class="controls" onSubmit=${(event) => { event.preventDefault(); save(); }}>
         <label class="choice">Name <input value=${name} required maxlength="80" onInput=${(event) => call(event.target.value)} /></label>

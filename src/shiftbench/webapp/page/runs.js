@@ -1,7 +1,8 @@
 // Runs: how a sweep stands while it goes, what failed and why, curves laid over each other, settings as a table.
 import { html, useState } from "preact";
+import { asText, valueOf } from "studio/address.js";
 import { isSaved } from "studio/answers.js";
-import { Answered, COLOURS, Chart, Choice, Command, Filter, asState, count, useAnswer, whereOf } from "studio/parts.js";
+import { Answered, COLOURS, Chart, Choice, Command, Filter, count, savable, useAnswer } from "studio/parts.js";
 
 /** @typedef {import("studio/answers.js").State} State */
 
@@ -26,11 +27,12 @@ export function Runs({ state, change }) {
     <${Answered} held=${held}>${(answer) => html`
       <${Head} answer=${answer} state=${state} change=${change} />
       <${Progress} answer=${answer} chosen=${state.state ?? ""} change=${change} />
+      <${Command} words=${answer.command} />
       <${Studies} on=${answer.on} again=${isSaved ? 0 : running ? SOON : LATER} />
       <${Failures} answer=${answer} />
       <${Curves} answer=${answer} state=${state} change=${change} again=${running && !isSaved ? SOON : 0} />
       <${Settings} answer=${answer} state=${state} change=${change} />
-      <${Command} words=${answer.command} />`}<//>`;
+      <${Command} words=${answer.settings_command} />`}<//>`;
 }
 
 function Head({ answer, state, change }) {
@@ -44,7 +46,7 @@ function Head({ answer, state, change }) {
 function Progress({ answer, chosen, change }) {
   const counts = Object.fromEntries(answer.counts);
   return html`<${Bar} counts=${counts} all=${answer.all} label=${answer.summary} />
-    <ul class="states" aria-label="States">${STATES.filter((name) => counts[name]).map((name) => html`
+    <ul class="states" aria-label="States" ...${savable("Runs by state", () => answer.counts.map(([state, n]) => ({ state, runs: n })))}>${STATES.filter((name) => counts[name]).map((name) => html`
       <li><button type="button" aria-pressed=${chosen === name}
         onClick=${() => change({ state: chosen === name ? "" : name, page: "" })}>
         <i class=${`swatch ${kind(name)}`}></i>${name} <b>${count(counts[name])}</b></button></li>`)}</ul>`;
@@ -65,10 +67,11 @@ function Studies({ on, again }) {
   const held = useAnswer("runs-asked", { on }, again);
   const studies = held.answer?.studies ?? [];
   if (!studies.length) return null;
-  return html`<section><h2>Studies</h2><ul class="studies">${studies.map((study) => html`<li>
+  const rows = () => studies.filter((study) => study.counts).flatMap((study) => study.counts.map(([state, n]) => ({ study: study.study, state, runs: n })));
+  return html`<section><h2>Studies</h2><ul class="studies" ...${savable("Studies", rows)}>${studies.map((study) => html`<li>
     <b>${study.study}</b> ${study.note ?? `asks for ${study.summary}`}
     ${study.counts && html`<${Bar} counts=${Object.fromEntries(study.counts)} all=${study.asked}
-      label=${`${study.study} asks for ${study.summary}`} />`}</li>`)}</ul>
+      label=${`${study.study} asks for ${study.summary}`} /><${Command} words=${study.command} />`}</li>`)}</ul>
     ${held.answer.left_over > 0 && html`<p class="note">${count(held.answer.left_over)} runs of the folder belong to none of them.</p>`}
   </section>`;
 }
@@ -79,7 +82,8 @@ function Failures({ answer }) {
   /** @type {Map<string, any[]>} */
   const reasons = new Map();
   for (const run of answer.failed) reasons.set(run.reason, [...(reasons.get(run.reason) ?? []), run]);
-  return html`<section><h2>What failed, and why</h2><ul class="failed-runs">${[...reasons].map(([reason, runs]) => html`<li>
+  return html`<section><h2>What failed, and why</h2><ul class="failed-runs"
+    ...${savable("Failed runs", () => answer.failed.map(({ run, benchmark, method, seed, reason }) => ({ run, benchmark, method, seed, reason })))}>${[...reasons].map(([reason, runs]) => html`<li>
     <p class="problem">${reason}</p>
     <ul class="small">${runs.map((run) => html`<li><code>${run.run}</code> ${run.method || "unknown method"}
       ${run.benchmark && ` on ${run.benchmark}`}${run.seed >= 0 && `, seed ${run.seed}`}</li>`)}</ul></li>`)}</ul>
@@ -109,7 +113,8 @@ function Curves({ answer, state, change, again }) {
         <button type="button" class="quiet" aria-label=${`Take away the curve of ${run.label}`}
           onClick=${() => change({ show: shown(runs.filter((name) => name !== run.run)) }, true)}>
           <${Key} number=${number} />${run.label} <small>${run.state === "done" ? "" : run.state}</small> ×</button></li>`)}</ul>
-    </div></section>`;
+    </div>
+    ${held.answer && html`<${Command} words=${held.answer.command} />`}</section>`;
 }
 
 /** @param {string} name */
@@ -119,12 +124,7 @@ function inWords(name) {
 
 /** The runs whose curves are drawn: those that were picked, else some that the server names. */
 function picked(state, answer) {
-  try {
-    const runs = JSON.parse(state.show || "null");
-    return Array.isArray(runs) ? runs.map(String) : answer.show;
-  } catch {
-    return answer.show;
-  }
+  return valueOf(state, "show", answer.show);
 }
 
 /** The same, as the state holds them. @param {string[]} runs */
@@ -157,8 +157,8 @@ function Curve({ title, of, series }) {
 
 /** The table: a click on a heading sorts by it, a click on a value keeps the runs that have it. */
 function Settings({ answer, state, change }) {
-  const where = whereOf(state);
-  const keep = (column, value) => change({ page: "", where: asState([...where.filter((one) => one.column !== column), {
+  const where = valueOf(state, "where", []);
+  const keep = (column, value) => change({ page: "", where: asText([...where.filter((one) => one.column !== column), {
     column, value: text(value), kind: "factor", words: `${column} is ${text(value) || "not set"}` }]) });
   const order = (column) => change({ sort: column, page: "",
     down: (state.sort || "state") === column && !state.down ? "1" : "" });
@@ -170,8 +170,8 @@ function Settings({ answer, state, change }) {
       <label class="choice"><input type="checkbox" checked=${state.columns === "all"}
         onChange=${(event) => change({ columns: event.target.checked ? "all" : "" })} /> also settings that are the same in all</label>
     </div>
-    <${Filter} where=${where} onChange=${(list) => change({ where: asState(list), page: "" })} />
-    <div class="scroll"><table class="settings"><thead><tr><th scope="col"><span class="unseen">Curve</span></th>
+    <${Filter} where=${where} onChange=${(list) => change({ where: asText(list), page: "" })} />
+    <div class="scroll" ...${savable("Settings", () => answer.rows.map((row) => Object.fromEntries(answer.columns.map((column) => [column, row[column]]))))}><table class="settings"><thead><tr><th scope="col"><span class="unseen">Curve</span></th>
       ${answer.columns.map((column) => html`<th scope="col" class=${typeof first(answer.rows, column) === "number" ? "number" : ""}
         aria-sort=${(state.sort || "state") === column ? (state.down ? "descending" : "ascending") : null}>
         <button type="button" class="quiet" onClick=${() => order(column)}>${column.replaceAll("_", " ")}${(state.sort || "state") === column ? (state.down ? " ↓" : " ↑") : ""}</button></th>`)}</tr></thead>

@@ -1,6 +1,8 @@
-// What is on the page, as files: the view as one HTML file, its charts as SVG, PNG and CSV, and its address by a name.
+// What is on the page, as files: the view as one HTML file, its drawings as SVG and PNG, its tables as CSV, and its address by a name.
 import { html, useEffect, useRef, useState } from "preact";
+import { hash } from "studio/address.js";
 import { act, answersShown, isSaved, request } from "studio/answers.js";
+import { rowsOf } from "studio/parts.js";
 
 const PLACE = '{"answers": "here"}'; // what stands in saved.html where answers go
 /** What a chart inherits from the style sheet, and an SVG file has to say itself. */
@@ -33,12 +35,12 @@ function asUrl(bytes) {
 /** The page with what it shows now. */
 export async function wholePage() {
   const page = await (await fetch("page/saved.html")).text();
-  const answers = { ...answersShown(), ...Object.fromEntries(await pictures()), "#": location.hash };
+  const answers = { ...answersShown(), ...Object.fromEntries(await pictures()), "#": hash() };
   // A function as replacement: $ in the data means nothing. No letter of the data can end the script.
   return page.replace(PLACE, () => JSON.stringify(answers).replaceAll("<", "\\u003c"));
 }
 
-// Charts
+// Tables and drawings
 
 /** A table as CSV. A text that a spreadsheet would take for a formula gets a mark before it. @param {Record<string, any>[]} rows */
 export function asCsv(rows) {
@@ -53,24 +55,21 @@ export function asCsv(rows) {
   return [columns, ...rows.map((row) => columns.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\r\n") + "\r\n";
 }
 
-/** The table behind a chart. @param {any} figure @returns {Record<string, any>[]} */
-function rowsOf(figure) {
-  if (figure.rows) return figure.rows();
-  try {
-    return JSON.parse(figure.dataset.rows || "[]");
-  } catch {
-    return [];
-  }
+/** The drawings of an element: its canvas, or its SVGs, which may be several side by side; not the signs of a legend. @param {Element} element */
+function drawingsOf(element) {
+  return [...element.querySelectorAll("canvas, svg:not([aria-hidden])")]
+    .filter((one) => one.getBoundingClientRect().width > 0 && !one.parentElement?.closest("svg"));
 }
 
-/** The drawing of a chart: its largest SVG, or its canvas. @param {Element} figure */
-function drawingOf(figure) {
-  const area = (/** @type {Element} */ one) => one.getBoundingClientRect().width * one.getBoundingClientRect().height;
-  return [...figure.querySelectorAll("svg, canvas")].filter((one) => area(one) > 5000).sort((one, other) => area(other) - area(one))[0];
+/** The box around some elements. @param {Element[]} elements */
+function boxAround(elements) {
+  const boxes = elements.map((one) => one.getBoundingClientRect());
+  const [x, y] = [Math.min(...boxes.map((box) => box.left)), Math.min(...boxes.map((box) => box.top))];
+  return { x, y, width: Math.max(...boxes.map((box) => box.right)) - x, height: Math.max(...boxes.map((box) => box.bottom)) - y };
 }
 
-/** An SVG that looks the same without the style sheet. @param {SVGSVGElement} svg */
-export function standalone(svg) {
+/** An SVG that looks the same without the style sheet, as an element. @param {SVGSVGElement} svg @param {{x: number, y: number}} origin */
+function styled(svg, origin) {
   const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
   const [from, to] = [[svg, ...svg.querySelectorAll("*")], [copy, ...copy.querySelectorAll("*")]];
   from.forEach((element, number) => {
@@ -78,21 +77,29 @@ export function standalone(svg) {
     to[number].setAttribute("style", STYLES.map((name) => `${name}: ${style.getPropertyValue(name)}`).join("; "));
     for (const name of ["class", ...STYLES]) to[number].removeAttribute(name);
   });
-  const { width, height } = svg.getBoundingClientRect();
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  copy.setAttribute("width", String(width));
-  copy.setAttribute("height", String(height));
+  const { left, top, width, height } = svg.getBoundingClientRect();
+  for (const [name, value] of Object.entries({ x: left - origin.x, y: top - origin.y, width, height })) copy.setAttribute(name, String(value));
   if (!copy.hasAttribute("viewBox")) copy.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  copy.style.background = getComputedStyle(document.body).backgroundColor;
-  return new XMLSerializer().serializeToString(copy);
+  return copy;
 }
 
-/** @param {Element} drawing @returns {Promise<Blob>} */
-async function asPng(drawing) {
-  if (drawing instanceof HTMLCanvasElement) return new Promise((resolve) => drawing.toBlob((bytes) => resolve(/** @type {Blob} */ (bytes))));
-  const { width, height } = drawing.getBoundingClientRect();
+/** SVGs as one file, each where it stands on the page. @param {Element[]} drawings */
+export function standalone(drawings) {
+  const box = boxAround(drawings);
+  const whole = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  for (const [name, value] of Object.entries({ width: box.width, height: box.height, viewBox: `0 0 ${box.width} ${box.height}` })) whole.setAttribute(name, String(value));
+  whole.style.background = getComputedStyle(document.body).backgroundColor;
+  whole.append(...drawings.map((drawing) => styled(/** @type {SVGSVGElement} */ (drawing), box)));
+  return new XMLSerializer().serializeToString(whole);
+}
+
+/** @param {Element[]} drawings @returns {Promise<Blob>} */
+async function asPng(drawings) {
+  const [first] = drawings;
+  if (first instanceof HTMLCanvasElement) return new Promise((resolve) => first.toBlob((bytes) => resolve(/** @type {Blob} */ (bytes))));
+  const { width, height } = boxAround(drawings);
   const image = new Image();
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(standalone(/** @type {SVGSVGElement} */ (drawing)))}`;
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(standalone(drawings))}`;
   await image.decode();
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [2 * width, 2 * height];
@@ -117,10 +124,19 @@ const plain = (words) => words.normalize("NFKD").replace(/[^\w.-]+/g, "-").repla
 
 // The menu
 
-/** Everything on the page that can be saved. @param {{view: string}} facts */
+/** @typedef {{element: Element, title: string, drawings: Element[], table: boolean}} Saved */
+
+/** Everything on the page that can be saved, as it is now. @returns {Saved[]} */
+function savedNow() {
+  return [...document.querySelectorAll("main [data-file]")].map((element) => ({
+    element, title: /** @type {HTMLElement} */ (element).dataset.file ?? "", drawings: drawingsOf(element), table: rowsOf(element).length > 0,
+  })).filter(({ drawings, table }) => table || drawings.length > 0);
+}
+
+/** The menu of what can be saved. @param {{view: string}} facts */
 export function SaveMenu({ view }) {
   const box = useRef(/** @type {HTMLDetailsElement | null} */ (null));
-  const [charts, list] = useState(/** @type {{figure: Element, drawing: Element | undefined, table: boolean, title: string}[]} */ ([]));
+  const [files, list] = useState(/** @type {Saved[]} */ ([]));
   const [message, say] = useState("");
   useEffect(() => { if (box.current) box.current.open = false; }, [view]);
   useEffect(() => {
@@ -135,24 +151,26 @@ export function SaveMenu({ view }) {
     addEventListener("pointerdown", close);
     return () => { removeEventListener("keydown", close); removeEventListener("pointerdown", close); };
   }, []);
-  const figures = () => [...document.querySelectorAll("main figure.chart, main figure.drawing")].map((figure) => ({
-    figure, drawing: drawingOf(figure), table: rowsOf(figure).length > 0, title: (figure.querySelector("figcaption, svg[aria-label]")?.getAttribute("aria-label") || figure.querySelector("figcaption")?.textContent || "chart").trim().split(/[.:]/)[0] }));
   const [open, toggle] = useState(false);
   useEffect(() => {
     if (!open) return;
-    list(figures());
-    const timer = setInterval(() => list(figures()), 500); // charts that arrive later, and those that are drawn anew
+    list(savedNow());
+    const timer = setInterval(() => list(savedNow()), 500); // what arrives later, and what is drawn anew
     return () => clearInterval(timer);
   }, [open]);
   const attempt = (/** @type {() => Promise<any>} */ work) => { say("…"); work().then(() => say(""), (problem) => say(problem.message)); };
-  const svg = (/** @type {any} */ chart) => download(`${plain(chart.title)}.svg`, standalone(chart.drawing), "image/svg+xml");
+  const svg = (/** @type {Saved} */ file) => download(`${plain(file.title)}.svg`, standalone(file.drawings), "image/svg+xml");
+  const png = (/** @type {Saved} */ file) => attempt(async () => download(`${plain(file.title)}.png`, await asPng(file.drawings)));
+  const csv = (/** @type {Saved} */ file) => download(`${plain(file.title)}.csv`, asCsv(rowsOf(file.element)), "text/csv;charset=utf-8");
+  const button = (/** @type {Saved} */ file, /** @type {string} */ kind, /** @type {(file: Saved) => void} */ save) => html` <button type="button"
+    aria-label=${`${file.title} as ${kind}`} onClick=${() => save(file)}>${kind}</button>`;
   return html`<details class="save-menu" ref=${box} onToggle=${(event) => toggle(event.target.open)}><summary>Save</summary><div class="menu">
     ${!isSaved && html`<button type="button" onClick=${() => attempt(async () => download(`${plain(view)}.html`, await wholePage(), "text/html"))}>This view as one HTML file</button>
       <${KeepView} />`}
-    ${charts.map((chart) => html`<p class="chart-files"><span>${chart.title}</span> <span>
-        ${chart.drawing instanceof SVGSVGElement && html`<button type="button" onClick=${() => svg(chart)} aria-label=${`${chart.title} as SVG`}>SVG</button>`}
-        ${chart.drawing && html` <button type="button" onClick=${() => attempt(async () => download(`${plain(chart.title)}.png`, await asPng(/** @type {Element} */ (chart.drawing))))} aria-label=${`${chart.title} as PNG`}>PNG</button>`}
-        ${chart.table && html` <button type="button" onClick=${() => download(`${plain(chart.title)}.csv`, asCsv(rowsOf(chart.figure)), "text/csv;charset=utf-8")} aria-label=${`${chart.title} as CSV`}>CSV</button>`}</span></p>`)}
+    ${files.map((file) => html`<p class="files"><span>${file.title}</span> <span>
+        ${file.drawings[0] instanceof SVGSVGElement && button(file, "SVG", svg)}
+        ${file.drawings.length > 0 && button(file, "PNG", png)}
+        ${file.table && button(file, "CSV", csv)}</span></p>`)}
     ${message && html`<p class="small" role="status">${message}</p>`}</div></details>`;
 }
 
@@ -162,7 +180,7 @@ function KeepView() {
   const keep = (/** @type {any} */ event) => {
     event.preventDefault();
     const name = new FormData(event.target).get("name");
-    act("save-view", { name, route: location.hash.slice(1) || "home" }).then((saved) => say(`Kept as ${saved.name}. The first page lists it.`), (problem) => say(problem.message));
+    act("save-view", { name, route: hash().slice(1) || "home" }).then((saved) => say(`Kept as ${saved.name}. The first page lists it.`), (problem) => say(problem.message));
   };
   return html`<form class="keep" onSubmit=${keep}><label>Keep this view as <input name="name" required maxlength="80" autocomplete="off" /></label>
     <button type="submit">Keep</button>${message && html`<p class="small" role="status">${message}</p>`}</form>`;

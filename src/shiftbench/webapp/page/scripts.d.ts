@@ -8,6 +8,7 @@ declare module "preact" {
   export function useRef<T>(first: T): { current: T };
   export function useMemo<T>(make: () => T, depends: any[]): T;
   export function useCallback<T>(call: T, depends: any[]): T;
+  export function useErrorBoundary(note?: (problem: any) => void): [any, () => void];
 }
 declare const d3: any;
 declare const Plot: any;
