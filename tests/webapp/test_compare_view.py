@@ -157,6 +157,20 @@ def test_scoring_runs_once_and_blocks_nobody(several, monkeypatch):
     assert len(calls) == 1
 
 
+def test_a_benchmark_is_named_as_in_scores_or_as_on_the_shelf(shelf):
+    """Links of other pages name it by its id; one that no score is about is a sentence beside the choices."""
+    by_name, by_id = (ask(shelf, compare_view.compare, on="runs", benchmark=name)
+                      for name in ("minority", "benchmarks/minority"))
+    assert by_name == by_id
+    assert (by_id["benchmark"], by_id["nothing"], len(by_id["tables"])) == ("minority", "", 2)
+    figures = [ask(shelf, compare_view.figures, on="runs", benchmark=name)["figures"]
+               for name in ("minority", "benchmarks/minority")]
+    assert figures[0] == figures[1] != []
+    other = ask(shelf, compare_view.compare, on="runs", benchmark="other")
+    assert (other["tables"], other["nothing"]) == ([], "Nothing in runs is about the benchmark 'other'.")
+    assert other["benchmarks"] == ["minority"]
+
+
 def test_scores_without_their_runs_have_no_items(several, tmp_path):
     """A table of scores alone is compared; a cell of it says why it has no items."""
     (tmp_path / "scores.parquet").write_bytes((several / "scores.parquet").read_bytes())

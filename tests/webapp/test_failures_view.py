@@ -86,6 +86,17 @@ def test_the_view_begins_with_a_run_that_has_no_audit(desk, first, world, tmp_pa
     assert failures(Studio(Shelf([tmp_path / "copy"])), Query({}))["run"] == first["run"]
 
 
+def test_who_opens_an_audit_is_told_what_it_costs(desk, first):
+    """Once the view has an audit on disk open, nothing of its run can be confirmed; one made here costs nothing."""
+    query = {"run": first["run"], "where": where(has_value("location", "indoors"))}
+    failures(desk, Query({"audit": "open", "run": first["run"]}))
+    assert context(desk, Query(query))["books"]["spent"] == ""
+    failures(desk, Query({"audit": "audit.json"}))
+    assert "can confirm nothing more" in context(desk, Query(query))["books"]["spent"]
+    with pytest.raises(ShiftBenchError, match="can confirm nothing more"):
+        confirm(desk, query)
+
+
 def test_findings_are_the_sentences_of_the_audit(desk, first, world):
     """Every sentence of the file is told, findings with their predicates; opened twice it is one look."""
     audit = Audit.load(world / "audit.json")

@@ -36,7 +36,7 @@ def save_and_build(page, name):
     page.get_by_role("button", name="Save recipe").click()
     expect(page.get_by_text(f"recipes/{name}.toml").first).to_be_visible()
     page.get_by_role("button", name="Build benchmark").click()
-    expect(page.get_by_text(f"benchmarks/{name}").first).to_be_visible()
+    expect(page.get_by_role("status").get_by_role("link", name=f"benchmarks/{name}")).to_be_visible()
 
 
 def cells(table):

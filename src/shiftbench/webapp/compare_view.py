@@ -11,6 +11,7 @@ from shiftbench.auditing.losses import LOSSES, losses_of
 from shiftbench.core.arrays import Bools, Ints, Strs, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json
+from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.predictions import Predictions
@@ -72,10 +73,12 @@ def compare(studio: Studio, query: Query) -> Mapping[str, Any]:
     known = {_key(line): line for line in _shown(studio, read, query, before).lines} if before else {}
     order = [benchmark.name for family in families(shown.source.benchmarks) for benchmark in family.members]
     several = sorted(Runs(read.source.scores).several)
-    state = {name: query.text(name) for name in STATE} | {"on": thing.id, "rule": rule}
+    names = sorted({line.benchmark for line in shown.lines}, key=lambda name: _place(order, name))
+    only = _name_of(studio, query.text("benchmark"))
+    state = {name: query.text(name) for name in STATE} | {"on": thing.id, "rule": rule, "benchmark": only}
     return {**head, "asked": state, "rule": rule, "before": before, **_choices(read.source.scores, query),
-            "tables": _tables(shown, query.text("benchmark"), order, known),
-            "benchmarks": sorted({line.benchmark for line in shown.lines}, key=lambda name: _place(order, name)),
+            "tables": _tables(shown, only, order, known), "benchmarks": names, "benchmark": only,
+            "nothing": "" if only in ("", *names) else f"Nothing in {thing.id} is about the benchmark '{only}'.",
             "methods": methods_in(line.method for line in shown.lines), "note": note_in_words(shown.lines),
             "rules": _rules(studio, read, several), "several": several,
             "moved": _moved(studio, shown.source, rule, before) if before and several else None,
@@ -104,6 +107,12 @@ def _thing(studio: Studio, query: Query) -> tuple[Thing, list[list[str]]]:
     if thing is None:
         raise unknown("runs or scores", named, [one.id for one in things], "the studio's folder")
     return thing, [[one.id, f"{one.id} ({one.kind})"] for one in things]
+
+
+def _name_of(studio: Studio, asked: str) -> str:
+    """The name of a benchmark in scores; other pages name it by its id on the shelf."""
+    thing = next((thing for thing in studio.shelf.things("benchmark") if thing.id == asked), None)
+    return asked if thing is None else str(read_json(thing.path / BENCHMARK)["name"])
 
 
 def _shown(studio: Studio, read: Scored, query: Query, rule: str) -> Shown:
@@ -233,7 +242,7 @@ def figures(studio: Studio, query: Query) -> Mapping[str, Any]:
         read = scored(studio, thing)
     except Unscored as words:
         return {"scoring": str(words)}
-    rule, only = query.text("rule") or DEFAULT, query.text("benchmark")
+    rule, only = query.text("rule") or DEFAULT, _name_of(studio, query.text("benchmark"))
 
     def content() -> list[tuple[str, Figure]]:
         source = read.source.chosen_by(rule)

@@ -52,6 +52,8 @@ def failures(studio: Studio, query: Query) -> Mapping[str, Any]:
     if not run and audit in ("", OPEN):
         run = _first_run(studio)
     held = outcomes(studio, Query({**query, "run": run})) if run else None
+    if audit and held is not None:  # before the page asks for the numbers of a filter, which say what that costs
+        _count_look(studio, held, audit, None if audit == OPEN else studio.shelf.audit(audit))
     state = {"run": run, "against": query.text("against"), "where": query.text("where")}
     also = [request("findings", run=run, against=state["against"], audit=audit)] if audit else []
     return {"audits": audits, "audit": audit, "run": run, "against": query.text("against"), "edit": studio.edit,
@@ -68,8 +70,13 @@ def findings(studio: Studio, query: Query) -> Mapping[str, Any]:
     audit = audit_of_open(studio, held) if query.text("audit") == OPEN and held is not None else (
         studio.shelf.audit(query.text("audit")))
     if held is not None:
-        studio.books.look(held.subject, {"audit": OPEN if audit.card.get(OPEN) else query.text("audit")})
+        _count_look(studio, held, query.text("audit"), audit)
     return _audit_facts(audit, held) | {"command": "" if held is None else _command(held, "audit", _options(audit))}
+
+
+def _count_look(studio: Studio, held: Outcomes, name: str, audit: Audit | None) -> None:
+    """Note that an audit of a run was opened; one of the open items is the same, whether it was saved or not."""
+    studio.books.look(held.subject, {"audit": OPEN if audit is None or audit.card.get(OPEN) else name})
 
 
 def _options(audit: Audit) -> list[str]:

@@ -22,7 +22,8 @@ export function Compare({ state, change }) {
   return html`<h1>Compare</h1>
     <${Answered} held=${held}>${(answer) => answer.scoring
       ? html`<${Sources} answer=${answer} change=${change} /><p class="note" role="status">${answer.scoring}</p>`
-      : html`<${Choices} answer=${answer} state=${state} change=${change} />
+      : html`<${Choices} answer=${answer} change=${change} />
+        ${answer.nothing && html`<p class="note">${answer.nothing} <button type="button" class="quiet" onClick=${() => change({ benchmark: "", ...CLOSED })}>show all</button></p>`}
         ${answer.absent && html`<p class="note">Not in these numbers are ${answer.absent}.</p>`}
         <${Moved} answer=${answer} change=${change} />
         <div class="together">${answer.tables.map((table) => html`
@@ -38,10 +39,10 @@ function Sources({ answer, change }) {
     onChange=${(on) => change({ on, rule: "", before: "", against: "", benchmark: "", ...CLOSED, metric: "", split: "" })} />`;
 }
 
-function Choices({ answer, state, change }) {
+function Choices({ answer, change }) {
   return html`<div class="controls">
     <${Sources} answer=${answer} change=${change} />
-    <${Choice} label="Benchmark" value=${state.benchmark ?? ""} options=${[["", "all"], ...answer.benchmarks]}
+    <${Choice} label="Benchmark" value=${answer.benchmark} options=${[["", "all"], ...answer.benchmarks]}
       onChange=${(benchmark) => change({ benchmark, ...CLOSED })} />
     <${Choice} label="Split" value=${answer.split} options=${answer.splits} onChange=${(split) => change({ split, ...CLOSED })} />
     <${Choice} label="Metric" value=${answer.metric} options=${[["", "the usual ones"], ...answer.metrics]}
