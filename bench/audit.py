@@ -109,8 +109,7 @@ def other(name: str, file: str) -> None:
 
 def compare(others: list[str]) -> list[str]:
     """Seconds of all on 20,000 × 12, and how many times ours go into them, as lines of a table."""
-    from shiftbench.auditing.pursuit import describe
-    from shiftbench.auditing.search import search
+    from shiftbench.auditing.search import describe, search
 
     codes, errors = table(20_000, 12, CELL)
     predicates, loss = predicates_of(codes), errors * 1.0

@@ -24,8 +24,7 @@ import numpy as np
 from shiftbench.auditing.confirm import confirm, split_items
 from shiftbench.auditing.findings import Finding
 from shiftbench.auditing.predicates import ALONE, Predicate, Predicates, packed
-from shiftbench.auditing.pursuit import describe
-from shiftbench.auditing.search import search
+from shiftbench.auditing.search import describe, search
 from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.rng import child
 

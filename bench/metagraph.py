@@ -18,7 +18,7 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.rng import child
-from shiftbench.metagraph.overlaps import (
+from shiftbench.metagraph.catalogue import (
     Edges,
     add_sizes,
     counting_order,

@@ -14,9 +14,9 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Floats
 from shiftbench.core.rng import child
 from shiftbench.data.groupings import Grouping
-from shiftbench.scoring.classes import by_grouping, percentile
 from shiftbench.scoring.estimates import Estimate
 from shiftbench.scoring.intervals import LEVEL, lowest
+from shiftbench.scoring.scorer import by_grouping, percentile
 
 ITEMS = 1200
 

@@ -15,7 +15,7 @@ from hypothesis import settings
 from typer.main import get_command
 
 from shiftbench import cli
-from shiftbench.core import plugins
+from shiftbench.core import registry as plugins
 from shiftbench.methods import METHODS
 from shiftbench.models.names import CATALOGUE
 from shiftbench.readers import READERS

@@ -75,7 +75,7 @@ def test_imports_go_one_way(path):
             assert own in TORCH, f"{own} imports {name} outside the torch stage"
 
 
-NAMED_LATER = {("core/later.py", "shiftbench.reporting.notebook"), ("core/later.py", "shiftbench.compat.torch_rows")}
+NAMED_LATER = {("core/later.py", "shiftbench.reporting.notebook"), ("core/later.py", "shiftbench.compat.items")}
 """What is loaded by its name from an earlier room: what a notebook shows of an object, and a data set of torch."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import shiftbench as sb
-from shiftbench.core import plugins
+from shiftbench.core import registry as plugins
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "examples" / "plugin"

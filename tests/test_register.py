@@ -10,9 +10,9 @@ import pytest
 from torch import nn
 
 import shiftbench as sb
-from shiftbench.core import plugins
+from shiftbench.core import registry as plugins
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.roots import ROOTS
+from shiftbench.data.image_files import ROOTS
 from shiftbench.methods import METHODS, Method, facts
 from shiftbench.methods.method import Stage
 from shiftbench.methods.presets import find_method

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from shiftbench.compat.wilds_ten import DATASETS as KNOWN
+from shiftbench.compat.wilds_metadata import DATASETS as KNOWN
 from shiftbench.data.collection import Collection
 from shiftbench.readers.wilds import DATASETS
 from shiftbench.readers.wilds.comments import TOKENS, tokens

@@ -303,7 +303,7 @@ def check(benchmark: Benchmark | Collection | Place, collection: Collection | Pl
 def trust(collection: Collection | Place, root: Place | None = None) -> Path:
     """Allow a collection that was made elsewhere to use its image folder, or another folder; return that folder."""
     from shiftbench.data.collection import MARKER
-    from shiftbench.data.roots import confirm
+    from shiftbench.data.image_files import confirm
 
     loaded = _collection(collection)
     if loaded.root is None or loaded.home is None:
@@ -378,9 +378,8 @@ def train(
 
     A benchmark in memory comes with its `collection` and is saved as out/benchmarks/NAME, where its runs find it.
     """
-    from shiftbench.models.names import ESTIMATOR
+    from shiftbench.models.names import ESTIMATOR, check_unseen
     from shiftbench.training.device import check_device
-    from shiftbench.training.pretrained import check_unseen
     from shiftbench.training.run import run_of
 
     check_device(device)
@@ -406,7 +405,7 @@ def train(
 def _model_name(settings: Mapping[str, Any], benchmark: Benchmark) -> str:
     """The name of a module, or of a function that builds one, by which training finds it in this process."""
     load_torch()
-    from shiftbench.models.own_modules import name_object
+    from shiftbench.models.wrapped import name_object
 
     outputs = benchmark.target.n or len(benchmark.names["label"])
     return name_object(settings["model"], outputs, int(settings.get("size") or 32),
@@ -743,7 +742,7 @@ def audit(
     from shiftbench.auditing.audit import audit as search_and_confirm
     from shiftbench.auditing.clusters import read_features
     from shiftbench.auditing.join import join
-    from shiftbench.auditing.losses import loss_named
+    from shiftbench.auditing.model_outputs import loss_named
 
     file = None if out is None else Path(out)
     if file is not None and file.suffix not in (".html", ".json", ".parquet"):

@@ -11,7 +11,7 @@ import shiftbench as sb
 from shiftbench.auditing.audit import audit as search_and_confirm
 from shiftbench.auditing.findings import Audit
 from shiftbench.auditing.join import join
-from shiftbench.auditing.losses import LOSSES
+from shiftbench.auditing.model_outputs import LOSSES
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark

@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 
 from bench.audit_null import columns_of, predicates_in
-from shiftbench.auditing.confirm import confirm, detectable, split_items
+from shiftbench.auditing.confirm import confirm, detectable, miss, q_values, split_items, trees
 from shiftbench.auditing.contrasts import fisher
-from shiftbench.auditing.false_discoveries import miss, q_values, trees
 from shiftbench.auditing.findings import Audit
 from shiftbench.core.errors import ShiftBenchError
 

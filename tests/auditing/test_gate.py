@@ -20,7 +20,7 @@ from shiftbench.auditing.gate import (
     share_limits,
 )
 from shiftbench.auditing.join import Items
-from shiftbench.auditing.losses import loss_named
+from shiftbench.auditing.model_outputs import loss_named
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection

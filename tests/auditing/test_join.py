@@ -9,7 +9,7 @@ import pytest
 
 import shiftbench as sb
 from shiftbench.auditing.join import join
-from shiftbench.auditing.losses import LOSSES, loss_named
+from shiftbench.auditing.model_outputs import LOSSES, loss_named
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark

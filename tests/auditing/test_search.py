@@ -9,8 +9,7 @@ from scipy.special import ndtri
 
 from shiftbench.auditing import search as searching
 from shiftbench.auditing.predicates import Predicate, Predicates, packed
-from shiftbench.auditing.pursuit import describe
-from shiftbench.auditing.search import search
+from shiftbench.auditing.search import describe, search
 from shiftbench.core.errors import ShiftBenchError
 
 

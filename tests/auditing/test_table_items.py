@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import shiftbench as sb
 from shiftbench.auditing.join import join
-from shiftbench.auditing.losses import LOSSES
+from shiftbench.auditing.model_outputs import LOSSES
 from shiftbench.auditing.table_items import TableItems, no_doubles, rows_of
 from shiftbench.core.arrays import Words
 from shiftbench.core.errors import ShiftBenchError

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from shiftbench.compat.wilds import evaluate, get_dataset
-from shiftbench.compat.wilds_ten import DATASETS as KNOWN
+from shiftbench.compat.wilds_metadata import DATASETS as KNOWN
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.splits import Given
 from shiftbench.shifts.suites import suite

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from shiftbench.compat.wilds import CombinatorialGrouper, get_dataset
-from shiftbench.compat.wilds_ten import DATASETS, UNLABELED_SPLITS
+from shiftbench.compat.wilds_metadata import DATASETS, UNLABELED_SPLITS
 from shiftbench.data.collection import Collection
 from shiftbench.readers.wilds.without_labels import SETS
 from shiftbench.shifts.splits import Given

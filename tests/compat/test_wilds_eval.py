@@ -11,7 +11,7 @@ import pytest
 
 from shiftbench.compat.grouper import Columns, CombinatorialGrouper
 from shiftbench.compat.wilds_eval import evaluate
-from shiftbench.compat.wilds_ten import DATASETS
+from shiftbench.compat.wilds_metadata import DATASETS
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.readers.wilds.poverty import HELD_OUT, split

@@ -8,7 +8,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
-from shiftbench.leaderboard.submitted import find_parts, load
+from shiftbench.leaderboard.submission import find_parts, load
 from shiftbench.scoring import runs_in
 
 N = 60

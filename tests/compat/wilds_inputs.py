@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shiftbench.compat.wilds_eval import evaluate
-from shiftbench.compat.wilds_ten import DATASETS
+from shiftbench.compat.wilds_metadata import DATASETS
 from shiftbench.readers.wilds.comments import IDENTITIES
 
 SESSIONS = ["Arvalis_1", "ETHZ_1", "UQ 1", "UQ_2"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shiftbench as sb
-from shiftbench.core.formulas import as_written, no_formulas
+from shiftbench.core.table_formats import as_written, no_formulas
 from shiftbench.core.tables import read_table, write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from shiftbench.cli import app
-from shiftbench.cli.download import size_words
+from shiftbench.cli.data import size_words
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.downloads.data_sets import SOURCES, find_source
 from shiftbench.readers import READERS

@@ -17,9 +17,9 @@ from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.data.image_files import note
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.roots import note
 from shiftbench.data.tags import Texts
 from shiftbench.human import Design, write_study
 from shiftbench.shifts import SHIFTS

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftbench.human.agreement import agreement, clustered
+from shiftbench.human.people import agreement, clustered
 from shiftbench.scoring.intervals import bootstrap, wilson
-from shiftbench.scoring.metrics.classification import accuracy
-from shiftbench.scoring.metrics.pairwise import over_pairs, pairwise, pairwise_accuracy
+from shiftbench.scoring.metrics.classification import accuracy, over_pairs, pairwise, pairwise_accuracy
 from tests.strategies import seeds
 
 # Pairwise accuracy

@@ -16,7 +16,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.human import Design, Key, plan, read_answers, write_study
 from shiftbench.human.answers import checksum
-from shiftbench.scoring.metrics.pairwise import pairwise
+from shiftbench.scoring.metrics.classification import pairwise
 from tests.strategies import seeds
 
 KINDS = ("Quokkadont", "Xylophagus", "Zwartjesbok", "Jubjubbird")

@@ -17,7 +17,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.leaderboard import make_board, required_seeds
-from shiftbench.leaderboard import submitted as replicates
+from shiftbench.leaderboard import submission as replicates
 from shiftbench.scoring import means, score
 from tests.strategies import toy
 

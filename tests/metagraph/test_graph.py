@@ -23,8 +23,7 @@ from shiftbench.metagraph.graph import (
     meta_graph,
     to_json,
 )
-from shiftbench.metagraph.graph_page import draw_html
-from shiftbench.metagraph.picture import draw_png, place_labels
+from shiftbench.metagraph.picture import draw_html, draw_png, place_labels
 from tests.metagraph.test_embedding import clique, random_graph
 from tests.strategies import seeds, toy
 

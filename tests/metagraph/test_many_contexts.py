@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from shiftbench.metagraph.graph import MetaGraph, heaviest
-from shiftbench.metagraph.graph_page import draw_html
-from shiftbench.metagraph.picture import DRAWN, draw_png
+from shiftbench.metagraph.picture import DRAWN, draw_html, draw_png
 
 
 def crowd(n: int) -> MetaGraph:

@@ -6,7 +6,7 @@ from PIL import Image
 from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Tags
 from shiftbench.metagraph.graph import distance, meta_graph
-from shiftbench.metagraph.graph_page import draw_html
+from shiftbench.metagraph.picture import draw_html
 from shiftbench.metagraph.subsets import ATTRIBUTES, GENERAL, paper_contexts
 from shiftbench.shifts import Subset
 from tests.strategies import toy

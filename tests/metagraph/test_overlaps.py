@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Tags
-from shiftbench.metagraph import overlaps as counting
-from shiftbench.metagraph import overlaps as tables
-from shiftbench.metagraph.graph import meetings, overlap
-from shiftbench.metagraph.overlaps import (
+from shiftbench.metagraph import catalogue as counting
+from shiftbench.metagraph import catalogue as tables
+from shiftbench.metagraph.catalogue import (
     add_meetings,
     add_sizes,
     counting_order,
@@ -25,6 +24,7 @@ from shiftbench.metagraph.overlaps import (
     plan,
     runs_of,
 )
+from shiftbench.metagraph.graph import meetings, overlap
 from shiftbench.metagraph.subsets import candidates, subset
 from tests.strategies import seeds, toy
 

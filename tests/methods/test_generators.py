@@ -15,7 +15,7 @@ from shiftbench.methods import METHODS, Batch
 from shiftbench.methods.beta_vae import VALUES, normal, parts
 from shiftbench.methods.stargan import _OnTranslated, convincing, drawn, normalised, plain, telling
 from shiftbench.models import build
-from shiftbench.models.translator import Discriminator, Generator, blocks_for
+from shiftbench.models.generative import Discriminator, Generator, blocks_for
 from shiftbench.training.data import Data
 from shiftbench.training.loop import Fitting
 from shiftbench.training.step import Plain

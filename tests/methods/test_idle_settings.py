@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from shiftbench.cli.sweep import summary, sweep
+from shiftbench.cli.training import summary, sweep
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods import METHODS

@@ -10,10 +10,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.models.autoencoder import BetaVAE, Decoder, Encoder
-from shiftbench.models.dropout import LEVELS, Dropout
+from shiftbench.models.generative import BetaVAE, Decoder, Encoder
 from shiftbench.models.names import image_models
-from shiftbench.models.net import MODELS, build
+from shiftbench.models.net import LEVELS, MODELS, Dropout, build
 from shiftbench.models.vit import HEADS, INNER, WIDTH, patch_of
 
 torch.set_num_threads(1)

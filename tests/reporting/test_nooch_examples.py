@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from shiftbench.data.collection import Collection
-from shiftbench.reporting.sections.nooch_examples import PER_STRIP, disagreements, examples, figures, pairs
+from shiftbench.reporting.sections.nooch import PER_STRIP, disagreements, examples, figures, pairs
 from tests.scoring.test_kinds import bench
 
 

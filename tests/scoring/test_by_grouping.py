@@ -15,12 +15,11 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.scoring import means, score
-from shiftbench.scoring.classes import Split, measure_classes
 from shiftbench.scoring.intervals import wilson
 from shiftbench.scoring.judge import measure
 from shiftbench.scoring.listing import Finished
-from shiftbench.scoring.pieces import Piece, together
-from shiftbench.scoring.scorer import scorer
+from shiftbench.scoring.runs import Piece, together
+from shiftbench.scoring.scorer import Split, measure_classes, scorer
 from tests.data.test_groupings import SPLITS, benchmark_of, guesses, told
 from tests.strategies import seeds
 

@@ -9,7 +9,7 @@ import typer
 from hypothesis import given
 from typer.testing import CliRunner
 
-from shiftbench.cli.select import select as verb
+from shiftbench.cli.judging import select as verb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json
 from shiftbench.data.benchmark import Benchmark

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from shiftbench.cli.power import power as verb
+from shiftbench.cli.shifts import power as verb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.scoring import intervals as stats
 from tests.scoring.test_score import made

@@ -349,7 +349,7 @@ def test_means_lie_in_their_intervals(scores):
 @pytest.mark.slow
 def test_import_is_light():
     """Choosing needs neither torch nor what draws tables."""
-    script = ("import shiftbench.scoring.select, shiftbench.cli.select, sys;"
+    script = ("import shiftbench.scoring.select, shiftbench.cli.judging, sys;"
               "heavy = {'torch', 'matplotlib', 'jinja2', 'scipy', 'numba', 'igraph'} & set(sys.modules);"
               "assert not heavy, heavy")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -26,10 +26,8 @@ from shiftbench.data.target import (
 )
 from shiftbench.scoring import means, score
 from shiftbench.scoring.judge import GAP
-from shiftbench.scoring.metrics.correlation import r_items
+from shiftbench.scoring.metrics.beyond_classes import KINDS, domain_items, r_items, ratio_items
 from shiftbench.scoring.metrics.curves import precision_items
-from shiftbench.scoring.metrics.detection import domain_items
-from shiftbench.scoring.metrics.tokens import KINDS, ratio_items
 
 quick = settings(max_examples=40, deadline=None)
 

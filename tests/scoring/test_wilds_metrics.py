@@ -11,11 +11,15 @@ from sklearn import metrics as sk
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.scoring.metrics import tally
-from shiftbench.scoring.metrics.correlation import pearson_by_group, squared_errors
+from shiftbench.scoring.metrics.beyond_classes import (
+    detection_accuracy,
+    intersection_over_union,
+    pearson_by_group,
+    squared_errors,
+    token_hits,
+)
+from shiftbench.scoring.metrics.classification import group_means, percentile_over_groups
 from shiftbench.scoring.metrics.curves import precision_items
-from shiftbench.scoring.metrics.detection import detection_accuracy, intersection_over_union
-from shiftbench.scoring.metrics.groups import group_means, percentile_over_groups
-from shiftbench.scoring.metrics.tokens import token_hits
 
 generators = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 

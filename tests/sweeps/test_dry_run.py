@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbench.cli.output import Tally, how_long, sweep_progress
-from shiftbench.cli.sweep import summary
+from shiftbench.cli.training import summary
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.sweeps.estimate import estimate, few
 from shiftbench.sweeps.jobs import embed_missing, needed_features, train_jobs

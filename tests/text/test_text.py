@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from shiftbench.text.bert import gelu
-from shiftbench.text.sentence_model import load_model
+from shiftbench.text.encoders import load_model
 
 needs_minilm = pytest.mark.skipif(find_spec(encoders.PACKAGE) is None, reason=f"needs {encoders.INSTALL}")
 
@@ -200,8 +200,8 @@ def test_many_batches_are_one(small, monkeypatch):
     """How many word pieces go through the net at a time, and how many texts are cut at a time, is invisible."""
     texts = ["ab cd"[: k % 6] + " x" * (k % 5) for k in range(40)]
     found = small.encode(texts)
-    monkeypatch.setattr(sys.modules["shiftbench.text.sentence_model"], "PIECES_AT_ONCE", 7)
-    monkeypatch.setattr(sys.modules["shiftbench.text.sentence_model"], "TEXTS_AT_ONCE", 9)
+    monkeypatch.setattr(sys.modules["shiftbench.text.encoders"], "PIECES_AT_ONCE", 7)
+    monkeypatch.setattr(sys.modules["shiftbench.text.encoders"], "TEXTS_AT_ONCE", 9)
     np.testing.assert_allclose(small.encode(texts), found, atol=1e-5)
 
 

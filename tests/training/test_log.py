@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json
-from shiftbench.data.run_log import lines, points
-from shiftbench.sweeps.log_mirror import Mirror
-from shiftbench.training.checkpoint import Log, Point
-from shiftbench.training.sinks import SINKS, TensorBoard, open_sinks, read_entry
+from shiftbench.scoring.listing import lines, points
+from shiftbench.sweeps.log_mirror import SINKS, Mirror, TensorBoard, open_sinks, read_entry
+from shiftbench.training.lane import Log, Point
 
 # The log
 

@@ -14,9 +14,8 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Texts
 from shiftbench.models import MODELS, build
 from shiftbench.models.names import CATALOGUE, Model
-from shiftbench.models.own_modules import check_named, name_object
 from shiftbench.models.weights import read_weights, weights_digest
-from shiftbench.models.wrapped import draws, with_own_pooling
+from shiftbench.models.wrapped import check_named, draws, name_object, with_own_pooling
 from shiftbench.sweeps.status import states
 from shiftbench.training.data import load
 from shiftbench.training.lane import notes_of

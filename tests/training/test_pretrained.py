@@ -9,8 +9,8 @@ import torch
 
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.models.names import check_unseen, classes_in, seen_note
 from shiftbench.models.weights import write_weights
-from shiftbench.training.pretrained import check_unseen, classes_in, seen_note
 from tests.toys import FEATURES, fitted, toy_features, toy_rows, toy_run
 
 NONE = {"weights": "none", "features": ""}

@@ -16,8 +16,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.methods import METHODS
 from shiftbench.shifts.splits import Given
-from shiftbench.training.batches import Batches
-from shiftbench.training.data import Data
+from shiftbench.training.data import Batches, Data
 from shiftbench.training.evaluate import evaluate
 from shiftbench.training.folder import train
 from shiftbench.training.inputs import PADDING, Ragged

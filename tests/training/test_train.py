@@ -23,10 +23,10 @@ from shiftbench.methods import ERM, METHODS
 from shiftbench.methods.method import Stage
 from shiftbench.models import build
 from shiftbench.sweeps.workers import CONTEXT
-from shiftbench.training.checkpoint import read_point, save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
 from shiftbench.training.folder import is_done, load_run, train
+from shiftbench.training.lane import read_point, save_weights
 from tests.strategies import toy
 from tests.toys import CPU, HEADS, learn, toy_features, toy_rows, toy_run
 

@@ -14,7 +14,7 @@ from shiftbench.cli import app
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.webapp.looks import sealed
-from shiftbench.webapp.query import Query
+from shiftbench.webapp.studio import Query
 from tests.webapp.conftest import Person, Server, settled, until
 from tests.webapp.test_access import fits
 from tests.webapp.test_collection_view import HOSTILE, hostile

@@ -12,11 +12,10 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Tags, Texts
 from shiftbench.webapp.coded_columns import Bounded, coded
 from shiftbench.webapp.collection_view import warm
-from shiftbench.webapp.query import Query
+from shiftbench.webapp.item_view import Thumbnails
 from shiftbench.webapp.server import ANSWERS
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Studio
-from shiftbench.webapp.thumbnails import Thumbnails
+from shiftbench.webapp.studio import Query, Studio
 
 N = 600
 HOSTILE = ("<img src=x onerror=alert(1)>", "\"quoted' & `more`", "\u202eright to left", "a\nb\tc", "x" * 4000,

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from shiftbench.cli import app
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.webapp import __main__ as printing
-from shiftbench.webapp.query import Query
 from shiftbench.webapp.server import ANSWERS
+from shiftbench.webapp.studio import Query
 
 ON = "collections/scenes"
 INDOORS = json.dumps([{"column": "location", "value": "indoors", "kind": "factor", "words": "location is indoors"}])

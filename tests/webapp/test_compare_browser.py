@@ -13,7 +13,7 @@ from shiftbench.cli import app
 from shiftbench.reporting.comparison import Line, mean_in_words
 from shiftbench.webapp.compare_view import compare
 from shiftbench.webapp.looks import sealed
-from shiftbench.webapp.query import Query
+from shiftbench.webapp.studio import Query
 from tests.webapp.conftest import Person, Server, settled, until
 
 pytestmark = pytest.mark.slow

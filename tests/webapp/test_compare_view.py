@@ -14,9 +14,8 @@ from shiftbench.reporting.results import read_source, shown_scores
 from shiftbench.reporting.score_tables import pivot
 from shiftbench.webapp import compare_view, scored_sources
 from shiftbench.webapp.looks import Books
-from shiftbench.webapp.query import Query
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Studio
+from shiftbench.webapp.studio import Query, Studio
 
 
 def ask(studio, answer, **state):

@@ -15,10 +15,9 @@ from shiftbench.shifts import SHIFTS
 from shiftbench.shifts.recipe import Recipe, Tables, to_text
 from shiftbench.webapp.design_view import design
 from shiftbench.webapp.forms import comments
-from shiftbench.webapp.query import Query
 from shiftbench.webapp.recipes import build_recipe, save_recipe
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Studio
+from shiftbench.webapp.studio import Query, Studio
 
 ON = "collections/scenes"
 MINORITY = {"label": "class", "factor": "location", "majority": {"cat": "indoors", "dog": "outdoors"}, "p": 0.2}

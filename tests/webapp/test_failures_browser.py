@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from shiftbench.auditing.findings import Audit
 from shiftbench.webapp.failures_view import choices, context
-from shiftbench.webapp.query import Query
+from shiftbench.webapp.studio import Query
 from tests.webapp.conftest import PATIENCE, Person, settled, until
 from tests.webapp.test_failures_view import toy_features
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import shiftbench as sb
 from shiftbench.auditing.findings import Audit
 from shiftbench.auditing.join import join
-from shiftbench.auditing.losses import loss_named
+from shiftbench.auditing.model_outputs import loss_named
 from shiftbench.auditing.predicates import has_value
 from shiftbench.cli import app
 from shiftbench.core.errors import ShiftBenchError
@@ -25,9 +25,8 @@ from shiftbench.data.collection import Collection
 from shiftbench.webapp.failures_view import confirm, context, failures, findings, points, told
 from shiftbench.webapp.looks import Books, Confirmation, sealed
 from shiftbench.webapp.outcomes import outcomes, principal
-from shiftbench.webapp.query import Query
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Studio
+from shiftbench.webapp.studio import Query, Studio
 from tests.webapp.conftest import TOKEN, Server, make_run
 
 

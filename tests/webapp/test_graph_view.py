@@ -14,11 +14,10 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.metagraph.graph import distance, distances, layout, mean_distance, to_json
 from shiftbench.metagraph.subsets import subset
 from shiftbench.webapp.graph_view import graph, samples, sides
-from shiftbench.webapp.query import Query, request
 from shiftbench.webapp.recipes import build_recipe, save_recipe
 from shiftbench.webapp.server import ANSWERS
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Studio
+from shiftbench.webapp.studio import Query, Studio, request
 
 ON = "collections/scenes"
 TRAIN, TEST = ["dog(cabinet)", "dog(sofa)", "cat(sofa)"], ["dog(shelf)", "cat(shelf)"]

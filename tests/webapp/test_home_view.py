@@ -10,10 +10,9 @@ from shiftbench.auditing.findings import Audit
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.scores import RUN
 from shiftbench.webapp.home_view import home
-from shiftbench.webapp.query import Query
 from shiftbench.webapp.server import ANSWERS
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Studio
+from shiftbench.webapp.studio import Query, Studio
 
 
 def says(studio):

@@ -10,10 +10,9 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.webapp.item_view import SEALED, RunPredictions, row_of
 from shiftbench.webapp.looks import sealed
-from shiftbench.webapp.query import Query
 from shiftbench.webapp.server import ANSWERS
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Studio
+from shiftbench.webapp.studio import Query, Studio
 
 ON = "collections/scenes"
 

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from shiftbench.auditing.predicates import has_value
 from shiftbench.webapp.forms import class_tags
 from shiftbench.webapp.graph_view import graph
-from shiftbench.webapp.query import Query
+from shiftbench.webapp.studio import Query
 from tests.webapp.conftest import Person, settled
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 from shiftbench.sweeps.status import states, status, summary
-from shiftbench.webapp.query import Query
 from shiftbench.webapp.runs_view import runs
+from shiftbench.webapp.studio import Query
 from tests.webapp.conftest import PATIENCE, make_run, settled, until
 
 pytestmark = pytest.mark.slow

@@ -13,12 +13,11 @@ import pytest
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json
-from shiftbench.data.run_log import lines, points
+from shiftbench.scoring.listing import lines, points
 from shiftbench.sweeps.status import left_out, states, status, summary
 from shiftbench.webapp import runs_view
-from shiftbench.webapp.query import Query
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Studio
+from shiftbench.webapp.studio import Query, Studio
 from tests.webapp.conftest import make_run
 
 OPENED: list[str] = []

@@ -7,11 +7,10 @@ import pytest
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.webapp.home_view import home, save_view
-from shiftbench.webapp.page_files import ANSWERS, OWN, SAVED, VENDORED, inline_hash, page_file
-from shiftbench.webapp.query import Query
+from shiftbench.webapp.page_files import OWN, PLACE, SAVED, VENDORED, inline_hash, page_file
 from shiftbench.webapp.saved_page import filled, saved_page
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Studio
+from shiftbench.webapp.studio import Query, Studio
 
 HOSTILE = "</script><script>alert(1)</script><!-- $& $1 \u2028"
 
@@ -33,7 +32,7 @@ def test_the_inlined_page_has_all_scripts_and_a_policy_that_names_them():
     assert set(modules) == {"preact", *(f"studio/{name}" for name in OWN if name.endswith(".js"))}
     assert all(url.startswith("data:") for url in modules.values())
     assert not re.search(r'(?:src|href)="(?!data:)', page.replace(inline[1], "").replace(inline[2], ""))
-    assert page.count(ANSWERS) == 1
+    assert page.count(PLACE) == 1
     assert len(VENDORED) == 3
 
 

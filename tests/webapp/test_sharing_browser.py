@@ -16,7 +16,7 @@ from shiftbench.webapp.design_view import design
 from shiftbench.webapp.failures_view import audit_of_open, choices
 from shiftbench.webapp.looks import sealed
 from shiftbench.webapp.outcomes import outcomes
-from shiftbench.webapp.query import Query
+from shiftbench.webapp.studio import Query
 from tests.webapp.conftest import Person, Server, make_run, settled, until
 from tests.webapp.test_failures_view import toy_features
 

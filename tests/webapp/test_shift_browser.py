@@ -12,7 +12,7 @@ import shiftbench as sb
 from shiftbench.cli import app
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.metagraph.graph import distances
-from shiftbench.metagraph.graph_page import draw_html
+from shiftbench.metagraph.picture import draw_html
 from tests.webapp.conftest import PATIENCE, Person, settled, until
 from tests.webapp.test_access import fits
 

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.auditing.confirm import POWER, Confirmed, confirm, detectable, split_items
-from shiftbench.auditing.false_discoveries import check_dependence
+from shiftbench.auditing.confirm import POWER, Confirmed, check_dependence, confirm, detectable, split_items
 from shiftbench.auditing.findings import GROUP, Audit, Finding
 from shiftbench.auditing.flips import Flips, flip_rates
 from shiftbench.auditing.join import Items
-from shiftbench.auditing.losses import Loss
+from shiftbench.auditing.model_outputs import Loss
 from shiftbench.auditing.predicates import Predicates
-from shiftbench.auditing.pursuit import describe
-from shiftbench.auditing.search import Progress, search
+from shiftbench.auditing.search import Progress, describe, search
 from shiftbench.auditing.vocabulary import predicates_of
 from shiftbench.core.arrays import Bools, Floats, Ints, Words, digest, encode
 from shiftbench.core.errors import ShiftBenchError

@@ -35,8 +35,18 @@ import numpy as np
 
 from shiftbench.auditing.cut_points import Interval
 from shiftbench.auditing.findings import Audit
-from shiftbench.auditing.predicates import KINDS, Predicate, has_tag, has_value, has_word, is_kind_of, is_missing
-from shiftbench.auditing.tag_predicates import COMMUNITY, covers, with_any_of
+from shiftbench.auditing.predicates import (
+    COMMUNITY,
+    KINDS,
+    Predicate,
+    covers,
+    has_tag,
+    has_value,
+    has_word,
+    is_kind_of,
+    is_missing,
+    with_any_of,
+)
 from shiftbench.auditing.vocabulary import MONTHS, TEXT, lies_in
 from shiftbench.core.arrays import Bools, Strs, Values
 from shiftbench.core.errors import ShiftBenchError, printable, unknown

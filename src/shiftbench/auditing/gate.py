@@ -24,7 +24,7 @@ import pyarrow as pa
 from shiftbench.auditing.contexts import Context, inside, load_contexts
 from shiftbench.auditing.findings import count_items, with_minus
 from shiftbench.auditing.join import TEST, Items, join
-from shiftbench.auditing.losses import Loss, loss_named
+from shiftbench.auditing.model_outputs import Loss, loss_named
 from shiftbench.core.arrays import Floats, Ints, encode, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import find

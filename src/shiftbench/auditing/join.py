@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.auditing.losses import Loss
-from shiftbench.auditing.model_outputs import Source, likely_prediction, open_predictions, outputs_of
+from shiftbench.auditing.model_outputs import Loss, Source, likely_prediction, open_predictions, outputs_of
 from shiftbench.auditing.table_items import (
     LABELS,
     Column,

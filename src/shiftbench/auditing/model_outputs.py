@@ -1,6 +1,7 @@
 """What a model says of items: predictions are opened, and read as choices, scores or numbers, with their losses."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.auditing.losses import LOSSES, Loss, losses_of
 from shiftbench.auditing.table_items import LABELS, Column, column_of_ids, id_column, no_doubles
-from shiftbench.core.arrays import Bools, Floats, Ints, Words, in_short, positions
+from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.registry import load_installed
 from shiftbench.core.tables import is_frame, open_table, texts, words
 from shiftbench.data.prediction_arrays import class_codes, class_columns
 from shiftbench.data.predictions import (
@@ -27,8 +28,82 @@ from shiftbench.data.predictions import (
     scores_of_table,
     under_our_names,
 )
-from shiftbench.scoring.metrics import has_probabilities
+from shiftbench.scoring.metrics import METRICS, Table, has_probabilities
+from shiftbench.scoring.metrics import losses as log_losses
 from shiftbench.scoring.metrics.classification import confidences
+
+# The loss of each item, by which an audit judges: an error, a log-loss, a distance, or what a metric of yours adds.
+
+IMPOSSIBLE = 1e-6
+"""The probability that counts for a label which a model has ruled out: its log-loss would be infinite."""
+
+
+class Loss(NamedTuple):
+    """A loss of single items, higher is worse: `items(truth, outputs)` gives one number per item.
+
+    `target` is `class` (truth: codes; outputs: scores, items × classes) or `number` (both items × 1).
+    """
+
+    name: str
+    words: str
+    unit: str  # share, shown in per cent; or number
+    target: str
+    items: Callable[[Values, Table], Values]
+
+
+def _errors(label: Values, scores: Table) -> Floats:
+    return np.asarray(scores.argmax(axis=1) != label, np.float64)
+
+
+def _log_losses(label: Values, scores: Table) -> Floats:
+    if not has_probabilities(scores):
+        raise ShiftBenchError("These predictions are classes without probabilities, of which the error can be audited, "
+                              "but no log-loss. Use --loss error.")
+    each = np.where(label < 0, np.inf, log_losses(label, scores))  # a class that the model does not know
+    ruled_out = np.isposinf(each)
+    return np.where(ruled_out, max(-math.log(IMPOSSIBLE), each[~ruled_out].max(initial=0.0)), each)
+
+
+LOSSES: Mapping[str, Loss] = {loss.name: loss for loss in (
+    Loss("error", "the error", "share", "class", _errors),
+    Loss("nll", "the log-loss", "number", "class", _log_losses),
+    Loss("squared", "the squared error", "number", "number", lambda truth, x: np.square(x - truth).mean(axis=1)),
+    Loss("absolute", "the absolute error", "number", "number", lambda truth, x: np.abs(x - truth).mean(axis=1)),
+)}
+"""The losses by name; a metric of your own that has `items` is one too."""
+
+
+def loss_named(name: str) -> Loss:
+    """A loss by its name. What a metric of which higher is better adds up is turned round: 1 − share, or − number."""
+    if name in LOSSES:
+        return LOSSES[name]
+    load_installed()
+    metric = METRICS.get(name)
+    target = next((kind for kind in ("class", "number") if metric is not None and kind in metric.targets), "")
+    if metric is None or metric.items is None or not target:
+        own = [other.name for other in METRICS.values() if other.items is not None and other.own]
+        raise unknown("loss", name, [*LOSSES, *own])
+    items = metric.items
+    start = 1.0 if metric.unit == "share" else 0.0
+
+    def turned(truth: Values, outputs: Table) -> Values:
+        values = np.asarray(items(truth, outputs), np.float64)
+        return values if metric.lower else start - values
+
+    words = metric.words if metric.lower else f"{'1 −' if start else 'minus'} {metric.words}"
+    return Loss(name, f"the {words}" if metric.lower else words, metric.unit, target, turned)
+
+
+def losses_of(outputs: Table, truth: Values, loss: Loss) -> Floats:
+    """One loss per item; NaN where the loss of an item is not defined."""
+    values: Any = np.asarray(loss.items(truth, outputs), np.float64)
+    if values.shape != (len(truth),):
+        raise ShiftBenchError(f"Loss '{loss.name}' gives an array of shape {values.shape}, but one number per item is "
+                              f"needed, of {len(truth):,} items.")
+    return np.asarray(values)
+
+
+# What a model says of items: predictions are opened, and read as choices, scores or numbers, with their losses.
 
 NAMED = 3
 """Items that a message names."""

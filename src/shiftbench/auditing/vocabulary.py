@@ -14,9 +14,19 @@ import pyarrow.compute as pc
 from shiftbench.auditing.clusters import add_clusters
 from shiftbench.auditing.cut_points import Interval, intervals
 from shiftbench.auditing.findings import count_items
-from shiftbench.auditing.predicates import ALONE, Draft, Predicate, Predicates, has_value, has_word, is_missing
+from shiftbench.auditing.predicates import (
+    ALONE,
+    Draft,
+    Predicate,
+    Predicates,
+    add_classes,
+    add_communities,
+    add_tags,
+    has_value,
+    has_word,
+    is_missing,
+)
 from shiftbench.auditing.table_items import Column, TableItems
-from shiftbench.auditing.tag_predicates import add_classes, add_communities, add_tags
 from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection

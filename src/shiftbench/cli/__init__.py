@@ -10,38 +10,13 @@ from typing import Annotated
 import typer
 
 from shiftbench import __version__
-from shiftbench.cli.audit import audit
-from shiftbench.cli.board import board
-from shiftbench.cli.build import build
-from shiftbench.cli.check import check
-from shiftbench.cli.conflicts import conflicts
-from shiftbench.cli.demo import demo
-from shiftbench.cli.download import download
-from shiftbench.cli.embed import embed
-from shiftbench.cli.export import export
-from shiftbench.cli.fetch import fetch
-from shiftbench.cli.gap import gap
-from shiftbench.cli.gate import gate
-from shiftbench.cli.graph import graph
-from shiftbench.cli.hierarchy import hierarchy
-from shiftbench.cli.imports import importing
-from shiftbench.cli.methods import methods
-from shiftbench.cli.output import note, silence_pillow
-from shiftbench.cli.power import power
-from shiftbench.cli.predict import predict
-from shiftbench.cli.pretrain import pretrain
+from shiftbench.cli.data import download, export, show, trust
+from shiftbench.cli.judging import audit, conflicts, gap, gate, score, select, table
+from shiftbench.cli.output import importing, note, silence_pillow
 from shiftbench.cli.read import read
-from shiftbench.cli.report import report
-from shiftbench.cli.retrain import retrain
-from shiftbench.cli.score import score
-from shiftbench.cli.select import select
-from shiftbench.cli.show import show
-from shiftbench.cli.studio import studio
-from shiftbench.cli.study import study
-from shiftbench.cli.sweep import sweep
-from shiftbench.cli.table import table
-from shiftbench.cli.train import train
-from shiftbench.cli.trust import trust
+from shiftbench.cli.sharing import board, demo, report, studio, study
+from shiftbench.cli.shifts import build, check, graph, hierarchy, power
+from shiftbench.cli.training import embed, fetch, methods, predict, pretrain, retrain, sweep, train
 from shiftbench.core.errors import ShiftBenchError, printable
 
 app = typer.Typer(

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.compat.wilds_case import Case, Results
+from shiftbench.compat.wilds_eval import Case, Results
 from shiftbench.core.arrays import Ints
 from shiftbench.data.groupings import Coded, Grouping, group_by
 from shiftbench.readers.wilds.comments import IDENTITIES
-from shiftbench.scoring.metrics.groups import Grouped, group_means
-from shiftbench.scoring.metrics.tokens import KINDS
+from shiftbench.scoring.metrics.beyond_classes import KINDS
+from shiftbench.scoring.metrics.classification import Grouped, group_means
 
 MOST = 60
 """Most groups that a text lists; with more groups it has only the overall values."""

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 
 from shiftbench.compat.grouper import as_array
-from shiftbench.compat.wilds_groups import avg_over_groups, get_counts, maximum, minimum, numel
+from shiftbench.compat.wilds_tensors import avg_over_groups, get_counts, maximum, minimum, numel
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.scoring.metrics.correlation import pearson_by_group
+from shiftbench.scoring.metrics.beyond_classes import detection_accuracy, pearson_by_group
 from shiftbench.scoring.metrics.curves import precision_items
-from shiftbench.scoring.metrics.detection import detection_accuracy
 
 Function = Callable[..., Any]
 

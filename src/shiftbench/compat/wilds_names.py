@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.compat import wilds, wilds_groups, wilds_metrics, wilds_outputs, wilds_ten, wilds_unlabeled
+from shiftbench.compat import wilds, wilds_metadata, wilds_metrics, wilds_subset, wilds_tensors
 from shiftbench.compat.grouper import QUIRKS, CombinatorialGrouper, Described, as_array
 from shiftbench.core.errors import ShiftBenchError
 
@@ -50,13 +50,14 @@ def wilds_modules(use: Mapping[str, Path]) -> dict[str, dict[str, object]]:
     """
     wilds.USED.update(use)
     get_dataset = partial(wilds.get_dataset, compat=QUIRKS)
-    more = [*wilds_ten.ADDITIONAL, *(name for name in use if name not in (*wilds_ten.DATASETS, *wilds_ten.ADDITIONAL))]
+    published = (*wilds_metadata.DATASETS, *wilds_metadata.ADDITIONAL)
+    more = [*wilds_metadata.ADDITIONAL, *(name for name in use if name not in published)]
     lists: dict[str, object] = {
-        "benchmark_datasets": list(wilds_ten.DATASETS), "additional_datasets": more,
-        "supported_datasets": [*wilds_ten.DATASETS, *more], "unlabeled_datasets": list(wilds_ten.UNLABELED),
-        "unlabeled_splits": list(wilds_ten.UNLABELED_SPLITS)}
+        "benchmark_datasets": list(wilds_metadata.DATASETS), "additional_datasets": more,
+        "supported_datasets": [*wilds_metadata.DATASETS, *more], "unlabeled_datasets": list(wilds_metadata.UNLABELED),
+        "unlabeled_splits": list(wilds_metadata.UNLABELED_SPLITS)}
     metric, loss = _names(wilds_metrics, METRIC), _names(wilds_metrics, LOSS)
-    groups = _names(wilds_groups, GROUPS)
+    groups = _names(wilds_tensors, GROUPS)
     modules: dict[str, dict[str, object]] = {
         "wilds": {"get_dataset": get_dataset, "__version__": "2.0.0", **lists},
         "wilds.get_dataset": {"get_dataset": get_dataset},
@@ -70,22 +71,22 @@ def wilds_modules(use: Mapping[str, Path]) -> dict[str, dict[str, object]]:
         "wilds.common.metrics.loss": loss,
         "wilds.common.metrics.all_metrics": {
             **metric, "ElementwiseLoss": wilds_metrics.ElementwiseLoss, **_names(wilds_metrics, METRICS),
-            **_names(wilds_outputs, OUTPUTS),
+            **_names(wilds_tensors, OUTPUTS),
             **{name: groups[name] for name in ("avg_over_groups", "minimum", "maximum", "get_counts")}},
         "wilds.datasets": {},
         "wilds.datasets.wilds_dataset": _names(wilds, ("WILDSDataset", "WILDSSubset")),
         "wilds.datasets.unlabeled": {},
-        "wilds.datasets.unlabeled.wilds_unlabeled_dataset": _names(wilds_unlabeled, UNLABELED),
+        "wilds.datasets.unlabeled.wilds_unlabeled_dataset": _names(wilds_subset, UNLABELED),
     }
-    for name, word in wilds_ten.CLASSES.items():
+    for name, word in wilds_metadata.CLASSES.items():
         stem = name.replace("-", "")
         modules[f"wilds.datasets.{stem}_dataset"] = {f"{word}Dataset": partial(get_dataset, name)}
-        if name in wilds_ten.UNLABELED:
+        if name in wilds_metadata.UNLABELED:
             modules[f"wilds.datasets.unlabeled.{stem}_unlabeled_dataset"] = {
                 f"{word}UnlabeledDataset": partial(get_dataset, name, unlabeled=True)}
     modules["wilds.datasets.poverty_dataset"] |= {
-        "_MEANS_2009_17": wilds_ten.MEANS, "_STD_DEVS_2009_17": wilds_ten.SPREADS,
-        "DHS_COUNTRIES": list(wilds_ten.DATASETS["poverty"].names["country"])}
+        "_MEANS_2009_17": wilds_metadata.MEANS, "_STD_DEVS_2009_17": wilds_metadata.SPREADS,
+        "DHS_COUNTRIES": list(wilds_metadata.DATASETS["poverty"].names["country"])}
     return modules
 
 

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.compat.wilds_metadata import NAMES
-from shiftbench.compat.wilds_ten import DATASETS
+from shiftbench.compat.wilds_metadata import DATASETS, NAMES
 from shiftbench.core.arrays import positions
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json, writing_folder
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.exports import MARKER
-from shiftbench.leaderboard.submitted import Y, fold_of
+from shiftbench.leaderboard.submission import Y, fold_of
 from shiftbench.scoring.listing import Finished, runs_in
 
 SEEDS = {"camelyon17": 10, "civilcomments": 5}

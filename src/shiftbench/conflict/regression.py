@@ -8,7 +8,7 @@ import numpy as np
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.rng import child
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
-from shiftbench.training.batches import Batches
+from shiftbench.training.data import Batches
 
 STRETCH = 10
 """Consecutive steps that share an intercept."""

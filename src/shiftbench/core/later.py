@@ -46,7 +46,7 @@ def notebook() -> Any:
 
 def torch_rows() -> Any:
     """`compat.torch_rows`, the rows of a benchmark as a data set of torch (`Benchmark.torch`)."""
-    return load_torch("shiftbench.compat.torch_rows")
+    return load_torch("shiftbench.compat.items")
 
 
 class Later:

@@ -23,8 +23,7 @@ from pyarrow import csv
 from shiftbench.core.arrays import Floats, Ints, Strs, Values, Words, array_of, is_lazy, to_strings
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular, path_of, writing
-from shiftbench.core.formulas import as_written, no_formulas
-from shiftbench.core.table_formats import DAMAGED, default_separator, few, format_of, read_rows
+from shiftbench.core.table_formats import DAMAGED, as_written, default_separator, few, format_of, no_formulas, read_rows
 
 TABLES = "the file of a table, nor a data frame (pandas, polars, pyarrow), nor a dict of columns"
 UNNAMED_INDEX = re.compile(r"__index_level_\d+__")

@@ -8,7 +8,7 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Strs, Values, encode
 from shiftbench.data.benchmark import Benchmark, cells
 from shiftbench.data.collection import Collection
-from shiftbench.data.roots import missing_files
+from shiftbench.data.image_files import missing_files
 from shiftbench.data.target import BOXES
 
 SMALL_SPLIT = 30

@@ -24,9 +24,8 @@ from shiftbench.core.files import (
 )
 from shiftbench.core.later import notebook
 from shiftbench.core.tables import decimal, long_texts, read_table, strings, values_of, whole, write_table
-from shiftbench.data.kept_images import FOLDER, is_kept, link_images
+from shiftbench.data.image_files import FOLDER, is_kept, is_safe, link_images, note, noted_root, unconfirmed
 from shiftbench.data.questions import FORMS, about_tags, base_of, resolve
-from shiftbench.data.roots import is_safe, note, noted_root, unconfirmed
 from shiftbench.data.tags import Tags, Texts
 
 MARKER = "collection.json"

@@ -21,8 +21,8 @@ from shiftbench.core.parsing import parse_json
 from shiftbench.core.table_formats import DAMAGED, few
 from shiftbench.core.tables import FAULTS, no_doubles
 from shiftbench.data.collection import Collection
+from shiftbench.data.image_files import folder_for, write_image
 from shiftbench.data.item_table import UNLABELLED, table
-from shiftbench.data.kept_images import folder_for, write_image
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 SHARD = re.compile(r"(?P<split>.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?")

@@ -14,8 +14,8 @@ import pyarrow as pa
 from shiftbench.core.arrays import Images, Strs, Values
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.data.collection import Collection
+from shiftbench.data.image_files import folder_for, png, write_image
 from shiftbench.data.item_table import UNLABELLED, table
-from shiftbench.data.kept_images import folder_for, png, write_image
 
 ID, LABEL, SPLIT, TEXT = "(row)", "label", "split", "(text)"
 INPUTS = ("image", "img", "x", "input", "text")

@@ -14,8 +14,8 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_text
 from shiftbench.data.benchmark import CODED, SPLITS, UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.data.image_files import png
 from shiftbench.data.item_table import FEATURE
-from shiftbench.data.kept_images import png
 from shiftbench.exports.row_files import row_columns
 from shiftbench.images.decode import images
 

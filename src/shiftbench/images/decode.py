@@ -17,7 +17,7 @@ from PIL import Image
 from shiftbench.core.arrays import Bools, Images, Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
-from shiftbench.data.roots import missing_files
+from shiftbench.data.image_files import missing_files
 from shiftbench.readers.npz import mapped
 
 # Space for the images of a benchmark: in memory, or in a file if they do not fit.

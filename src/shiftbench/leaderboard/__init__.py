@@ -1,7 +1,7 @@
 """A leaderboard that needs no server: a folder of submissions, verified and ranked here, as a page and two tables."""
 
-from shiftbench.leaderboard.entries import MARKER, Entry, read_entry
 from shiftbench.leaderboard.ranking import Board, Listed, holds_submissions, make_board, make_folds
+from shiftbench.leaderboard.submission import MARKER, Entry, read_entry
 from shiftbench.leaderboard.verify import REQUIRED, Verified, required_seeds, verify
 from shiftbench.leaderboard.writing import write_board
 

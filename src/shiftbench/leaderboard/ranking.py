@@ -15,8 +15,7 @@ from shiftbench.data.groupings import OWN
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Measure, Scores
-from shiftbench.leaderboard.entries import MARKER, Entry, read_entry
-from shiftbench.leaderboard.submitted import fold_of
+from shiftbench.leaderboard.submission import MARKER, Entry, fold_of, read_entry
 from shiftbench.leaderboard.verify import (
     Rule,
     Verified,

@@ -14,8 +14,7 @@ from shiftbench.core.files import inside
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.leaderboard.entries import ELSEWHERE, Entry, told
-from shiftbench.leaderboard.submitted import find_parts, fold_of, load, numbered, only
+from shiftbench.leaderboard.submission import ELSEWHERE, Entry, find_parts, fold_of, load, numbered, only, told
 
 REQUIRED: Mapping[str, int] = {"camelyon17": 10, "civilcomments": 5, "poverty": 5}
 """Seeds that WILDS requires; other data require 3, or 1 where nothing is trained on the benchmark."""

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Ints
-from shiftbench.metagraph.overlaps import Codes, Counts, Incidence, Plan, Runs
+from shiftbench.metagraph.catalogue import Codes, Counts, Incidence, Plan, Runs
 
 u64 = np.uint64
 ONE, TAIL, TOP = u64(1), u64(62), u64(63)

@@ -23,20 +23,26 @@ from shiftbench.core.ray_cluster import ray_cluster
 from shiftbench.core.tables import FAULTS
 from shiftbench.data.collection import FORMAT, MARKER, Collection, names_and_kinds
 from shiftbench.data.tags import Tags
-from shiftbench.metagraph.catalogue import Catalogue, Terms, catalogue, draft, finished, may_be_classes, summary
-from shiftbench.metagraph.overlaps import (
+from shiftbench.metagraph.catalogue import (
+    Catalogue,
     Counts,
     Incidence,
     Plan,
     Runs,
+    Terms,
     add_meetings,
     add_sizes,
+    catalogue,
     counting_order,
+    draft,
     edges_of,
+    finished,
     incidence,
+    may_be_classes,
     mirrored,
     runs_of,
     shares,
+    summary,
 )
 
 # Reading a table of tags that does not fit into memory: batches of whole items, of the table or of a piece of it.

@@ -18,7 +18,7 @@ from shiftbench.models.names import CATALOGUE
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from shiftbench.models.autoencoder import BetaVAE as Model
+    from shiftbench.models.generative import BetaVAE as Model
     from shiftbench.models.net import Net
 
 VALUES = 3 * CATALOGUE["beta-vae"].side**2
@@ -87,7 +87,7 @@ class _Code(Method):
         return self.latent
 
     def state(self, task: Task) -> nn.Module:
-        from shiftbench.models.autoencoder import Decoder
+        from shiftbench.models.generative import Decoder
 
         state = nn.Module()
         state.decoder = Decoder(self.latent)
@@ -109,7 +109,7 @@ class Parts(NamedTuple):
 
 def parts(encoder: nn.Module, decoder: nn.Module, x: Tensor, u: Tensor) -> Parts:
     """Both in 32 bits whatever the run's precision: they are sums of thousands. `u` are uniforms, items × L."""
-    from shiftbench.models.autoencoder import resized
+    from shiftbench.models.generative import resized
 
     mean, log_variance = (part.float() for part in encoder(x))
     z = mean + (log_variance / 2).exp() * normal(u)

@@ -16,8 +16,8 @@ from shiftbench.methods.space import Choice, Power, Space
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from shiftbench.models.generative import Generator
     from shiftbench.models.net import Net
-    from shiftbench.models.translator import Generator
 
 
 @register(METHODS, "stargan")
@@ -90,7 +90,7 @@ class _Translation(Method):
         if task.n_domains < 2:
             raise ShiftBenchError("stargan: all training items are of one domain, so there is nothing to translate to. "
                                   "Choose a benchmark with several training domains, or another method.")
-        from shiftbench.models.translator import Discriminator, Generator
+        from shiftbench.models.generative import Discriminator, Generator
 
         state = nn.Module()
         state.generator = Generator(task.n_domains, self.width)

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.models.dropout import Dropout
-from shiftbench.models.net import Net, model
+from shiftbench.models.net import Dropout, Net, model
 
 ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """The numbers of values of OGB's atom features: element, chirality, degree, charge, hydrogens, radical electrons,

@@ -1,11 +1,17 @@
 """The models by name, and what is known about each before torch is loaded: a run is checked against this table."""
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Registry
+from shiftbench.data.benchmark import Benchmark
+
+COLUMNS, SENTENCES = "columns", "sentences"
+"""Features that no backbone makes: the columns of a table, and the vectors of the items' texts."""
 
 
 class Model(NamedTuple):
@@ -61,7 +67,7 @@ CATALOGUE: Registry[Model] = Registry({
     "densenet121": Model("shiftbench.models.torchvision_nets", side=224, has_maps=True),
     "efficientnet-lite0": Model("shiftbench.models.efficientnet_lite", side=224, has_maps=True),
     "vit": Model("shiftbench.models.vit", has_maps=True, sized=True),
-    "beta-vae": Model("shiftbench.models.autoencoder"),
+    "beta-vae": Model("shiftbench.models.generative"),
     "faster-rcnn": Model("shiftbench.models.detector", side=1024, recordable=False, own_loss=True),
     "faster-rcnn-small": Model("shiftbench.models.detector", recordable=False, own_loss=True),
     "text-bag": _Words,
@@ -126,3 +132,48 @@ def backbone(name: str) -> Model:
         raise ShiftBenchError(f"Model '{name}' takes {model.takes}, but features are made of images of three channels. "
                               f"Backbones: {', '.join(image_models())}.")
     return model
+
+
+# What pretrained weights have seen of the target: a model that was shown its subclasses is not tested on new ones.
+
+SYNSET = re.compile(r"n\d{8}")
+"""The id of a class of ImageNet: a noun of WordNet 3.0 by its offset."""
+
+
+def check_unseen(settings: Mapping[str, Any], benchmark: Benchmark) -> None:
+    """Raise an error where the weights of a run have seen the target."""
+    note = seen_note(settings, benchmark)
+    if note:
+        raise ShiftBenchError(f"{note} Start from weights=none or from others, or leave --strict (strict=True) out.")
+
+
+def seen_note(settings: Mapping[str, Any], benchmark: Benchmark) -> str:
+    """A sentence on the subclasses of the target that the weights of a run have seen; empty where there are none."""
+    if "subclass" not in benchmark.extra:
+        return ""
+    target = set(benchmark.extra["subclass"][benchmark.rows("test")].tolist())
+    features, weights = str(settings.get("features", "")), str(settings.get("weights", "none"))
+    weights = weights if features in ("", COLUMNS, SENTENCES) else "imagenet"  # a backbone's
+    weights = "imagenet" if weights == "pretrained" else weights  # a library's: nearly all have seen ImageNet
+    known = set(filter(SYNSET.fullmatch, target)) if weights == "imagenet" else classes_in(weights)
+    seen = target & known
+    if not seen:
+        return ""
+    source = "ImageNet" if weights == "imagenet" else weights
+    return (f"The weights of {source} have seen {len(seen)} of the {len(target)} subclasses of the target, such as "
+            f"'{min(seen)}': accuracy on the target of '{benchmark.name}' is not that of unseen subclasses.")
+
+
+def classes_in(path: str) -> set[str]:
+    """The classes that a weight file of ours was trained to tell apart; empty where the file does not say."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.endswith(".safetensors") or not Path(path).is_file():
+        return set()
+    try:
+        with safe_open(path, "numpy") as file:
+            facts = file.metadata() or {}
+        names = json.loads(facts.get("classes", "[]"))
+    except (SafetensorError, OSError, ValueError):  # who loads the weights says what is wrong with them
+        return set()
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.models.dropout import Dropout
-from shiftbench.models.net import Net, model
+from shiftbench.models.net import Dropout, Net, model
 
 # Blocks of a transformer on tokens: attention that knows how far apart two places are, and an MLP.
 

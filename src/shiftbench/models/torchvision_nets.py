@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.models.dropout import Dropout
-from shiftbench.models.net import Net, model
+from shiftbench.models.net import Dropout, Net, model
 
 # Nets as torchvision defines them: its scale of pixels, and its ImageNet weights, fetched once.
 

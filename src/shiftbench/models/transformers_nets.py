@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.models.dropout import with_own_dropout
-from shiftbench.models.net import Net, model
+from shiftbench.models.net import Net, model, with_own_dropout
 from shiftbench.models.text_nets import NextToken, repeatable, seen
 from shiftbench.models.weights import SUFFIXES
 

@@ -6,8 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.models.dropout import Dropout
-from shiftbench.models.net import Net, expect, model
+from shiftbench.models.net import Dropout, Net, expect, model
 
 WIDTH, INNER, HEADS, LAYERS, RATE = 256, 512, 8, 8, 0.1
 PATCHES, TOKENS = (16, 12, 8, 4), 64

@@ -14,6 +14,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.images.augment import augment, standardised
 from shiftbench.images.decode import images
+from shiftbench.models.names import COLUMNS, SENTENCES
 from shiftbench.models.net import MODELS, Net, build
 from shiftbench.models.weights import load_into, read_weights
 from shiftbench.predicting.classifier import Classifier, Options, file_identity
@@ -22,7 +23,7 @@ from shiftbench.training.device import choose_device, full_precision
 from shiftbench.training.features import embed
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run
 from shiftbench.training.inputs import size_of
-from shiftbench.training.run import COLUMNS, SENTENCES, Run, split_features
+from shiftbench.training.run import Run, split_features
 
 
 def open_run(folder: Path, options: Options) -> Classifier:

@@ -22,7 +22,7 @@ from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
-from shiftbench.data.roots import missing_files
+from shiftbench.data.image_files import missing_files
 from shiftbench.data.tags import Tags
 
 T = TypeVar("T")

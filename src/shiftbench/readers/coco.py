@@ -21,7 +21,7 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
-from shiftbench.data.roots import image_folder, paths_below
+from shiftbench.data.image_files import image_folder, paths_below
 from shiftbench.data.tags import Tags, Texts
 from shiftbench.readers.annotation_files import LARGEST, decode_json, source_files
 

@@ -19,7 +19,7 @@ import numpy as np
 from shiftbench.core.arrays import Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
-from shiftbench.data.roots import image_folder, paths_below
+from shiftbench.data.image_files import image_folder, paths_below
 from shiftbench.data.tags import Tags
 from shiftbench.readers.annotation_files import decode_json, first_bracket, no_collection, sorted_ids, source_files
 

@@ -8,7 +8,7 @@ from shiftbench.core.arrays import Floats, Ints, Strs, encode
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import decimal, filled, read_table, strings
 from shiftbench.data.collection import Collection
-from shiftbench.data.roots import image_folder, paths_below
+from shiftbench.data.image_files import image_folder, paths_below
 from shiftbench.readers.annotation_files import box_tags, source_files
 
 COLUMNS = ("ImageID", "LabelName", "XMin", "XMax", "YMin", "YMax")

@@ -10,7 +10,7 @@ from shiftbench.core.arrays import Floats, Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
-from shiftbench.data.roots import image_folder, paths_below
+from shiftbench.data.image_files import image_folder, paths_below
 from shiftbench.readers.annotation_files import box_tags, no_collection
 
 SPLITS = ("train", "val", "test")

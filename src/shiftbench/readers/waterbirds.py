@@ -11,7 +11,7 @@ from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import read_table, strings, whole
 from shiftbench.data.collection import Collection
-from shiftbench.data.roots import image_folder, missing_files, paths_below
+from shiftbench.data.image_files import image_folder, missing_files, paths_below
 
 COLUMNS = ("img_id", "img_filename", "y", "split", "place", "place_filename")
 BIRDS = ("landbird", "waterbird")

@@ -21,9 +21,8 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import PREDICTIONS
 from shiftbench.data.questions import base_of
 from shiftbench.data.tags import Texts
-from shiftbench.reporting.drawing import Figure, Group, Mark, Panel, box, line, text
+from shiftbench.reporting.drawing import Figure, Group, Mark, Panel, box, line, text, thumbnails
 from shiftbench.reporting.page import environment
-from shiftbench.reporting.pictures import thumbnails
 from shiftbench.reporting.plots import (
     Bar,
     Guide,

@@ -11,7 +11,7 @@ import numpy as np
 
 from shiftbench import __version__
 from shiftbench.core.files import write_json, write_text, writing_folder
-from shiftbench.core.plugins import load_installed
+from shiftbench.core.registry import load_installed
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import MEAN, RUN, Measure, Scores

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shiftbench.core.errors import printable
-from shiftbench.core.formulas import no_formula
+from shiftbench.core.table_formats import no_formula
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
 from shiftbench.scoring.intervals import LEVEL, seeds_half_width
 from shiftbench.scoring.metrics import is_worst, metric_of

@@ -13,12 +13,12 @@ import numpy as np
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import scratch
-from shiftbench.core.plugins import loaded_plugins
+from shiftbench.core.registry import loaded_plugins
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.run_log import lines
 from shiftbench.data.scores import label_of
 from shiftbench.methods.method import BATCHES
+from shiftbench.scoring.listing import lines
 from shiftbench.sweeps.jobs import Features, Job, make_packs, needed_features
 from shiftbench.sweeps.status import look
 from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of

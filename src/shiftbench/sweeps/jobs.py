@@ -16,10 +16,10 @@ from shiftbench.core.later import load_torch
 from shiftbench.core.registry import Owner, find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import MARKER, Collection
+from shiftbench.models.names import COLUMNS, SENTENCES, check_unseen
 from shiftbench.sweeps.storage import is_url
 from shiftbench.training.device import choose_device
-from shiftbench.training.pretrained import check_unseen
-from shiftbench.training.run import COLUMNS, SENTENCES, Outcome, Run, own_parts, split_features
+from shiftbench.training.run import Outcome, Run, own_parts, split_features
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.study import Study

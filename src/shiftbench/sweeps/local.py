@@ -12,7 +12,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.plugins import loaded_plugins
+from shiftbench.core.registry import loaded_plugins
 from shiftbench.sweeps.jobs import Job, owners_here
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
 from shiftbench.sweeps.workers import Worker, WorkerOptions, attempt, cores, devices_for, threads_of

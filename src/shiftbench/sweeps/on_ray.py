@@ -18,10 +18,10 @@ from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import scratch, writing
-from shiftbench.core.plugins import load_plugins, loaded_plugins
 from shiftbench.core.ray_cluster import Cluster, ray_cluster
+from shiftbench.core.registry import load_plugins, loaded_plugins
 from shiftbench.data.collection import MARKER
-from shiftbench.data.roots import ROOTS, confirmed
+from shiftbench.data.image_files import ROOTS, confirmed
 from shiftbench.sweeps.jobs import Job, owners_here
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
 from shiftbench.sweeps.storage import Store, is_url

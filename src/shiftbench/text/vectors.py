@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shiftbench.core.arrays import Bools, Ints, Strs, digest
-from shiftbench.core.cached_rows import check_writable, kept_rows, may_write, write_rows
+from shiftbench.core.arrays import Bools, Ints, Strs, check_writable, digest, kept_rows, may_write, write_rows
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock, making_folder, write_json
 from shiftbench.data.collection import Collection

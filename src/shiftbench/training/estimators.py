@@ -30,8 +30,8 @@ from shiftbench.data.prediction_arrays import scores_of_array
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import run_id
 from shiftbench.methods import METHODS
-from shiftbench.models.names import ESTIMATOR
-from shiftbench.training.run import COLUMNS, SENTENCES, split_features
+from shiftbench.models.names import COLUMNS, ESTIMATOR, SENTENCES
+from shiftbench.training.run import split_features
 
 FITTED = ("erm", "reweight")
 """The methods that a fit can follow: with equal weights, or with those of groups, classes or domains."""

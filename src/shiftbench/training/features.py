@@ -15,8 +15,7 @@ import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from shiftbench.core.arrays import Ints, digest
-from shiftbench.core.cached_rows import check_writable, kept_rows, write_rows
+from shiftbench.core.arrays import Ints, check_writable, digest, kept_rows, write_rows
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import making_folder, write_json
 from shiftbench.data.collection import Collection

@@ -17,19 +17,19 @@ import torch
 import shiftbench
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import file_digests, lock, read_json, write_json, write_text
-from shiftbench.core.plugins import import_name
+from shiftbench.core.registry import import_name
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.methods.presets import VARIANTS, variant_of
 from shiftbench.models.names import OBJECT, library_of
-from shiftbench.models.own_modules import file_of
 from shiftbench.models.weights import file_digest, read_weights, tensors_digest
-from shiftbench.training.checkpoint import save_weights
+from shiftbench.models.wrapped import file_of
 from shiftbench.training.data import load
 from shiftbench.training.device import choose_device
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.features import Report
+from shiftbench.training.lane import save_weights
 from shiftbench.training.loop import Fitting, Say, learn
 from shiftbench.training.run import Outcome, Run, own_parts
 

@@ -13,10 +13,10 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, boxes_of, kinds_of, tokens_of
 from shiftbench.images.decode import channel_images, images
-from shiftbench.models.names import facts
+from shiftbench.models.names import COLUMNS, SENTENCES, facts
 from shiftbench.models.net import MODELS
 from shiftbench.training.features import Report, Say, embed
-from shiftbench.training.run import COLUMNS, SENTENCES, Run, split_features
+from shiftbench.training.run import Run, split_features
 
 PADDING = -1
 

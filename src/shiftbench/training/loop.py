@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from shiftbench.methods.method import Stage, Trained
 from shiftbench.models.net import Net
 from shiftbench.models.weights import read_weights
-from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data
 from shiftbench.training.device import repeatable
 from shiftbench.training.fast.graphed import BLOCK, Graphed
 from shiftbench.training.fast.stacked import Stacked, alike
-from shiftbench.training.lane import Lane
+from shiftbench.training.lane import Lane, save_weights
 from shiftbench.training.run import Run
 from shiftbench.training.step import Plain
 

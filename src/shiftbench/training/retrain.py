@@ -14,15 +14,15 @@ from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark, collection_of
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import TARGET_RT, Predictions
 from shiftbench.models.net import MODELS, build
-from shiftbench.models.own_modules import check_named
 from shiftbench.models.weights import load_into, read_weights
+from shiftbench.models.wrapped import check_named
 from shiftbench.scoring.listing import Finished, read_run
-from shiftbench.training.checkpoint import save_weights
 from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device, set_threads
 from shiftbench.training.evaluate import evaluate
 from shiftbench.training.features import Report
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run, sign
+from shiftbench.training.lane import save_weights
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run
 

@@ -8,15 +8,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.plugins import load_installed
-from shiftbench.core.registry import Owner, Registry, find, listed, make
+from shiftbench.core.registry import Owner, Registry, find, listed, load_installed, make
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import label_of, run_id
 from shiftbench.images.augment import joined, parts_of
 from shiftbench.methods import METHODS, Method
 from shiftbench.methods.method import BATCHES, NEEDS
 from shiftbench.methods.presets import VARIANTS, expand, find_method
-from shiftbench.models.names import CATALOGUE, Model, facts, image_models, library_of, takes_pictures
+from shiftbench.models.names import (
+    CATALOGUE,
+    COLUMNS,
+    SENTENCES,
+    Model,
+    facts,
+    image_models,
+    library_of,
+    takes_pictures,
+)
 from shiftbench.scoring.metrics import METRICS
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -25,8 +33,6 @@ SCHEDULES = ("constant", "thirds", "cosine", "linear", "exponential")
 """`thirds`: a tenth after a third of the steps and again after two (BREEDS). `cosine`: (1 + cos(pi t / T)) / 2.
 `linear`: 1 - t / T (WILDS' transformers). `exponential`: `drop` to the power of ⌊t / drop_every⌋ (WILDS'
 satellites). After a warm-up of w steps, in which the rate rises as t / w, cosine and linear count t and T from w on."""
-COLUMNS, SENTENCES = "columns", "sentences"
-"""Features that no backbone makes: the columns of a table, and the vectors of the items' texts."""
 NORMALISATIONS = ("", "image")
 """How pixels are brought to one scale: by the mean and deviation that the model expects or, `image`, each channel of
 each image by its own (WILDS' RxRx1), in training and in evaluation."""

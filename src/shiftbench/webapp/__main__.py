@@ -11,9 +11,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.webapp.query import Query
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Content, Studio
+from shiftbench.webapp.studio import Content, Query, Studio
 
 
 def answer(folders: Sequence[str], request: str) -> Mapping[str, Any]:

@@ -15,10 +15,8 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
 from shiftbench.data.questions import moment
 from shiftbench.webapp.coded_columns import Coded, Column, coded
-from shiftbench.webapp.item_view import opened
-from shiftbench.webapp.query import Query, request
-from shiftbench.webapp.studio import Answer, Studio
-from shiftbench.webapp.thumbnails import why_none
+from shiftbench.webapp.item_view import opened, why_none
+from shiftbench.webapp.studio import Answer, Query, Studio, request
 
 PAGE = 120
 """Items of one request."""

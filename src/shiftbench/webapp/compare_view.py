@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.auditing.losses import LOSSES, losses_of
+from shiftbench.auditing.model_outputs import LOSSES, losses_of
 from shiftbench.core.arrays import Bools, Ints, Strs, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json
@@ -39,10 +39,9 @@ from shiftbench.scoring.runs import flat, read_chosen
 from shiftbench.scoring.select import DEFAULT, RULES, Choice, Runs, select
 from shiftbench.sweeps.status import summary
 from shiftbench.webapp.item_view import opened, pictures
-from shiftbench.webapp.query import Query, request
 from shiftbench.webapp.scored_sources import Scored, Unscored, scored
 from shiftbench.webapp.shelf import Thing
-from shiftbench.webapp.studio import Answer, Studio
+from shiftbench.webapp.studio import Answer, Query, Studio, request
 
 ITEMS = 60
 """Items of a cell at a time."""

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.plugins import load_installed
-from shiftbench.core.registry import find
+from shiftbench.core.registry import find, load_installed
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.subsets import parse_subset, subset_name
 from shiftbench.shifts.conditions import CONDITIONS
@@ -15,8 +14,7 @@ from shiftbench.shifts.recipe import Recipe, Tables
 from shiftbench.shifts.shift import SHIFTS
 from shiftbench.webapp import recipes
 from shiftbench.webapp.forms import Form, Input, checked, summary
-from shiftbench.webapp.query import Query
-from shiftbench.webapp.studio import Answer, Studio
+from shiftbench.webapp.studio import Answer, Query, Studio
 
 FIRST = "correlation"
 """The shift that the designer opens with."""

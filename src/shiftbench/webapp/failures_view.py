@@ -23,8 +23,7 @@ from shiftbench.scoring.listing import names_in
 from shiftbench.webapp.item_view import pictures
 from shiftbench.webapp.looks import ALPHA, Confirmation, open_items
 from shiftbench.webapp.outcomes import Outcomes, embeddings, listed_runs, mapped, outcomes, two_components
-from shiftbench.webapp.query import Query, request
-from shiftbench.webapp.studio import Action, Answer, Content, Studio
+from shiftbench.webapp.studio import Action, Answer, Content, Query, Studio, request
 
 OPEN = "open"
 """The name of the audit that is computed here, on the open items; its card says so."""

@@ -10,15 +10,13 @@ from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.graph import MetaGraph, distance, distances, heaviest, layout, mean_distance, meta_graph
-from shiftbench.metagraph.graph_page import sample_rows
-from shiftbench.metagraph.picture import DRAWN
+from shiftbench.metagraph.picture import DRAWN, sample_rows
 from shiftbench.metagraph.subsets import SUBJECT, parse_subset, subset, subset_name
 from shiftbench.shifts.shift import ambiguous, differences
 from shiftbench.webapp import recipes
 from shiftbench.webapp.forms import Form, class_tags, label_values
 from shiftbench.webapp.item_view import opened, pictures
-from shiftbench.webapp.query import Query, request
-from shiftbench.webapp.studio import Answer, Studio
+from shiftbench.webapp.studio import Answer, Query, Studio, request
 
 TERMS = ("on", "cls", "kinds", "threshold", "min_size")
 """What an address says of the graph itself; the page asks for it anew only when one of these changes."""

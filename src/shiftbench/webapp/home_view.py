@@ -20,10 +20,9 @@ from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.scores import RUN
 from shiftbench.sweeps.status import summary
 from shiftbench.webapp.page_files import VIEWS
-from shiftbench.webapp.query import Query
 from shiftbench.webapp.runs_view import states_of
 from shiftbench.webapp.shelf import Thing
-from shiftbench.webapp.studio import Action, Answer, Studio
+from shiftbench.webapp.studio import Action, Answer, Query, Studio
 
 MARKERS = {"collection": COLLECTION, "benchmark": BENCHMARK}
 """The file in which a folder says what it holds; other things are files themselves."""

@@ -1,18 +1,19 @@
 """One item: its picture, all annotations, the benchmarks and splits that hold it, and what every run predicted."""
 
+import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
-from shiftbench.auditing.predicates import has_tag, has_value, is_missing
-from shiftbench.auditing.tag_predicates import spelled
+from shiftbench.auditing.predicates import has_tag, has_value, is_missing, spelled
 from shiftbench.auditing.vocabulary import is_known
 from shiftbench.core.arrays import Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
@@ -20,14 +21,79 @@ from shiftbench.core.files import read_json
 from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.benchmark import UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.data.image_files import unconfirmed
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import label_of
+from shiftbench.images.decode import open_image
 from shiftbench.scoring.listing import Finished, names_in, runs_in
 from shiftbench.scoring.reading import Reader
 from shiftbench.webapp.coded_columns import Bounded, coded
-from shiftbench.webapp.query import Query, request
-from shiftbench.webapp.studio import Answer, Content, Studio
-from shiftbench.webapp.thumbnails import SIDES, TYPE, Thumbnails, why_none
+from shiftbench.webapp.studio import Answer, Content, Query, Studio, request
+
+# Small pictures of items, made when they are looked at and kept up to a number of bytes.
+
+SIDES = (128, 512)
+"""The longest side of a picture on the wall, and of one that is looked at alone."""
+THUMBNAIL_ROOM = 64 << 20
+"""Bytes of pictures that are kept."""
+TYPE = "image/webp"
+
+
+class Thumbnails:
+    """Pictures by collection, item and side; those that were not looked at for longest go first."""
+
+    def __init__(self, room: int = THUMBNAIL_ROOM) -> None:
+        self.room = room
+        self.held = 0
+        self._pictures: dict[tuple[str, int, int], bytes] = {}
+        self._lock = Lock()
+
+    def picture(self, collection: Collection, version: str, row: int, side: int) -> bytes:
+        """The picture of an item, no longer than `side`. `version` tells collections apart."""
+        key = (version, row, side)
+        with self._lock:
+            known = self._pictures.pop(key, None)
+            if known is not None:
+                self._pictures[key] = known
+                return known
+        drawn = draw(collection, row, side)  # outside the lock: pictures are decoded side by side
+        with self._lock:
+            if key not in self._pictures:
+                self.held += len(drawn)
+                self._pictures[key] = drawn
+            while self.held > self.room:
+                self.held -= len(self._pictures.pop(next(iter(self._pictures))))
+        return drawn
+
+
+def draw(collection: Collection, row: int, side: int) -> bytes:
+    """An item's image as WebP, in its own proportions."""
+    reason = why_none(collection)
+    if reason or collection.pixels is None:
+        raise ShiftBenchError(reason)
+    if collection.pixels.dtype.kind == "U":
+        picture = open_image(collection, row, None, least=2 * side)
+    else:
+        picture = Image.fromarray(np.asarray(collection.pixels[row]))
+    picture.thumbnail((side, side))
+    held = io.BytesIO()
+    picture.save(held, "WEBP", quality=88, method=2)
+    return held.getvalue()
+
+
+def why_none(collection: Collection) -> str:
+    """Why a collection's images are not shown; "" if they are."""
+    pixels = collection.pixels
+    if pixels is None or not len(pixels):
+        return "The collection has no images."
+    if collection.foreign:
+        return str(unconfirmed(collection.home or Path(), collection.root or Path.cwd()))
+    if pixels.dtype.kind == "U" and str(pixels[0]).endswith(".npz"):
+        return "Its images have any number of channels, and are no pictures."
+    return ""
+
+
+# One item: its picture, all annotations, the benchmarks and splits that hold it, and what every run predicted.
 
 LONGEST = 20_000
 """Letters of a text that are shown."""

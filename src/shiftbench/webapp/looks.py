@@ -50,7 +50,7 @@ from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import uniform
-from shiftbench.data.roots import notes
+from shiftbench.data.image_files import notes
 
 ALPHA = 0.05
 """The chance that any confirmation at all is false."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from shiftbench.auditing.contexts import inside
 from shiftbench.auditing.join import Items, join
-from shiftbench.auditing.losses import Loss, loss_named
+from shiftbench.auditing.model_outputs import Loss, loss_named
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
@@ -25,8 +25,7 @@ from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import label_of
 from shiftbench.scoring.listing import Finished, names_in, runs_in
 from shiftbench.webapp.looks import sealed
-from shiftbench.webapp.query import Query
-from shiftbench.webapp.studio import Studio
+from shiftbench.webapp.studio import Query, Studio
 
 LARGE = 0.75
 """A prediction of a number is called wrong where its loss is above that of this share of the open items."""

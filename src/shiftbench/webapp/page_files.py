@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from shiftbench.reporting.drawing import css
 
-ANSWERS = '{"answers": "here"}'
+PLACE = '{"answers": "here"}'
 """What stands in the inlined page where a view's answers go."""
 TYPES = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
@@ -88,7 +88,7 @@ def _inlined() -> str:
 <body>
 <div id="studio"><p class="wait">Loading …</p></div>
 <noscript>This page needs JavaScript.</noscript>
-<script type="application/json" id="answers">{ANSWERS}</script>
+<script type="application/json" id="answers">{PLACE}</script>
 <script type="module">{scripts[2]}</script>
 </body>
 </html>

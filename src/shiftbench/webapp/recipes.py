@@ -22,8 +22,7 @@ from shiftbench.shifts.recipe import Recipe, Tables, applied, build, make_shift,
 from shiftbench.shifts.shift import SHIFTS, Shift
 from shiftbench.shifts.suites import build_suite
 from shiftbench.webapp.forms import Form, checked
-from shiftbench.webapp.query import Query
-from shiftbench.webapp.studio import Action, Studio
+from shiftbench.webapp.studio import Action, Query, Studio
 
 NAME = re.compile(r"\w[\w.()+ -]{0,79}")
 """What a recipe may be called: its file and the folder of its benchmark have this name."""

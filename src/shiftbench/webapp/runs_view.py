@@ -21,12 +21,10 @@ from typing import Any, NamedTuple
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_toml
-from shiftbench.data.run_log import LOG, lines, points
-from shiftbench.scoring.listing import written
+from shiftbench.scoring.listing import LOG, lines, points, written
 from shiftbench.scoring.runs import flat, telling
 from shiftbench.sweeps.status import STATES, Status, describe, described, facts_and_last, states, summary
-from shiftbench.webapp.query import Query, request
-from shiftbench.webapp.studio import Answer, Studio
+from shiftbench.webapp.studio import Answer, Query, Studio, request
 
 PAGE = 50
 """Rows of the table at a time."""

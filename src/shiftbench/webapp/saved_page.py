@@ -10,11 +10,9 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.webapp.page_files import ANSWERS as PLACE
-from shiftbench.webapp.page_files import SAVED, VIEWS, page_file
-from shiftbench.webapp.query import Query, request
+from shiftbench.webapp.page_files import PLACE, SAVED, VIEWS, page_file
 from shiftbench.webapp.server import ANSWERS
-from shiftbench.webapp.studio import Content, Studio
+from shiftbench.webapp.studio import Content, Query, Studio, request
 
 MOST = 2_000
 """Requests whose answers a file carries."""

@@ -24,8 +24,7 @@ from shiftbench.webapp import (
     runs_view,
 )
 from shiftbench.webapp.page_files import FILES, file_type, inline_hash, page_file
-from shiftbench.webapp.query import Query
-from shiftbench.webapp.studio import Action, Answer, Content, Studio
+from shiftbench.webapp.studio import Action, Answer, Content, Query, Studio
 
 LOG = logging.getLogger(__name__)
 VIEWS: tuple[Any, ...] = (

@@ -11,7 +11,7 @@ from shiftbench.core.arrays import Ints, Strs, Values, to_strings
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import filled, read_table, strings, whole, within
 from shiftbench.data.collection import Collection
-from shiftbench.data.roots import image_folder, paths_below
+from shiftbench.data.image_files import image_folder, paths_below
 
 SPLITS = ("train", "val", "test", "id_val", "id_test")
 TUMOR = ("normal", "tumor")

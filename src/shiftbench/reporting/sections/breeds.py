@@ -5,6 +5,7 @@ from typing import Any
 
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, Scores
+from shiftbench.models.names import seen_note
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import (
     Bar,
@@ -42,7 +43,6 @@ from shiftbench.reporting.sections.breeds_points import (
     split_of,
 )
 from shiftbench.shifts.in_distribution import reference_facts
-from shiftbench.training.pretrained import seen_note
 
 Tasks = list[tuple[Benchmark, list[Point]]]
 QUANTITIES = {"source": "Source accuracy", "target": "Target accuracy", "rt": "Target-RT accuracy"}

@@ -11,8 +11,7 @@ from shiftbench.core.arrays import encode
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import OWN, spaced
 from shiftbench.data.scores import ALL, Measure, Scores
-from shiftbench.reporting.drawing import Figure
-from shiftbench.reporting.pictures import samples
+from shiftbench.reporting.drawing import Figure, samples
 from shiftbench.reporting.plots import Bar, Dot, Look, hundredths, legends, looks_of, rows, scale
 from shiftbench.reporting.plots import Row as Line
 from shiftbench.reporting.results import Content, Results

@@ -1,11 +1,23 @@
 """Intervals and tests: how sure a number is, whether two differ, and how many items it takes to see it."""
 
-from shiftbench.scoring.intervals.bootstraps import REPLICATES, bootstrap, interval
+from shiftbench.scoring.intervals.differences import (
+    Compared,
+    Design,
+    compare,
+    group_power,
+    items_needed,
+    mcnemar,
+    power,
+    smallest_difference,
+)
 from shiftbench.scoring.intervals.means import (
     LEVEL,
+    REPLICATES,
     Means,
     Seeds,
+    bootstrap,
     effective,
+    interval,
     means,
     over_runs,
     seeds,
@@ -13,8 +25,6 @@ from shiftbench.scoring.intervals.means import (
     student,
     wilson,
 )
-from shiftbench.scoring.intervals.paired import Compared, compare, mcnemar
-from shiftbench.scoring.intervals.sample_size import Design, group_power, items_needed, power, smallest_difference
 from shiftbench.scoring.intervals.worst import Lowest, at_lowest, lowest, lowest_mean
 
 __all__ = [

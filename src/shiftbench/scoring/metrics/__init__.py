@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shiftbench.core.plugins import load_installed
-from shiftbench.core.registry import Owner, Registry, register
+from shiftbench.core.registry import Owner, Registry, load_installed, register
 from shiftbench.data.groupings import by_in_words
 from shiftbench.data.target import Target
+from shiftbench.scoring.metrics.beyond_classes import KINDS as KINDS_OF_TOKEN
 from shiftbench.scoring.metrics.classification import (
     Table,
     Tally,
@@ -27,7 +27,6 @@ from shiftbench.scoring.metrics.classification import (
     tally,
 )
 from shiftbench.scoring.metrics.curves import auc
-from shiftbench.scoring.metrics.tokens import KINDS as KINDS_OF_TOKEN
 
 __all__ = [
     "METRICS", "WORST", "Metric", "Table", "Tally", "accuracy", "auc", "error", "f1_items", "has_probabilities",

@@ -1,0 +1,353 @@
+"""A submission's files of predictions: the seed and the content of each. Pickles are never opened.
+
+Ours are tables with item ids, as `Predictions.load` and `Answers.load` read them, with `seed-0` in the name. WILDS' are
+`camelyon17_split:test_seed:0_epoch:best_pred.csv`: one item per line, in the order of the split, a class or the numbers
+that its benchmark asks for, separated by commas.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from shiftbench.core.arrays import Floats, Ints, Strs, positions
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import check_regular, inside, read_toml
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.predictions import Predictions, read_predictions
+
+# The description of a submission, `submission.toml`, read as an untrusted file. No score is taken from it.
+
+MARKER = "submission.toml"
+ELSEWHERE = "elsewhere"
+"""The model was chosen on data outside the benchmark: where the benchmark has nothing to train on, all are."""
+CHOSEN = ("id_val", "val", "test", ELSEWHERE)
+"""What may have chosen the model; test is against the rules, but an entry that says so is listed."""
+MOST_SAID = 64 * 1024
+"""Largest `submission.toml`, in bytes."""
+LONGEST = 400
+"""Longest text in it, in letters."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A submission in its own words. `problems` says what is wrong with them, `notes` what was not read."""
+
+    folder: str
+    method: str = ""
+    authors: tuple[str, ...] = ()
+    paper: str = ""  # a link
+    code: str = ""  # a link
+    selected_on: str = ""  # what chose the model: id_val, val or test, or data elsewhere
+    external_data: str | None = None  # what else the model saw; "" where it declares none, None where it is silent
+    model: str = ""  # the architecture, where it is not the benchmark's default
+    parameters: int | None = None
+    benchmark: str = ""  # the digest
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def algorithm(self) -> bool:
+        """A training algorithm on the data and model that everyone has (§9.1); what is more has a table of its own."""
+        return not (self.external_data or self.model)
+
+
+def read_entry(root: Path, folder: str) -> Entry:
+    """The submission in a folder of `root`. Problems are kept in the entry, so that one never hides others."""
+    if not folder.isprintable():
+        name = ascii(folder)
+        return Entry(name, method=name, problems=("Its folder has a name that cannot be printed.",))
+    try:
+        path = inside(root, folder)
+        facts = _facts(inside(path, MARKER), folder)
+    except ValueError as problem:  # also a number with more digits than Python reads
+        return Entry(folder, method=folder, problems=(told(problem, root),))
+    reader = _Reader(facts)
+    known = {field.name for field in fields(Entry)} - {"folder", "problems", "notes"}
+    notes = [f"{MARKER} also says {', '.join(map(_shown, sorted(set(facts) - known)))}: not read. Numbers on this page "
+             "are recomputed from the predictions."] if set(facts) - known else []
+    words: dict[str, Any] = {
+        "method": reader.text("method", needed=True) or folder, "authors": reader.names("authors"),
+        "paper": reader.link("paper"), "code": reader.link("code"), "selected_on": reader.chosen(),
+        "external_data": reader.external(), "model": reader.text("model"), "parameters": reader.count("parameters"),
+        "benchmark": reader.text("benchmark", needed=True),
+    }
+    return Entry(folder, **words, problems=tuple(reader.problems), notes=tuple(notes))
+
+
+def told(problem: Exception, root: Path) -> str:
+    """A message without the path of the board's folder, since others read the page."""
+    text = " ".join(str(problem).encode("utf-8", "replace").decode().split())
+    for prefix in sorted({str(root), str(root.resolve())}, key=len, reverse=True):
+        text = text.replace(f"{prefix}/", "").replace(prefix, root.name)
+    return text[:600]
+
+
+def _facts(path: Path, folder: str) -> dict[str, Any]:
+    if not path.is_file():
+        raise ShiftBenchError(f"{folder} has no {MARKER}.")
+    if path.stat().st_size > MOST_SAID:
+        raise ShiftBenchError(f"{path}: {path.stat().st_size:,} bytes, where at most {MOST_SAID:,} are read.")
+    try:
+        return read_toml(path)
+    except RecursionError as problem:
+        raise ShiftBenchError(f"{path}: nested too deep.") from problem
+
+
+def _shown(word: str) -> str:
+    return f"'{word[:40]}'"
+
+
+class _Reader:
+    """Reads field after field; it collects problems and leaves bad fields empty."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.facts = facts
+        self.problems: list[str] = []
+
+    def wrong(self, key: str, allowed: str) -> None:
+        state = f"'{key}' is not {allowed}" if key in self.facts else f"'{key}' is missing: {allowed}"
+        self.problems.append(f"{MARKER}: {state}.")
+
+    def text(self, key: str, needed: bool = False) -> str:
+        value = self.facts.get(key, "")
+        if _plain(value) and (value.strip() or not needed):
+            return str(value.strip())
+        self.wrong(key, f"a text of one line and at most {LONGEST} letters")
+        return ""
+
+    def names(self, key: str) -> tuple[str, ...]:
+        value = self.facts.get(key)
+        listed = [value] if isinstance(value, str) else value
+        if isinstance(listed, list) and 0 < len(listed) <= 100 and all(
+                _plain(name) and name.strip() for name in listed):
+            return tuple(name.strip() for name in listed)
+        self.wrong(key, 'a list of names, ["A. Author", "B. Author"]')
+        return ()
+
+    def link(self, key: str) -> str:
+        value = self.facts.get(key, "")
+        if value == "" or (_plain(value) and _is_link(value)):
+            return str(value)
+        self.wrong(key, "a link that begins with https:// or http://")
+        return ""
+
+    def chosen(self) -> str:
+        value = self.facts.get("selected_on")
+        if isinstance(value, str) and value in CHOSEN:
+            return value
+        self.wrong("selected_on", f"the split that chose the model, one of {', '.join(CHOSEN)}")
+        return ""
+
+    def external(self) -> str | None:
+        """False, or what it is: data that is not declared cannot be told from none."""
+        value: Any = self.facts.get("external_data")
+        if value is False:
+            return ""
+        if _plain(value) and value.strip():
+            return str(value.strip())
+        self.wrong("external_data", "false, or a text that says which other data the model has seen")
+        return None
+
+    def count(self, key: str) -> int | None:
+        value = self.facts.get(key)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**15):
+            return value
+        self.wrong(key, "a number of parameters, such as 25_557_032")
+        return None
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST and (not value.strip() or value.strip().isprintable())
+
+
+def _is_link(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and not any(map(str.isspace, value))
+    except ValueError:
+        return False
+
+
+# A submission's files of predictions: the seed and the content of each. Pickles are never opened.
+
+Y = "y"
+"""The column with WILDS' own class numbers."""
+WILDS = re.compile(r".+?_split[:=-](?P<split>(?:id_)?(?:train|val|test))_(?:seed[:=-](?P<seed>\d{1,9})|"
+                   r"fold[:=-](?P<fold>[A-E]))(?!\d).*\.csv", re.DOTALL)
+SEED = re.compile(r"(?:^|[^a-zA-Z])seed[:=_-]?(\d{1,9})(?!\d)")
+FOLD = re.compile(r"(?:^|[^a-zA-Z])fold[:=_-]?([A-Z])(?![a-zA-Z])")
+PICKLES = (".pth", ".pt", ".pkl", ".pickle", ".npy", ".npz")
+MOST_FILES = 500
+MOST_BYTES = 1 << 30
+"""Largest file, in bytes; a parquet file also when unpacked."""
+
+
+class Part(NamedTuple):
+    """A file of one seed; `split` where it holds bare lines of that split."""
+
+    path: Path
+    seed: int
+    split: str
+
+
+def fold_of(benchmark: Benchmark) -> str:
+    """The letter of a benchmark's fold, from its split (split_A); "" where it is no fold."""
+    params = benchmark.card.get("params")
+    match = re.fullmatch(r".*_([A-Z])", str(params.get("split", ""))) if isinstance(params, Mapping) else None
+    return match[1] if match else ""
+
+
+def find_parts(folder: Path, fold: str = "") -> dict[int, list[Part]]:
+    """The files of every seed, in the order of the seeds. Other files (a README) and other folds are skipped."""
+    files: dict[int, list[Part]] = {}
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    if len(names) > MOST_FILES:
+        raise ShiftBenchError(f"{len(names):,} files, where at most {MOST_FILES} are read.")
+    for name in names:
+        suffix = Path(name).suffix.lower()
+        if suffix in PICKLES:
+            raise ShiftBenchError(f"{name}: a file that may hold code is not opened. Save the predictions as CSV or "
+                                  "parquet.")
+        if suffix not in (".csv", ".parquet"):
+            continue
+        path = inside(folder, name)
+        if not path.is_file():
+            raise ShiftBenchError(f"{name} is not a file.")
+        if path.stat().st_size > MOST_BYTES:
+            raise ShiftBenchError(f"{name}: {path.stat().st_size:,} bytes, where at most {MOST_BYTES:,} are read.")
+        letter = FOLD.search(name)
+        if letter and not fold:
+            raise ShiftBenchError(f"{name}: folds have other items each, and this benchmark is none of them. A fold is "
+                                  "built from a split whose name ends in its letter: split_A.")
+        if not letter or letter[1] == fold:
+            file = _part(path, name)
+            files.setdefault(file.seed, []).append(file)
+    return dict(sorted(files.items()))
+
+
+def _part(path: Path, name: str) -> Part:
+    theirs, ours = WILDS.fullmatch(name), SEED.search(name)
+    if theirs is not None:
+        return Part(path, int(theirs["seed"] or 0), theirs["split"])
+    if ours is None:
+        raise ShiftBenchError(f"{name}: its name does not say which seed it is of. Name it seed-0.parquet, or as WILDS "
+                              "does: camelyon17_split:test_seed:0_pred.csv.")
+    return Part(path, int(ours[1]), "")
+
+
+def load(parts: Sequence[Part], benchmark: Benchmark) -> Predictions | Answers:
+    """The predictions of one seed, from all its files; every split once and complete."""
+    loaded = [_lines(file, benchmark) if file.split else _table(file.path, benchmark) for file in parts]
+    splits = [split for predictions in loaded for split in np.unique(predictions.split).tolist()]
+    double = next((split for split in splits if splits.count(split) > 1), None)
+    if double is not None:
+        raise ShiftBenchError(f"Seed {parts[0].seed} has split '{double}' in more than one file. Give it once.")
+    if len(loaded) == 1:
+        return loaded[0]
+    item = np.concatenate([predictions.item for predictions in loaded])
+    split = np.concatenate([predictions.split for predictions in loaded])
+    lists = [predictions for predictions in loaded if isinstance(predictions, Answers)]
+    if lists:
+        return Answers.of(item, split, {name: [values for predictions in lists for values in predictions.lists(name)]
+                                        for name in lists[0].values})
+    tables = [predictions.scores for predictions in loaded if isinstance(predictions, Predictions)]
+    return Predictions(item, split, np.concatenate(tables), benchmark.names["label"])
+
+
+def only(predictions: Predictions | Answers, split: str) -> Predictions | Answers:
+    """The predictions of one split, its items in the order of their ids."""
+    rows = np.flatnonzero(predictions.split == split)
+    rows = rows[np.argsort(predictions.item[rows], kind="stable")]
+    if isinstance(predictions, Answers):
+        return predictions.take(rows)
+    return Predictions(predictions.item[rows], predictions.split[rows], predictions.scores[rows], predictions.classes)
+
+
+def numbered(benchmark: Benchmark) -> bool:
+    """Whether bare numbers in a file are this benchmark's codes, not names of its classes."""
+    return (benchmark.target.has_classes and Y not in benchmark.extra
+            and not any(name.isdigit() for name in benchmark.names["label"]))
+
+
+def _table(path: Path, benchmark: Benchmark) -> Predictions | Answers:
+    """A table with item ids; a parquet file that unpacks to more than a prediction per item is refused."""
+    if path.suffix.lower() == ".parquet":
+        try:
+            facts = pq.read_metadata(path)
+        except (pa.ArrowException, OSError) as problem:
+            raise ShiftBenchError(f"{path}: not a readable parquet table.") from problem
+        size = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
+        if facts.num_rows > len(benchmark) or size > MOST_BYTES:
+            raise ShiftBenchError(f"{path}: {facts.num_rows:,} rows and {size:,} bytes unpacked, where the benchmark "
+                                  f"has {len(benchmark):,} rows and at most {MOST_BYTES:,} bytes are read.")
+    return read_predictions(path, benchmark)
+
+
+def _lines(file: Part, benchmark: Benchmark) -> Predictions:
+    """One class per line, by name or by code; or the numbers of an item."""
+    if benchmark.target.lists:
+        raise ShiftBenchError(f"{file.path}: {benchmark.target.kind} are read from tables with item ids. Name them "
+                              "seed-0.parquet, or seed-0.csv.")
+    if file.split not in benchmark.splits:
+        raise ShiftBenchError(f"{file.path}: the benchmark has no split '{file.split}'. Its splits: "
+                              f"{', '.join(benchmark.splits)}.")
+    check_regular(file.path)
+    try:
+        text = file.path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise ShiftBenchError(f"{file.path}: not a text file.") from problem
+    words = np.asarray([line.strip() for line in text.splitlines()], np.str_)
+    rows = benchmark.rows(file.split)
+    if len(words) != len(rows):
+        raise ShiftBenchError(f"{file.path}: {len(words):,} lines, but split '{file.split}' has {len(rows):,} items. "
+                              "Give one prediction per line, in the order of the split, without a head.")
+    if benchmark.target.has_classes:
+        codes = _codes(words, benchmark.names["label"], file.path, _by_y(benchmark))
+        scores = np.full((len(rows), len(benchmark.names["label"])), -np.inf, np.float32)
+        scores[np.arange(len(rows)), codes] = 0.0
+    else:
+        scores = _numbers(words, len(benchmark.names["label"]), file.path).astype(np.float32)
+    return Predictions(benchmark.items[rows], benchmark.split[rows], scores, benchmark.names["label"])
+
+
+def _numbers(words: Strs, many: int, path: Path) -> Floats:
+    lists = [word.split(",") for word in words.tolist()]
+    for line in (line for line, numbers in enumerate(lists) if len(numbers) != many):
+        raise ShiftBenchError(f"{path}: line {line + 1} has {len(lists[line])} numbers, but an item has {many}.")
+    try:
+        values = np.asarray(lists, np.float64).reshape(len(lists), many)
+    except ValueError as problem:
+        raise ShiftBenchError(f"{path}: a line must hold {many} numbers, with commas between ({problem}).") from problem
+    for line in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
+        raise ShiftBenchError(f"{path}: line {line + 1} is '{str(words[line])[:40]}', which is no number.")
+    return values
+
+
+def _by_y(benchmark: Benchmark) -> Strs | None:
+    """The number that WILDS has for each class, where the rows keep it as `y` (build wilds)."""
+    if Y not in benchmark.extra:
+        return None
+    named = np.full(len(benchmark.names["label"]), "", "U20")
+    named[benchmark.label] = np.asarray(benchmark.extra[Y]).astype(np.str_)
+    return named
+
+
+def _codes(words: Strs, classes: tuple[str, ...], path: Path, numbers: Strs | None = None) -> Ints:
+    codes = positions(words, np.asarray(classes, np.str_) if numbers is None else numbers)
+    if numbers is not None and (codes < 0).all():
+        codes = positions(words, np.asarray(classes, np.str_))
+    if numbers is None and (codes < 0).all() and np.isin(words, [str(code) for code in range(len(classes))]).all():
+        return words.astype(np.int64)
+    if (codes < 0).any():
+        line = int(np.flatnonzero(codes < 0)[0])
+        raise ShiftBenchError(f"{path}: line {line + 1} is '{str(words[line])[:40]}', which is no class. Give a name, "
+                              f"or a number from 0 to {len(classes) - 1}.")
+    return codes

@@ -1,0 +1,227 @@
+"""Accuracy of the next token by what kind of token it is; the metric of Py150.
+
+The headline pools the tokens of two kinds, names of classes and of methods. A token without a label is masked: it is of
+no kind. Tokens count alike, whichever snippet they stand in.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.prediction_lists import Answers
+from shiftbench.data.target import NO_LABEL, TOKENS, Boxes, boxes_of, kinds_of, tokens_of
+from shiftbench.scoring.metrics.classification import group_means
+
+# Pearson's r and squared error, group by group; the metrics of PovertyMap.
+
+Reals = npt.NDArray[np.floating]
+Numbers = npt.NDArray[np.number]
+
+
+def pearson_by_group(target: Reals, predicted: Reals, group: Ints, n_groups: int) -> Floats:
+    """r within each group 0..n_groups − 1, all in one pass.
+
+    >>> pearson_by_group(np.array([1.0, 2.0, 5.0]), np.array([2.0, 1.0, 7.0]), np.array([0, 0, 2]), 3).round(9)
+    array([-1., nan, nan])
+    """
+    x, y = _centred(target, group, n_groups), _centred(predicted, group, n_groups)
+    spread = np.sqrt(np.bincount(group, x * x, n_groups)) * np.sqrt(np.bincount(group, y * y, n_groups))
+    r = np.full(n_groups, np.nan)
+    np.divide(np.bincount(group, x * y, n_groups), spread, out=r, where=spread != 0)
+    return np.asarray(np.clip(r, -1.0, 1.0))
+
+
+def squared_errors(target: Reals, predicted: Reals) -> Floats:
+    """(target − predicted)² of every item, the mean over its outputs where it has several. Lower is better."""
+    errors = np.asarray((target - predicted) ** 2)
+    return np.asarray(errors.mean(axis=tuple(range(1, errors.ndim))), np.float64)
+
+
+def r_items(truth: Reals, predicted: Reals, group: Ints) -> Floats:
+    """What each item contributes to r of its group; the mean over the group is r. Outputs are averaged.
+
+        c_i = r + u v − r (u² + v²) / 2,    u, v the two numbers, less their means and over their standard deviations
+
+    An item without a label contributes r to that output; those that have one n / n_labelled as much.
+    """
+    total = np.zeros(len(truth))
+    for column in range(truth.shape[1]):
+        has = ~np.isnan(truth[:, column])
+        total += _r_items(truth[:, column], predicted[:, column], group, has)
+    return np.asarray(total / truth.shape[1])
+
+
+def _r_items(truth: Reals, predicted: Reals, group: Ints, has: Bools) -> Floats:
+    many = int(group.max(initial=-1)) + 1
+    known = group[has]
+    r = pearson_by_group(truth[has], predicted[has], known, many)
+    u, v = (_standard(values[has], known, many) for values in (truth, predicted))
+    items = r[group]
+    share = np.bincount(group, minlength=many) / np.maximum(np.bincount(known, minlength=many), 1)
+    items[has] += share[known] * (u * v - r[known] * (u * u + v * v) / 2)
+    return items
+
+
+def _standard(values: Reals, group: Ints, many: int) -> Floats:
+    apart = values - group_means(np.asarray(values, np.float64), group, many).value[group]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(apart / np.sqrt(group_means(apart**2, group, many).value)[group])
+
+
+def _centred(values: Reals, group: Ints, n_groups: int) -> Floats:
+    """Less the group's mean, taken from the group's first value on: what does not vary is then exactly 0."""
+    first = np.zeros(n_groups)
+    first[group[::-1]] = values[::-1]
+    moved = np.asarray(values, np.float64) - first[group]
+    count = np.maximum(np.bincount(group, minlength=n_groups), 1)
+    return np.asarray(moved - (np.bincount(group, moved, n_groups) / count)[group])
+
+
+# Accuracy of a detector of one kind of thing, image by image; the metric of GlobalWheat.
+
+BLOCK = 256
+"""Images whose pairs of boxes are in memory at once."""
+
+
+def detection_accuracy(
+    truth: Sequence[Numbers],
+    boxes: Sequence[Numbers],
+    scores: Sequence[Numbers],
+    *,
+    overlap: float = 0.5,
+    confidence: float = 0.5,
+) -> Floats:
+    """The accuracy of every image; boxes are (left, top, right, bottom), one array of them per image.
+
+    >>> wheat = [np.array([[0.0, 0.0, 10.0, 10.0]])]
+    >>> detection_accuracy(wheat, [np.array([[0.0, 0.0, 10.0, 10.0], [0.0, 0.0, 9.0, 10.0]])], [np.array([0.9, 0.8])])
+    array([0.5])
+    """
+    if not len(truth) == len(boxes) == len(scores):
+        raise ShiftBenchError(f"Detections need true boxes, boxes and scores per image; got {len(truth)}, {len(boxes)} "
+                              f"and {len(scores)} images.")
+    kept = [box[score > confidence] for box, score in zip(boxes, scores, strict=True)]
+    parts = [_accuracy(truth[at:at + BLOCK], kept[at:at + BLOCK], overlap) for at in range(0, len(truth), BLOCK)]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def intersection_over_union(a: Numbers, b: Numbers) -> Reals:
+    """Pair by pair, as 32-bit floats unless the boxes are 64-bit; 0 where neither box has an area."""
+    kind = np.float64 if np.float64 in (a.dtype, b.dtype) else np.float32
+    a, b = a.astype(kind), b.astype(kind)
+    sides = np.maximum(np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2]), 0)
+    inner = sides[:, 0] * sides[:, 1]
+    union = _area(a) + _area(b) - inner
+    return np.asarray(np.divide(inner, union, out=np.zeros(len(a), kind), where=union > 0))
+
+
+def box_lists(column: Strs) -> list[Boxes]:
+    """The true boxes of every item, M × 4."""
+    row, box = boxes_of(column)
+    return np.split(box, np.searchsorted(row, np.arange(1, len(column)))) if len(column) else []
+
+
+def domain_items(values: Floats, domain: Ints) -> Floats:
+    """Contributions to the mean over domains of each one's mean; their mean over all items is that mean.
+
+        c_i = M + n / (D n_d) √(n_d / (n_d − 1)) (v_i − m_d)
+
+    Domains are taken as given, so only what items vary within them counts; the one item of a domain varies as much as
+    it differs from M.
+    """
+    codes, code, size = np.unique(domain, return_inverse=True, return_counts=True)
+    many = np.bincount(code)[code]
+    within = np.stack([np.bincount(code, one) / size for one in values])
+    mean = within.mean(axis=1, keepdims=True)
+    apart = values - np.where(many > 1, within[:, code], mean)
+    apart *= values.shape[1] / (len(codes) * many) * np.sqrt(many / np.maximum(many - 1, 1))
+    return np.asarray(mean + apart - apart.mean(axis=1, keepdims=True))
+
+
+def _accuracy(truth: Sequence[Numbers], kept: Sequence[Numbers], overlap: float) -> Floats:
+    n_true, n_kept = _lengths(truth), _lengths(kept)
+    image = np.repeat(np.arange(len(truth)), n_kept)
+    choices = n_true[image]  # true boxes that each predicted box may go to
+    pair = np.repeat(np.arange(len(image)), choices)
+    nth = np.arange(len(pair)) - np.repeat(np.cumsum(choices) - choices, choices)
+    other = (np.cumsum(n_true) - n_true)[image[pair]] + nth
+    share = intersection_over_union(_stack(truth)[other], _stack(kept)[pair])
+    begin = np.flatnonzero(nth == 0)  # a predicted box's choices lie side by side
+    most = np.repeat(np.maximum.reduceat(share, begin), choices[choices > 0]) if len(begin) else share
+    best = np.flatnonzero((share == most) & (share >= overlap))
+    best = best[np.unique(pair[best], return_index=True)[1]]  # the first of equals
+    matched = np.unique(other[best])
+    hits = np.bincount(np.repeat(np.arange(len(truth)), n_true)[matched], minlength=len(truth))
+    either = n_true + n_kept - hits
+    return np.asarray(np.where(either > 0, hits / np.maximum(either, 1), 1.0))
+
+
+def _lengths(parts: Sequence[Numbers]) -> Ints:
+    return np.asarray([len(part) for part in parts], np.int64)
+
+
+def _stack(parts: Sequence[Numbers]) -> Numbers:
+    filled = [part.reshape(-1, 4) for part in parts if len(part)]
+    return np.concatenate(filled) if filled else np.zeros((0, 4), np.float32)
+
+
+def _area(boxes: Numbers) -> Numbers:
+    return np.asarray((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))
+
+
+# Accuracy of the next token by what kind of token it is; the metric of Py150.
+
+KINDS = ("class", "method", "punctuation", "keyword", "builtin", "literal", "other_identifier")
+"""Py150's kinds of token, in the order of their codes."""
+HEADLINE = (0, 1)
+"""Names of classes and of methods."""
+
+
+class Places(NamedTuple):
+    """The next token at every place and its kind, items × places; NO_LABEL where there is none or it is masked."""
+
+    label: Ints
+    kind: Ints
+    kinds: bool = True  # whether tokens have a kind; else all count
+
+    @staticmethod
+    def of(tokens: Strs, kinds: Strs | None) -> "Places":
+        label = tokens_of(tokens)[:, 1:]
+        if kinds is None:
+            return Places(label, np.where(label == NO_LABEL, NO_LABEL, HEADLINE[0]), kinds=False)
+        width = label.shape[1]
+        kind = np.full(label.shape, NO_LABEL)
+        known = kinds_of(kinds)[:, 1:1 + width]
+        kind[:, :known.shape[1]] = known
+        return Places(np.where(kind == NO_LABEL, NO_LABEL, label), np.where(label == NO_LABEL, NO_LABEL, kind))
+
+    def hits(self, answers: Answers) -> Bools:
+        """Where the answer is right; an answer beyond the last label is not looked at."""
+        flat, start = answers.values[TOKENS]
+        width = self.label.shape[1]
+        asked = (width - (self.label != NO_LABEL)[:, ::-1].argmax(axis=1)) * (self.label != NO_LABEL).any(axis=1)
+        for row in np.flatnonzero(np.diff(start) < asked)[:1]:
+            raise ShiftBenchError(f"Item '{answers.item[row]}' has {start[row + 1] - start[row]} answers but labels at "
+                                  f"{asked[row]} places. Give the next token at every place.")
+        if not len(flat):
+            return np.zeros(self.label.shape, np.bool_)
+        position = np.minimum(start[:-1, None] + np.arange(width), len(flat) - 1)
+        return np.asarray((flat[position] == self.label) & (self.label != NO_LABEL))
+
+
+def token_hits(label: Numbers, predicted: Numbers) -> Floats:
+    """1 where the token is right, 0 where it is wrong, NaN where there is no label."""
+    return np.where(np.isnan(label), np.nan, label == predicted)
+
+
+def ratio_items(right: Floats, count: Ints, group: Ints) -> Floats:
+    """Contributions to R = Σ right / Σ count within each group: c_i = R + (right_i − R count_i) / mean count."""
+    many = int(group.max(initial=-1)) + 1
+    tokens, files = np.bincount(group, count, many), np.bincount(group, minlength=many)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.stack([np.bincount(group, one, many) / tokens for one in right])[:, group]
+        return np.asarray(rate + (right - rate * count) / (tokens / files)[group])
