@@ -79,7 +79,7 @@ def at_once(data: Data, wanted: list[Run]) -> list[float]:
 
 def accuracy(data: Data, net: torch.nn.Module) -> float:
     test = data.benchmark.rows("test")
-    return float((data.logits(net, test).argmax(dim=1).numpy() == data.benchmark.label[test]).mean())  # type: ignore[arg-type]
+    return float((data.outputs(net, test).argmax(dim=1).numpy() == data.benchmark.label[test]).mean())  # type: ignore[arg-type]
 
 
 def main() -> None:

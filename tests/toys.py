@@ -55,12 +55,12 @@ def toy_run(benchmark: Benchmark, **settings) -> Run:
 def learn(run: Run, benchmark: Benchmark, x: torch.Tensor, folder=None, **options) -> torch.Tensor:
     """Train in memory and give the logits of every row."""
     one = fitted(run, benchmark, x, folder, **options)
-    return one.data.logits(one.learned.net, np.arange(len(benchmark)))
+    return one.data.outputs(one.learned.net, np.arange(len(benchmark)))
 
 
 def learn_pack(runs: list[Run], benchmark: Benchmark, x: torch.Tensor) -> list[torch.Tensor]:
     """Train several runs at once and give the logits of every row; they are those that each gives alone."""
-    return [one.data.logits(one.learned.net, np.arange(len(benchmark))) for one in fitted_pack(runs, benchmark, x)]
+    return [one.data.outputs(one.learned.net, np.arange(len(benchmark))) for one in fitted_pack(runs, benchmark, x)]
 
 
 def fitted_pack(runs: list[Run], benchmark: Benchmark, x: torch.Tensor) -> list[Fitting]:

@@ -89,7 +89,7 @@ def test_the_second_stage_leaves_the_code_alone():
     Plain([first]).advance(3)
     moved = {key for key, value in first.net.state_dict().items() if not torch.equal(value, start[key])}
     assert moved == {key for key in start if key.startswith("features.encoder.")}
-    assert any(name.startswith("decoder.") for name, _ in first.parts.state.named_parameters())
+    assert any(name.startswith("decoder.") for name, _ in first.state.named_parameters())
     one.take(first)
     second = one.next_lane()
     before = copy.deepcopy(second.net.state_dict())
@@ -169,11 +169,11 @@ def test_who_learns_from_what():
     before = copy.deepcopy(frozen.state_dict())
     index, u = (torch.from_numpy(part[0]) for part in lane.block(0, 1))
     batch = lane.data.batch(index, lane.net, u=u)
-    lane.stage.method.loss(lane.net, batch, lane.parts.state, 0).backward()
+    lane.stage.method.loss(lane.net, batch, lane.state, 0).backward()
     assert all(one.grad is None and not one.requires_grad for one in frozen.parameters())
     assert all(torch.equal(value, frozen.state_dict()[key]) for key, value in before.items())
     assert lane.net.head.weight.grad is not None
-    assert not lane.parts.state.state_dict()  # the generator lies in the first stage's file, once
+    assert not lane.state.state_dict()  # the generator lies in the first stage's file, once
 
 
 def test_the_second_stage_sees_translated_images():
@@ -186,7 +186,7 @@ def test_the_second_stage_sees_translated_images():
     with torch.no_grad():
         y = normalised(generator(plain(batch.x, lane.net), (u[:, 0] >= 0.5).long()), lane.net)
         want = F.cross_entropy(lane.net(y), batch.label)
-        torch.testing.assert_close(lane.stage.method.loss(lane.net, batch, lane.parts.state, 0), want)
+        torch.testing.assert_close(lane.stage.method.loss(lane.net, batch, lane.state, 0), want)
 
 
 @pytest.mark.slow
@@ -238,7 +238,7 @@ def test_translation_learns_colours():
 
     def measured():
         """Classifier's loss of translated images, blue less red where red and where blue is wanted, lost on return."""
-        state, found = lane.parts.state, []
+        state, found = lane.state, []
         with torch.no_grad():
             for v in (0, 1):
                 wanted = torch.full_like(batch.domain, v)

@@ -181,7 +181,7 @@ def test_groups_weigh_alike():
     lane = second_lane(toy_run(benchmark, method="dfr", params={"l1": 0.5}), benchmark, toy_features(benchmark))
     batch = lane.data.batch(torch.arange(len(lane.data.train)), lane.net)
     with torch.no_grad():
-        found = lane.stage.method.loss(lane.net, batch, lane.parts.state, 0)
+        found = lane.stage.method.loss(lane.net, batch, lane.state, 0)
         z = lane.net.features(batch.x)
         losses = F.cross_entropy(lane.net.head(z), batch.label, reduction="none")
         risks = [losses[batch.group == g].mean() for g in batch.group.unique()]

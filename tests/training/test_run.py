@@ -62,8 +62,7 @@ def test_epochs_are_as_many_steps_as_draw_the_items_so_often(epochs, batches, si
               domains_per_batch=at_once)
     on = Run.of(on_benchmark(run.to_json(), benchmark))
     rows, data = benchmark.rows("train"), Data(benchmark, toy_features(benchmark), CPU)
-    codes = np.zeros(len(rows), np.int64) if run.batch_kind == "plain" else data.codes(run.batch_kind)
-    batch = len(Batches(codes, size, 0, at_once=at_once))
+    batch = len(Batches(data.pools(run.batch_kind), size, 0, at_once=at_once))
     for times, steps in ((epochs, on.steps), (2 * epochs, on.eval_every)):
         assert times * len(rows) <= steps * batch + 1e-6 < times * len(rows) + batch + 1e-5
     assert (on.epochs, on.eval_epochs, on.benchmark) == (0, 0, benchmark.digest)
@@ -78,7 +77,7 @@ def test_pools_are_those_that_training_draws_from(batches):
     lacks = (benchmark.split == "train") & (benchmark.domain == 0) & (benchmark.label == 1)
     moved = dataclasses.replace(benchmark, split=np.where(lacks, "test", benchmark.split))
     for one in (benchmark, moved):
-        codes = Data(one, toy_features(one), CPU).codes(batches) if batches != "plain" else np.zeros(1, np.int64)
+        codes = Data(one, toy_features(one), CPU).pools(batches)
         assert count_pools(one, batches) == int(codes.max()) + 1
     assert count_pools(moved, "domain_label") == 3
 

@@ -39,7 +39,7 @@ def test_erm_is_what_every_course_teaches(toy, settings):
     ours, by_hand = (entered(benchmark, data, method="erm", steps=6, **settings) for _ in range(2))
     (losses,) = Plain([ours]).advance(6)
     index, _ = by_hand.block(0, 6)
-    optimizer = by_hand.parts.optimizer
+    optimizer = by_hand.optimizer
     for t, rate in enumerate(by_hand.rates(0, 6)):
         rows = torch.from_numpy(data.train[index[t]])
         label = torch.from_numpy(benchmark.label[rows]).long()
@@ -94,4 +94,4 @@ def test_evaluation_sees_images_as_training_does():
     assert not torch.allclose(plain.batch(torch.arange(6), lane.net).x, trained, atol=0.1)
     dark, bright = (replace(data, x=x) for x in (data.x // 4, data.x // 4 * 3 + 20))
     assert not torch.equal(dark.x, bright.x)
-    torch.testing.assert_close(dark.logits(lane.net, rows), bright.logits(lane.net, rows), rtol=0, atol=1e-4)
+    torch.testing.assert_close(dark.outputs(lane.net, rows), bright.outputs(lane.net, rows), rtol=0, atol=1e-4)

@@ -276,7 +276,7 @@ def test_the_checkpoint_is_a_weight_file(tmp_path):
     folder = train(benchmark, collection, run, tmp_path, device="cpu")
     net = build("small-cnn", 2, weights=str(folder / "checkpoint.safetensors"), seed=9)
     data = Data(benchmark, torch.from_numpy(collection.pixels), CPU)
-    logits = data.logits(net.to(memory_format=torch.channels_last), np.arange(80)).numpy()
+    logits = data.outputs(net.to(memory_format=torch.channels_last), np.arange(80)).numpy()
     np.testing.assert_allclose(logits, Predictions.load(folder / "predictions.parquet", benchmark).scores, rtol=1e-5)
 
 

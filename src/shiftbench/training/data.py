@@ -1,7 +1,7 @@
-"""The rows of a benchmark as tensors: inputs, codes and splits, on the device where they fit."""
+"""The rows of a benchmark as tensors, on the device where they fit; and which training items make batch t."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,83 +23,7 @@ from shiftbench.scoring.metrics import own_metrics
 from shiftbench.scoring.scorer import Scorer, scorer
 from shiftbench.training.features import Report, Say
 from shiftbench.training.inputs import Ragged, inputs, size_of, truth_of
-from shiftbench.training.run import Run
-
-# Which items make batch t: a pure function of the seed and t, so a resumed run needs no memory of earlier batches.
-
-class Batches:
-    """Numbers of training items for any step.
-
-    `codes` says which pool an item is in: one pool for plain batches, one per domain or group for the others. Each
-    batch takes `size` items from every pool. A pool is dealt out in random order again and again, so that every item
-    comes equally often and none twice before all came once; a pool smaller than `size` is drawn with replacement.
-
-    With `at_once` a batch takes `size` items from each of that many pools, drawn uniformly for every step (WILDS' group
-    loader with its default of uniform groups). A pool of fewer items than `size` is drawn with replacement.
-
-    Batches of another `purpose` are drawn by streams of their own.
-
-    With `weights` item i is drawn with replacement in proportion to weight i among its pool. A pool that weighs nothing
-    is drawn as if there were no weights: a batch needs items of it all the same.
-    """
-
-    def __init__(self, codes: Ints, size: int, seed: int, weights: Floats | None = None, at_once: int = 0,
-                 purpose: str = "") -> None:
-        self.size, self.seed, self.weights, self.purpose = size, seed, weights, purpose
-        order = np.argsort(codes, kind="stable")
-        self.pools = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-        self.at_once = at_once if at_once < len(self.pools) else 0
-        # Two rounds at most are in use at once per pool: the one a batch ends and the one it begins.
-        self._round = lru_cache(maxsize=2 * len(self.pools) + 2)(self._deal)
-
-    def __len__(self) -> int:
-        """Items per batch."""
-        return self.size * (self.at_once or len(self.pools))
-
-    def at(self, step: int) -> Ints:
-        """The batch of one step, pool after pool."""
-        return self.block(step, 1)[0]
-
-    def block(self, first: int, steps: int) -> Ints:
-        """The batches of several steps as rows: one transfer to the device instead of many."""
-        if self.at_once:
-            return np.stack([self._some(step) for step in range(first, first + steps)])
-        return np.concatenate([self._draw(number, first, steps) for number in range(len(self.pools))], axis=1)
-
-    def _draw(self, number: int, first: int, steps: int) -> Ints:
-        """Batch t takes `size` items from place t · size of the endless row of rounds."""
-        pool = self.pools[number]
-        counters = np.arange(first * self.size, (first + steps) * self.size)
-        sums = np.zeros(1) if self.weights is None else np.cumsum(self.weights[pool])
-        if sums[-1] > 0:
-            u = uniform(self.seed, f"{self.purpose}batch {number}", counters)
-            chosen = pool[np.searchsorted(sums, u * sums[-1], side="right").clip(max=len(pool) - 1)]
-        elif len(pool) < self.size:
-            chosen = pool[(uniform(self.seed, f"{self.purpose}batch {number}", counters) * len(pool)).astype(np.int64)]
-        else:
-            turn, last = int(counters[0]) // len(pool), int(counters[-1]) // len(pool)
-            rounds = np.concatenate([self._round(number, one) for one in range(turn, last + 1)])
-            chosen = rounds[counters - turn * len(pool)]
-        return chosen.reshape(steps, self.size)
-
-    def _some(self, step: int) -> Ints:
-        """The batch of a step that takes some of the pools."""
-        rng = child(self.seed, f"{self.purpose}pools", str(step))
-        chosen = []
-        for number in rng.choice(len(self.pools), self.at_once, replace=False).tolist():
-            pool = self.pools[number]
-            share = None if self.weights is None else self.weights[pool]
-            if share is not None and share.sum() > 0:
-                chosen.append(rng.choice(pool, self.size, p=share / share.sum()))
-            else:
-                chosen.append(rng.choice(pool, self.size, replace=len(pool) < self.size))
-        return np.concatenate(chosen)
-
-    def _deal(self, number: int, turn: int) -> Ints:
-        return child(self.seed, f"{self.purpose}round", str(number), str(turn)).permutation(self.pools[number])
-
-
-# The rows of a benchmark as tensors: inputs, codes and splits, on the device where they fit.
+from shiftbench.training.run import Run, pools_of
 
 _LOADED: dict[tuple[str, ...], "Data"] = {}
 """The data of the last few loads: a worker that does many runs on one benchmark loads it once."""
@@ -114,13 +38,13 @@ def load(
 ) -> "Data":
     """The data a run is trained on, from memory where this process has just used the same.
 
-    `folder` is the collection's, where features are cached; `progress` and `say` hear of features that are not.
+    `folder` is the collection's, where features are cached; `progress` and `say` report the features that are not.
     """
     shape = "" if collection.pixels is None else str(collection.pixels.shape)  # a digest does not know it
     takes = MODELS[run.model].takes
-    words = (run.model, run.weights) if takes == "tokens" else ()  # each net of tokens has its own
+    tokens = (run.model, run.weights) if takes == "tokens" else ()  # each net of tokens has its own
     key = (benchmark.digest, collection.digest, shape, run.stylised, run.features, str(size_of(run)), str(device),
-           str(folder), takes, str(MODELS[run.model].channels), run.normalise, *words)
+           str(folder), takes, str(MODELS[run.model].channels), run.normalise, *tokens)
     if key not in _LOADED:
         while len(_LOADED) >= KEPT:
             del _LOADED[next(iter(_LOADED))]
@@ -145,12 +69,17 @@ class Data:
     unlabelled: str = ""
     strong: str = ""
     normalise: str = ""
+    _views: dict[tuple[str, ...], "Data"] = field(default_factory=dict, init=False)
+    _rows: dict[str, Ints] = field(default_factory=dict, init=False)
+    _pools: dict[str, Ints] = field(default_factory=dict, init=False)
+    _scorers: dict[tuple[Any, ...], Scorer] = field(default_factory=dict, init=False)
+    _scales: dict[type[Net], Tensor] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.loss = self.benchmark.target.loss  # once: every batch carries it
-        many = self.x.items if isinstance(self.x, Ragged) else len(self.x)
-        if many != len(self.benchmark):
-            raise ShiftBenchError(f"{many} inputs for the {len(self.benchmark)} rows of the benchmark.")
+        n = self.x.items if isinstance(self.x, Ragged) else len(self.x)
+        if n != len(self.benchmark):
+            raise ShiftBenchError(f"{n} inputs for the {len(self.benchmark)} rows of the benchmark.")
         if not len(self.benchmark.rows(self.train_split)):
             raise ShiftBenchError(f"Benchmark '{self.benchmark.name}' has no rows in split '{self.train_split}' to "
                                   "learn from.")
@@ -203,23 +132,15 @@ class Data:
     def units(self) -> tuple[Tensor, Tensor]:
         """Mean and spread of the numbers that training items have. Nets learn numbers in these units, since a step of
         an optimizer has a size of its own; predictions are in the data's."""
-        known = truth_of(self.benchmark)[torch.from_numpy(self.benchmark.rows("train"))]
-        spread = known.std(dim=0, unbiased=False)
-        return known.mean(dim=0), torch.where(spread > 0, spread, 1.0)
-
-    @cached_property
-    def _rows(self) -> dict[str, Ints]:
-        return {}
+        numbers = truth_of(self.benchmark)[torch.from_numpy(self.benchmark.rows("train"))]
+        spread = numbers.std(dim=0, unbiased=False)
+        return numbers.mean(dim=0), torch.where(spread > 0, spread, 1.0)
 
     def rows(self, split: str) -> Ints:
         """The rows of a split, sought once: every evaluation asks for them."""
         if split not in self._rows:
             self._rows[split] = self.benchmark.rows(split)
         return self._rows[split]
-
-    @cached_property
-    def _scorers(self) -> dict[tuple[Any, ...], Scorer]:
-        return {}
 
     def scorer(self, split: str) -> Scorer:
         """The scorer of a split, with the groupings of the card; prepared once for the metrics that there are."""
@@ -229,44 +150,36 @@ class Data:
             self._scorers[key] = scorer(self.benchmark, split, groupings)
         return self._scorers[key]
 
-    @cached_property
-    def _scales(self) -> dict[type[Net], Tensor]:
-        return {}
-
-    @cached_property
-    def _views(self) -> dict[tuple[str, ...], "Data"]:
-        return {(self.train_split, self.unlabelled, self.strong): self}
-
     def on(self, split: str, unlabelled: str = "", strong: str = "") -> "Data":
         """The same data with another split's items as training items; the same object for the same splits."""
         key = (split, unlabelled, strong)
+        if key == (self.train_split, self.unlabelled, self.strong):
+            return self
         if key not in self._views:
             self._views[key] = replace(self, train_split=split, unlabelled=unlabelled, strong=strong)
         return self._views[key]
 
-    @cached_property
+    @property
     def train(self) -> Ints:
-        return self.benchmark.rows(self.train_split)
+        return self.rows(self.train_split)
 
     @cached_property
     def selection(self) -> str:
         """The split on which weights are chosen: `id_val`, else `val`, else none; `val` where the target is learnt."""
-        listed = ("val",) if self.train_split == "target_train" else ("id_val", "val")
-        return next((split for split in listed if split in self.benchmark.splits), "")
+        candidates = ("val",) if self.train_split == "target_train" else ("id_val", "val")
+        return next((split for split in candidates if split in self.benchmark.splits), "")
 
-    def codes(self, column: str) -> Ints:
-        """Codes of the training items, counted from 0 without gaps: only what training has. `domain_label` are the
-        cells of domain × label."""
-        if column == "domain_label":
-            label, n_labels = self.codes("label"), int(self.benchmark.label.max()) + 1
-            return np.unique(self.codes("domain") * n_labels + label, return_inverse=True)[1].astype(np.int64)
-        return np.unique(getattr(self.benchmark, column)[self.train], return_inverse=True)[1].astype(np.int64)
+    def pools(self, batches: str) -> Ints:
+        """The pool of batches that each training item is in (`pools_of`): by domain, by group, …"""
+        if batches not in self._pools:
+            self._pools[batches] = pools_of(self.benchmark, batches, self.train)
+        return self._pools[batches]
 
     def task(self, n_features: int, steps: int = 1, twin: Callable[[], Net] = Net) -> Task:
-        label, domain, group = self.benchmark.label[self.train], self.codes("domain"), self.codes("group")
+        label, domain, group = self.benchmark.label[self.train], self.pools("domain"), self.pools("group")
         n_classes, n_domains = self.n_outputs, int(domain.max()) + 1
-        many = n_classes if self.has_classes else 1  # without classes all have the label 0
-        counts = np.bincount(domain * many + label, minlength=n_domains * many).reshape(n_domains, many)
+        n_labels = n_classes if self.has_classes else 1  # without classes all have the label 0
+        counts = np.bincount(domain * n_labels + label, minlength=n_domains * n_labels).reshape(n_domains, n_labels)
         return Task(n_classes, n_domains, int(group.max()) + 1, n_features, torch.from_numpy(counts),
                     torch.from_numpy(np.bincount(group)), steps, twin,
                     max(n_domains, int(self._others[2].max(initial=-1)) + 1))
@@ -276,18 +189,19 @@ class Data:
         """Row, label, domain and group of every unlabelled item; labels and groups are not shown, and 0. A domain that
         training has keeps its code, others follow."""
         rows = self.benchmark.rows(self.unlabelled) if self.unlabelled else np.zeros(0, np.int64)
-        known, own = np.unique(self.benchmark.domain[self.train]), self.benchmark.domain[rows]
-        new = np.setdiff1d(own, known)
-        domain = np.where(np.isin(own, known), np.searchsorted(known, own), len(known) + np.searchsorted(new, own))
+        trained, domain = np.unique(self.benchmark.domain[self.train]), self.benchmark.domain[rows]
+        new = np.setdiff1d(domain, trained)
+        code = np.where(np.isin(domain, trained), np.searchsorted(trained, domain),
+                        len(trained) + np.searchsorted(new, domain))
         hidden = np.zeros_like(rows)
-        return np.stack([rows, hidden, domain.astype(np.int64), hidden])
+        return np.stack([rows, hidden, code.astype(np.int64), hidden])
 
     @cached_property
     def _codes(self) -> Tensor:
         """Row, label, domain and group of every training item, and of the unlabelled ones behind them, in one tensor:
         one gather per batch."""
-        own = np.stack([self.train, self.benchmark.label[self.train], self.codes("domain"), self.codes("group")])
-        return torch.from_numpy(np.concatenate([own, self._others], axis=1)).to(self.device)
+        labelled = np.stack([self.train, self.benchmark.label[self.train], self.pools("domain"), self.pools("group")])
+        return torch.from_numpy(np.concatenate([labelled, self._others], axis=1)).to(self.device)
 
     def draws(self, augmentation: str) -> int:
         """Random numbers per item that its augmentation takes."""
@@ -376,8 +290,8 @@ class Data:
 
     def outputs(self, net: Net, rows: Ints, precision: str = "float32", part: nn.Module | None = None) -> Tensor:
         """What a net, or a part of it, makes of benchmark rows, on the CPU, without augmentation."""
-        parts = list(self.each(part or net, net, rows, precision))
-        return torch.cat(parts).cpu() if parts else torch.zeros(0, net.width if part else self.n_outputs)
+        chunks = list(self.each(part or net, net, rows, precision))
+        return torch.cat(chunks).cpu() if chunks else torch.zeros(0, net.width if part else self.n_outputs)
 
     @torch.inference_mode()
     def each(self, part: Callable[[Tensor], Any], net: Net, rows: Ints, precision: str = "float32") -> Iterator[Any]:
@@ -404,5 +318,75 @@ class Data:
             return 4096 if self.x.is_floating_point() else max(1, 65_536 // self.x.shape[1])
         return max(1, 8_000_000 // max(1, self.x[0].numel()))
 
-    def logits(self, net: Net, rows: Ints, precision: str = "float32") -> Tensor:
-        return self.outputs(net, rows, precision)
+
+class Batches:
+    """Numbers of training items for any step: a pure function of the seed and the step, so that a resumed run needs no
+    memory of earlier batches.
+
+    `codes` says which pool an item is in: one pool for plain batches, one per domain or group for the others. Each
+    batch takes `size` items from every pool. A pool is dealt out in random order again and again, so that every item
+    comes equally often and none twice before all came once; a pool smaller than `size` is drawn with replacement.
+
+    With `at_once` a batch takes `size` items from each of that many pools, drawn uniformly for every step (WILDS' group
+    loader with its default of uniform groups). A pool of fewer items than `size` is drawn with replacement.
+
+    Batches of another `purpose` are drawn by streams of their own.
+
+    With `weights` item i is drawn with replacement in proportion to weight i among its pool. A pool that weighs nothing
+    is drawn as if there were no weights: a batch needs items of it all the same.
+    """
+
+    def __init__(self, codes: Ints, size: int, seed: int, weights: Floats | None = None, at_once: int = 0,
+                 purpose: str = "") -> None:
+        self.size, self.seed, self.weights, self.purpose = size, seed, weights, purpose
+        order = np.argsort(codes, kind="stable")
+        self.pools = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+        self.at_once = at_once if at_once < len(self.pools) else 0
+        # Two rounds at most are in use at once per pool: the one a batch ends and the one it begins.
+        self._round = lru_cache(maxsize=2 * len(self.pools) + 2)(self._deal)
+
+    def __len__(self) -> int:
+        """Items per batch."""
+        return self.size * (self.at_once or len(self.pools))
+
+    def at(self, step: int) -> Ints:
+        """The batch of one step, pool after pool."""
+        return self.block(step, 1)[0]
+
+    def block(self, first: int, steps: int) -> Ints:
+        """The batches of several steps as rows: one transfer to the device instead of many."""
+        if self.at_once:
+            return np.stack([self._some(step) for step in range(first, first + steps)])
+        return np.concatenate([self._draw(number, first, steps) for number in range(len(self.pools))], axis=1)
+
+    def _draw(self, number: int, first: int, steps: int) -> Ints:
+        """Batch t takes `size` items from place t · size of the endless row of rounds."""
+        pool = self.pools[number]
+        counters = np.arange(first * self.size, (first + steps) * self.size)
+        sums = np.zeros(1) if self.weights is None else np.cumsum(self.weights[pool])
+        if sums[-1] > 0:
+            u = uniform(self.seed, f"{self.purpose}batch {number}", counters)
+            chosen = pool[np.searchsorted(sums, u * sums[-1], side="right").clip(max=len(pool) - 1)]
+        elif len(pool) < self.size:
+            chosen = pool[(uniform(self.seed, f"{self.purpose}batch {number}", counters) * len(pool)).astype(np.int64)]
+        else:
+            turn, last = int(counters[0]) // len(pool), int(counters[-1]) // len(pool)
+            rounds = np.concatenate([self._round(number, later) for later in range(turn, last + 1)])
+            chosen = rounds[counters - turn * len(pool)]
+        return chosen.reshape(steps, self.size)
+
+    def _some(self, step: int) -> Ints:
+        """The batch of a step that takes some of the pools."""
+        rng = child(self.seed, f"{self.purpose}pools", str(step))
+        chosen = []
+        for number in rng.choice(len(self.pools), self.at_once, replace=False).tolist():
+            pool = self.pools[number]
+            share = None if self.weights is None else self.weights[pool]
+            if share is not None and share.sum() > 0:
+                chosen.append(rng.choice(pool, self.size, p=share / share.sum()))
+            else:
+                chosen.append(rng.choice(pool, self.size, replace=len(pool) < self.size))
+        return np.concatenate(chosen)
+
+    def _deal(self, number: int, turn: int) -> Ints:
+        return child(self.seed, f"{self.purpose}round", str(number), str(turn)).permutation(self.pools[number])

@@ -122,12 +122,12 @@ def _outputs(run: Run, data: Data, net: Net, split: str) -> Tensor:
     """What the net says, in the units it learns. A method that adapts does so for each domain, but not in training."""
     benchmark, method, rows = data.benchmark, run.learner(), data.rows(split)
     if not method.adapts or split == "train":
-        return data.logits(net, rows, run.precision)
+        return data.outputs(net, rows, run.precision)
     outputs = torch.empty(len(rows), data.n_outputs)
     for domain in np.unique(benchmark.domain[rows]):
         members = np.flatnonzero(benchmark.domain[rows] == domain)
         adapted = method.adapted(copy.deepcopy(net), data.sample(rows[members], net))
-        outputs[torch.from_numpy(members)] = data.logits(adapted, rows[members], run.precision)
+        outputs[torch.from_numpy(members)] = data.outputs(adapted, rows[members], run.precision)
     return outputs
 
 

@@ -1,11 +1,13 @@
-"""A lane: one run in one stage of training, with all that it changes and where it stands."""
+"""A lane: one run in one stage of training. It knows which items come next, evaluates, keeps the best weights, and
+leaves a checkpoint and a log from which another process goes on exactly."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,11 @@ from shiftbench.training.data import Batches, Data
 from shiftbench.training.device import repeatable
 from shiftbench.training.evaluate import check_selection, evaluate, rank
 from shiftbench.training.run import Run
-from shiftbench.training.step import decaying, factors, make_optimizer
+from shiftbench.training.step import decaying, factors, make_optimizer, parameters_of
 
-# Where a run stands, on disk: its checkpoint (nets, optimizer and counters, one safetensors file) and its log.
+BELOW_1 = np.nextafter(np.float32(1), np.float32(0))
+"""The largest number of [0, 1) in 32 bits: rounding would make a few draws 1."""
+
 
 @dataclass
 class Point:
@@ -46,119 +50,24 @@ class Point:
     seconds: float = 0.0
 
 
-@dataclass
-class Parts:
-    """Everything with tensors that a stage of training changes."""
-
-    net: nn.Module
-    state: nn.Module
-    optimizer: torch.optim.Optimizer
-    best: dict[str, Tensor]  # weights of the best evaluation so far
-    device: torch.device
-
-
-def save_weights(path: Path, weights: dict[str, Tensor], **facts: str) -> None:
-    """Write tensors, and words about them, under a temporary name first."""
-    from shiftbench.models.weights import write_weights
-
-    with writing(path) as hidden:
-        write_weights(hidden, weights, facts)
-
-
-def save_checkpoint(path: Path, run_id: str, point: Point, parts: Parts) -> None:
-    tensors = {f"best/{key}": value for key, value in parts.best.items()}
-    tensors |= {f"net/{key}": value for key, value in parts.net.state_dict().items()}
-    tensors |= {f"state/{key}": value for key, value in parts.state.state_dict().items()}
-    for number, parameter in enumerate(_parameters(parts.optimizer)):
-        for key, value in parts.optimizer.state.get(parameter, {}).items():
-            if isinstance(value, torch.Tensor):
-                tensors[f"optimizer/{number}/{key}"] = value
-    save_weights(path, tensors, run=run_id, point=json.dumps(asdict(point)))
-
-
-def read_point(path: Path, run_id: str) -> Point | None:
-    """The counters of a checkpoint; None where there is none. A file of another run, or a damaged one, is an error."""
-    if not path.is_file():
-        return None
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        # Not "pt": torch opens the file a second time, by its name, when another process may have replaced it.
-        with safe_open(path, framework="np") as file:
-            facts: dict[str, Any] = file.metadata() or {}
-            point = Point(**json.loads(facts["point"]))
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
-        raise ShiftBenchError(f"{path}: not a readable checkpoint. Delete it to start this run again.") from problem
-    if facts.get("run") != run_id:
-        raise ShiftBenchError(f"{path}: is the checkpoint of run {facts.get('run')}, not of {run_id}. Delete it.")
-    point.best = tuple(point.best)
-    return point
-
-
-def restore(path: Path, parts: Parts) -> None:
-    """Put a checkpoint's tensors back where `save_checkpoint` found them."""
-    from safetensors import safe_open
-
-    tables: dict[str, dict[str, Tensor]] = {"best": {}, "net": {}, "state": {}, "optimizer": {}}
-    with safe_open(path, framework="pt") as file:
-        for name in file.keys():  # noqa: SIM118 - not a mapping
-            table, _, key = name.partition("/")
-            tables[table][key] = file.get_tensor(name)
-    parts.net.load_state_dict(tables["net"])
-    parts.state.load_state_dict(tables["state"])
-    parts.best = {key: value.to(parts.device) for key, value in tables["best"].items()}
-    parameters = _parameters(parts.optimizer)
-    for name, value in tables["optimizer"].items():
-        number, _, key = name.partition("/")
-        parameter = parameters[int(number)]
-        # Fused optimizers walk raw memory: the moments must lie in memory as the parameter does.
-        like = parameter.detach() if value.shape == parameter.shape else value.to(parameter.device)
-        parts.optimizer.state[parameter][key] = torch.empty_like(like).copy_(value)
-
-
-def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-class Log:
-    """The log of a run: one JSON line per evaluation, appended as training goes. Without a path nothing is written."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-
-    def write(self, line: dict[str, object]) -> None:
-        if self.path:
-            with self.path.open("a", encoding="utf-8") as handle:
-                handle.write(json.dumps(line) + "\n")
-
-    def cut(self, point: Point) -> None:
-        """Drop what a killed process wrote after the checkpoint: those evaluations come again."""
-        if self.path is None or not self.path.exists():
-            return
-        kept = [line for line in lines(self.path) if (line["stage"], line["step"]) <= (point.stage, point.step)]
-        # A process killed here must not lose the lines before the checkpoint.
-        write_text(self.path, "".join(f"{json.dumps(line)}\n" for line in kept))
-
-
-# A lane: one run in one stage of training, with all that it changes and where it stands.
-
 @dataclass(eq=False)
 class Lane:
-    """What one run trains in one stage. A way of stepping (plain, stacked, graphed) moves `net`, `state` and
-    `optimizer` on; the lane says which items come next, evaluates, keeps the best weights and saves itself."""
+    """What one run trains in one stage. A way of stepping (plain, stacked, graphed) changes `net`, `state` and
+    `optimizer`; the lane does everything around the steps."""
 
     run: Run
     data: Data
     stage: Stage
-    folder: Path | None
+    folder: Path | None  # of the run; without one nothing is written
     net: Net
-    parts: Parts
-    point: Point
+    state: nn.Module  # of the method
+    optimizer: torch.optim.Optimizer
     batches: Batches
-    others: Batches | None  # of unlabelled items, as many in each
+    unlabelled: Batches | None  # of unlabelled items, as many in each
     weight: Tensor | None  # of each training item
-    log: Log
-    notes: tuple[str, ...] = ()  # what the user should know about this stage
+    point: Point
+    notes: tuple[str, ...]  # what the user should know about this stage
+    best: dict[str, Tensor] = field(default_factory=dict)  # weights of the best evaluation so far
     problem: Exception | None = None
     started: float = 0.0
 
@@ -173,35 +82,36 @@ class Lane:
             state = stage.method.state(task).to(data.device)
         if stage.start is not None:
             net.load_state_dict(stage.start.net.state_dict())
-        for name, parameter in net.named_parameters():
-            parameter.requires_grad_(not stage.trains or name.startswith(tuple(stage.trains)))
-        optimizer = make_optimizer(run, decaying(run, (net, state)), data.device.type == "cuda", stage.lr)
-        parts = Parts(net, state, optimizer, {}, data.device)
-        log = Log(folder / "log.jsonl" if folder else None)
-        point = Point(stage=number)
-        if folder is not None:
-            file = folder / "resume.safetensors"
-            saved = read_point(file, run.id)
-            if saved is not None and saved.stage == number:
-                restore(file, parts)
-                point = saved
-            log.cut(point)
-        pools = np.zeros(len(data.train), np.int64) if run.batch_kind == "plain" else data.codes(run.batch_kind)
+        freeze(net, stage.trains, run.frozen_norms)
         weight = None if stage.weights is None else stage.weights.to(data.device, torch.float32)
         assert weight is None or not data.unlabelled, "a stage has weights or unlabelled items"
-        for module in net.modules():  # what is frozen keeps its batch norms as they are, too
-            module.training = not stage.trains or any(one.requires_grad for one in module.parameters())
-            if run.frozen_norms and isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
-                module.training = False
-        batches = Batches(pools, run.batch_size, run.seed, _drawing(run, data, stage), run.domains_per_batch)
-        others = Batches(np.zeros(len(data.rows(data.unlabelled)), np.int64), len(batches), run.seed,
-                         purpose="unlabelled ") if data.unlabelled else None
-        lane = Lane(run, data, stage, folder, net, parts, point, batches, others, weight, log,
-                    (*notes_of(run, stage, task, number, data.benchmark), *_unrecorded(net, data, number)),
-                    started=time.monotonic() - point.seconds)
+        batches = Batches(data.pools(run.batch_kind), run.batch_size, run.seed, _drawing(run, data, stage),
+                          run.domains_per_batch)
+        unlabelled = Batches(np.zeros(len(data.rows(data.unlabelled)), np.int64), len(batches), run.seed,
+                             purpose="unlabelled ") if data.unlabelled else None
+        lane = Lane(run, data, stage, folder, net, state,
+                    make_optimizer(run, decaying(run, (net, state)), data.device.type == "cuda", stage.lr),
+                    batches, unlabelled, weight, Point(stage=number),
+                    (*notes_of(run, stage, task, number, data.benchmark), *_unrecorded(net, data, number)))
+        lane._resume()
         if lane.selection_split:
             check_selection(lane.select_on, data, lane.selection_split)
         return lane
+
+    def _resume(self) -> None:
+        """Go on from the checkpoint of this stage, where there is one."""
+        if self.folder is not None:
+            file = self.folder / RESUME
+            saved = read_point(file, self.run.id)
+            if saved is not None and saved.stage == self.point.stage:
+                restore(file, self)
+                self.point = saved
+            self.log.cut(self.point)
+        self.started = time.monotonic() - self.point.seconds
+
+    @property
+    def log(self) -> Log:
+        return Log(self.folder / "log.jsonl" if self.folder else None)
 
     @property
     def steps(self) -> int:
@@ -227,8 +137,8 @@ class Lane:
     @property
     def unfinished(self) -> bool:
         """Whether there is more to do: steps left, patience left, nothing broken."""
-        tired = bool(self.run.patience) and self.point.waited >= self.run.patience
-        return self.problem is None and self.point.step < self.steps and not tired
+        out_of_patience = bool(self.run.patience) and self.point.waited >= self.run.patience
+        return self.problem is None and self.point.step < self.steps and not out_of_patience
 
     @property
     def until_evaluation(self) -> int:
@@ -243,45 +153,43 @@ class Lane:
         """
         index = self.batches.block(first, steps)
         u = self._draws(first, steps, index.shape[1])
-        if self.others is not None:
+        if self.unlabelled is not None:
             u = np.concatenate([u, self._draws(first, steps, index.shape[1], "unlabelled ")], axis=1)
-            index = np.concatenate([index, len(self.data.train) + self.others.block(first, steps)], axis=1)
+            index = np.concatenate([index, len(self.data.train) + self.unlabelled.block(first, steps)], axis=1)
         return index, u if u.shape[2] else None
 
-    def _draws(self, first: int, steps: int, items: int, kind: str = "") -> npt.NDArray[np.float32]:
+    def _draws(self, first: int, steps: int, items: int, prefix: str = "") -> npt.NDArray[np.float32]:
         """The draws of the steps from `first` on, steps × items × numbers; labelled items have no second view."""
-        augment, drawn = self.run.augment, []
+        augment, draws = self.run.augment, []
         for purpose, width in (("augment", self.data.draws(augment)), ("strong", self.data.strong_draws(augment)),
                                (f"method {self.point.stage}", self.stage.method.draws)):
             counters = np.arange(first * items * width, (first + steps) * items * width)
-            u = np.minimum(uniform(self.run.seed, kind + purpose, counters).astype(np.float32), BELOW_1)
-            drawn.append(np.reshape(u, (steps, items, width)))
-        return np.concatenate(drawn, axis=2)
-
-    def restarted(self) -> Lane:
-        """The same stage from its last checkpoint, or its start."""
-        return Lane.enter(self.run, self.data, self.stage, self.point.stage, self.folder)
-
-    def unrecorded(self, problem: Exception) -> Lane:
-        """The same stage once more, in plain steps, after a recorded one failed."""
-        lane = self.restarted()
-        lane.net.recordable = False  # type: ignore[misc]
-        lane.notes += (f"Model '{lane.net.name}': its steps are not recorded as a CUDA graph, because that failed "
-                       f"({type(problem).__name__}: {first_line(problem)}).",)
-        return lane
+            u = np.minimum(uniform(self.run.seed, prefix + purpose, counters).astype(np.float32), BELOW_1)
+            draws.append(np.reshape(u, (steps, items, width)))
+        return np.concatenate(draws, axis=2)
 
     def record(self, losses: list[float]) -> None:
         """Add up the losses of the last steps; one that is not finite ends the run."""
-        for step, value in enumerate(losses, self.point.step + 1):
-            if not math.isfinite(value):
+        for step, loss in enumerate(losses, self.point.step + 1):
+            if not math.isfinite(loss):
                 self.problem = ShiftBenchError(
-                    f"{self.run.label}: the loss is {value} at step {step}. "
+                    f"{self.run.label}: the loss is {loss} at step {step}. "
                     "Lower lr or the method's penalty, or look for extreme values in the features.")
                 return
-            self.point.loss_sum += value
+            self.point.loss_sum += loss
             self.point.loss_count += 1
         self.point.step += len(losses)
         self.point.seconds = time.monotonic() - self.started
+
+    def finish_block(self, due: bool) -> None:
+        """Evaluate where it is time to, save where a checkpoint is due. What fails here ends this lane only."""
+        try:
+            if self.problem is None and (self.point.step % self.run.eval_every == 0 or self.point.step == self.steps):
+                self.evaluate()
+            if self.problem is None and due and self.folder is not None:
+                save_checkpoint(self.folder / RESUME, self)
+        except Exception as problem:
+            self.problem = problem
 
     def evaluate(self) -> None:
         """Write a line to the log, and keep the weights where they are the best so far."""
@@ -298,56 +206,106 @@ class Lane:
                 this = rank(data, self.select_on, values)
                 if not point.best or this > point.best:
                     point.best, point.best_step, point.waited = this, point.step, 0
-                    self.parts.best = {key: value.detach().clone() for key, value in self.net.state_dict().items()}
+                    self.best = {key: value.detach().clone() for key, value in self.net.state_dict().items()}
                 else:
                     point.waited += 1
         self.log.write({**line, "best_step": point.best_step or point.step, "seconds": round(point.seconds, 3)})
 
-    def finish_block(self, due: bool) -> None:
-        """Evaluate where it is time to, save where a checkpoint is due. What fails here ends this lane only."""
-        try:
-            if self.problem is None and (self.point.step % self.run.eval_every == 0 or self.point.step == self.steps):
-                self.evaluate()
-            if self.problem is None and due:
-                self.save()
-        except Exception as problem:
-            self.problem = problem
-
-    def save(self) -> None:
-        if self.folder is not None:
-            save_checkpoint(self.folder / "resume.safetensors", self.run.id, self.point, self.parts)
-
     def take_best(self) -> None:
         """Put the chosen weights into the net."""
-        if self.parts.best:
-            self.net.load_state_dict(self.parts.best)
+        if self.best:
+            self.net.load_state_dict(self.best)
+
+    def restarted(self) -> Lane:
+        """The same stage from its last checkpoint, or its start."""
+        return Lane.enter(self.run, self.data, self.stage, self.point.stage, self.folder)
+
+    def unrecorded(self, problem: Exception) -> Lane:
+        """The same stage once more, in plain steps, after a recorded one failed."""
+        lane = self.restarted()
+        lane.net.recordable = False  # type: ignore[misc]
+        lane.notes += (f"Model '{lane.net.name}': its steps are not recorded as a CUDA graph, because that failed "
+                       f"({type(problem).__name__}: {first_line(problem)}).",)
+        return lane
+
+
+def steps_of(run: Run, stage: Stage) -> int:
+    return max(1, round(stage.share * run.steps))
+
+
+def fresh(run: Run, data: Data) -> Net:
+    """The run's net before its first step, on the device."""
+    net = model_of(run, data).to(data.device)
+    return net.to(memory_format=torch.channels_last) if net.takes == "images" and net.channels_last else net
+
+
+def model_of(run: Run, data: Data, *purpose: str) -> Net:
+    """A net of the run's model, changed as its method asks, on the CPU; each purpose has its own initial weights."""
+    seed = int(child(run.seed, *purpose).integers(2**31)) if purpose else run.seed
+    return run.learner().net(build(run.model, data.n_outputs, data.n_inputs, run.weights, seed))
+
+
+def freeze(net: Net, trains: Sequence[str], frozen_norms: bool) -> None:
+    """Let those parameters learn whose names begin with one of `trains`, or all where that is empty. The batch norms
+    of what does not learn stay as they are, and all of them with `frozen_norms`."""
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_(not trains or name.startswith(tuple(trains)))
+    for module in net.modules():
+        module.training = not trains or any(parameter.requires_grad for parameter in module.parameters())
+        if frozen_norms and isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.training = False
 
 
 def _drawing(run: Run, data: Data, stage: Stage) -> Floats | None:
     """The weights by which items are drawn: the benchmark's column `weight` times the method's; None: uniformly."""
     column = data.benchmark.extra.get("weight") if run.resample else None
-    codes = Codes(*(torch.from_numpy(part) for part in (
-        data.benchmark.label[data.train].astype(np.int64), data.codes("domain"), data.codes("group"))))
-    own = stage.method.drawing(codes)
-    if own is None:
+    codes = Codes(*(torch.from_numpy(values) for values in (
+        data.benchmark.label[data.train].astype(np.int64), data.pools("domain"), data.pools("group"))))
+    weights = stage.method.drawing(codes)
+    if weights is None:
         return None if column is None else column[data.train]
-    return own.double().numpy() * (1.0 if column is None else column[data.train])
+    return weights.double().numpy() * (1.0 if column is None else column[data.train])
 
 
-BELOW_1 = np.nextafter(np.float32(1), np.float32(0))
-"""The largest number of [0, 1) in 32 bits: rounding would make a few draws 1."""
+def check_target(run: Run, data: Data) -> None:
+    """Check that model and method can learn the benchmark's target, and that the split to choose on has items."""
+    if run.select_split and run.select_split not in data.benchmark.splits:
+        raise ShiftBenchError(f"run: select_split={run.select_split}, but benchmark '{data.benchmark.name}' has no "
+                              f"items in it. Its splits: {', '.join(data.benchmark.splits)}.")
+    target, net, method = data.benchmark.target, MODELS[run.model], METHODS[run.method]
+    if net.outside:
+        run.check_needs(facts(run.model)._replace(takes=net.takes, channels=net.channels))
+    if target.kind not in method.targets:
+        able = sorted(name for name, other in METHODS.items() if target.kind in other.targets)
+        raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which method "
+                              f"'{run.method}' cannot learn. Methods that can: {', '.join(able)}.")
+    if (net.own_loss, net.per_place) != (target.detects, target.per_place):
+        able = sorted(name for name, other in MODELS.items()
+                      if (other.own_loss, other.per_place) == (target.detects, target.per_place))
+        raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which model "
+                              f"'{run.model}' does not give. Models that do: {', '.join(able)}.")
+    if target.detects and (run.augment != "none" or run.attack):
+        raise ShiftBenchError("run: augmentations and attacks move an image but not its boxes. Use augment=none, "
+                              "attack=0.")
+    if run.attack and not target.has_classes:
+        raise ShiftBenchError(f"run: attack={run.attack} raises the cross-entropy of classes, but benchmark "
+                              f"'{data.benchmark.name}' asks for {target.words}. Use attack=0.")
+
+
+# What the user should know
 
 
 def notes_of(run: Run, stage: Stage, task: Task, number: int, benchmark: Benchmark) -> tuple[str, ...]:
     """A line for each setting that changes nothing in this stage, and one where the weights have seen the target; those
     of the run come with the first stage."""
     params = {**run.params, **vars(stage.method)}
-    method = {name: (params[name], why) for name, why in {**stage.method.idle(task), **stage.idle}.items()}
-    settings = {name: (getattr(run, name), why) for name, why in run.idle().items()} if number == 0 else {}
-    more = [seen_note(run.to_json(), benchmark), random_note(run)] if number == 0 else []
-    return (*(f"{run.label}: {name}={value} has no effect: {why}."
-              for name, (value, why) in {**settings, **method}.items()),
-            *(f"{run.label}: {note}" for note in more if note))
+    idle = {name: (params[name], why) for name, why in {**stage.method.idle(task), **stage.idle}.items()}
+    notes = []
+    if number == 0:
+        idle = {**{name: (getattr(run, name), why) for name, why in run.idle().items()}, **idle}
+        notes = [note for note in (seen_note(run.to_json(), benchmark), random_note(run)) if note]
+    return (*(f"{run.label}: {name}={value} has no effect: {why}." for name, (value, why) in idle.items()),
+            *(f"{run.label}: {note}" for note in notes))
 
 
 def random_note(run: Run) -> str:
@@ -364,42 +322,85 @@ def _unrecorded(net: Net, data: Data, number: int) -> list[str]:
     return [f"Model '{net.name}': its steps are not recorded as a CUDA graph, because {net.unrecordable}."]
 
 
-def steps_of(run: Run, stage: Stage) -> int:
-    return max(1, round(stage.share * run.steps))
+# On disk: the checkpoint is one safetensors file of nets, optimizer and counters; the log has a line per evaluation
+
+RESUME = "resume.safetensors"
 
 
-def model_of(run: Run, data: Data, *purpose: str) -> Net:
-    """A net of the run's model, changed as its method asks, on the CPU; each purpose has its own initial weights."""
-    seed = int(child(run.seed, *purpose).integers(2**31)) if purpose else run.seed
-    return run.learner().net(build(run.model, data.n_outputs, data.n_inputs, run.weights, seed))
+def save_weights(path: Path, weights: dict[str, Tensor], **facts: str) -> None:
+    """Write tensors, and words about them, under a temporary name first."""
+    from shiftbench.models.weights import write_weights
+
+    with writing(path) as hidden:
+        write_weights(hidden, weights, facts)
 
 
-def check_target(run: Run, data: Data) -> None:
-    """Check that model and method can learn the benchmark's target, and that the split to choose on has items."""
-    if run.select_split and run.select_split not in data.benchmark.splits:
-        raise ShiftBenchError(f"run: select_split={run.select_split}, but benchmark '{data.benchmark.name}' has no "
-                              f"items in it. Its splits: {', '.join(data.benchmark.splits)}.")
-    target, net, method = data.benchmark.target, MODELS[run.model], METHODS[run.method]
-    if net.outside:
-        run.check_needs(facts(run.model)._replace(takes=net.takes, channels=net.channels))
-    if target.kind not in method.targets:
-        able = sorted(name for name, one in METHODS.items() if target.kind in one.targets)
-        raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which method "
-                              f"'{run.method}' cannot learn. Methods that can: {', '.join(able)}.")
-    if (net.own_loss, net.per_place) != (target.detects, target.per_place):
-        able = sorted(name for name, one in MODELS.items()
-                      if (one.own_loss, one.per_place) == (target.detects, target.per_place))
-        raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which model "
-                              f"'{run.model}' does not give. Models that do: {', '.join(able)}.")
-    if target.detects and (run.augment != "none" or run.attack):
-        raise ShiftBenchError("run: augmentations and attacks move an image but not its boxes. Use augment=none, "
-                              "attack=0.")
-    if run.attack and not target.has_classes:
-        raise ShiftBenchError(f"run: attack={run.attack} raises the cross-entropy of classes, but benchmark "
-                              f"'{data.benchmark.name}' asks for {target.words}. Use attack=0.")
+def save_checkpoint(path: Path, lane: Lane) -> None:
+    tensors = {f"best/{key}": value for key, value in lane.best.items()}
+    tensors |= {f"net/{key}": value for key, value in lane.net.state_dict().items()}
+    tensors |= {f"state/{key}": value for key, value in lane.state.state_dict().items()}
+    for number, parameter in enumerate(parameters_of(lane.optimizer)):
+        for key, value in lane.optimizer.state.get(parameter, {}).items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"optimizer/{number}/{key}"] = value
+    save_weights(path, tensors, run=lane.run.id, point=json.dumps(asdict(lane.point)))
 
 
-def fresh(run: Run, data: Data) -> Net:
-    """The run's net before its first step, on the device."""
-    net = model_of(run, data).to(data.device)
-    return net.to(memory_format=torch.channels_last) if net.takes == "images" and net.channels_last else net
+def read_point(path: Path, run_id: str) -> Point | None:
+    """The counters of a checkpoint; None where there is none. A file of another run, or a damaged one, is an error."""
+    if not path.is_file():
+        return None
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        # Not "pt": torch opens the file a second time, by its name, when another process may have replaced it.
+        with safe_open(path, framework="np") as file:
+            facts: dict[str, Any] = file.metadata() or {}
+            point = Point(**json.loads(facts["point"]))
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
+        raise ShiftBenchError(f"{path}: not a readable checkpoint. Delete it to start this run again.") from problem
+    if facts.get("run") != run_id:
+        raise ShiftBenchError(f"{path}: is the checkpoint of run {facts.get('run')}, not of {run_id}. Delete it.")
+    point.best = tuple(point.best)
+    return point
+
+
+def restore(path: Path, lane: Lane) -> None:
+    """Put a checkpoint's tensors back where `save_checkpoint` found them."""
+    from safetensors import safe_open
+
+    tables: dict[str, dict[str, Tensor]] = {"best": {}, "net": {}, "state": {}, "optimizer": {}}
+    with safe_open(path, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118 - not a mapping
+            table, _, key = name.partition("/")
+            tables[table][key] = file.get_tensor(name)
+    lane.net.load_state_dict(tables["net"])
+    lane.state.load_state_dict(tables["state"])
+    lane.best = {key: value.to(lane.data.device) for key, value in tables["best"].items()}
+    parameters = parameters_of(lane.optimizer)
+    for name, value in tables["optimizer"].items():
+        number, _, key = name.partition("/")
+        parameter = parameters[int(number)]
+        # Fused optimizers walk raw memory: the moments must lie in memory as the parameter does.
+        like = parameter.detach() if value.shape == parameter.shape else value.to(parameter.device)
+        lane.optimizer.state[parameter][key] = torch.empty_like(like).copy_(value)
+
+
+class Log:
+    """The log of a run: one JSON line per evaluation, appended as training goes. Without a path nothing is written."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def write(self, line: dict[str, object]) -> None:
+        if self.path:
+            with self.path.open("a", encoding="utf-8") as handle:
+                handle.write(json.dumps(line) + "\n")
+
+    def cut(self, point: Point) -> None:
+        """Drop what a killed process wrote after the checkpoint: those evaluations come again."""
+        if self.path is None or not self.path.exists():
+            return
+        kept = [line for line in lines(self.path) if (line["stage"], line["step"]) <= (point.stage, point.step)]
+        # A process killed here must not lose the lines before the checkpoint.
+        write_text(self.path, "".join(f"{json.dumps(line)}\n" for line in kept))

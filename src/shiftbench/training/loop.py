@@ -1,7 +1,7 @@
 """The one loop for all methods: steps, losses, evaluation, early stop, checkpoint; for one run or many at once."""
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Learned:
     precision: str = "float32"
 
     def logits(self, split: str = "train") -> Tensor:
-        return self.data.logits(self.net, self.data.benchmark.rows(split), self.precision)
+        return self.data.outputs(self.net, self.data.benchmark.rows(split), self.precision)
 
     def wrong(self, split: str = "train") -> Tensor:
         label = torch.from_numpy(self.data.benchmark.label[self.data.benchmark.rows(split)])
@@ -69,7 +69,7 @@ class Fitting:
         """The next stage to train; None when there is none."""
         while True:
             try:
-                stage = self._ask()
+                stage = self._next_stage()
             except StopIteration as end:
                 self.learned, self.finished = end.value, True
                 return None
@@ -82,12 +82,13 @@ class Fitting:
                         self.say(note)
                 return lane
             lane = Lane.enter(self.run, self.data, stage, number, None)
-            kept = read_weights(self._stage_file(number))
-            for name, module in (("net/", lane.net), ("state/", lane.parts.state)):
-                module.load_state_dict({key.removeprefix(name): kept[key] for key in kept if key.startswith(name)})
+            weights = read_weights(self._stage_file(number))
+            for prefix, module in (("net/", lane.net), ("state/", lane.state)):
+                module.load_state_dict({key.removeprefix(prefix): weights[key] for key in weights
+                                        if key.startswith(prefix)})
             self.take(lane)
 
-    def _ask(self) -> Stage:
+    def _next_stage(self) -> Stage:
         if self._fit is None:
             self._fit = self.run.learner().fit()
             return next(self._fit)
@@ -95,8 +96,8 @@ class Fitting:
         file = self._stage_file(self._stages - 1)
         stage = self._fit.send(self.learned)
         if self.folder is not None and not file.is_file():
-            parts = (("net/", self.learned.net), ("state/", self.learned.state))
-            save_weights(file, {name + key: value for name, module in parts
+            save_weights(file, {prefix + key: value
+                                for prefix, module in (("net/", self.learned.net), ("state/", self.learned.state))
                                 for key, value in module.state_dict().items()})
         return stage
 
@@ -104,12 +105,12 @@ class Fitting:
         return (self.folder or Path()) / f"stage-{number}.safetensors"
 
     def take(self, lane: Lane) -> None:
-        """What a trained lane leaves."""
+        """Keep what a trained lane leaves."""
         self.problem = lane.problem
         if self.problem is None:
             lane.take_best()
             step = lane.point.step
-            self.learned = Learned(lane.net, lane.parts.state, self.data, step, lane.point.best_step or step,
+            self.learned = Learned(lane.net, lane.state, self.data, step, lane.point.best_step or step,
                                    self.run.precision)
 
 
@@ -123,28 +124,24 @@ def learn(
     """
     waiting = list(runs)
     while waiting:
-        entered = [(one, lane) for one in waiting if (lane := _enter(one)) is not None]
-        owner = {one.run.id: one for one, _ in entered}
-        for one in waiting:
-            if ended and (one.finished or one.problem is not None):
-                ended(one)
-
-        def leave(lane: Lane, owner: dict[str, Fitting] = owner) -> None:
-            fitting = owner[lane.run.id]
-            fitting.take(lane)
-            if ended and fitting.problem is not None:
+        entered = {fitting.run.id: (fitting, lane) for fitting in waiting if (lane := _enter(fitting)) is not None}
+        for fitting in waiting:
+            if ended and (fitting.finished or fitting.problem is not None):
                 ended(fitting)
+        for pack in _packs([lane for _, lane in entered.values()]):
+            for lane in _train(pack, checkpoint_seconds, progress):
+                fitting, _ = entered[lane.run.id]
+                fitting.take(lane)
+                if ended and fitting.problem is not None:
+                    ended(fitting)
+        waiting = [fitting for fitting, _ in entered.values() if fitting.problem is None]
 
-        for pack in _packs([lane for _, lane in entered]):
-            _train(pack, checkpoint_seconds, progress, leave)
-        waiting = [one for one, _ in entered if one.problem is None]
 
-
-def _enter(one: Fitting) -> Lane | None:
+def _enter(fitting: Fitting) -> Lane | None:
     try:
-        return one.next_lane()
+        return fitting.next_lane()
     except Exception as problem:
-        one.problem = problem
+        fitting.problem = problem
         return None
 
 
@@ -158,9 +155,8 @@ def _packs(lanes: Sequence[Lane]) -> list[list[Lane]]:
     return list(packs.values())
 
 
-def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | None,
-           leave: Callable[[Lane], None]) -> None:
-    """Step the lanes of a pack until each is at its end, and hand it over then."""
+def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | None) -> Iterator[Lane]:
+    """Step the lanes of a pack; each is given back when it is at its end."""
     at_work = list(pack)
     pace, saved = 0.0, time.monotonic()
     way: Plain | Stacked | Graphed | None = None
@@ -168,8 +164,7 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
         while True:
             ends = [lane for lane in at_work if not lane.unfinished]
             at_work = [lane for lane in at_work if lane.unfinished]
-            for lane in ends:
-                leave(lane)
+            yield from ends
             if not at_work:
                 return
             # Never longer than a second or a part of the time between checkpoints, once a step's time is known.
@@ -190,7 +185,7 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
                     continue
                 # One of them may have broken all, or all at once were too much for the memory: each by itself then.
                 for lane in at_work:
-                    _train([lane.restarted()], checkpoint_seconds, progress, leave)
+                    yield from _train([lane.restarted()], checkpoint_seconds, progress)
                 return
             for lane, values in zip(at_work, losses, strict=True):
                 lane.record(values)

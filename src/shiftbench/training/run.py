@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Owner, Registry, find, listed, load_installed, make
 from shiftbench.data.benchmark import Benchmark
@@ -117,7 +118,8 @@ class Run:
                                   ("select_split", ("", "id_val", "val"), "split to choose on")):
             if getattr(self, name) not in known:
                 raise unknown(kind, getattr(self, name), [word for word in known if word], "run")
-        parts_of(self.augment)
+        if self.augment != "none":
+            parts_of(self.augment)
         for name in ("steps", "batch_size", "eval_every", "attack_steps", "patience", "size", "domains_per_batch",
                      "seed", "warmup", "drop_every"):
             least = int(name in ("steps", "batch_size", "eval_every", "attack_steps"))
@@ -281,14 +283,19 @@ def own_parts(settings: Mapping[str, Any]) -> dict[str, Owner]:
             if (owner := table.owners.get(settings.get(key, ""))) is not None and not owner.ours}
 
 
-def count_pools(benchmark: Benchmark, batches: str) -> int:
-    """How many pools the batches of a kind draw from: the domains, groups or cells of domain × label in training, or,
-    of plain batches, one. They are those of `Data.codes`, counted without torch."""
+def pools_of(benchmark: Benchmark, batches: str, rows: Ints) -> Ints:
+    """The pool that batches of a kind draw each of these rows from, counted from 0 without gaps: its domain, its group
+    or its cell of domain × label; one pool holds all where batches are plain."""
     if batches == "plain":
-        return 1
+        return np.zeros(len(rows), np.int64)
     codes = getattr(benchmark, batches) if batches != "domain_label" else (
         benchmark.domain * (1 + int(benchmark.label.max(initial=0))) + benchmark.label)
-    return len(np.unique(codes[benchmark.rows("train")]))
+    return np.unique(codes[rows], return_inverse=True)[1].astype(np.int64)
+
+
+def count_pools(benchmark: Benchmark, batches: str) -> int:
+    """How many pools the batches of a kind draw training items from."""
+    return len(np.unique(pools_of(benchmark, batches, benchmark.rows("train"))))
 
 
 def items_per_batch(batch_size: int, pools: int, at_once: int) -> int:

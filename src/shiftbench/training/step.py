@@ -53,14 +53,14 @@ class Plain:
 
 def step(lane: Lane, t: int, index: Tensor, u: Tensor | None, rate: float, seed: int) -> Tensor:
     """Step t on the training items `index` with the random numbers `u` and this learning rate; returns the loss."""
-    data, net, state, optimizer = lane.data, lane.net, lane.parts.state, lane.parts.optimizer
+    data, net, state, optimizer = lane.data, lane.net, lane.state, lane.optimizer
     torch.manual_seed(seed)
     batch = data.batch(index, net, lane.run.augment, u, None if lane.weight is None else lane.weight[index])
     with torch.autocast(data.device.type, torch.bfloat16, enabled=lane.run.precision == "bf16"):
         loss = lane.stage.method.loss(net, attack(lane, batch), state, t)
     optimizer.zero_grad()
     loss.backward()
-    shorten(lane.run, [one for group in optimizer.param_groups for one in group["params"]])
+    shorten(lane.run, parameters_of(optimizer))
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
@@ -77,6 +77,10 @@ def shorten(run: Run, parameters: Sequence[Tensor]) -> None:
     """
     if run.max_grad_norm:
         torch.nn.utils.clip_grad_norm_(parameters, run.max_grad_norm)
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def attack(lane: Lane, batch: Batch) -> Batch:
@@ -106,12 +110,12 @@ def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any
 def decaying(run: Run, modules: Sequence[nn.Module]) -> list[nn.Parameter] | list[dict[str, Any]]:
     """The parameters to learn; without `decay_all` in two groups, of which biases and layer norms do not decay."""
     if run.decay_all:
-        return [one for module in modules for one in module.parameters() if one.requires_grad]
+        return [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
     groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay} for decay in (run.weight_decay, 0.0)]
-    for part in (part for module in modules for part in module.modules()):
-        for name, parameter in part.named_parameters(recurse=False):
+    for layer in (layer for module in modules for layer in module.modules()):
+        for name, parameter in layer.named_parameters(recurse=False):
             if parameter.requires_grad:
-                groups["bias" in name or isinstance(part, nn.LayerNorm)]["params"].append(parameter)
+                groups["bias" in name or isinstance(layer, nn.LayerNorm)]["params"].append(parameter)
     return [group for group in groups if group["params"]]
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from shiftbench.training.lane import Lane
-from shiftbench.training.step import attack, shorten
+from shiftbench.training.step import attack, parameters_of, shorten
 
 BLOCK = 64
 """Steps whose items lie on the device at once: the most that `advance` is asked for."""
@@ -55,10 +55,10 @@ class _Track:
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.step = torch.full((), lane.point.step, dtype=torch.int64, device=device)
         self.losses = torch.zeros(BLOCK, device=device)
-        rates = [group["lr"] for group in lane.parts.optimizer.param_groups]
+        rates = [group["lr"] for group in lane.optimizer.param_groups]
         self.moving = [rate for rate in rates if isinstance(rate, Tensor)]  # empty: it never changes
         self.rates = torch.zeros(BLOCK, device=device)
-        self.parameters = [one for group in lane.parts.optimizer.param_groups for one in group["params"]]
+        self.parameters = parameters_of(lane.optimizer)
         self.graph = self._record()
 
     def draw(self, first: int) -> tuple[Tensor, Tensor | None]:
@@ -86,7 +86,7 @@ class _Track:
         self.stream.wait_stream(torch.cuda.current_stream(self.index.device))  # which may not have filled them yet
         self.load(1)
         kept = [tensor.detach().clone() for tensor in self._tensors()]
-        fresh = not self.lane.parts.optimizer.state
+        fresh = not self.lane.optimizer.state
         torch.cuda.synchronize()
         with torch.cuda.stream(self.stream):
             for _ in range(WARM_UP):
@@ -96,40 +96,40 @@ class _Track:
         with torch.cuda.graph(graph, stream=self.stream):
             self._step()
         # Recording runs nothing; the warm-up did. Undo it: old values back, and moments that it made are zero again.
-        moments = [value for state in self.lane.parts.optimizer.state.values() for value in state.values()]
         for tensor, old in zip(self._tensors()[:len(kept)], kept, strict=True):
             tensor.detach().copy_(old)
         if fresh:
-            for value in moments:
-                value.zero_()
+            for moment in self._moments():
+                moment.zero_()
         self.lane.net.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         return graph
 
     def _tensors(self) -> list[Tensor]:
         """Everything a step changes; the moments last, since a fresh optimizer has none."""
-        parts = self.lane.parts
-        modules = (parts.net, parts.state)
-        moments = [value for state in parts.optimizer.state.values() for value in state.values()]
-        return [*(part for module in modules for part in (*module.parameters(), *module.buffers())), self.cursor,
-                self.step, self.losses, *moments]
+        modules = (self.lane.net, self.lane.state)
+        return [*(tensor for module in modules for tensor in (*module.parameters(), *module.buffers())), self.cursor,
+                self.step, self.losses, *self._moments()]
+
+    def _moments(self) -> list[Tensor]:
+        return [value for state in self.lane.optimizer.state.values() for value in state.values()]
 
     def _step(self) -> None:
-        lane, data, parts = self.lane, self.lane.data, self.lane.parts
+        lane, data, state = self.lane, self.lane.data, self.lane.state
         index = self.index.index_select(0, self.cursor).view(-1)
         u = None if self.u is None else self.u.index_select(0, self.cursor).squeeze(0)
         weight = None if lane.weight is None else lane.weight.index_select(0, index)
         batch = data.batch(index, lane.net, lane.run.augment, u, weight)
-        before = dict(parts.state.named_buffers())
+        before = dict(state.named_buffers())
         with torch.autocast("cuda", torch.bfloat16, enabled=lane.run.precision == "bf16"):
-            loss = lane.stage.method.loss(lane.net, attack(lane, batch), parts.state, self.step)
+            loss = lane.stage.method.loss(lane.net, attack(lane, batch), state, self.step)
         for parameter, gradient in zip(self.parameters, gradients_of(loss, self.parameters), strict=True):
             parameter.grad = gradient
         shorten(lane.run, self.parameters)
         for rate in self.moving:
             rate.copy_(self.rates.index_select(0, self.cursor).view(()))
-        parts.optimizer.step()
-        _keep_place(parts.state, before)
+        lane.optimizer.step()
+        _keep_place(state, before)
         self.losses.index_copy_(0, self.cursor, loss.detach().float().view(1))
         self.cursor += 1
         self.step += 1

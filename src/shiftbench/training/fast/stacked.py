@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map
 
 from shiftbench.methods.method import Batch, Method
 from shiftbench.training.lane import Lane
-from shiftbench.training.step import factors, make_optimizer, shorten
+from shiftbench.training.step import factors, make_optimizer, parameters_of, shorten
 
 Tensors = dict[str, Tensor]
 
@@ -45,7 +45,7 @@ class Stacked:
         self.heads = [row[0] for row in grid]
         self.whole = _Whole(lanes[0])
         self.whole.net = _folded(lanes[0].net)
-        self.whole.state = _folded(lanes[0].parts.state)
+        self.whole.state = _folded(lanes[0].state)
         slots = {id(lane): number * width + slot for number, row in enumerate(rows) for slot, lane in enumerate(row)}
         self.slots = [slots[id(lane)] for lane in lanes]
         named = [[dict(_Whole(lane).named_parameters()) for lane in row] for row in grid]
@@ -129,7 +129,7 @@ class _Whole(nn.Module):
 
     def __init__(self, lane: Lane) -> None:
         super().__init__()
-        self.net, self.state = lane.net, lane.parts.state
+        self.net, self.state = lane.net, lane.state
 
     def forward(self, method: Method, batch: Batch, step: Tensor) -> tuple[Tensor, Tensors]:
         loss = method.loss(self.net, batch, self.state, step)
@@ -141,13 +141,13 @@ def _joined(lanes: Sequence[Lane]) -> torch.optim.Optimizer:
     optimizer's step must see each lane's tensors by themselves, or the last bits would depend on their neighbours."""
     groups: dict[tuple[float, ...], dict[str, Any]] = {}
     for lane in lanes:
-        for own in lane.parts.optimizer.param_groups:
+        for own in lane.optimizer.param_groups:
             pace = (lane.lr, own["weight_decay"], lane.run.momentum)
             groups.setdefault(pace, {**own, "start": lane.lr, "params": []})["params"].extend(own["params"])
     joined = make_optimizer(lanes[0].run, list(groups.values()))
     for lane in lanes:
-        for parameter in (one for group in lane.parts.optimizer.param_groups for one in group["params"]):
-            joined.state[parameter] = lane.parts.optimizer.state[parameter]
+        for parameter in parameters_of(lane.optimizer):
+            joined.state[parameter] = lane.optimizer.state[parameter]
     return joined
 
 
