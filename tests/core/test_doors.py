@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shiftbench.core.arrays import read_array
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_array, read_json, read_text, read_toml
-from shiftbench.core.parsing import DEEPEST, parse_json, parse_toml, parse_value
+from shiftbench.core.files import DEEPEST, parse_json, read_json, read_text
 from shiftbench.core.table_formats import MOST_COLUMNS
 from shiftbench.core.tables import decimal, no_doubles, read_table, strings, values_of, whole
+from shiftbench.core.toml import parse_toml, parse_value, read_toml
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
@@ -28,8 +29,8 @@ DEEP = 100_000
 @pytest.mark.parametrize(("text", "says"), [
     ("[" * DEEP + "]" * DEEP, "nested"), ('{"a":' * DEEP + "1" + "}" * DEEP, "nested"),
     ('["]",' * 300 + "1" + "]" * 300, "nested"), ("[[]," * 300 + "1" + "]" * 300, "nested"),
-    (LONG, "64 bits"), (f"[-{LONG}]", "64 bits"), (f'{{"a": {2**63}}}', "64 bits"), ('["\\ud800"]', "half of a pair"),
-    ('{"\\udfff": 1}', "half of a pair"), ("[1,]", "not valid JSON"), ("", "not valid JSON"),
+    (LONG, "64 bits"), (f"[-{LONG}]", "64 bits"), (f'{{"a": {2**63}}}', "64 bits"), ('["\\ud800"]', "surrogate pair"),
+    ('{"\\udfff": 1}', "surrogate pair"), ("[1,]", "not valid JSON"), ("", "not valid JSON"),
 ])
 def test_json_is_parsed_within_limits(tmp_path, text, says):
     """Deep nesting, however brackets in texts and short branches hide it, long numbers and broken characters."""
@@ -87,7 +88,7 @@ def test_a_run_with_odd_facts_is_one_line(tmp_path):
     (folder / "done").touch()
     (folder / "run.json").write_text(facts % "3")
     assert runs_in(tmp_path / "runs")[0][0].settings["seed"] == 3
-    for odd, says in ((LONG, "64 bits"), ("[" * DEEP + "]" * DEEP, "nested"), ('"\\ud800"', "half of a pair")):
+    for odd, says in ((LONG, "64 bits"), ("[" * DEEP + "]" * DEEP, "nested"), ('"\\ud800"', "surrogate pair")):
         (folder / "run.json").write_text(facts % odd)
         with pytest.raises(ShiftBenchError, match=says):
             runs_in(tmp_path / "runs")

@@ -65,7 +65,7 @@ def test_living_writers_are_left_alone(tmp_path):
 def test_a_folder_is_replaced_with_and_without_the_one_step(tmp_path, monkeypatch, can):
     """Where a disk cannot exchange two folders, the old one is moved aside; either way only the new one is left."""
     if not can:
-        monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+        monkeypatch.setattr(files, "_swap", lambda first, second: False)
     for word in ("old", "new"):
         with writing_folder(tmp_path / "folder", "marker") as place:
             (place / "marker").write_text(word)

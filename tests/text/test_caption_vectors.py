@@ -176,7 +176,7 @@ def test_damaged_vectors_say_which_folder_to_delete(tmp_path):
     embed_texts(collection, Counted(), tmp_path)
     place = next((tmp_path / "texts").iterdir())
     os.truncate(place / "vectors.npy", 130)
-    with pytest.raises(ShiftBenchError, match=r"damaged .*Delete this folder"):
+    with pytest.raises(ShiftBenchError, match=r"damaged .*Delete the folder"):
         embed_texts(collection, Counted(), tmp_path)
     np.save(place / "vectors.npy", np.zeros((3, 2), np.float32))
     with pytest.raises(ShiftBenchError, match=r"of shape \(3, 2\), not \(10, 5\)"):

@@ -116,7 +116,7 @@ def test_a_damaged_cache_says_which_folder_to_delete(collection, tmp_path):
     small(collection, [0], folder=tmp_path)
     place = next((tmp_path / "features").iterdir())
     (place / "features.npy").write_bytes((place / "features.npy").read_bytes()[:500])
-    with pytest.raises(ShiftBenchError, match=r"damaged .*Delete this folder"):
+    with pytest.raises(ShiftBenchError, match=r"damaged .*Delete the folder"):
         small(collection, [0], folder=tmp_path)
     np.save(place / "features.npy", np.zeros((3, 2), np.float32))
     with pytest.raises(ShiftBenchError, match=r"of shape \(3, 2\)"):

@@ -50,9 +50,9 @@ from shiftbench.auditing.predicates import (
 from shiftbench.auditing.vocabulary import MONTHS, TEXT, lies_in
 from shiftbench.core.arrays import Bools, Strs, Values
 from shiftbench.core.errors import ShiftBenchError, printable, unknown
-from shiftbench.core.files import read_toml, write_text
-from shiftbench.core.parsing import to_toml
+from shiftbench.core.files import write_text
 from shiftbench.core.registry import make
+from shiftbench.core.toml import read_toml, to_toml
 from shiftbench.data.collection import Collection
 from shiftbench.data.questions import UNKNOWN, dates
 

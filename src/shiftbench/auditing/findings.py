@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.errors import ShiftBenchError, first_line, printable
-from shiftbench.core.files import read_json, write_json
-from shiftbench.core.parsing import parse_json
+from shiftbench.core.files import parse_json, read_json, write_json
 from shiftbench.core.tables import FAULTS, Tabular, read_table, write_table
 
 FORMAT, VERSION = "shiftbench audit", 1

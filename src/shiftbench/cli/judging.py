@@ -511,7 +511,7 @@ def conflicts(
 
     shiftbench conflicts benchmarks/animals --features efficientnet-lite0@128 --out conflicts
     """
-    from shiftbench.core.parsing import parse_changes
+    from shiftbench.core.toml import parse_changes
 
     settings: dict[str, Any] = {"model": model, "features": features, "weights": weights, "steps": steps,
                                 "repeats": repeats, "seed": seed, "makeup": makeup,

@@ -11,9 +11,8 @@ from PIL import Image
 from torch.utils.data import Dataset, default_collate
 
 from shiftbench.compat.wilds_metadata import next_kinds
-from shiftbench.core.arrays import Ints
+from shiftbench.core.arrays import Ints, read_array
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_array
 from shiftbench.data.benchmark import SPLITS, UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.item_table import features

@@ -286,30 +286,39 @@ def to_strings(column: pa.ChunkedArray) -> Strs:
     return np.asarray(words.to_pylist(), dtype=np.str_)
 
 
-# A table of a cache on disk, mapped into memory: read by rows, written by rows through the file.
+# Arrays on disk, mapped into memory: read through the map, written through the file.
 
-def kept_rows(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
-    """A table of a cache, mapped for reading: `write_rows` writes it. What cannot be read says whose fault that is."""
-    folder = path.parent
+def read_array(path: Path | str) -> Values:
+    """An array in numpy's format, mapped for reading. Nothing is unpickled, and no more is read than the file holds.
+
+    numpy's parser of headers raises whatever Python's own parser does, from SyntaxError to MemoryError.
+    """
+    try:
+        return np.lib.format.open_memmap(path, "r")
+    except OSError as problem:
+        raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror or first_line(problem)}).") from problem
+    except Exception as problem:
+        raise ShiftBenchError(f"{path}: not an array in numpy's format, or a damaged one ({first_line(problem)}). Copy "
+                              "or make it again; files of Python objects are never opened.") from problem
+
+
+def cached_rows(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
+    """An array of a cache, mapped for reading, with a row per item; `write_rows` writes it."""
+    remedy = f"Delete the folder {path.parent}; what it keeps is computed again."
     try:
         table = np.lib.format.open_memmap(path, "r")
-    except FileNotFoundError as problem:
-        raise ShiftBenchError(f"{folder}: has no {path.name}. Delete this folder; what it keeps is computed "
-                              "again.") from problem
-    except OSError as problem:
+    except PermissionError as problem:
         raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror}). Ask its owner for the right to read "
                               "it.") from problem
     except Exception as problem:  # see `read_array`
-        raise ShiftBenchError(f"{folder}: {path.name} is damaged ({first_line(problem)}). Delete this folder; what it "
-                              "keeps is computed again.") from problem
+        raise ShiftBenchError(f"{path}: is missing or damaged ({first_line(problem)}). {remedy}") from problem
     if table.shape != shape or table.dtype != dtype:
-        raise ShiftBenchError(f"{path}: has {table.dtype} of shape {table.shape}, not {shape}. Delete the folder "
-                              f"{folder}; what it keeps is computed again.")
+        raise ShiftBenchError(f"{path}: has {table.dtype} of shape {table.shape}, not {shape}. {remedy}")
     return table
 
 
 def may_write(path: Path | str) -> bool:
-    """Whether this process may change a file, asked of the system by opening it."""
+    """Whether this process may write a file, which only opening it shows."""
     try:
         os.close(os.open(path, os.O_WRONLY))
     except OSError:
@@ -318,14 +327,14 @@ def may_write(path: Path | str) -> bool:
 
 
 def check_writable(table: Any, missing: int) -> None:
-    """Say before hours of work that their outcome cannot be kept."""
+    """Raise an error before hours of work whose result could not be stored."""
     if missing and not may_write(table.filename):
         raise ShiftBenchError(f"{table.filename}: lacks {missing:,} items that are needed, and you have no right to "
                               "write it. Ask its owner to compute them, or make a copy of the collection's folder.")
 
 
 def write_rows(table: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> None:
-    """Write rows of a memory-mapped file through the file: on a full disk the map itself would end the process."""
+    """Write rows of a mapped array through its file: on a full disk, writing to the map would kill the process."""
     try:
         with open(table.filename, "r+b") as file:
             for row, value in zip(rows.tolist(), values, strict=True):

@@ -1,6 +1,7 @@
-"""The file formats of a table: text with separators (CSV), JSON lines, parquet, Arrow and Excel; text may be gzipped.
+"""The file formats of a table other than parquet: text with separators (CSV), JSON lines, Arrow and Excel.
 
-The name of a file says its format, and parquet also its first bytes; everything else is text with separators.
+CSV and JSON lines may be gzipped. A spreadsheet takes text such as =1+1 or @cmd in a CSV file for a formula and
+computes it. So such text is written with an apostrophe before it, which marks text in a spreadsheet, and read without.
 """
 
 import datetime
@@ -11,122 +12,70 @@ import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from shiftbench.core.errors import ShiftBenchError
 
-# Text in a CSV file that a spreadsheet would take for a formula: it gets an apostrophe, and loses it when read.
-
+MOST_COLUMNS = 100_000
+"""The most columns that a table may have: pyarrow needs some kilobytes for each, and fails at a million."""
+BLOCK = 1 << 26
+"""The bytes of a text file that are read at once: the first block decides whether a column holds numbers or text."""
+SMALL, RATIO = 1 << 28, 200
+"""A compressed file may unpack to SMALL bytes or to RATIO times its size; more would be made to fill the memory."""
+DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile)
+"""What a damaged file raises, apart from pyarrow's own exceptions."""
 FORMULA, QUOTED = r"^[=+\-@\t\r]", r"^'+[=+\-@\t\r]"
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-"""What a spreadsheet would work out, the same as text, and what only looks like it."""
+"""Text that a spreadsheet would compute, the same with apostrophes before it, and numbers, which are harmless."""
 
 
-def no_formulas(table: pa.Table) -> pa.Table:
-    """A table for a CSV file: a spreadsheet would take a text such as =1+1 or @cmd for a formula and work it out.
-
-    Such a text gets an apostrophe before it, by which spreadsheets know text; so does one that already has apostrophes
-    there, so that `as_written` gives back every text. A number that is text, as -1, is no danger and stays.
-    """
-    return _each_text(table, lambda column: pc.if_else(
-        pc.or_(pc.match_substring_regex(column, QUOTED), pc.and_(
-            pc.match_substring_regex(column, FORMULA), pc.invert(pc.match_substring_regex(column, NUMBER)))),
-        pc.binary_join_element_wise("'", column, ""), column))
-
-
-def as_written(table: pa.Table) -> pa.Table:
-    """What `no_formulas` was given."""
-    return _each_text(table, lambda column: pc.if_else(
-        pc.match_substring_regex(column, QUOTED), pc.utf8_slice_codeunits(column, 1), column))
+def read_format(
+    file: Path, title: str, text: Sequence[str], only: Sequence[str] | None, between: str | None
+) -> pa.Table:
+    """All rows of a file of the format `title`; the options are those of CSV, see `core.tables.read_table`."""
+    if title == "Arrow":
+        return _read_arrow(file)
+    if title == "Excel":
+        return _read_excel(file)
+    content = _unpacked(file) if file.suffix.lower() == ".gz" else None
+    if title == "JSON lines":
+        return _read_json_lines(file, content)
+    return _without_apostrophes(_read_csv(file, content, text, only, between))
 
 
-def no_formula(text: str) -> str:
-    """`no_formulas` of one text.
+def csv_columns(file: Path) -> list[str]:
+    """The columns of a CSV file, without reading its rows."""
+    from pyarrow import csv
 
-    >>> [no_formula(text) for text in ("=1+1", "cat", "-1", "-1+x", "'=1")]
-    ["'=1+1", 'cat', '-1', "'-1+x", "''=1"]
-    """
-    return str(no_formulas(pa.table({"text": pa.array([text], pa.string())}))["text"][0])
-
-
-def _each_text(table: pa.Table, change: Callable[[Any], Any]) -> pa.Table:
-    """Every column of texts, and the names of the columns, changed."""
-    names = change(pa.array(table.column_names, pa.string())).to_pylist()
-    columns = []
-    for column in table.columns:
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        columns.append(change(column) if text else column)
-    return pa.table(columns, names=names) if columns else table
+    options = csv.ParseOptions(delimiter=_default_separator(file), newlines_in_values=True)
+    return list(csv.open_csv(file, parse_options=options).schema.names)
 
 
-# The file formats of a table: text with separators (CSV), JSON lines, parquet, Arrow and Excel; text may be gzipped.
+def write_csv(path: Path, table: pa.Table) -> None:
+    """Write a CSV file in which no text is a formula."""
+    from pyarrow import csv
 
-MOST_COLUMNS = 100_000
-"""Columns of a table that is read: pyarrow keeps some kilobytes for each, and gives up at a million."""
-BLOCK = 1 << 26
-"""Bytes of a text file that are read at once: the first block decides whether a column holds numbers or text."""
-SMALL, RATIO = 1 << 28, 200
-"""A compressed file may unpack to SMALL bytes, or to RATIO times its size: more is made to fill a memory."""
-DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile)
+    csv.write_csv(no_formulas(table), path)
 
 
-class Format(NamedTuple):
-    """What a file holds, by its name: `title` in messages, and whether it is gzipped."""
-
-    title: str
-    packed: bool
+def check_width(file: Path, columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        raise too_wide(file)
 
 
-def format_of(file: Path) -> Format:
-    """The format of a table's file."""
-    endings = [ending.lower() for ending in file.suffixes]
-    packed = bool(endings) and endings[-1] == ".gz"
-    ending = next(iter(endings[-2::-1] if packed else endings[::-1]), "")
-    title = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines",
-             ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow", ".xlsx": "Excel"}.get(ending, "CSV")
-    if title == "CSV" and not packed:
-        with file.open("rb") as handle:
-            title = "parquet" if handle.read(4) == b"PAR1" else title
-    if packed and title not in ("CSV", "JSON lines"):
-        raise ShiftBenchError(f"{file}: a gzipped {title} table is not read. Unpack it first; it is compressed inside.")
-    return Format(title, packed)
+def too_wide(file: Path) -> ShiftBenchError:
+    return ShiftBenchError(f"{file}: has more than {MOST_COLUMNS:,} columns. Is it a table with a row per item?")
 
 
-def default_separator(file: Path) -> str:
-    """What stands between two values unless somebody says otherwise: a tab in a .tsv file, else a comma."""
+def _default_separator(file: Path) -> str:
     return "\t" if ".tsv" in [ending.lower() for ending in file.suffixes[-2:]] else ","
 
 
-def read_rows(
-    file: Path, form: Format, text: Sequence[str], only: Sequence[str] | None, between: str
-) -> pa.Table:
-    """All rows of a file; columns named in `text` stay text, and of a CSV or parquet file only `only` are kept."""
-    if form.title == "parquet":
-        few(file, pq.read_metadata(file).num_columns)
-        return pq.read_table(file)
-    if form.title == "Arrow":
-        return _read_arrow(file)
-    if form.title == "Excel":
-        return _read_excel(file)
-    content = _unpacked(file) if form.packed else None
-    if form.title == "JSON lines":
-        return _read_json_lines(file, content)
-    return _read_csv(file, content, text, only, between)
-
-
-def few(file: Path, columns: int) -> None:
-    if columns > MOST_COLUMNS:
-        raise ShiftBenchError(f"{file}: has more than {MOST_COLUMNS:,} columns. Is it a table with a row per item?")
-
-
 def _unpacked(file: Path) -> bytes:
-    """The text of a gzipped file, within reason."""
+    """The text of a gzipped file, up to a limit."""
     most = max(SMALL, RATIO * file.stat().st_size)
     with gzip.open(file) as stream:
         content = io.BytesIO()
@@ -143,17 +92,17 @@ def _too_large(file: Path) -> ShiftBenchError:
 
 
 def _read_csv(
-    file: Path, content: bytes | None, text: Sequence[str], only: Sequence[str] | None, between: str
+    file: Path, content: bytes | None, text: Sequence[str], only: Sequence[str] | None, between: str | None
 ) -> pa.Table:
     from pyarrow import csv
 
-    between = spelled(between)
+    between = separator_of(between or _default_separator(file))
     if len(between) != 1 or not between.isascii() or between in '"\r\n':
         raise ShiftBenchError(f"{between!r} cannot separate two values; it must be one character, as , or ; or \\t.")
     if not file.stat().st_size or content == b"":
         raise ShiftBenchError(f"{file}: is empty. The first line of a CSV file names its columns.")
     with file.open("rb") if content is None else io.BytesIO(content) as handle:
-        few(file, _columns_of_csv(handle, between))
+        check_width(file, _columns_of_csv(handle, between))
     try:
         return csv.read_csv(
             file if content is None else pa.BufferReader(content),
@@ -163,21 +112,21 @@ def _read_csv(
                 column_types=dict.fromkeys(text, pa.string()),
                 include_columns=None if only is None else list(only),
                 include_missing_columns=False))
-    except KeyError:  # pyarrow's way to say that an included column is not there
+    except KeyError:  # so pyarrow reports that a column of `only` is not there
         return _read_csv(file, content, text, None, between)
 
 
-def spelled(between: str) -> str:
-    r"""A separator as it is meant: a tab is typed as \t, which a shell hands on as two characters.
+def separator_of(between: str) -> str:
+    r"""The separator that a user means: a tab is typed as \t, which a shell passes on as two characters.
 
-    >>> spelled(r"\t") == "\t", spelled(";")
+    >>> separator_of(r"\t") == "\t", separator_of(";")
     (True, ';')
     """
     return "\t" if between == r"\t" else between
 
 
 def _columns_of_csv(handle: Any, between: str) -> int:
-    """How many values the first line has, counted before anything is parsed."""
+    """The number of values in the first line, counted before anything is parsed."""
     count, block = 1, b"x"
     while block and count <= MOST_COLUMNS:
         block = handle.read(1 << 20)
@@ -189,7 +138,7 @@ def _columns_of_csv(handle: Any, between: str) -> int:
 
 
 def _read_json_lines(file: Path, content: bytes | None) -> pa.Table:
-    """An object per line. Text that looks like a date stays the text that it is."""
+    """An object per line. Text that looks like a date stays text."""
     from pyarrow import json
 
     if not file.stat().st_size or content == b"":
@@ -201,20 +150,20 @@ def _read_json_lines(file: Path, content: bytes | None) -> pa.Table:
                               parse_options=json.ParseOptions(newlines_in_values=False, explicit_schema=schema))
 
     table = read(None)
-    few(file, table.num_columns)
+    check_width(file, table.num_columns)
     dates = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
     return read(pa.schema([(name, pa.string()) for name in dates])) if dates else table
 
 
 def _read_arrow(file: Path) -> pa.Table:
-    """Arrow's file format (also called feather), or its stream, which `datasets` writes."""
+    """Arrow's file format (also called feather), or its stream format, which `datasets` writes."""
     with pa.memory_map(str(file)) as source:
         try:
             reader = pa.ipc.open_file(source)
         except pa.ArrowInvalid:
             source.seek(0)
             reader = pa.ipc.open_stream(source)
-        few(file, len(reader.schema))
+        check_width(file, len(reader.schema))
         table = reader.read_all()
     table.validate(full=True)
     return table
@@ -244,26 +193,63 @@ def _read_excel(file: Path) -> pa.Table:
     rows = [row for row in rows if any(value is not None for value in row)]
     if not rows:
         raise ShiftBenchError(f"{file}: is empty. The first row of a sheet names its columns.")
-    width = max((place for place, value in enumerate(rows[0], start=1) if value is not None), default=0)
-    few(file, width)
+    width = max((number for number, value in enumerate(rows[0], start=1) if value is not None), default=0)
+    check_width(file, width)
     names = ["" if name is None else str(name) for name in rows[0][:width]]
     for number, row in enumerate(rows[1:], start=1):
         if any(value is not None for value in row[width:]):
             raise ShiftBenchError(f"{file}: row {number} has a value beyond the last named column. Name its column in "
                                   "the first row.")
-    columns = [_excel_column([row[place] if place < len(row) else None for row in rows[1:]]) for place in range(width)]
+    columns = [_excel_column([row[k] if k < len(row) else None for row in rows[1:]]) for k in range(width)]
     return pa.table(columns, names=names)
 
 
 def _excel_column(values: list[Any]) -> pa.Array:
-    """One type per column: where a column mixes numbers, dates and text, all are text."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {int, float}:
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
-    if len(kinds) > 1:
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
-    if kinds == {datetime.datetime} and all(value is None or value.time() == datetime.time() for value in values):
+    """A column has one type: where it mixes numbers, dates and text, all values are text."""
+    types = {type(value) for value in values if value is not None}
+    if types == {int, float}:
+        return pa.array(values, pa.float64())
+    if types == {datetime.datetime} and all(value is None or value.time() == datetime.time() for value in values):
         return pa.array([None if value is None else value.date() for value in values], pa.date32())
-    if kinds <= {datetime.time, datetime.timedelta} and kinds:
+    if len(types) > 1 or types & {datetime.time, datetime.timedelta}:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
     return pa.array(values)
+
+
+def no_formulas(table: pa.Table) -> pa.Table:
+    """A table for a CSV file: every text that a spreadsheet would take for a formula gets an apostrophe before it.
+
+    So does one that has apostrophes there already, so that reading gives back every text. A number that is text, such
+    as -1, is harmless and stays.
+    """
+    return _map_texts(table, lambda column: pc.if_else(
+        pc.or_(pc.match_substring_regex(column, QUOTED), pc.and_(
+            pc.match_substring_regex(column, FORMULA), pc.invert(pc.match_substring_regex(column, NUMBER)))),
+        pc.binary_join_element_wise("'", column, ""), column))
+
+
+def no_formula(text: str) -> str:
+    """`no_formulas` for one text.
+
+    >>> [no_formula(text) for text in ("=1+1", "cat", "-1", "-1+x", "'=1")]
+    ["'=1+1", 'cat', '-1', "'-1+x", "''=1"]
+    """
+    return str(no_formulas(pa.table({"text": pa.array([text], pa.string())}))["text"][0])
+
+
+def _without_apostrophes(table: pa.Table) -> pa.Table:
+    """The table that `no_formulas` was given."""
+    return _map_texts(table, lambda column: pc.if_else(
+        pc.match_substring_regex(column, QUOTED), pc.utf8_slice_codeunits(column, 1), column))
+
+
+def _map_texts(table: pa.Table, change: Callable[[Any], Any]) -> pa.Table:
+    """Change every column of texts, and the names of the columns."""
+    names = change(pa.array(table.column_names, pa.string())).to_pylist()
+    columns = []
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        columns.append(change(column) if is_text else column)
+    return pa.table(columns, names=names) if columns else table

@@ -1,7 +1,8 @@
-"""Tables that somebody may have changed: a column is asked for by name and type, and what is not so is said.
+"""Tables: files and data frames, read into columns that are asked for by name and type.
 
 A file of ours and one of a stranger are read alike. Parquet checks neither the names of its columns nor its texts, and
-CSV has no types at all: whatever reads a column goes through `strings`, `whole`, `decimal` or `values_of`.
+CSV has no types at all, so whoever reads a column goes through `strings`, `whole`, `decimal` or `values_of`, which
+raise an error where the column is not what it should be.
 """
 
 import re
@@ -18,168 +19,143 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import csv
 
 from shiftbench.core.arrays import Floats, Ints, Strs, Values, Words, array_of, is_lazy, to_strings
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular, path_of, writing
-from shiftbench.core.table_formats import DAMAGED, as_written, default_separator, few, format_of, no_formulas, read_rows
+from shiftbench.core.table_formats import DAMAGED, MOST_COLUMNS, csv_columns, read_format, too_wide, write_csv
 
 TABLES = "the file of a table, nor a data frame (pandas, polars, pyarrow), nor a dict of columns"
+FORMATS = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".arrow": "Arrow",
+           ".feather": "Arrow", ".ipc": "Arrow", ".xlsx": "Excel"}
+"""The format of a table's file by the ending of its name; every other file is text with separators (CSV)."""
 UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 """The column that pandas makes of an index without a name: row numbers, as a rule."""
 FAULTS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What pyarrow raises at columns of the wrong type and at damaged ones."""
 
 
-def is_frame(source: object) -> bool:
-    """Whether this is a table in memory: a data frame of pandas, polars or pyarrow (Arrow's interface), or a dict."""
-    return isinstance(source, Mapping) or hasattr(source, "__arrow_c_stream__") or is_lazy(source)
-
-
-def table_name(source: Any) -> str:
-    """How messages call a table: by its file, or by what it is in memory.
-
-    >>> table_name("scans.csv"), table_name({"item": []})
-    ('scans.csv', 'dict')
-    """
-    return str(source) if isinstance(source, str | PathLike) else type(source).__name__
-
-
-def frame_table(frame: Any, categories: bool = False) -> pa.Table:
-    """A data frame, or a dict of columns, as a table of the types that files have too.
-
-    An index of pandas is a column where it has a name. An array of a dict that has two dimensions is a list per row.
-    NaN in a list of words is a gap, as pandas has it. With `categories`, words that are coded stay so.
-    """
-    where = table_name(frame)
-    try:
-        if isinstance(frame, Mapping):
-            table = pa.table({str(name): _column(values, f"{where}['{name}']") for name, values in frame.items()})
-        else:
-            table = _with_range(pa.table(frame.collect() if is_lazy(frame) else frame))
-        table = table.drop_columns([name for name in table.column_names if UNNAMED_INDEX.fullmatch(name)])
-        return pa.table([column if categories and _has_categories(column.type) else _plain(column)
-                         for column in table.columns], names=table.column_names)
-    except ShiftBenchError:
-        raise
-    except FAULTS as problem:
-        raise ShiftBenchError(f"{where}: cannot be read as a table ({first_line(problem)}).") from problem
-
-
-def _with_range(table: pa.Table) -> pa.Table:
-    """With the index of pandas that has a name and counts rows: pyarrow keeps the others as columns, and only describes
-    this one."""
-    for index in (table.schema.pandas_metadata or {}).get("index_columns", ()):
-        if isinstance(index, dict) and index["name"] is not None and index["name"] not in table.column_names:
-            numbers = np.arange(index["start"], index["stop"], index["step"])
-            if len(numbers) == len(table):  # rows may have been left out since
-                table = table.append_column(str(index["name"]), pa.array(numbers))
-    return table
-
-
-def _column(values: Any, argument: str) -> Any:
-    if hasattr(values, "__arrow_c_stream__"):
-        return pa.chunked_array(values)
-    array = array_of(values, argument)
-    if array.ndim > 1:
-        return pa.array(list(array.reshape(len(array), -1)))
-    if array.dtype.kind == "U" and not isinstance(values, np.ndarray):  # numpy wrote out what is no word
-        return pa.array([None if value is None or value != value else str(value) for value in values], pa.string())
-    return pa.array(array, from_pandas=True)
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column without its encoding: categories, strings with long offsets or as views, and periods and intervals of
-    pandas are strings."""
-    if str(getattr(column.type, "extension_name", "")).startswith("pandas."):
-        words = column.to_pandas()
-        return pa.chunked_array([pa.array(words.astype(str).where(words.notna(), None), pa.string())])
-    if pa.types.is_dictionary(column.type):
-        words = [_plain(pa.chunked_array([chunk.dictionary])).take(chunk.indices) for chunk in column.chunks]
-        return pa.chunked_array([chunk for part in words for chunk in part.chunks],
-                                words[0].type if words else pa.string())
-    return column.cast(pa.string()) if str(column.type) in ("large_string", "string_view") else column
-
-
-def _has_categories(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_dictionary(kind)
-                and (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)))
-
-
-class Tabular:
-    """What can be had as a data frame, from its `to_arrow`. pandas and polars are imported when they are asked for."""
-
-    def to_arrow(self) -> pa.Table:
-        """A table of pyarrow."""
-        raise NotImplementedError
-
-    def to_pandas(self) -> Any:
-        """A data frame of pandas."""
-        _installed("pandas")
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """A data frame of polars."""
-        return _installed("polars").from_arrow(self.to_arrow())
-
-
-def _installed(package: str) -> Any:
-    try:
-        return import_module(package)
-    except ModuleNotFoundError as problem:
-        raise ShiftBenchError(f"{package} is not installed. Install it with: pip install {package}") from problem
-
-
 def read_table(
-    path: Any, columns: Sequence[str] = (), text: Sequence[str] = (), *, every: bool = True,
+    source: Any, columns: Sequence[str] = (), text: Sequence[str] = (), *, every: bool = True,
     between: str | None = None
 ) -> pa.Table:
-    """Read a table of any of the formats of `table_formats`, with `columns`; quoted values may hold line breaks.
+    """Read a table that has `columns`: a file of one of FORMATS, a data frame or a dict of columns.
 
-    A data frame, or a dict of columns, is a table too. Columns named in `text` stay text in a CSV file, so that the id
-    000123 does not become the number 123. Without `every`, only `columns` of a CSV file are kept in memory. `between`
-    separates the values of a CSV file: by default a comma, in a .tsv file a tab.
+    Columns named in `text` stay text in a CSV file, so that the id 000123 does not become the number 123; quoted values
+    may hold line breaks. Without `every`, only `columns` of a CSV file are kept in memory. `between` separates the
+    values of a CSV file: by default a comma, in a .tsv file a tab.
     """
-    if is_frame(path):
-        frame = frame_table(path)
-        no_doubles(table_name(path), frame)
-        for name in columns:
-            if name not in frame.column_names:
-                raise unknown("column", name, frame.column_names, table_name(path))
-        return frame
-    file = path_of(path, TABLES)
+    if is_frame(source):
+        return _with_columns(table_name(source), frame_table(source), columns)
+    file = path_of(source, TABLES)
     check_regular(file)
     if not file.is_file():
         raise ShiftBenchError(f"{file}: no such file." if not file.exists() else f"{file} is a folder, not a table.")
-    form = format_of(file)
+    title = format_of(file)
     try:
-        table = read_rows(file, form, text, None if every else columns, between or default_separator(file))
-        if form.title == "CSV":
-            table = as_written(table)
+        if title == "parquet":
+            if pq.read_metadata(file).num_columns > MOST_COLUMNS:
+                raise too_wide(file)
+            table = pq.read_table(file)
+        else:
+            table = read_format(file, title, text, None if every else columns, between)
     except ShiftBenchError:
         raise
     except (*DAMAGED, *FAULTS) as problem:
-        raise ShiftBenchError(f"{file}: not a readable {form.title} table ({first_line(problem)}).") from problem
-    no_doubles(file, table)
+        raise _unreadable(file, title, problem) from problem
+    return _with_columns(file, table, columns)
+
+
+def open_table(
+    source: Any, columns: Sequence[str] = (), text: Sequence[str] = (), plain: Sequence[str] = ()
+) -> Any:
+    """`read_table`, but coded words stay codes, and a column of a parquet file is read when it is asked for.
+
+    Columns named in `plain` are not read as codes: as a rule each of their words occurs once.
+    """
+    if is_frame(source):
+        return _with_columns(table_name(source), frame_table(source, categories=True), columns)
+    file = Path(source)
+    if not file.is_file() or format_of(file) != "parquet":
+        return read_table(source, columns, text)
+    check_regular(file)
+    try:
+        table = ParquetTable(file, plain)
+    except ShiftBenchError:
+        raise
+    except (*DAMAGED, *FAULTS) as problem:
+        raise _unreadable(file, "parquet", problem) from problem
+    return _with_columns(file, table, columns)
+
+
+def column_names(source: Any) -> list[str]:
+    """The columns of a table, without reading the rows of a parquet or CSV file."""
+    if not is_frame(source) and Path(source).is_file():
+        title = format_of(Path(source))
+        with suppress(*DAMAGED, *FAULTS):  # read_table says what is wrong
+            if title == "parquet":
+                return list(pq.read_schema(source).names)
+            if title == "CSV" and Path(source).suffix.lower() != ".gz":
+                return csv_columns(Path(source))
+    return list(read_table(source).column_names)
+
+
+def format_of(file: Path) -> str:
+    """The format of a table's file: as its name says, and parquet also by its first bytes."""
+    endings = [ending.lower() for ending in file.suffixes]
+    gzipped = endings[-1:] == [".gz"]
+    title = FORMATS.get(next(reversed(endings[:-1] if gzipped else endings), ""), "CSV")
+    if title == "CSV" and not gzipped:
+        with file.open("rb") as handle:
+            return "parquet" if handle.read(4) == b"PAR1" else title
+    if gzipped and title not in ("CSV", "JSON lines"):
+        raise ShiftBenchError(f"{file}: a gzipped {title} table is not read. Unpack it first; it is compressed inside.")
+    return title
+
+
+def _unreadable(file: Path, title: str, problem: Exception) -> ShiftBenchError:
+    return ShiftBenchError(f"{file}: not a readable {title} table ({first_line(problem)}).")
+
+
+def _with_columns(where: Path | str, table: Any, columns: Sequence[str]) -> Any:
+    """A table that has `columns`, each name once."""
+    no_doubles(where, table)
+    names = table.column_names
     for name in columns:
-        if name not in table.column_names:
-            raise _no_column(file, name, table.column_names)
+        if name in names:
+            continue
+        other = next((mark for mark in ";\t| " if mark in names[0]), None) if len(names) == 1 else None
+        if other is not None and isinstance(where, Path):
+            raise ShiftBenchError(f"{where}: has one column, '{names[0]}'. Are its values separated by {other!r}? "
+                                  "Say so with --between.")
+        raise unknown("column", name, names, str(where))
     return table
 
 
-class ParquetTable:
-    """A parquet file of which a column is read when it is asked for; it has what is used of a `pa.Table`.
+def no_doubles(where: Path | str, table: Any) -> None:
+    """Refuse names of columns that are no text, and a name that two columns have."""
+    try:
+        names = Counter(table.column_names)
+    except UnicodeDecodeError as problem:
+        raise ShiftBenchError(f"{where}: the name of a column is not UTF-8 text. Save the table as UTF-8.") from problem
+    for name, times in names.most_common(1):
+        if times > 1:
+            raise ShiftBenchError(f"{where}: has more than one column '{name}'. Give each column a name of its own.")
 
-    Words are read as codes, except those of the columns `plain`. Of the file `rows` are read, by default all.
+
+class ParquetTable:
+    """A parquet file whose columns are read when they are asked for; it has what is used of a `pa.Table`.
+
+    Words are read as codes, except in the columns `plain`. `rows` are the rows of the file, by default all.
     """
 
     def __init__(self, file: Path, plain: Sequence[str] = ()) -> None:
         self.file, self.plain, self.metadata = file, plain, pq.read_metadata(file)
-        few(file, self.metadata.num_columns)
+        if self.metadata.num_columns > MOST_COLUMNS:
+            raise too_wide(file)
         self.schema = self.metadata.schema.to_arrow_schema()
         self.column_names: list[str] = list(self.schema.names)
-        self.own = self.column_names  # what the file calls each
+        self.names_in_file = self.column_names
         self.num_rows: int = self.metadata.num_rows
         self.rows: Ints | None = None
 
@@ -187,13 +163,13 @@ class ParquetTable:
         return self.num_rows
 
     def __getitem__(self, name: str) -> pa.ChunkedArray:
-        own = self.own[self.column_names.index(name)]
+        own = self.names_in_file[self.column_names.index(name)]
         coded = own not in self.plain and str(self.schema.field(own).type) in ("string", "large_string")
         try:
             file = pq.ParquetFile(self.file, metadata=self.metadata, read_dictionary=[own] if coded else [])
             column = file.read([own])[own]
         except (*DAMAGED, *FAULTS) as problem:
-            raise ShiftBenchError(f"{self.file}: not a readable parquet table ({first_line(problem)}).") from problem
+            raise _unreadable(self.file, "parquet", problem) from problem
         return column if self.rows is None else column.take(pa.array(self.rows))
 
     def _with(self, **changes: Any) -> "ParquetTable":
@@ -202,7 +178,8 @@ class ParquetTable:
         return table
 
     def select(self, names: Sequence[str]) -> "ParquetTable":
-        return self._with(column_names=list(names), own=[self.own[self.column_names.index(name)] for name in names])
+        return self._with(column_names=list(names),
+                          names_in_file=[self.names_in_file[self.column_names.index(name)] for name in names])
 
     def rename_columns(self, names: Sequence[str]) -> "ParquetTable":
         return self._with(column_names=list(names))
@@ -211,61 +188,13 @@ class ParquetTable:
         return self._with(rows=rows if self.rows is None else self.rows[rows], num_rows=len(rows))
 
 
-def open_table(
-    source: Any, columns: Sequence[str] = (), text: Sequence[str] = (), plain: Sequence[str] = ()
-) -> Any:
-    """`read_table`, but words that are coded stay so, and a parquet file stays on disk until a column is asked for.
-
-    Columns named in `plain` are not read as codes: each of their words stands once, as a rule.
-    """
-    if is_frame(source):
-        table: Any = frame_table(source, categories=True)
-    elif Path(source).is_file() and format_of(Path(source)).title == "parquet":
-        check_regular(Path(source))
-        try:
-            table = ParquetTable(Path(source), plain)
-        except (*DAMAGED, *FAULTS) as problem:
-            raise problem if isinstance(problem, ShiftBenchError) else ShiftBenchError(
-                f"{source}: not a readable parquet table ({first_line(problem)}).") from problem
-    else:
-        return read_table(source, columns, text)
-    no_doubles(table_name(source), table)
-    for name in columns:
-        if name not in table.column_names:
-            raise unknown("column", name, table.column_names, table_name(source))
-    return table
-
-
-def column_names(source: Any) -> list[str]:
-    """The columns of a table, without reading the rows of a parquet or CSV file."""
-    if not is_frame(source) and Path(source).is_file():
-        form = format_of(Path(source))
-        with suppress(*DAMAGED, *FAULTS):  # whoever reads all of it says what is wrong
-            if form.title == "parquet":
-                return list(pq.read_schema(source).names)
-            if form == ("CSV", False):
-                separator = csv.ParseOptions(delimiter=default_separator(Path(source)), newlines_in_values=True)
-                return list(csv.open_csv(source, parse_options=separator).schema.names)
-    return list(read_table(source).column_names)
-
-
-def _no_column(file: Path, name: str, columns: Sequence[str]) -> ShiftBenchError:
-    other = next((mark for mark in ";\t| " if mark in columns[0]), None) if len(columns) == 1 else None
-    if other is not None:
-        return ShiftBenchError(f"{file}: has one column, '{columns[0]}'. Are its values separated by {other!r}? "
-                               "Say so with --between.")
-    return unknown("column", name, columns, str(file))
-
-
-def no_doubles(file: Path | str, table: pa.Table) -> None:
-    """The names of columns are text, and no two are the same: which of them is meant nobody could tell."""
-    try:
-        names = Counter(table.column_names)
-    except UnicodeDecodeError as problem:
-        raise ShiftBenchError(f"{file}: the name of a column is not UTF-8 text. Save the table as UTF-8.") from problem
-    name, times = names.most_common(1)[0] if names else ("", 0)
-    if times > 1:
-        raise ShiftBenchError(f"{file}: has more than one column '{name}'. Give each column a name of its own.")
+def write_table(path: Path | str, table: pa.Table) -> None:
+    """Write a parquet file, or a CSV file where the name ends so."""
+    with writing(path) as hidden:
+        if Path(path).suffix == ".csv":
+            write_csv(hidden, table)
+        else:
+            pq.write_table(table, hidden, compression="zstd")
 
 
 def strings(where: Path | str, table: pa.Table, name: str, gap: str | None = None) -> Strs:
@@ -370,10 +299,100 @@ def within(path: Path, column: str, values: Ints, most: int, least: int = 0) -> 
                               f"Allowed: {least} to {most}.")
 
 
-def write_table(path: Path | str, table: pa.Table) -> None:
-    """Write a parquet file, or a CSV file where the name ends so."""
-    with writing(path) as hidden:
-        if Path(path).suffix == ".csv":
-            csv.write_csv(no_formulas(table), hidden)
+def is_frame(source: object) -> bool:
+    """Whether this is a table in memory: a data frame of pandas, polars or pyarrow (Arrow's interface), or a dict."""
+    return isinstance(source, Mapping) or hasattr(source, "__arrow_c_stream__") or is_lazy(source)
+
+
+def table_name(source: Any) -> str:
+    """How messages call a table: by its file, or by what it is in memory.
+
+    >>> table_name("scans.csv"), table_name({"item": []})
+    ('scans.csv', 'dict')
+    """
+    return str(source) if isinstance(source, str | PathLike) else type(source).__name__
+
+
+def frame_table(frame: Any, categories: bool = False) -> pa.Table:
+    """A data frame, or a dict of columns, as a table of the types that files have too.
+
+    An index of pandas is a column where it has a name. An array of a dict that has two dimensions is a list per row.
+    NaN in a list of words is a gap, as pandas has it. With `categories`, words that are coded stay so.
+    """
+    where = table_name(frame)
+    try:
+        if isinstance(frame, Mapping):
+            table = pa.table({str(name): _column(values, f"{where}['{name}']") for name, values in frame.items()})
         else:
-            pq.write_table(table, hidden, compression="zstd")
+            table = _with_range(pa.table(frame.collect() if is_lazy(frame) else frame))
+        table = table.drop_columns([name for name in table.column_names if UNNAMED_INDEX.fullmatch(name)])
+        return pa.table([column if categories and _has_categories(column.type) else _plain(column)
+                         for column in table.columns], names=table.column_names)
+    except ShiftBenchError:
+        raise
+    except FAULTS as problem:
+        raise ShiftBenchError(f"{where}: cannot be read as a table ({first_line(problem)}).") from problem
+
+
+def _with_range(table: pa.Table) -> pa.Table:
+    """With the index of pandas that has a name and counts rows: pyarrow keeps the others as columns, and only describes
+    this one."""
+    for index in (table.schema.pandas_metadata or {}).get("index_columns", ()):
+        if isinstance(index, dict) and index["name"] is not None and index["name"] not in table.column_names:
+            numbers = np.arange(index["start"], index["stop"], index["step"])
+            if len(numbers) == len(table):  # rows may have been left out since
+                table = table.append_column(str(index["name"]), pa.array(numbers))
+    return table
+
+
+def _column(values: Any, argument: str) -> Any:
+    if hasattr(values, "__arrow_c_stream__"):
+        return pa.chunked_array(values)
+    array = array_of(values, argument)
+    if array.ndim > 1:
+        return pa.array(list(array.reshape(len(array), -1)))
+    if array.dtype.kind == "U" and not isinstance(values, np.ndarray):  # numpy wrote out what is no word
+        return pa.array([None if value is None or value != value else str(value) for value in values], pa.string())
+    return pa.array(array, from_pandas=True)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column without its encoding: categories, strings with long offsets or as views, and periods and intervals of
+    pandas are strings."""
+    if str(getattr(column.type, "extension_name", "")).startswith("pandas."):
+        words = column.to_pandas()
+        return pa.chunked_array([pa.array(words.astype(str).where(words.notna(), None), pa.string())])
+    if pa.types.is_dictionary(column.type):
+        words = [_plain(pa.chunked_array([chunk.dictionary])).take(chunk.indices) for chunk in column.chunks]
+        return pa.chunked_array([chunk for part in words for chunk in part.chunks],
+                                words[0].type if words else pa.string())
+    return column.cast(pa.string()) if str(column.type) in ("large_string", "string_view") else column
+
+
+def _has_categories(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(kind)
+                and (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)))
+
+
+class Tabular:
+    """What can be had as a data frame, from its `to_arrow`. pandas and polars are imported when they are asked for."""
+
+    def to_arrow(self) -> pa.Table:
+        """A table of pyarrow."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """A data frame of pandas."""
+        _installed("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A data frame of polars."""
+        return _installed("polars").from_arrow(self.to_arrow())
+
+
+def _installed(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as problem:
+        raise ShiftBenchError(f"{package} is not installed. Install it with: pip install {package}") from problem

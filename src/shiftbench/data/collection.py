@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.core.arrays import Ints, Strs, Values, broken_text, digest, has_doubles, in_short, positions
+from shiftbench.core.arrays import Ints, Strs, Values, broken_text, digest, has_doubles, in_short, positions, read_array
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import (
     check_digests,
     check_regular,
     file_digests,
     inside,
-    read_array,
     read_folder,
     read_marker,
     write_json,

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
-from shiftbench.core.files import check_regular, inside, read_json
-from shiftbench.core.parsing import parse_json
-from shiftbench.core.table_formats import DAMAGED, few
+from shiftbench.core.files import check_regular, inside, parse_json, read_json
+from shiftbench.core.table_formats import DAMAGED, check_width
 from shiftbench.core.tables import FAULTS, no_doubles
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import folder_for, write_image
@@ -180,7 +179,7 @@ def _file(path: Path, split: str, opened: Callable[[Path], tuple[pa.Schema, Call
     check_regular(path)
     try:
         schema, batches = opened(path)
-        few(path, len(schema))
+        check_width(path, len(schema))
         no_doubles(path, pa.schema(schema).empty_table())
     except (*DAMAGED, *FAULTS) as problem:
         raise _damaged(path, problem) from problem

@@ -13,7 +13,7 @@ from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, Words, to_
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import path_of
 from shiftbench.core.registry import listed
-from shiftbench.core.table_formats import spelled
+from shiftbench.core.table_formats import separator_of
 from shiftbench.core.tables import (
     FAULTS,
     TABLES,
@@ -93,7 +93,7 @@ def _tag_words(path: Path | str, rows: pa.Table, column: str, between: str) -> t
         if not (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)):
             raise ShiftBenchError(f"{path}: column '{column}' holds lists of {kind.value_type}, but tags are words.")
     else:
-        lists = pc.split_pattern(texts(path, rows, column).combine_chunks(), spelled(between))
+        lists = pc.split_pattern(texts(path, rows, column).combine_chunks(), separator_of(between))
     row = np.asarray(pc.list_parent_indices(lists), np.int64)
     each = pc.fill_null(pc.utf8_trim_whitespace(pc.list_flatten(lists)), "")
     each.validate(full=True)

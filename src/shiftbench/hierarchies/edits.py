@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import read_toml
+from shiftbench.core.toml import read_toml
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
 VERBS: dict[str, tuple[str, ...]] = {"collapse": (), "insert": ("above",), "delete": (), "add": ("under",)}

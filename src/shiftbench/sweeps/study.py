@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import read_toml
 from shiftbench.core.registry import load_plugins, make
 from shiftbench.core.rng import child
+from shiftbench.core.toml import read_toml
 from shiftbench.methods import METHODS
 from shiftbench.methods.presets import PRESETS, VARIANTS, expand, find_method
 from shiftbench.methods.space import SPACES, Choice, Drawn, Grid, Law, Power, Uniform, law

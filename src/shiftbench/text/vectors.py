@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shiftbench.core.arrays import Bools, Ints, Strs, check_writable, digest, kept_rows, may_write, write_rows
+from shiftbench.core.arrays import Bools, Ints, Strs, cached_rows, check_writable, digest, may_write, write_rows
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock, making_folder, write_json
 from shiftbench.data.collection import Collection
@@ -76,8 +76,8 @@ def _make(cache: Path, facts: dict[str, Any], shape: tuple[int, int]) -> None:
 
 
 def _open(cache: Path, shape: tuple[int, int]) -> Kept:
-    return Kept(cache, kept_rows(cache / "vectors.npy", shape, np.float32),
-                kept_rows(cache / "marks.npy", shape[:1], np.uint64))
+    return Kept(cache, cached_rows(cache / "vectors.npy", shape, np.float32),
+                cached_rows(cache / "marks.npy", shape[:1], np.uint64))
 
 
 Report = Callable[[int, int], None]

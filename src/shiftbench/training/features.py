@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from shiftbench.core.arrays import Ints, check_writable, digest, kept_rows, write_rows
+from shiftbench.core.arrays import Ints, cached_rows, check_writable, digest, write_rows
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import making_folder, write_json
 from shiftbench.data.collection import Collection
@@ -139,5 +139,5 @@ def _open(folder: Path, collection: Collection, net: Net, backbone: str, size: i
             np.lib.format.open_memmap(hidden / "features.npy", "w+", np.float32, (len(collection), net.width)).flush()
             np.lib.format.open_memmap(hidden / "present.npy", "w+", np.bool_, (len(collection),)).flush()
             write_json(hidden / "features.json", facts)
-    table = kept_rows(cache / "features.npy", (len(collection), net.width), np.float32)
-    return table, kept_rows(cache / "present.npy", (len(collection),), np.bool_)
+    table = cached_rows(cache / "features.npy", (len(collection), net.width), np.float32)
+    return table, cached_rows(cache / "present.npy", (len(collection),), np.bool_)

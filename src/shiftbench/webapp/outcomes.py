@@ -15,9 +15,9 @@ from shiftbench.auditing.contexts import inside
 from shiftbench.auditing.join import Items, join
 from shiftbench.auditing.model_outputs import Loss, loss_named
 from shiftbench.auditing.predicates import Predicate
-from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.core.arrays import Bools, Floats, Ints, read_array
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import read_array, read_json
+from shiftbench.core.files import read_json
 from shiftbench.data.benchmark import MARKER, Benchmark
 from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.collection import Collection

@@ -7,9 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shiftbench.core.arrays import Ints, Values
+from shiftbench.core.arrays import Ints, Values, read_array
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.core.files import read_array
 from shiftbench.core.tables import FAULTS, long_texts, no_doubles
 from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Texts
