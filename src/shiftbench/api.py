@@ -739,6 +739,7 @@ def audit(
     items that the studio keeps to confirm findings made by hand.
     `out` is a .html, .json or .parquet file; `keep` is a .toml file of contexts to which the findings are added.
     """
+    from shiftbench.auditing.audit import Options
     from shiftbench.auditing.audit import audit as search_and_confirm
     from shiftbench.auditing.clusters import read_features
     from shiftbench.auditing.join import join
@@ -747,6 +748,8 @@ def audit(
     file = None if out is None else Path(out)
     if file is not None and file.suffix not in (".html", ".json", ".parquet"):
         raise ShiftBenchError(f"{file}: an audit is written to a file that ends in .html, .json or .parquet.")
+    options = Options(depth, least, confirm, fdr, dependence, better, cluster, listed(include), listed(exclude),
+                      most_values, flips or {}, seed)
     measure = loss_named(loss)
     items = join(predictions, data, measure, label=label, against=against, split=split, id=id, columns=columns)
     if unsealed:
@@ -755,10 +758,8 @@ def audit(
         items = open_items(items)
     embedded = None if features is None else read_features(features, items, id)
     old = "" if against is None else str(against) if isinstance(against, str | Path) else "the old model"
-    report, predicates, confirming = search_and_confirm(
-        items, measure, against=old, depth=depth, least=least, share=confirm, fdr=fdr, dependence=dependence,
-        better=better, cluster=cluster, include=listed(include), exclude=listed(exclude), most_values=most_values,
-        flips=flips, seed=seed, features=embedded, progress=progress)
+    report, predicates, confirming = search_and_confirm(items, measure, options, against=old, features=embedded,
+                                                        progress=progress)
     report = replace(report, card={**report.card, "sources": _sources(predictions=predictions, data=data)})
     if file is not None and file.suffix == ".html":
         from shiftbench.reporting.audit_page import Evidence, audit_page

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import shiftbench as sb
+from shiftbench.auditing.audit import Options
 from shiftbench.auditing.audit import audit as search_and_confirm
 from shiftbench.auditing.findings import Audit
 from shiftbench.auditing.join import join
@@ -117,7 +118,7 @@ def test_the_parts_have_every_label_alike_and_know_nothing_of_losses():
     splits = []
     for predictions in (*models, {"item": data["id"], "prediction": data["label"]}):
         items = join(predictions, data, LOSSES["error"])
-        _, _, held = search_and_confirm(items, LOSSES["error"], exclude=["video"])
+        _, _, held = search_and_confirm(items, LOSSES["error"], Options(exclude=["video"]))
         splits.append(held)
     assert all(np.array_equal(held, splits[0]) for held in splits)
     counts = [splits[0][np.asarray(data["label"]) == name].sum() for name in ("car", "bus")]

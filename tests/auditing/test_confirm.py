@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from bench.audit_null import columns_of, predicates_in
+from shiftbench.auditing.audit import Options
 from shiftbench.auditing.confirm import confirm, detectable, miss, q_values, split_items, trees
 from shiftbench.auditing.contrasts import fisher
 from shiftbench.auditing.findings import Audit
@@ -51,10 +52,9 @@ def test_clusters_stay_whole():
 def test_a_share_that_leaves_nothing_is_refused(bad):
     """Both parts need items, and a rate of false findings is a share."""
     with pytest.raises(ShiftBenchError, match="between 0 and 1"):
-        split_items(10, confirm=bad)
-    predicates, loss = planted()
+        Options(confirm=bad)
     with pytest.raises(ShiftBenchError, match="between 0 and 1"):
-        confirm(predicates, loss, slices_of([0]), split_items(len(loss)), fdr=bad)
+        Options(fdr=bad)
 
 
 def test_contexts_that_are_not_nested_have_the_q_values_of_benjamini_and_hochberg():
@@ -64,7 +64,7 @@ def test_contexts_that_are_not_nested_have_the_q_values_of_benjamini_and_hochber
         expected = stats.false_discovery_control(p, method=method)
         assert q_values(p, np.arange(40), dependence) == pytest.approx(expected)
     with pytest.raises(ShiftBenchError, match="dependence"):
-        q_values(p, np.arange(40), "none")
+        Options(dependence="none")
 
 
 def test_nested_contexts_count_once():

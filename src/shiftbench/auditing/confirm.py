@@ -2,7 +2,7 @@
 
 Items are split once. Contexts are searched on the exploring part; the confirming part has not been looked at, so a
 p-value on it is as good as if the context had been named beforehand, however many were searched. Only the few contexts
-that are tested count: see `false_discoveries`. For two models the loss is the change of each item, new − old, and the
+that are tested count: see `q_values`. For two models the loss is the change of each item, new − old, and the
 null is that the change inside is that outside (a difference of differences): a model that got worse everywhere alike
 has no context to report.
 """
@@ -21,84 +21,15 @@ from shiftbench.auditing.flips import Flips, Rates, flip_rates
 from shiftbench.auditing.predicates import Bits, Predicates, unpacked
 from shiftbench.auditing.search import Slices, is_binary
 from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.rng import uniform
 
-# Which of many contexts may be reported: the false discovery rate of a list from which nested contexts are removed.
-
 DEPENDENCE = ("prds", "any")
-
-
-def trees(within: Bools) -> Ints:
-    """The root of each context: of the widest ones that hold it, the first.
-
-    `within[i, j]` says that context i lies within j, a strict partial order; contexts come best first.
-
-    >>> trees(np.asarray([[0, 0, 0], [0, 0, 0], [1, 1, 0]], bool)).tolist()
-    [0, 1, 0]
-    """
-    widest = ~within.any(axis=1)
-    holds = (within | np.eye(len(within), dtype=np.bool_)) & widest
-    return np.asarray(holds.argmax(axis=1), np.int64)
-
-
-def check_dependence(dependence: str) -> None:
-    """Refuse a dependence that has no law here."""
-    if dependence not in DEPENDENCE:
-        raise unknown("dependence", dependence, DEPENDENCE)
-
-
-def harmonic(m: int) -> float:
-    """1 + 1/2 + … + 1/m, the price of an unknown dependence."""
-    return float((1 / np.arange(1, m + 1)).sum()) if m else 1.0
-
-
-def q_values(p: Floats, root: Ints, dependence: str = "prds") -> Floats:
-    """The smallest q at which each context is rejected: min over t ≥ p_j of m t / G(R_t), 1 at most.
-
-    Where every context is its own root, these are Benjamini and Hochberg's adjusted p-values.
-    """
-    check_dependence(dependence)
-    m = len(p)
-    if not m:
-        return np.zeros(0)
-    order = np.argsort(p, kind="stable")
-    first = np.zeros(m, np.bool_)
-    first[np.unique(root[order], return_index=True)[1]] = True
-    rate = m * p[order] / np.cumsum(first) * (harmonic(m) if dependence == "any" else 1.0)
-    last = np.searchsorted(p[order], p[order], side="right") - 1  # ties enter together
-    q = np.empty(m)
-    q[order] = np.minimum.accumulate(rate[last][::-1])[::-1]
-    return np.minimum(q, 1.0)
-
-
-def miss(rejected: Bools, root: Ints, fdr: float, dependence: str = "prds") -> float:
-    """The share of misses at which intervals are made, so that of those reported a share of `fdr` at most misses.
-
-    Benjamini and Yekutieli's intervals (2005) for R of m selected parameters have level 1 − R q / m. We take G for R:
-    then the false coverage rate holds for those shown as well as for all that are rejected.
-    """
-    m = max(1, len(rejected))
-    count = max(1, len(np.unique(root[rejected])))
-    return count * fdr / m / (harmonic(m) if dependence == "any" else 1.0)
-
-
-# Test on one part of the items what was chosen on the other: which contexts differ, by how much, and which stay open.
-
 UNDECIDED = 10
-"""Candidates that are told though they were not confirmed."""
+"""Candidates that are listed although they were not confirmed."""
 POWER = 0.8
 MOST_ITEMS = 10**12
 FIRST = 1024
 """Words of bits that tell most pairs of contexts apart."""
-
-
-class Confirmed(NamedTuple):
-    """Findings, wide ones before those within them; the best of the others; the level of all intervals."""
-
-    findings: tuple[Finding, ...]
-    undecided: tuple[Finding, ...]
-    level: float
 
 
 def split_items(
@@ -109,8 +40,6 @@ def split_items(
     Units (items, or clusters) are put in random order within their stratum, and every (1 / confirm)-th is taken across
     all of them: each stratum is off by less than one unit. The stratum of a cluster is that of its median item.
     """
-    if not 0 < confirm < 1:
-        raise ShiftBenchError(f"confirm = {confirm}, but it is the share of items to confirm with, between 0 and 1.")
     stratum = np.zeros(n, np.int64) if strata is None else strata
     unit = np.arange(n)
     if cluster is not None:
@@ -135,18 +64,24 @@ def _ranked(stratum: Ints, order: Floats) -> Ints:
     return np.lexsort((order, stratum)) if (key[1:] == key[:-1]).any() else ranked
 
 
+class Confirmed(NamedTuple):
+    """Findings, wide ones before those within them; the best of the others; the level of all intervals."""
+
+    findings: tuple[Finding, ...]
+    undecided: tuple[Finding, ...]
+    level: float
+
+
 def confirm(
     predicates: Predicates, loss: Floats, slices: Slices, held: Bools, *, fdr: float = 0.1, dependence: str = "prds",
     worse: bool = True, flips: Flips | None = None, cluster: Ints | None = None, seed: int = 0,
 ) -> Confirmed:
     """Test contexts on the `held` items; predicates and losses are of all items, slices in the order of interest.
 
-    Reported are those with q ≤ fdr (`false_discoveries`), with intervals whose false coverage rate is ≤ fdr. The test
+    Reported are those with q ≤ fdr (`q_values`), with intervals whose false coverage rate is ≤ fdr. The test
     is one-sided, so an interval of a difference at the same level may reach past 0; there it is cut at 0. That costs
     nothing: such an interval misses where the context is no finding, and those cases are counted already.
     """
-    if not 0 < fdr < 1:
-        raise ShiftBenchError(f"fdr = {fdr}, but it is a share of the findings, between 0 and 1, such as 0.1.")
     members = [tuple(int(number) for number in row if number >= 0) for row in slices.members]
     if not members:
         return Confirmed((), (), 1 - fdr)
@@ -166,46 +101,6 @@ def confirm(
     others = [number for number in np.argsort(p, kind="stable").tolist() if not rejected[number]][:UNDECIDED]
     undecided = tuple(cases.undecided(number, p[number], q[number], share) for number in others)
     return Confirmed(findings, undecided, 1 - share)
-
-
-def detectable(
-    n: float, n_slice: float, base: float, alpha: float, power: float = POWER, sd: float | None = None
-) -> float:
-    """The smallest difference that `n_slice` of n items show with this power in a one-sided test at level alpha.
-
-    `base` is the share of errors elsewhere, and the test is Fisher's with the number of errors that is to be expected;
-    a loss that is no share has a standard deviation `sd` instead. NaN where not even errors throughout would be seen.
-
-    >>> round(detectable(1200, 50, 0.12, 0.1 / 50), 2)
-    0.23
-    """
-    from scipy.special import bdtrc, ndtri
-
-    size, rest = round(n_slice), round(n) - round(n_slice)
-    if size < 1 or rest < 1:
-        return math.nan
-    if sd is not None:
-        return float(ndtri(power) - ndtri(alpha)) * sd * math.sqrt(1 / size + 1 / rest)
-
-    @cache
-    def significant(errors: int) -> int:
-        """The fewest errors inside, of so many in all, that are significant in Fisher's test."""
-        least, most = max(0, errors - rest), min(size, errors)
-        tails = np.cumsum(count_chances(np.arange(least, most + 1.0), size, errors, size + rest)[::-1])[::-1]
-        return max(1, least + int(np.count_nonzero(tails > alpha)))
-
-    def chance(share: float) -> float:
-        """The probability that a group with this share of errors is seen."""
-        many = significant(round(rest * base + size * share))
-        return float(bdtrc(many - 1, size, share)) if many <= size else 0.0
-
-    low, high = base, 1.0
-    if chance(high) < power:
-        return math.nan
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (low, middle) if chance(middle) >= power else (middle, high)
-    return high - base
 
 
 class _Cases:
@@ -347,3 +242,114 @@ def _surest(finding: Finding) -> float:
     """The end of the interval of the difference that lies nearer to 0; unknown ones last."""
     end = finding.difference_low if finding.difference > 0 else -finding.difference_high
     return -math.inf if math.isnan(end) else end
+
+
+# Which of many contexts may be reported: the false discovery rate of a list in which nested contexts are folded
+
+def q_values(p: Floats, root: Ints, dependence: str = "prds") -> Floats:
+    """The smallest q at which each context is rejected: min over t ≥ p_j of m t / G(R_t), 1 at most.
+
+    m contexts are tested, context j with p-value p_j. Contexts lie within each other ("night in Oslo" within "night"),
+    and a report shows the widest ones and folds the others below them. Benjamini and Hochberg's procedure (1995)
+    controls the share of false discoveries among all rejections, not among those that are left when some are folded
+    away. Focused BH (Katsevich, Sabatti and Bogomolov, 2023) counts what is left:
+
+        t* = max {t : m t / |F(R_t)| ≤ q},    R_t = {j : p_j ≤ t}
+
+    and under dependence it needs |F| not to fall when p-values fall. "The widest" does not have that property (a wide
+    context that joins R folds many), so we count something smaller that has it. Every context belongs to one tree,
+    whose root is a candidate that holds all its items and lies within no other; trees are fixed before p-values are
+    seen. G(R) is the number of trees with a rejection. Contexts are folded within their tree alone, so every such tree
+    still shows one: |F(R)| ≥ G(R). With
+
+        t* = max {t : m t / G(R_t) ≤ q},
+
+        FDR = E[ |F ∩ nulls| / |F| ] ≤ Σ_null E[ 1{p_j ≤ t*} / G ] ≤ (q / m) Σ_null E[ 1{p_j ≤ t*} / t* ] ≤ q,
+
+    where the last step holds for p-values that are independent or positively dependent (PRDS; Benjamini and Yekutieli,
+    2001), since t* does not rise in any p_j. The same bound holds for every list between F and R. Under any dependence
+    it holds with q / (1 + 1/2 + … + 1/m) in place of q. Where every context is its own root, these are Benjamini and
+    Hochberg's adjusted p-values.
+    """
+    m = len(p)
+    if not m:
+        return np.zeros(0)
+    order = np.argsort(p, kind="stable")
+    first = np.zeros(m, np.bool_)
+    first[np.unique(root[order], return_index=True)[1]] = True
+    rate = m * p[order] / np.cumsum(first) * (harmonic(m) if dependence == "any" else 1.0)
+    last = np.searchsorted(p[order], p[order], side="right") - 1  # ties enter together
+    q = np.empty(m)
+    q[order] = np.minimum.accumulate(rate[last][::-1])[::-1]
+    return np.minimum(q, 1.0)
+
+
+def trees(within: Bools) -> Ints:
+    """The root of each context: of the widest ones that hold it, the first.
+
+    `within[i, j]` says that context i lies within j, a strict partial order; contexts come best first.
+
+    >>> trees(np.asarray([[0, 0, 0], [0, 0, 0], [1, 1, 0]], bool)).tolist()
+    [0, 1, 0]
+    """
+    widest = ~within.any(axis=1)
+    holds = (within | np.eye(len(within), dtype=np.bool_)) & widest
+    return np.asarray(holds.argmax(axis=1), np.int64)
+
+
+def harmonic(m: int) -> float:
+    """1 + 1/2 + … + 1/m, the price of an unknown dependence."""
+    return float((1 / np.arange(1, m + 1)).sum()) if m else 1.0
+
+
+def miss(rejected: Bools, root: Ints, fdr: float, dependence: str = "prds") -> float:
+    """The share of misses at which intervals are made, so that of those reported a share of `fdr` at most misses.
+
+    Benjamini and Yekutieli's intervals (2005) for R of m selected parameters have level 1 − R q / m. We take G for R:
+    then the false coverage rate holds for those shown as well as for all that are rejected.
+    """
+    m = max(1, len(rejected))
+    count = max(1, len(np.unique(root[rejected])))
+    return count * fdr / m / (harmonic(m) if dependence == "any" else 1.0)
+
+
+# What could have been found
+
+def detectable(
+    n: float, n_slice: float, base: float, alpha: float, power: float = POWER, sd: float | None = None
+) -> float:
+    """The smallest difference that `n_slice` of n items show with this power in a one-sided test at level alpha.
+
+    `base` is the share of errors elsewhere, and the test is Fisher's with the number of errors that is to be expected;
+    a loss that is no share has a standard deviation `sd` instead. NaN where not even errors throughout would be seen.
+
+    >>> round(detectable(1200, 50, 0.12, 0.1 / 50), 2)
+    0.23
+    """
+    from scipy.special import bdtrc, ndtri
+
+    size, rest = round(n_slice), round(n) - round(n_slice)
+    if size < 1 or rest < 1:
+        return math.nan
+    if sd is not None:
+        return float(ndtri(power) - ndtri(alpha)) * sd * math.sqrt(1 / size + 1 / rest)
+
+    @cache
+    def significant(errors: int) -> int:
+        """The fewest errors inside, of so many in all, that are significant in Fisher's test."""
+        least, most = max(0, errors - rest), min(size, errors)
+        tails = np.cumsum(count_chances(np.arange(least, most + 1.0), size, errors, size + rest)[::-1])[::-1]
+        return max(1, least + int(np.count_nonzero(tails > alpha)))
+
+    def chance(share: float) -> float:
+        """The probability that a group with this share of errors is seen."""
+        many = significant(round(rest * base + size * share))
+        return float(bdtrc(many - 1, size, share)) if many <= size else 0.0
+
+    low, high = base, 1.0
+    if chance(high) < power:
+        return math.nan
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if chance(middle) >= power else (middle, high)
+    return high - base

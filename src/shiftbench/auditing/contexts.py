@@ -43,11 +43,13 @@ from shiftbench.auditing.predicates import (
     has_tag,
     has_value,
     has_word,
+    in_community,
+    in_year_or_month,
     is_kind_of,
     is_missing,
-    with_any_of,
+    lies_in,
 )
-from shiftbench.auditing.vocabulary import MONTHS, TEXT, lies_in
+from shiftbench.auditing.vocabulary import DAY, TEXT, is_known
 from shiftbench.core.arrays import Bools, Strs, Values
 from shiftbench.core.errors import ShiftBenchError, printable, unknown
 from shiftbench.core.files import write_text
@@ -59,8 +61,6 @@ from shiftbench.data.questions import UNKNOWN, dates
 FORMAT = "shiftbench contexts"
 TOP_KEYS = ("format", "version", "loss", "context")
 CONTEXT_KEYS = ("name", "loss", "n", "predicate")
-DAY = 86_400_000_000
-"""Microseconds, in which moments are counted."""
 
 
 class Context(NamedTuple):
@@ -95,9 +95,10 @@ def inside(
     that is not there is an error that names the context. (Without a `label`, the name of the truth is not known, and
     such a column is taken for it: for filters of the studio, which are made of the columns that are there.)
     """
+    source = _Source(items, truth, label, predicted, joined_words(members))
     mask = np.ones(len(items), np.bool_)
     for member in members:
-        mask &= _holds(member, items, truth, label, predicted, joined_words(members))
+        mask &= source.holds(member)
     return mask
 
 
@@ -106,77 +107,85 @@ def holds(
     predicted: Values | None = None,
 ) -> Bools:
     """Which items of a collection fulfil a predicate; see `inside`."""
-    return _holds(predicate, items, truth, label, predicted, predicate.words)
+    return inside([predicate], items, truth=truth, label=label, predicted=predicted)
 
 
-def _holds(
-    predicate: Predicate, items: Collection, truth: Values | None, label: str | None, predicted: Values | None,
-    context: str,
-) -> Bools:
-    kind, column = predicate.kind, predicate.column
-    if kind == "cluster":
-        raise ShiftBenchError(f"The context '{context}' is a cluster of features, which the audit that found it made "
-                              "for its own items. Leave the context out, or make the cluster a column.")
-    if kind in ("word", "no word"):
-        has_word, has_text = _words(predicate, items, context)
-        return has_word if kind == "word" else has_text & ~has_word
-    if kind == "prediction":
-        if predicted is None:
-            raise ShiftBenchError(f"The context '{context}' asks for the prediction of each item, which is not known "
-                                  "here. Leave the context out.")
-        values = predicted
-    else:
-        values = _column(predicate, items, truth, label, context)
-    if kind == "missing":
-        return ~_is_known(values)
-    if kind == "area":
-        area = values.astype(np.float64)
-        return np.asarray((area > 0) & _within(area, predicate), np.bool_)
-    if kind == "class" and not column.startswith("has:"):
-        return np.isin(values.astype(np.str_), sorted({predicate.value, *items.below(predicate.value)}))
-    if kind == "date" and _is_interval(predicate) and not column.startswith("hour:"):
-        moments = dates(values, column)
-        return _within(np.where(moments.known, moments.moment // DAY, np.nan), predicate)
-    if _is_interval(predicate):
-        return _within(_numbers(values, predicate, context), predicate)
-    return np.asarray(_written(values) == predicate.value, np.bool_)
+class _Source(NamedTuple):
+    """What predicates are checked against, and the words of the `context`, by which errors name it."""
 
+    items: Collection
+    truth: Values | None
+    label: str | None
+    predicted: Values | None
+    context: str
 
-def _column(predicate: Predicate, items: Collection, truth: Values | None, label: str | None, context: str) -> Values:
-    """A factor of the items, an answer about their tags or dates, or the truth where the column is the label itself."""
-    column = predicate.column
-    absent = ":" not in column and column not in items.factors
-    if truth is not None and (column == label if label is not None else absent or predicate.kind == "label"):
-        return truth
-    if absent:
-        raise _unknown_column(context, column, items, label)
-    try:
-        return items.factor(column)
-    except ShiftBenchError as problem:
-        raise ShiftBenchError(f"Context '{context}': {problem}") from problem
+    def holds(self, predicate: Predicate) -> Bools:
+        kind, column, interval = predicate.kind, predicate.column, predicate.interval
+        if kind == "cluster":
+            raise ShiftBenchError(f"The context '{self.context}' is a cluster of features, which the audit that found "
+                                  "it made for its own items. Leave the context out, or make the cluster a column.")
+        if kind in ("word", "no word"):
+            has_word, has_text = self._words(predicate)
+            return has_word if kind == "word" else has_text & ~has_word
+        values = self._prediction() if kind == "prediction" else self._column(predicate)
+        if kind == "missing":
+            return ~is_known(values)
+        if kind == "class" and not column.startswith("has:"):
+            return np.isin(values.astype(np.str_), sorted({predicate.value, *self.items.below(predicate.value)}))
+        if kind == "area":
+            return (values > 0) & Interval(predicate.low, predicate.high).holds(values.astype(np.float64))
+        if interval is None:
+            return np.asarray(_written(values) == predicate.value, np.bool_)
+        if kind == "date" and not column.startswith("hour:"):
+            moments = dates(values, column)
+            return interval.holds(np.where(moments.known, moments.moment // DAY, np.nan))
+        return interval.holds(self._numbers(values, column))
 
+    def _prediction(self) -> Values:
+        if self.predicted is None:
+            raise ShiftBenchError(f"The context '{self.context}' asks for the prediction of each item, which is not "
+                                  "known here. Leave the context out.")
+        return self.predicted
 
-def _unknown_column(context: str, column: str, items: Collection, label: str | None = None) -> ShiftBenchError:
-    """That a column of a context is not there, and which columns are."""
-    return unknown("column", column, {*items.factors, *([label] if label else [])}, f"Context '{context}'")
+    def _column(self, predicate: Predicate) -> Values:
+        """A factor of the items, an answer about tags or dates, or the truth where the column is the label itself."""
+        column = predicate.column
+        absent = ":" not in column and column not in self.items.factors
+        is_label = column == self.label if self.label is not None else absent or predicate.kind == "label"
+        if self.truth is not None and is_label:
+            return self.truth
+        if absent:
+            raise unknown("column", column, {*self.items.factors, *([self.label] if self.label else [])},
+                          f"Context '{self.context}'")
+        try:
+            return self.items.factor(column)
+        except ShiftBenchError as problem:
+            raise ShiftBenchError(f"Context '{self.context}': {problem}") from problem
 
+    def _words(self, predicate: Predicate) -> tuple[Bools, Bools]:
+        """Which items have a text with the word, and which have a text at all."""
+        if predicate.column in self.items.factors:
+            texts = self.items.factors[predicate.column]
+            rows = np.flatnonzero([bool(text) for text in texts.tolist()])
+            texts = texts[rows]
+        elif predicate.column == TEXT:
+            rows, texts = self.items.texts.item, self.items.texts.text
+        else:
+            raise unknown("column", predicate.column, self.items.factors, f"Context '{self.context}'")
+        pattern = re.compile(rf"(?<![^\W_]){re.escape(predicate.value)}(?![^\W_])", re.IGNORECASE)
+        has_word, has_text = np.zeros((2, len(self.items)), np.bool_)
+        has_text[rows] = True
+        has_word[rows[[pattern.search(str(text)) is not None for text in texts.tolist()]]] = True
+        return has_word, has_text
 
-def _is_interval(predicate: Predicate) -> bool:
-    return math.isfinite(predicate.low) or math.isfinite(predicate.high)
-
-
-def _within(values: Values, predicate: Predicate) -> Bools:
-    return np.asarray((values >= predicate.low) & (values < predicate.high), np.bool_)  # NaN is nowhere
-
-
-def _numbers(values: Values, predicate: Predicate, context: str) -> Values:
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    try:
-        return np.asarray([math.nan if value in ("", UNKNOWN) else float(value) for value in values.tolist()])
-    except ValueError as problem:
-        raise ShiftBenchError(f"The context '{context}' needs numbers in '{predicate.column}', which holds words "
-                              f"('{values[0]}', …).") from problem
+    def _numbers(self, values: Values, column: str) -> Values:
+        if values.dtype.kind in "biuf":
+            return values.astype(np.float64)
+        try:
+            return np.asarray([math.nan if value in ("", UNKNOWN) else float(value) for value in values.tolist()])
+        except ValueError as problem:
+            raise ShiftBenchError(f"The context '{self.context}' needs numbers in '{column}', which holds words "
+                                  f"('{values[0]}', …).") from problem
 
 
 def _written(values: Values) -> Strs:
@@ -184,29 +193,6 @@ def _written(values: Values) -> Strs:
     if values.dtype.kind == "f":
         return np.asarray([f"{value:.12g}" for value in values.tolist()], np.str_)
     return values.astype(np.str_)
-
-
-def _is_known(values: Values) -> Bools:
-    if values.dtype.kind == "f":
-        return np.asarray(np.isfinite(values), np.bool_)
-    return np.asarray(values.astype(np.str_) != "", np.bool_)
-
-
-def _words(predicate: Predicate, items: Collection, context: str) -> tuple[Bools, Bools]:
-    """Which items have a text with the word, and which have a text at all."""
-    has_word, has_text = np.zeros((2, len(items)), np.bool_)
-    if predicate.column in items.factors:
-        rows, texts = np.arange(len(items)), items.factors[predicate.column]
-        kept = texts.astype(np.str_) != "" if texts.dtype.kind == "U" else np.asarray([bool(text) for text in texts])
-        rows, texts = rows[kept], texts[kept]
-    elif predicate.column != TEXT:
-        raise _unknown_column(context, predicate.column, items)
-    else:
-        rows, texts = items.texts.item, items.texts.text
-    pattern = re.compile(rf"(?<![^\W_]){re.escape(predicate.value)}(?![^\W_])", re.IGNORECASE)
-    has_text[rows] = True
-    has_word[rows[[pattern.search(str(text)) is not None for text in texts.tolist()]]] = True
-    return has_word, has_text
 
 
 # The file
@@ -259,9 +245,8 @@ def _predicate(table: Mapping[str, Any], where: str) -> Predicate:
 
 def reworded(predicate: Predicate) -> Predicate:
     """The predicate in the words that an audit has for its column, kind, value and ends."""
-    kind, column, value = predicate.kind, predicate.column, predicate.value
+    kind, column, value, interval = predicate.kind, predicate.column, predicate.value, predicate.interval
     question, _, name = column.partition(":")
-    interval = Interval(predicate.low, predicate.high)
     if kind == "cluster":
         return predicate
     if kind == "missing":
@@ -269,19 +254,19 @@ def reworded(predicate: Predicate) -> Predicate:
     if kind in ("word", "no word"):
         return has_word(column, value, kind == "word")
     if kind == "area":
-        return covers(name, interval)
+        return covers(name, Interval(predicate.low, predicate.high))
     if question == "has":
         return has_tag(name, value == "yes", kind)
     if kind == "class":
         return is_kind_of(column, value)
-    if _is_interval(predicate):
+    if interval is not None:
         hours = kind == "date" and question == "hour"
         return lies_in(column, interval, kind, days=kind == "date" and not hours,
                        words=f"hour of {name}" if hours else "")
     if kind == "date":
-        return has_value(column, value, kind, f"{question} of {name} is {MONTHS.get(value, value)}" if name else "")
+        return in_year_or_month(column, value)
     if column.startswith(COMMUNITY):
-        return has_value(column, value, kind, with_any_of(column.removeprefix(COMMUNITY).split("+")))
+        return in_community(column, value, kind)
     return has_value(column, value, kind)
 
 
@@ -306,7 +291,7 @@ def write_contexts(path: Path | str, loss: str, contexts: Sequence[Context]) -> 
 
 def _implied(predicate: Predicate) -> set[str]:
     """Fields that `reworded` makes of the others."""
-    return {"words", "value"} if _is_interval(predicate) or predicate.kind == "missing" else {"words"}
+    return {"words", "value"} if predicate.interval is not None or predicate.kind == "missing" else {"words"}
 
 
 def keep(audit: Audit, path: Path | str) -> int:

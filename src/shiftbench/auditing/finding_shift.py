@@ -1,7 +1,7 @@
 """From a finding to a benchmark: train without the items of the context, test on them beside others like them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ def build_finding(
     words = " and ".join(member.words for member in members)
     # The factor is in the rows, as their domain: the benchmark goes with the collection as it is.
     card = {**built.card, "collection": {"name": collection.name, "digest": collection.digest},
-            "finding": {"number": number, "context": words, "predicates": [_facts(member) for member in members]},
+            "finding": {"number": number, "context": words, "predicates": [member.facts() for member in members]},
             "notes": [f"Made from finding {number} of an audit: {words}.", *built.card["notes"]]}
     if rare:
         card["notes"].append(f"Labels with fewer than {LEAST} items inside or elsewhere have no match and are left "
@@ -114,8 +114,3 @@ def _shift(truth: Strs, own: Bools, changes: Mapping[str, Any]) -> tuple[type[Sh
         return Unseen, {"unseen": (IN,), **changes}
     pairs = {name: (OUT,) if own[truth == name].any() else (IN, OUT) for name in np.unique(truth).tolist()}
     return Spurious, {"pairs": pairs, "against": True, "n_uncorrelated": 1, **changes}
-
-
-def _facts(member: Any) -> dict[str, Any]:
-    """A predicate as a card holds it: JSON has no infinity."""
-    return {key: value for key, value in asdict(member).items() if not isinstance(value, float) or np.isfinite(value)}

@@ -14,7 +14,7 @@ test: Berger, 1982. The correction is the price of believing each line on its ow
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -249,10 +249,6 @@ def gate(
     if not math.isfinite(budget):
         raise ShiftBenchError(f"The budget is {budget}, but must be a number.")
     items = join(new, data, known, label=label, against=against, split=split, id=id, columns=columns)
-    unknown_loss = ~np.isfinite(items.loss)
-    if unknown_loss.any():
-        items = replace(items.take(np.flatnonzero(~unknown_loss)), notes=(
-            *items.notes, f"{int(unknown_loss.sum()):,} items have no loss that is a number and are left out."))
     error = (1 - checked(level)) / several
     room = budget / 100 if known.unit == "share" else budget
     checks = loss_checks(items, listed, known, room, error, cluster, paired=against is not None)

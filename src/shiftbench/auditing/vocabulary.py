@@ -1,11 +1,12 @@
-"""The vocabulary of an audit: predicates made of everything that is known about the items.
+"""The vocabulary of an audit: the predicates of all that is known about items.
 
-The label and the prediction, factors, numbers, dates, words of texts, missing values, and what `tag_predicates` makes
-of tags and of a class hierarchy. What is left out is noted with its reason.
+Label and prediction, factors, numbers, dates, words of texts, missing values, tags and their areas, classes of a
+hierarchy, communities of a meta-graph, clusters of features. What is left out is noted with its reason.
 """
 
-import calendar
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,26 +17,33 @@ from shiftbench.auditing.cut_points import Interval, intervals
 from shiftbench.auditing.findings import count_items
 from shiftbench.auditing.predicates import (
     ALONE,
+    COMMUNITY,
     Draft,
-    Predicate,
     Predicates,
-    add_classes,
-    add_communities,
-    add_tags,
+    covers,
+    has_tag,
     has_value,
     has_word,
+    in_community,
+    in_year_or_month,
+    is_kind_of,
     is_missing,
+    lies_in,
 )
 from shiftbench.auditing.table_items import Column, TableItems
-from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words
+from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, encode
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.data.questions import DATE, Dates, dates
+from shiftbench.data.tags import Tags
 
 PREDICTION, TEXT = "prediction", "text"
 """The columns of the predicted class and of the items' texts."""
-MOST_DISTINCT = 10_000
-MOST_WORDS = 50
+BINS = 4
+"""The quantile intervals of a column of numbers."""
+MOST_DISTINCT, MOST_WORDS, MOST_TAGS, MOST_CLASSES = 10_000, 50, 60, 40
+MOST_GRAPHS, MIN_SIZE = 5, 25
+"""Meta-graphs whose communities are predicates, and the fewest items of their subsets."""
 COMMON = 0.6
 """The share of texts from which on a word is taken for one that all texts have."""
 STOP_WORDS = frozenset("""
@@ -43,12 +51,13 @@ about after again all also and any are because been before being but can could d
 having her here hers him his how into its just more most nor not now off once only other our out over own same she
 should some such than that the their them then there these they this those through too under until very was were what
 when where which while who whom why will with would you your""".split())  # noqa: SIM905
+Parents = Mapping[str, Sequence[str]]
 
 
 def predicates_of(
     items: Collection | TableItems, *, loss: Floats, explore: Bools, truth: Column | None = None, label: str = "label",
     predicted: Column | None = None, features: Floats | None = None, include: Sequence[str] = (),
-    exclude: Sequence[str] = (), most_values: int = 20, bins: int = 4, least: int = 1,
+    exclude: Sequence[str] = (), most_values: int = 20, least: int = 1,
 ) -> Predicates:
     """The predicates of the items of a collection, which have one `loss` each.
 
@@ -57,21 +66,21 @@ def predicates_of(
     among more than `most_values` values.
     A predicted class stands alone: with what tells the label ("prediction is bus, without bus") it would be the error.
     """
-    draft = Draft(loss, explore, least, include, exclude)
+    draft = Draft(loss, explore, least, include, exclude, most_values)
     truth, predicted = (None if column is None else coded(column) for column in (truth, predicted))
     if truth is not None and draft.wants(label):
-        code = draft.code()
-        add_column(draft, label, truth, kind="label", code=code, most=most_values, bins=bins)
+        topic = Topic(label, "label", draft.code())
+        add_column(draft, topic, truth)
         if isinstance(truth, Words):
-            add_classes(draft, label, truth, items.parents, code)
+            add_classes(draft, topic, truth, items.parents)
     if predicted is not None and draft.wants(PREDICTION):
         if isinstance(truth, Words) and len(truth.coded[1]) < 2:
             draft.leave_out(PREDICTION, "all items have the same label, so that the prediction is the error")
         else:
-            add_column(draft, PREDICTION, predicted, kind="prediction", code=ALONE, most=most_values, bins=bins)
+            add_column(draft, Topic(PREDICTION, "prediction", ALONE), predicted)
     for name in items.factors:
         if name not in (label, PREDICTION) and draft.wants(name):
-            add_column(draft, name, items.factors[name], most=most_values, bins=bins)
+            add_column(draft, Topic(name, "factor", draft.code()), items.factors[name])
     if isinstance(items, Collection):
         add_tags(draft, items)
         if isinstance(truth, Words) and len(items.tags.item):
@@ -83,74 +92,21 @@ def predicates_of(
     return draft.finished()
 
 
+# Columns
+
+class Topic(NamedTuple):
+    """What predicates are about: a column, their kind, and the code that keeps them from being combined."""
+
+    name: str
+    kind: str
+    code: int
+
+
 def coded(column: Column) -> Column:
     """A column with its words as codes: everything is a word but a number."""
     if isinstance(column, Words) or column.dtype.kind in "iuf":
         return column
     return Words.of_array(column if column.dtype.kind in "UO" else column.astype(np.str_))
-
-
-def add_column(
-    draft: Draft, name: str, column: Column, *, kind: str = "factor", code: int | None = None, most: int, bins: int
-) -> None:
-    """The predicates of one column: of numbers, dates, texts or values, whichever it holds."""
-    values = coded(column)
-    code = draft.code() if code is None else code
-    known = is_known(values)
-    if not known.all():
-        draft.add(is_missing(name), ~known, code)
-    if isinstance(values, Words):
-        _add_word_column(draft, name, values, known, kind, code, most, bins)
-    else:
-        _add_number_column(draft, name, values, known, kind, code, most, bins)
-
-
-def _add_word_column(
-    draft: Draft, name: str, column: Words, known: Bools, kind: str, code: int, most: int, bins: int
-) -> None:
-    empty = column.of_word("")
-    many = int(np.count_nonzero(column.sizes)) - int(empty >= 0 and column.sizes[empty] > 0)
-    n_known = len(column) - (int(column.sizes[empty]) if empty >= 0 else 0)
-    if many < 2:
-        draft.leave_out(name, "all items have the same value" if many else "no item has a value")
-    elif many > most and (moments := as_dates(column, name)) is not None:
-        add_dates(draft, name, moments, column.codes, code, most=most, bins=bins)
-    elif many > most and kind == "factor" and is_prose(_present(column)):
-        add_words(draft, name, np.flatnonzero(known), column.names.take(pa.array(column.codes[known])))
-    elif many == n_known:
-        draft.leave_out(name, "every item has a value of its own")
-    elif many > MOST_DISTINCT:
-        draft.leave_out(name, f"it has {many:,} values, more than {MOST_DISTINCT:,}")
-    else:
-        codes, names = column.coded
-        if names[0] == "":
-            codes, names = codes - np.int32(1), names[1:]
-        add_values(draft, name, codes, names, kind, code, most)
-
-
-def _present(column: Words) -> list[str]:
-    """The words of a column, sorted, but not the empty one; where there are very many, some of them."""
-    numbers = np.flatnonzero(column.sizes)
-    numbers = numbers[::max(1, len(numbers) // MOST_DISTINCT)]
-    return sorted(word for word in column.names.take(pa.array(numbers)).to_pylist() if word)
-
-
-def _add_number_column(
-    draft: Draft, name: str, values: Values, known: Bools, kind: str, code: int, most: int, bins: int
-) -> None:
-    distinct, codes = np.unique(values[known], return_inverse=True)
-    few = len(distinct) <= most
-    if len(distinct) < 2:
-        draft.leave_out(name, "all items have the same value" if len(distinct) else "no item has a value")
-    elif values.dtype.kind != "f" and len(distinct) == len(values) > np.ptp(distinct) // 2:
-        draft.leave_out(name, "it numbers the items")
-    else:
-        if few:
-            every = np.full(len(values), -1, np.int32)
-            every[known] = codes
-            add_values(draft, name, every, [f"{value:.12g}" for value in distinct.tolist()], kind, code, most)
-        add_numbers(draft, name, values.astype(np.float64), code, bins=0 if few else bins,
-                    kind="number" if kind == "factor" else kind)
 
 
 def is_known(values: Column) -> Bools:
@@ -162,30 +118,85 @@ def is_known(values: Column) -> Bools:
     return np.asarray(values != "", np.bool_) if values.dtype.kind in "UO" else np.ones(len(values), np.bool_)
 
 
-def add_values(
-    draft: Draft, name: str, codes: Values, names: Sequence[str], kind: str, code: int, most: int,
-    words: Sequence[str] = (),
-) -> None:
-    """A predicate per value. `codes` are -1 where an item has none; `words` say each value in a sentence.
+def add_column(draft: Draft, topic: Topic, column: Column) -> None:
+    """The predicates of one column: of numbers, dates, texts or values, whichever it holds."""
+    values = coded(column)
+    known = is_known(values)
+    if not known.all():
+        draft.add(is_missing(topic.name), ~known, topic.code)
+    if isinstance(values, Words):
+        _add_word_column(draft, topic, values, known)
+    else:
+        _add_number_column(draft, topic, values, known)
 
-    Of more than `most` values, those with enough items are chosen from: the others could form no group.
+
+def _add_word_column(draft: Draft, topic: Topic, column: Words, known: Bools) -> None:
+    distinct = int(np.count_nonzero(column.sizes)) - (not known.all())  # the empty word is no value
+    many = distinct > draft.most_values
+    if distinct < 2:
+        draft.leave_out(topic.name, "all items have the same value" if distinct else "no item has a value")
+    elif many and (moments := as_dates(column, topic.name)) is not None:
+        add_dates(draft, topic, moments, column.codes)
+    elif many and topic.kind == "factor" and is_prose(_present(column)):
+        add_words(draft, topic.name, np.flatnonzero(known), column.names.take(pa.array(column.codes[known])))
+    elif distinct == np.count_nonzero(known):
+        draft.leave_out(topic.name, "every item has a value of its own")
+    elif distinct > MOST_DISTINCT:
+        draft.leave_out(topic.name, f"it has {distinct:,} values, more than {MOST_DISTINCT:,}")
+    else:
+        add_values(draft, topic, *_without_gaps(column))
+
+
+def _without_gaps(column: Words) -> tuple[Values, Sequence[str]]:
+    """Codes and names of a column, where the empty word has the code -1."""
+    codes, names = column.coded
+    return (codes - np.int32(1), names[1:]) if names[0] == "" else (codes, names)
+
+
+def _present(column: Words) -> list[str]:
+    """The words of a column, sorted, but not the empty one; where there are very many, some of them."""
+    numbers = np.flatnonzero(column.sizes)
+    numbers = numbers[::max(1, len(numbers) // MOST_DISTINCT)]
+    return sorted(word for word in column.names.take(pa.array(numbers)).to_pylist() if word)
+
+
+def _add_number_column(draft: Draft, topic: Topic, values: Values, known: Bools) -> None:
+    distinct, number = np.unique(values[known], return_inverse=True)
+    if len(distinct) < 2:
+        draft.leave_out(topic.name, "all items have the same value" if len(distinct) else "no item has a value")
+    elif values.dtype.kind != "f" and len(distinct) == len(values) > np.ptp(distinct) // 2:
+        draft.leave_out(topic.name, "it numbers the items")
+    else:
+        few = len(distinct) <= draft.most_values
+        if few:
+            codes = np.full(len(values), -1, np.int32)
+            codes[known] = number
+            add_values(draft, topic, codes, [f"{value:.12g}" for value in distinct.tolist()])
+        topic = topic._replace(kind="number") if topic.kind == "factor" else topic
+        add_numbers(draft, topic, values.astype(np.float64), bins=0 if few else BINS)
+
+
+def add_values(draft: Draft, topic: Topic, codes: Values, names: Sequence[str]) -> None:
+    """A predicate per value; codes are -1 where an item has none.
+
+    Of more than `most_values`, those with enough items are chosen from: the others could form no group.
     """
     from shiftbench.auditing.bit_sets import bits_of_codes  # loads numba
 
     chosen: Ints = np.arange(len(names))
-    if len(names) > most:
-        size = np.bincount(codes[codes >= 0], minlength=len(names))
-        large = draft.are_large(size)
-        known = np.flatnonzero((codes >= 0) & large[codes])
-        number = np.cumsum(large) - 1
-        chosen = np.flatnonzero(large)[draft.choose(known, number[codes[known]], int(large.sum()), most)]
-        draft.notes.append(_chosen_note(name, len(names), len(chosen), int(large.sum()), draft.least,
+    if len(names) > draft.most_values:
+        item = np.flatnonzero(codes >= 0)
+        size = np.bincount(codes[item], minlength=len(names))
+        large = np.minimum(size, draft.n - size) >= draft.least
+        chosen = draft.choose(item, codes[item], large, draft.most_values)
+        draft.notes.append(_chosen_note(topic.name, len(names), len(chosen), int(large.sum()), draft.least,
                                         int(size.sum() - size[chosen].sum())))
         number = np.full(len(names) + 1, -1, np.int32)  # the last stands for code -1
         number[chosen] = np.arange(len(chosen))
         codes = number[codes]
     for value, bits in zip(chosen.tolist(), bits_of_codes(codes, len(chosen)), strict=True):
-        draft.add_bits(has_value(name, names[value], kind, words[value] if words else ""), bits, code)
+        draft.add_bits(in_year_or_month(topic.name, names[value]) if topic.kind == "date" else
+                       has_value(topic.name, names[value], topic.kind), bits, topic.code)
 
 
 def _chosen_note(name: str, values: int, chosen: int, large: int, least: int, others: int) -> str:
@@ -201,25 +212,17 @@ def _chosen_note(name: str, values: int, chosen: int, large: int, least: int, ot
 
 
 def add_numbers(
-    draft: Draft, name: str, x: Floats, code: int, *, bins: int, kind: str = "number", days: bool = False,
-    words: str = "",
+    draft: Draft, topic: Topic, x: Floats, *, bins: int = BINS, days: bool = False, words: str = ""
 ) -> None:
     """A predicate per interval of a column of numbers, which sentences call `words`. Days are shown as dates."""
     for interval in intervals(x, draft.loss, draft.explore, bins=bins, least=draft.least, rounded=not days):
-        draft.add(lies_in(name, interval, kind, days=days, words=words), interval.holds(x), code)
-
-
-def lies_in(column: str, interval: Interval, kind: str = "number", *, days: bool = False, words: str = "") -> Predicate:
-    """That the number or day of an item is in an interval."""
-    show = _day if days else "{:.12g}".format
-    value = interval.words(show(interval.low), show(interval.high), days)
-    return Predicate(column, value, kind, f"{words or column} is {value}", *interval)
+        draft.add(lies_in(topic.name, interval, topic.kind, days=days, words=words), interval.holds(x), topic.code)
 
 
 # Dates
 
-MONTHS = dict(zip((f"{month:02}" for month in range(1, 13)), calendar.month_name[1:], strict=True))
 DAY = 86_400_000_000
+"""Microseconds, in which moments are counted."""
 
 
 def as_dates(column: Words, name: str) -> Dates | None:
@@ -236,31 +239,23 @@ def as_dates(column: Words, name: str) -> Dates | None:
         return None
 
 
-def add_dates(
-    draft: Draft, name: str, distinct: Dates, item: Values, code: int, *, most: int, bins: int
-) -> None:
+def add_dates(draft: Draft, topic: Topic, distinct: Dates, item: Values) -> None:
     """Predicates of dates: from when to when, in which year, in which month and at which hours.
 
     `item` is the number of each item's date among the distinct ones.
     """
+    topic, name = topic._replace(kind="date"), topic.name
     day = np.where(distinct.known, distinct.moment // DAY, np.nan)
-    add_numbers(draft, name, day[item], code, bins=bins, kind="date", days=True)
+    add_numbers(draft, topic, day[item], days=True)
     texts = distinct.text.astype("U13").tolist()
     for unit, start, stop in (("year", 0, 4), ("month", 5, 7)):
-        codes, names = Words.of_array(np.asarray([text[start:stop] for text in texts])).take(item).coded
-        if names[0] == "":
-            codes, names = codes - np.int32(1), names[1:]
+        codes, names = _without_gaps(Words.of_array(np.asarray([text[start:stop] for text in texts])).take(item))
         if len(names) > 1:
-            own = code if unit == "year" else draft.code()
-            add_values(draft, f"{unit}:{name}", codes, names, "date", own, most,
-                       [f"{unit} of {name} is {MONTHS.get(value, value)}" for value in names])
+            code = topic.code if unit == "year" else draft.code()
+            add_values(draft, Topic(f"{unit}:{name}", "date", code), codes, names)
     hour = np.asarray([float(text[11:13] or "nan") for text in texts])[item]
     if len(np.unique(hour[np.isfinite(hour)])) > 1:
-        add_numbers(draft, f"hour:{name}", hour, draft.code(), bins=bins, kind="date", words=f"hour of {name}")
-
-
-def _day(number: float) -> str:
-    return str(np.datetime64(int(number), "D")) if np.isfinite(number) else ""
+        add_numbers(draft, Topic(f"hour:{name}", "date", draft.code()), hour, words=f"hour of {name}")
 
 
 # Words of texts
@@ -280,26 +275,136 @@ def add_words(draft: Draft, name: str, item: Ints, texts: pa.Array) -> None:
     plain = pc.replace_substring_regex(pc.utf8_lower(texts), r"[^\p{L}\p{N}]+", " ")
     lists = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(plain))
     lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
-    coded = pc.list_flatten(lists).dictionary_encode()
-    words = coded.dictionary.to_pylist()
+    encoded = pc.list_flatten(lists).dictionary_encode()
+    words = encoded.dictionary.to_pylist()
     row = np.asarray(pc.list_parent_indices(lists), np.int64)
-    pairs = np.unique(item[row] * max(len(words), 1) + coded.indices.to_numpy())
+    pairs = np.unique(item[row] * max(len(words), 1) + encoded.indices.to_numpy())
     who, word = pairs // max(len(words), 1), pairs % max(len(words), 1)
     size = np.bincount(word, minlength=len(words))
-    many = len(np.unique(item))
-    good = np.asarray([len(text) > 2 and text not in STOP_WORDS for text in words], np.bool_)
-    good &= (size >= draft.least) & (size <= COMMON * many)
-    kept = good[word]
-    number = np.cumsum(good) - 1
-    chosen = draft.choose(who[kept], number[word[kept]], int(good.sum()), MOST_WORDS)
-    if len(chosen) < good.sum():
-        draft.notes.append(f"'{name}': {len(chosen)} of {int(good.sum()):,} words form groups, half the most frequent, "
+    able = np.asarray([len(text) > 2 and text not in STOP_WORDS for text in words], np.bool_)
+    able &= (size >= draft.least) & (size <= COMMON * len(np.unique(item)))
+    chosen = draft.choose(who, word, able, MOST_WORDS)
+    if len(chosen) < able.sum():
+        draft.notes.append(f"'{name}': {len(chosen)} of {int(able.sum()):,} words form groups, half the most frequent, "
                            "half those whose loss differs most.")
-    has_text = np.zeros(draft.n, np.bool_)
-    has_text[item] = True
-    for code in np.flatnonzero(good)[chosen].tolist():
-        mask = np.zeros(draft.n, np.bool_)
-        mask[who[word == code]] = True
-        column = draft.code()
-        draft.add(has_word(name, words[code]), mask, column)
-        draft.add(has_word(name, words[code], yes=False), has_text & ~mask, column)
+    has_text = draft.mask(item)
+    for number in chosen.tolist():
+        mask, code = draft.mask(who[word == number]), draft.code()
+        draft.add(has_word(name, words[number]), mask, code)
+        draft.add(has_word(name, words[number], yes=False), has_text & ~mask, code)
+
+
+# Tags and their areas
+
+def add_tags(draft: Draft, items: Collection) -> None:
+    """Predicates of tags: that an item has it or not, and whether it covers much of the image or little.
+
+    Of more than MOST_TAGS tags some are chosen, as among the values of a factor. A class of the hierarchy stands for
+    all tags below it.
+    """
+    tags, words = items.tags, spelled(items.tags)
+    size = np.bincount(tags.tag, minlength=len(words))
+    able = np.asarray([draft.wants(f"has:{word}") for word in words], np.bool_)
+    able &= (size >= draft.least) & (size <= len(items) - draft.least)
+    chosen = draft.choose(tags.item, tags.tag, able, MOST_TAGS)
+    if len(chosen) < able.sum():
+        draft.notes.append(f"{len(chosen)} of {int(able.sum()):,} tags form groups: half the most frequent, half "
+                           "those whose loss differs most.")
+    for tag in chosen.tolist():
+        rows, code = np.flatnonzero(tags.tag == tag), draft.code()
+        _add_tag(draft, words[tag], "tag", tags.item[rows], code)
+        if draft.wants(f"area:{words[tag]}"):
+            _add_areas(draft, words[tag], tags.item[rows], tags.area[rows].astype(np.float64), code)
+    for name, below in classes_above(tags.names, items.parents, MOST_CLASSES, size).items():
+        if name not in tags.names and draft.wants(f"has:{name}"):
+            _add_tag(draft, name, "class", tags.item[np.isin(tags.tag, below)], draft.code())
+
+
+def spelled(tags: Tags) -> list[str]:
+    """Each tag by its name, with its kind where several kinds have the name: place:grass."""
+    times = Counter(tags.names)
+    return [name if times[name] == 1 else f"{kind}:{name}" for name, kind in zip(tags.names, tags.kinds, strict=True)]
+
+
+def _add_tag(draft: Draft, name: str, kind: str, item: Ints, code: int) -> None:
+    mask = draft.mask(item)
+    draft.add(has_tag(name, kind=kind), mask, code)
+    draft.add(has_tag(name, yes=False, kind=kind), ~mask, code)
+
+
+def _add_areas(draft: Draft, name: str, item: Ints, area: Values, code: int) -> None:
+    """Whether a tag covers less than the median of its areas, or more; nothing where areas are unknown or all equal."""
+    known = np.isfinite(area)
+    if not known.any() or np.ptp(area[known]) == 0:
+        return
+    middle = float(f"{np.median(area[known]):.2g}")
+    for half in (Interval(0.0, middle), Interval(middle, np.inf)):
+        draft.add(covers(name, half), draft.mask(item[half.holds(area)]), code)
+
+
+# Classes of a hierarchy
+
+def add_classes(draft: Draft, topic: Topic, truth: Words, parents: Parents) -> None:
+    """Predicates of the classes above the labels in a hierarchy: those that hold several labels, but not all."""
+    codes, names = encode(truth)
+    below = classes_above(names, parents, MOST_CLASSES, np.bincount(codes, minlength=len(names)))
+    for name, labels in below.items():
+        draft.add(is_kind_of(topic.name, name), np.isin(codes, labels), topic.code)
+
+
+def classes_above(names: Sequence[str], parents: Parents, most: int, size: Ints) -> dict[str, list[int]]:
+    """The classes of a hierarchy that stand above several names, but not above all, and the numbers of these names.
+
+    The `most` that are above most items, by `size` of each name. A cycle in the hierarchy does no harm.
+
+    >>> classes_above(["cat", "dog", "car"], {"cat": ("animal",), "dog": ("animal",)}, 9, np.asarray([1, 2, 1]))
+    {'animal': [0, 1]}
+    """
+    several = {node: numbers for node, numbers in names_below(names, parents).items() if 1 < len(numbers) < len(names)}
+    largest = sorted(several, key=lambda node: (-int(size[several[node]].sum()), node))[:most]
+    return {node: several[node] for node in largest}
+
+
+def names_below(names: Sequence[str], parents: Parents) -> dict[str, list[int]]:
+    """The numbers of the names that stand below each class of a hierarchy; classes above no name are left out."""
+    below: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        above: set[str] = set()
+        layer = {name}
+        while layer:
+            layer = {parent for child in layer for parent in parents.get(child, ())} - above - {name}
+            above |= layer
+        for node in sorted(above):
+            below.setdefault(node, []).append(number)
+    return below
+
+
+# Communities of the meta-graph
+
+def add_communities(draft: Draft, items: Collection, truth: Words) -> None:
+    """Predicates of contexts that go together: any tag of one community of the meta-graph of a label that is a tag.
+
+    Of the most frequent labels, MOST_GRAPHS at most. The column is a question about tags: which:community=bed+lamp.
+    """
+    codes, names = encode(truth)
+    size = np.bincount(codes, minlength=len(names))
+    labels = [names[code] for code in np.argsort(-size, kind="stable") if names[code] in items.tags.names]
+    for label in labels[:MOST_GRAPHS]:
+        for contexts in _communities(items, label, max(MIN_SIZE, draft.least)):
+            column = f"{COMMUNITY}{'+'.join(contexts)}"
+            if draft.wants(column):
+                draft.add(in_community(column), items.factor(column) == "community", draft.code())
+
+
+def _communities(items: Collection, label: str, least: int) -> list[list[str]]:
+    """The communities of several contexts, by the names of their tags; none where a class has no context."""
+    from shiftbench.metagraph.graph import meta_graph  # loads igraph
+
+    try:
+        graph = meta_graph(items, label, min_size=least)
+    except ShiftBenchError:
+        return []
+    known = {name for name in items.tags.names if not set(name) & set("+|=")}
+    groups = [[name for name in np.asarray(graph.names)[graph.communities == number].tolist() if name in known]
+              for number in range(int(graph.communities.max(initial=-1)) + 1)]
+    return [group for group in groups if len(group) > 1]

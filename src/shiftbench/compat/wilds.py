@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
-import shiftbench.images.needs_torch  # noqa: F401
 from shiftbench.compat.grouper import CombinatorialGrouper, as_array
 from shiftbench.compat.wilds_eval import evaluate
 from shiftbench.compat.wilds_metadata import DATASETS

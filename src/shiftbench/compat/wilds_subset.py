@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-import shiftbench.images.needs_torch  # noqa: F401
 from shiftbench.compat import wilds_eval as wilds_kinds
 from shiftbench.compat.grouper import Columns, as_array
 from shiftbench.compat.items import Inputs, collate_boxes, collate_graphs, image_size, targets

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-import shiftbench.images.needs_torch  # noqa: F401
 from shiftbench.core.arrays import positions
 from shiftbench.core.errors import ShiftBenchError
 

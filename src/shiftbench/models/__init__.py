@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from shiftbench.core.later import load_torch
+
 __all__ = ["MODELS", "Net", "build"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'shiftbench.models' has no attribute '{name}'")
-    from shiftbench.models import net
-
-    return getattr(net, name)
+    return getattr(load_torch("shiftbench.models.net"), name)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-import shiftbench.images.needs_torch  # noqa: F401
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import child
 from shiftbench.models.names import CATALOGUE, Model, facts, image_models, library_of
@@ -77,9 +76,6 @@ def with_own_dropout(module: nn.Module) -> nn.Module:
 
 
 # The interface of models: a net with `features` and `head`, so that methods can use the features.
-
-# isort: split
-
 
 PLAIN = Model()
 

@@ -17,19 +17,26 @@ import numpy.typing as npt
 from shiftbench.auditing.contexts import holds
 from shiftbench.auditing.cut_points import Interval
 from shiftbench.auditing.predicates import (
-    MOST_CLASSES,
     Bits,
     Predicate,
-    classes_above,
     covers,
     has_tag,
     has_value,
     is_missing,
-    names_below,
+    lies_in,
     packed,
+)
+from shiftbench.auditing.vocabulary import (
+    DAY,
+    MOST_CLASSES,
+    MOST_DISTINCT,
+    as_dates,
+    classes_above,
+    is_known,
+    is_prose,
+    names_below,
     spelled,
 )
-from shiftbench.auditing.vocabulary import DAY, MOST_DISTINCT, as_dates, is_known, is_prose, lies_in
 from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, encode
 from shiftbench.core.files import read_json
 from shiftbench.core.rng import child

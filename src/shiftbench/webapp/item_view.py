@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from shiftbench.auditing.predicates import has_tag, has_value, is_missing, spelled
-from shiftbench.auditing.vocabulary import is_known
+from shiftbench.auditing.predicates import has_tag, has_value, is_missing
+from shiftbench.auditing.vocabulary import is_known, spelled
 from shiftbench.core.arrays import Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json
