@@ -102,15 +102,9 @@ def meta_graph(
         seen = f"{subset_name(cls, [best[1]])} has most, {best[0]}" if best[0] else "no context occurs with it"
         raise ShiftBenchError(f"Class '{cls}' has no context with at least {min_size} items ({seen}). Lower min_size.")
     weights = _edges(meetings(subsets), threshold)
-    return MetaGraph(
-        cls=cls,
-        names=subsets.names,
-        sizes=subsets.sizes,
-        weights=weights,
-        communities=find_communities(weights, communities, seed),
-        embedding=spectral(weights, dims, scaling) if embedding is None else _own_embedding(weights, embedding),
-        threshold=threshold,
-    )
+    points = spectral(weights, dims, scaling) if embedding is None else _own_embedding(weights, embedding)
+    return MetaGraph(cls, subsets.names, subsets.sizes, weights, find_communities(weights, communities, seed), points,
+                     threshold)
 
 
 # Similar subsets merged.
@@ -137,21 +131,19 @@ def merge_similar(graph: MetaGraph, named: Sequence[str] = ()) -> dict[str, tupl
 
 def merged_graph(
     collection: Collection, cls: str, merged: Mapping[str, Sequence[str]], *, threshold: float = 0.1,
-    without: Ints | None = None, dims: int = 5, seed: int = 0,
+    without: Sequence[int] | Ints = (),
 ) -> MetaGraph:
     """The meta-graph whose nodes are merged subsets: overlaps of their unions, less the items `without`.
 
     The published code measures the distances of its tasks in this graph.
     """
-    drop = np.zeros(0, np.int64) if without is None else without
     member: Ints = np.zeros((len(collection), len(merged)), np.int64)
     for node, contexts in enumerate(merged.values()):
-        member[np.setdiff1d(union(collection, cls, contexts)[0], drop), node] = 1
+        member[np.setdiff1d(union(collection, cls, contexts)[0], without), node] = 1
     meeting = member.T @ member
     weights = _edges(meeting, threshold)
-    return MetaGraph(cls=cls, names=tuple(merged), sizes=np.diag(meeting).copy(), weights=weights,
-                     communities=find_communities(weights, seed=seed), embedding=spectral(weights, dims),
-                     threshold=threshold)
+    return MetaGraph(cls, tuple(merged), np.diag(meeting).copy(), weights, find_communities(weights), spectral(weights),
+                     threshold)
 
 
 def mean_distance(graph: MetaGraph, train: Sequence[str], test: Sequence[str]) -> float:
@@ -186,12 +178,17 @@ def mean_embedding(graph: MetaGraph, contexts: str | Sequence[str]) -> Floats:
 
 def nodes(graph: MetaGraph, context: str) -> list[int]:
     """The nodes of a context: one, or one per kind where `fence` stands for `object:fence` and `stuff:fence`."""
-    matches = [node for node, name in enumerate(graph.names) if name == context]
-    matches = matches or [node for node, name in enumerate(graph.names) if name.partition(":")[2] == context]
+    matches = nodes_if_any(graph, context)
     if not matches:
         missing = unknown("context", context, graph.names, where=f"Meta-graph of '{graph.cls}'")
         raise ShiftBenchError(f"{missing} A context with fewer than min_size items is not in the graph.")
     return matches
+
+
+def nodes_if_any(graph: MetaGraph, context: str) -> list[int]:
+    """The nodes of a context; none where it has too few items, or is of another kind."""
+    return ([node for node, name in enumerate(graph.names) if name == context]
+            or [node for node, name in enumerate(graph.names) if name.partition(":")[2] == context])
 
 
 def heaviest(graph: MetaGraph, n: int) -> MetaGraph:

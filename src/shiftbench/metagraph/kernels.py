@@ -73,14 +73,6 @@ def add_sizes(low: int, high: int, table: Incidence, out: Counts) -> None:
 
 
 @compiled
-def mirror(sizes: Counts) -> None:
-    """Fill in what `add_sizes` leaves out: |k ∩ t| = |t ∩ k|."""
-    for k in range(len(sizes)):
-        for t in range(k):
-            sizes[k, t] = sizes[t, k]
-
-
-@compiled
 def partners(sizes: Counts, kept: Bools, fewest: int, first: Ints, tag: Codes, row: Counts) -> None:
     """Write the partners of every class: `tag`, and `row` for the near ones, -1 for the far ones."""
     n_classes, n_tags = sizes.shape
@@ -189,23 +181,6 @@ def edges_of(low: int, high: int, room: Plan, threshold: float, counts: Counts, 
     n_runs, n_edges = u64(0), u64(0)
     for a in range(low, high):
         own = counts[room.block[a] - room.block[low]:room.block[a + 1] - room.block[low]]
-        n_runs, n_edges = _edges(a, room, threshold, own, runs, n_runs, n_edges)
-    return n_runs, n_edges
-
-
-@compiled
-def edges(low: int, high: int, table: Incidence, room: Plan, threshold: float, counts: Counts, runs: Runs) -> Any:
-    """The edges of the classes, each counted and done while its counts are in the processor's cache.
-
-    `counts` has room for those of the class that has most.
-    """
-    n_classes, n_tags = room.held.shape
-    mark, here = np.full(n_tags, NONE), np.empty(2 * table.widest + 4, np.uint64)
-    n_runs, n_edges = u64(0), u64(0)
-    for a in range(low, high):
-        own = counts[:room.block[a + 1] - room.block[a]]
-        own[:] = 0
-        _count(a, table, room, n_classes, mark, here, own)
         n_runs, n_edges = _edges(a, room, threshold, own, runs, n_runs, n_edges)
     return n_runs, n_edges
 

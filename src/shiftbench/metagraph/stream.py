@@ -32,11 +32,10 @@ from shiftbench.metagraph.catalogue import (
     Terms,
     add_meetings,
     add_sizes,
+    assembled,
     catalogue,
     counting_order,
-    draft,
     edges_of,
-    finished,
     incidence,
     may_be_classes,
     mirrored,
@@ -45,9 +44,10 @@ from shiftbench.metagraph.catalogue import (
     summary,
 )
 
-# Reading a table of tags that does not fit into memory: batches of whole items, of the table or of a piece of it.
-
+ENGINES = ("local", "ray")
 ROWS = 2**20  # rows of a batch
+CELLS = 2**26  # counts held at a time: 256 MB
+Total = Callable[..., Counts]  # total(count, …) is the sum of count(source, piece, …) over all pieces of the source
 
 
 class Source(NamedTuple):
@@ -64,6 +64,134 @@ class Piece(NamedTuple):
     low: int = 0
     high: int | None = None
 
+
+def overview(
+    collection: Collection | Path | str, terms: Terms | None = None, *, engine: str = "local",
+) -> dict[str, Any]:
+    """Classes, subsets, distinct contexts, mean and median size (MetaShift, section 3), and the same for each class.
+
+    A collection on disk, given by its folder, is streamed: it may be larger than memory.
+    """
+    if isinstance(collection, Collection):
+        if engine != "local":
+            raise ShiftBenchError(f"The engine '{engine}' reads a collection from disk. Save '{collection.name}' and "
+                                  "give its folder.")
+        tags, graphs = collection.tags, catalogue(collection, terms)
+    else:
+        (_, tags), graphs = described(collection), streamed(collection, terms, engine=engine)
+    per_class = []
+    for k, cls in enumerate(graphs.classes):
+        sizes = graphs.sizes[graphs.first[k]:graphs.first[k + 1]]
+        per_class.append({
+            "class": cls,
+            "items": int(graphs.items[k]),
+            "subsets": len(sizes),
+            "mean_size": float(np.mean(sizes)),
+            "median_size": float(np.median(sizes)),
+            "edges": int(graphs.edges.start[k + 1] - graphs.edges.start[k]),
+        })
+    return {**summary(graphs, tags), "per_class": sorted(per_class, key=lambda row: (-row["subsets"], row["class"]))}
+
+
+def streamed(
+    folder: Path | str, terms: Terms | None = None, *, engine: str = "local", rows: int = ROWS, cells: int = CELLS,
+) -> Catalogue:
+    """The meta-graph of every class of a collection on disk, counted on this machine or on a Ray cluster."""
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    name, tags = described(folder)
+    written = tuple(f"{kind}:{word}" for word, kind in zip(tags.names, tags.kinds, strict=True))
+    source = Source(os.path.realpath(Path(folder) / "tags.parquet"), written, rows)
+    if engine == "local":
+        return _catalogue(name, tags, terms or Terms(), cells, lambda count, *facts: count(source, Piece(), *facts))
+    with ray_cluster() as cluster:
+        return _catalogue(name, tags, terms or Terms(), cells,
+                          lambda count, *facts: _on_ray(cluster.ray, source, count, *facts))
+
+
+def described(folder: Path | str) -> tuple[str, Tags]:
+    """The name of a collection on disk and its tags, without who carries them."""
+    facts = read_marker(Path(folder), MARKER, "collection", FORMAT, {"name": str, "tags": [[str]]})
+    return facts["name"], Tags.of([], [], *names_and_kinds(Path(folder), facts))
+
+
+def _catalogue(name: str, tags: Tags, terms: Terms, cells: int, total: Total) -> Catalogue:
+    classes, n_tags = may_be_classes(tags, terms), len(tags.names)
+    by_code = counting_order(classes, n_tags, np.zeros(n_tags, np.int64))
+    sizes = mirrored(total(sizes_in, by_code, len(classes)))
+    frequency: Ints = np.zeros(n_tags, np.int64)
+    frequency[classes] = np.diag(sizes)
+    order = counting_order(classes, n_tags, frequency)
+    rank = np.argsort(by_code)[order]
+
+    def edges(room: Plan) -> list[Runs]:
+        runs: list[Runs] = []
+        for low, high in shares(room.block, cells):
+            runs += edges_of(room, total(meetings_in, order, room, low, high), terms.threshold, low, high)
+        return runs
+
+    return assembled(name, tags, terms, order, sizes[np.ix_(rank[:len(classes)], rank)], edges)
+
+
+def sizes_in(source: Source, piece: Piece, order: Ints, n_classes: int, threads: int | None = None) -> Counts:
+    """|class ∩ tag| over the items of a piece, as `add_sizes` leaves it."""
+    sizes: Counts = np.zeros((n_classes, len(order)), np.int32)
+    for table in _tables(source, piece, order):
+        add_sizes(table, sizes, threads)
+    return sizes
+
+
+def meetings_in(
+    source: Source, piece: Piece, order: Ints, room: Plan, low: int, high: int, threads: int | None = None,
+) -> Counts:
+    """The counts of the classes low..high - 1 over the items of a piece."""
+    counts: Counts = np.zeros(room.block[high] - room.block[low], np.int32)
+    for table in _tables(source, piece, order):
+        add_meetings(table, room, counts, low, high, threads)
+    return counts
+
+
+def _tables(source: Source, piece: Piece, order: Ints) -> Iterator[Incidence]:
+    for start, tag in batches(source, piece):
+        try:
+            yield incidence(start, tag, order)
+        except ShiftBenchError as problem:
+            raise ShiftBenchError(f"{source.path}: {problem}") from problem
+
+
+# Pieces of a table on a Ray cluster.
+
+def pieces(groups: int, parts: int) -> list[Piece]:
+    """Row groups 0..groups - 1 in at most `parts` pieces of alike size."""
+    bounds = np.linspace(0, groups, max(min(parts, groups), 1) + 1).round().astype(int).tolist()
+    return [Piece(low, high) for low, high in pairwise(bounds)]
+
+
+def _on_ray(ray: Any, source: Source, count: Callable[..., Counts], *facts: Any) -> Counts:
+    """The sum of `count(source, piece, …)` over pieces, each piece a Ray task.
+
+    Workers read the table themselves, so every machine of the cluster must see its folder under the same name.
+    """
+    task = ray.remote(num_cpus=1)(count)
+    shared = [ray.put(fact) for fact in facts]  # sent once, not once per task
+    workers = int(ray.cluster_resources().get("CPU", 1))
+    parts = pieces(opened(source).num_row_groups, workers)
+    waiting = [task.remote(source, piece, *shared, threads=1) for piece in parts]
+    total: Counts | None = None
+    while waiting:
+        (done,), waiting = ray.wait(waiting)
+        try:
+            counts = ray.get(done)
+        except ray.exceptions.RayTaskError as problem:
+            if isinstance(problem.cause, ShiftBenchError):
+                raise problem.cause from None
+            raise
+        total = counts.copy() if total is None else np.add(total, counts, out=total)
+    assert total is not None
+    return total
+
+
+# Reading the table: batches of whole items, of the table or of a piece of it.
 
 def batches(source: Source, piece: Piece) -> Iterator[tuple[Ints, Ints]]:
     """The items of a piece: number i of a batch carries the tags `tag[start[i]:start[i + 1]]`.
@@ -150,136 +278,3 @@ def _last_item(table: Any, source: Source, group: int) -> Any:
 
 def _unreadable(source: Source, problem: Exception) -> ShiftBenchError:
     return ShiftBenchError(f"{source.path}: not a readable parquet table ({first_line(problem)}).")
-
-
-ENGINES = ("local", "ray")
-CELLS = 2**26  # counts held at a time: 256 MB
-
-
-Total = Callable[..., Counts]  # total(count, …) is the sum of count(source, piece, …) over all pieces of the source
-
-
-def streamed(
-    folder: Path | str, terms: Terms | None = None, *, engine: str = "local", rows: int = ROWS, cells: int = CELLS,
-) -> Catalogue:
-    """The meta-graph of every class of a collection on disk, counted on this machine or on a Ray cluster."""
-    if engine not in ENGINES:
-        raise unknown("engine", engine, ENGINES)
-    name, tags = described(folder)
-    written = tuple(f"{kind}:{word}" for word, kind in zip(tags.names, tags.kinds, strict=True))
-    source = Source(os.path.realpath(Path(folder) / "tags.parquet"), written, rows)
-    if engine == "local":
-        return _catalogue(name, tags, terms or Terms(), cells, lambda count, *facts: count(source, Piece(), *facts))
-    with ray_cluster() as cluster:
-        return _catalogue(name, tags, terms or Terms(), cells,
-                          lambda count, *facts: _on_ray(cluster.ray, source, count, *facts))
-
-
-def described(folder: Path | str) -> tuple[str, Tags]:
-    """The name of a collection on disk and its tags, without who carries them."""
-    facts = read_marker(Path(folder), MARKER, "collection", FORMAT, {"name": str, "tags": [[str]]})
-    return facts["name"], Tags.of([], [], *names_and_kinds(Path(folder), facts))
-
-
-def _catalogue(name: str, tags: Tags, terms: Terms, cells: int, total: Total) -> Catalogue:
-    classes, n_tags = may_be_classes(tags, terms), len(tags.names)
-    by_code = counting_order(classes, n_tags, np.zeros(n_tags, np.int64))
-    sizes = mirrored(total(sizes_in, by_code, len(classes)))
-    frequency: Ints = np.zeros(n_tags, np.int64)
-    frequency[classes] = np.diag(sizes)
-    order = counting_order(classes, n_tags, frequency)
-    rank = np.argsort(by_code)[order]
-    plan = draft(name, tags, terms, order, sizes[np.ix_(rank[:len(classes)], rank)])
-    runs: list[Runs] = []
-    for low, high in shares(plan.room.block, cells):
-        counts = total(meetings_in, order, plan.room, low, high)
-        runs += edges_of(plan.room, counts, terms.threshold, low, high)
-    return finished(tags, terms, plan, runs)
-
-
-def sizes_in(source: Source, piece: Piece, order: Ints, n_classes: int, threads: int | None = None) -> Counts:
-    """|class ∩ tag| over the items of a piece, as `add_sizes` leaves it."""
-    sizes: Counts = np.zeros((n_classes, len(order)), np.int32)
-    for table in _tables(source, piece, order):
-        add_sizes(table, sizes, threads)
-    return sizes
-
-
-def meetings_in(
-    source: Source, piece: Piece, order: Ints, room: Plan, low: int, high: int, threads: int | None = None,
-) -> Counts:
-    """The counts of the classes low..high - 1 over the items of a piece."""
-    counts: Counts = np.zeros(room.block[high] - room.block[low], np.int32)
-    for table in _tables(source, piece, order):
-        add_meetings(table, room, counts, low, high, threads)
-    return counts
-
-
-def _tables(source: Source, piece: Piece, order: Ints) -> Iterator[Incidence]:
-    for start, tag in batches(source, piece):
-        try:
-            yield incidence(start, tag, order)
-        except ShiftBenchError as problem:
-            raise ShiftBenchError(f"{source.path}: {problem}") from problem
-
-
-# Pieces of a table on a Ray cluster.
-
-def pieces(groups: int, parts: int) -> list[Piece]:
-    """Row groups 0..groups - 1 in at most `parts` pieces of alike size."""
-    bounds = np.linspace(0, groups, max(min(parts, groups), 1) + 1).round().astype(int).tolist()
-    return [Piece(low, high) for low, high in pairwise(bounds)]
-
-
-def _on_ray(ray: Any, source: Source, count: Callable[..., Counts], *facts: Any) -> Counts:
-    """The sum of `count(source, piece, …)` over pieces, each piece a Ray task.
-
-    Workers read the table themselves, so every machine of the cluster must see its folder under the same name.
-    """
-    task = ray.remote(num_cpus=1)(count)
-    shared = [ray.put(fact) for fact in facts]  # sent once, not once per task
-    workers = int(ray.cluster_resources().get("CPU", 1))
-    parts = pieces(opened(source).num_row_groups, workers)
-    waiting = [task.remote(source, piece, *shared, threads=1) for piece in parts]
-    total: Counts | None = None
-    while waiting:
-        (done,), waiting = ray.wait(waiting)
-        try:
-            counts = ray.get(done)
-        except ray.exceptions.RayTaskError as problem:
-            if isinstance(problem.cause, ShiftBenchError):
-                raise problem.cause from None
-            raise
-        total = counts.copy() if total is None else np.add(total, counts, out=total)
-    assert total is not None
-    return total
-
-
-# What a collection has to offer as a whole.
-
-def overview(
-    collection: Collection | Path | str, terms: Terms | None = None, *, engine: str = "local",
-) -> dict[str, Any]:
-    """Classes, subsets, distinct contexts, mean and median size (MetaShift, section 3), and the same for each class.
-
-    A collection on disk, given by its folder, is streamed: it may be larger than memory.
-    """
-    if isinstance(collection, Collection):
-        if engine != "local":
-            raise ShiftBenchError(f"The engine '{engine}' reads a collection from disk. Save '{collection.name}' and "
-                                  "give its folder.")
-        tags, graphs = collection.tags, catalogue(collection, terms)
-    else:
-        (_, tags), graphs = described(collection), streamed(collection, terms, engine=engine)
-    per_class = []
-    for k, cls in enumerate(graphs.classes):
-        sizes = graphs.sizes[graphs.first[k]:graphs.first[k + 1]]
-        per_class.append({
-            "class": cls,
-            "items": int(graphs.items[k]),
-            "subsets": len(sizes),
-            "mean_size": float(np.mean(sizes)),
-            "median_size": float(np.median(sizes)),
-            "edges": int(graphs.edges.start[k + 1] - graphs.edges.start[k]),
-        })
-    return {**summary(graphs, tags), "per_class": sorted(per_class, key=lambda row: (-row["subsets"], row["class"]))}

@@ -6,7 +6,6 @@ cells of label × factor, and N that know nothing of the correlation. The test i
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import product
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from shiftbench.shifts.shift import (
     ambiguous,
     ambiguous_note,
     card,
+    cell_names,
     deal,
     need_two,
     pick,
@@ -223,8 +223,7 @@ def two_parts(
         mates, times = regions(y_names, a_names, counts.sum(axis=1)), 1
     whole, few_from = (np.tile(region.ravel(), times) for region in mates)
     if shift.balanced:
-        stratum = cell
-        names = tuple(", ".join(filter(None, words)) for words in product(y_names, b_names, a_names))
+        stratum, names = cell, cell_names(y_names, b_names, a_names)
     else:
         stratum, names = (2 * few_from + whole)[cell], ("neither part", "main part", "few", "both parts")
         whole, few_from = np.asarray([False, True, False, True]), np.asarray([False, False, True, True])

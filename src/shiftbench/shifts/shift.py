@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -202,6 +203,11 @@ def deal(rows: Ints, cell: Ints, wanted: Mapping[str, Ints], seed: int, names: t
     turn = (bounds[:, cell[order]] <= rank).sum(axis=0)
     kept = turn < len(wanted)
     return rows[order[kept]], np.asarray(list(wanted), np.str_)[turn[kept]]
+
+
+def cell_names(*factors: Names) -> Names:
+    """The names of the cells of several factors, the last one's values changing fastest: `cat, sofa`."""
+    return tuple(", ".join(filter(None, values)) for values in product(*factors))
 
 
 def remainder(available: Ints, train: Ints) -> dict[str, Ints]:

@@ -19,6 +19,7 @@ from shiftbench.shifts.shift import (
     ambiguous,
     ambiguous_note,
     card,
+    cell_names,
     deal,
     lacking_note,
     largest,
@@ -64,7 +65,7 @@ def mixture(
     need_two(a_names, shift.factor, len(rows))
     need_two(y_names, shift.label, len(rows))
     cell = y * len(a_names) + a
-    cells = tuple(f"{one}, {other}" for one in y_names for other in a_names)
+    cells = cell_names(y_names, a_names)
     available = np.bincount(cell, minlength=len(cells))
     skewed, uniform = shares(y_names, a_names).ravel(), np.full(len(cells), 1 / len(cells))
 

@@ -1,14 +1,15 @@
 """Train on some subsets, test on others: MetaShift's domain generalization."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Ints, Strs, encode
+from shiftbench.core.arrays import Bools, Ints, Strs, Values, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
 from shiftbench.core.rng import uniform
@@ -24,14 +25,17 @@ from shiftbench.metagraph.graph import (
     merged_graph,
     meta_graph,
     nodes,
+    nodes_if_any,
 )
 from shiftbench.metagraph.subsets import candidates, parse_subset, resolve, subset, subset_name, union
 from shiftbench.shifts.shift import (
     SHIFTS,
+    Names,
     against_expected,
     ambiguous,
     ambiguous_note,
     card,
+    cell_names,
     deal,
     lacking_note,
     quota,
@@ -41,6 +45,7 @@ from shiftbench.shifts.shift import (
 
 Contexts = Mapping[str, tuple[str, ...]]
 Merged = Mapping[str, Contexts]  # class -> name of a merged subset -> its contexts
+Graphs = Mapping[str, MetaGraph]
 
 
 @register(SHIFTS, "subset")
@@ -82,6 +87,34 @@ class Subset(Lists):
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         train, test = _by_class(self.train, "train"), _by_class(self.test, "test")
+        self._check_classes(train, test)
+        dropped = ambiguous(collection, list(train))
+        graphs = {cls: meta_graph(collection, cls, threshold=self.threshold, min_size=self.min_size, kinds=self.kinds)
+                  for cls in train if cls in test or (self.merge and train[cls])}
+        merged, absent = _with_items(collection, self._merged(graphs, train, test), train, test)
+        tested = _members(collection, test, merged, dropped, seed)
+        open_to_training = _members(collection, train, merged, dropped, seed)
+        trained = open_to_training.only(~np.isin(open_to_training.row, tested.row))
+        before, split_before = self._before(trained, seed)
+        after, split_after = self._after(tested, seed)
+        rows, split = after.join(before), np.concatenate([split_after, split_before])
+        facts = self._distance_facts(collection, graphs, merged, train, test)
+        facts |= self._merged_facts(collection, merged, train, test, dropped)
+        facts |= {"sizes": against_expected(self.expected, Counter(tested.group.tolist()))} if self.expected else {}
+        notes = [
+            ambiguous_note(len(dropped)),
+            f"{len(open_to_training.row) - len(trained.row)} training items are also test items and went to the test.",
+            *(f"Class '{cls}' has no distance: a subset of it is not in the meta-graph (see min_size, kinds)."
+              for cls, value in facts["distances"].items() if value is None),
+            *lacking_note(_lacking(collection, merged)),
+            *([f"{len(absent)} merged subsets that are neither trained nor tested on have no items here, so "
+               f"merged_distances are measured without them: {', '.join(absent)}."] if absent else []),
+        ]
+        return Benchmark.of(
+            collection, self, seed, rows.row, split, label=rows.label, domain=rows.domain, group=rows.group,
+            card=card(collection, rows.row, split, notes, **facts))
+
+    def _check_classes(self, train: Contexts, test: Contexts) -> None:
         for name in test:
             if name not in train:
                 raise ShiftBenchError(f"Class '{name}' is tested but not trained on. Add '{name}(...)' to train.")
@@ -89,66 +122,8 @@ class Subset(Lists):
             raise ShiftBenchError(f"Training has the one class '{next(iter(train))}'. Add subsets of a second one.")
         if self.moves and self.moves not in test:
             raise unknown("class", self.moves, test, "moves")
-        dropped = ambiguous(collection, list(train))
-        graphs = {cls: self._graph(collection, cls) for cls in train if cls in test or (self.merge and train[cls])}
-        merged, absent = _with_items(collection, self._merged(graphs, train, test), train, test)
-        lacking = sorted({subset_name(cls, [context]) for cls, of_class in merged.items()
-                          for contexts in of_class.values() for context in union(collection, cls, contexts)[1]})
-        tested = _members(collection, test, merged, dropped, seed)
-        every = _members(collection, train, merged, dropped, seed)
-        trained = every.only(~np.isin(every.row, tested.row))
-        dealt, split = self._deal(trained, seed)
-        after, part = self._after(tested, seed)
-        rows = tested.only(np.searchsorted(tested.row, after)).join(trained.only(np.searchsorted(trained.row, dealt)))
-        split = np.concatenate([part, split])
-        distances, each = self._distances(graphs, merged, train, test)
-        known = [value for value in distances.values() if value is not None]
-        of_merged = {cls: self._merged_distance(collection, cls, merged[cls], train[cls], test[cls], dropped)
-                     for cls in sorted(test) if merged.get(cls)}
-        sizes = against_expected(self.expected, dict(zip(*np.unique(tested.group, return_counts=True), strict=True)))
-        return Benchmark.of(
-            collection, self, seed, rows.row, split, label=rows.label, domain=rows.domain, group=rows.group,
-            card=card(
-                collection, rows.row, split,
-                notes=[
-                    ambiguous_note(len(dropped)),
-                    f"{len(every.row) - len(trained.row)} training items are also test items and went to the test.",
-                    *(f"Class '{cls}' has no distance: a subset of it is not in the meta-graph (see min_size, kinds)."
-                      for cls, value in distances.items() if value is None),
-                    *lacking_note(lacking),
-                    *([f"{len(absent)} merged subsets that are neither trained nor tested on have no items here, so "
-                       f"merged_distances are measured without them: {', '.join(absent)}."] if absent else []),
-                ],
-                distance=distances[self.moves] if self.moves else float(np.mean(known)) if known else None,
-                distances=distances,
-                diffusion_distances=self._comparable(collection, merged, train, test),
-                subsets=each,
-                contexts={"train": dict(train), "test": dict(test)},
-                **({"merged_distances": of_merged, "merged": {
-                    subset_name(cls, [name]): list(contexts) for cls in merged for name, contexts in merged[cls].items()
-                    if name in train.get(cls, ()) or name in test.get(cls, ())}} if merged else {}),
-                **({"sizes": sizes} if sizes else {}),
-            ),
-        )
 
-    def _graph(self, collection: Collection, cls: str) -> MetaGraph:
-        return meta_graph(collection, cls, threshold=self.threshold, min_size=self.min_size, kinds=self.kinds)
-
-    def _comparable(
-        self, collection: Collection, merged: Merged, train: Contexts, test: Contexts
-    ) -> dict[str, float | None]:
-        """Distances that can be compared between sizes of a collection: by diffusion, in the graph of subsets that are
-        a share of the class and no fixed number of items."""
-        graphs = {}
-        for cls in test:
-            least = max(2, math.ceil(COMPARABLE * len(collection.with_tag(cls))))
-            if candidates(collection, cls, kinds=self.kinds, min_size=least).names:
-                graphs[cls] = meta_graph(collection, cls, threshold=self.threshold, min_size=least, kinds=self.kinds,
-                                         scaling="diffusion")
-        known = {cls: contexts for cls, contexts in test.items() if cls in graphs}
-        return {**dict.fromkeys(sorted(test)), **self._distances(graphs, merged, train, known)[0]}
-
-    def _merged(self, graphs: Mapping[str, MetaGraph], train: Contexts, test: Contexts) -> Merged:
+    def _merged(self, graphs: Graphs, train: Contexts, test: Contexts) -> Merged:
         """The merged subsets of each class: those given by hand and, with `merge`, the communities of its graph."""
         by_hand = {parse_subset(name): contexts for name, contexts in self.merged.items()}
         for cls, names in by_hand:
@@ -157,17 +132,16 @@ class Subset(Lists):
                                       f"context of a class that is trained on: {', '.join(train)}.")
         merged: dict[str, Contexts] = {}
         for cls in train:
-            named = dict.fromkeys((*train[cls], *test.get(cls, ())))
-            of_class = {names[0]: contexts for (owner, names), contexts in by_hand.items() if owner == cls and names}
+            alone = {name: (name,) for name in (*train[cls], *test.get(cls, ()))}
+            of_class = {names[0]: contexts for (owner, names), contexts in by_hand.items() if owner == cls}
             if self.merge and cls in graphs:
-                graph = graphs[cls]
-                large = [name for name in named if name not in of_class and _is_node(graph, name)]
-                of_class = {**{name: (name,) for name in named}, **merge_similar(graph, large), **of_class}
+                large = [name for name in alone if name not in of_class and nodes_if_any(graphs[cls], name)]
+                of_class = {**merge_similar(graphs[cls], large), **of_class}
             if of_class:
-                merged[cls] = {**{name: (name,) for name in named}, **of_class}
+                merged[cls] = {**alone, **of_class}
         return merged
 
-    def _after(self, tested: "_Members", seed: int) -> tuple[Ints, Strs]:
+    def _after(self, tested: "_Members", seed: int) -> tuple["_Members", Strs]:
         """`val` evenly over the test subsets, the rest to `test`."""
         cell, names = encode(tested.group)
         available = np.bincount(cell, minlength=len(names))
@@ -175,9 +149,9 @@ class Subset(Lists):
             raise ShiftBenchError(f"n_ood = {self.n_ood}, but the test subsets have {len(tested.row)} items in all, "
                                   "and half of them must stay for the test. Lower n_ood.")
         val = spread(self.n_ood, available)
-        return deal(tested.row, cell, {"test": available - val, "val": val}, seed, names)
+        return tested.deal(cell, {"test": available - val, "val": val}, seed, names)
 
-    def _deal(self, trained: "_Members", seed: int) -> tuple[Ints, Strs]:
+    def _before(self, trained: "_Members", seed: int) -> tuple["_Members", Strs]:
         """`train` evenly over classes and domains; the rest in halves to `id_val` and `id_test`."""
         y, y_names = encode(trained.label)
         d, d_names = encode(trained.domain)
@@ -195,44 +169,103 @@ class Subset(Lists):
             train = np.stack([spread(int(n), row) for n, row in zip(asked, open_to, strict=True)])
         else:
             train = available * 3 // 5
-        cells = tuple(f"{one}, {other}" for one in y_names for other in d_names)
-        return deal(trained.row, cell, remainder(available.ravel(), train.ravel()), seed, cells)
+        return trained.deal(cell, remainder(available.ravel(), train.ravel()), seed, cell_names(y_names, d_names))
 
-    def _distances(
-        self, graphs: Mapping[str, MetaGraph], merged: Merged, train: Contexts, test: Contexts
-    ) -> tuple[dict[str, float | None], dict[str, float]]:
-        """Distances to the test subsets in the meta-graph of each tested class: of the union of training subsets, and
-        of each training subset.
+    def _distance_facts(
+        self, collection: Collection, graphs: Graphs, merged: Merged, train: Contexts, test: Contexts
+    ) -> dict[str, Any]:
+        """The card's distances of training from test: in all, per class, per class by diffusion, per training subset.
 
-        The union has no distance, None, where one of its subsets is not in the graph; a merged subset counts by
-        those of its contexts that are.
+        Those by diffusion can be compared between sizes of a collection. They are measured in the graph of the subsets
+        that hold a share of their class, in place of a fixed number of items.
         """
-        unions: dict[str, float | None] = {}
-        single: dict[str, float] = {}
-        for cls in sorted(test):
-            graph, of_class = graphs[cls], merged.get(cls, {})
+        distances = _distances(graphs, merged, train, test)
+        known = [value for value in distances.values() if value is not None]
+        comparable = {}
+        for cls in test:
+            least = max(2, math.ceil(COMPARABLE * len(collection.with_tag(cls))))
+            if candidates(collection, cls, kinds=self.kinds, min_size=least).names:
+                comparable[cls] = meta_graph(collection, cls, threshold=self.threshold, min_size=least,
+                                             kinds=self.kinds, scaling="diffusion")
+        return {
+            "distance": distances[self.moves] if self.moves else float(np.mean(known)) if known else None,
+            "distances": distances,
+            "diffusion_distances": {**dict.fromkeys(sorted(test)), **_distances(comparable, merged, train, test)},
+            "subsets": {subset_name(cls, [name]): value for cls in sorted(test) for name in train[cls]
+                        if (value := _distance(graphs[cls], merged.get(cls, {}), [name], test[cls])) is not None},
+            "contexts": {"train": dict(train), "test": dict(test)},
+        }
 
-            def contexts(names: Sequence[str], graph: MetaGraph = graph, of_class: Contexts = of_class) -> list[str]:
-                return [context for name in names for context in
-                        [one for one in of_class.get(name, ()) if _is_node(graph, one)] or [name]]
+    def _merged_facts(
+        self, collection: Collection, merged: Merged, train: Contexts, test: Contexts, dropped: Ints
+    ) -> dict[str, Any]:
+        """The card's entries about merged subsets: the contexts of those that are used, and for each tested class the
+        mean distance of training from test subsets in the graph of all its merged subsets."""
+        if not merged:
+            return {}
+        distances: dict[str, float | None] = {}
+        for cls in sorted(cls for cls in test if merged.get(cls)):
+            distances[cls] = None
+            if train[cls] and test[cls]:
+                graph = merged_graph(collection, cls, merged[cls], threshold=self.threshold, without=dropped)
+                distances[cls] = mean_distance(graph, train[cls], test[cls])
+        return {"merged_distances": distances, "merged": {
+            subset_name(cls, [name]): list(contexts) for cls in merged for name, contexts in merged[cls].items()
+            if name in train.get(cls, ()) or name in test.get(cls, ())}}
 
-            goal = contexts(test[cls])
-            for name in train[cls]:
-                value = _distance(graph, contexts([name]), goal)
-                if value is not None:
-                    single[subset_name(cls, [name])] = value
-            unions[cls] = _distance(graph, contexts(train[cls]), goal)
-        return unions, single
 
-    def _merged_distance(
-        self, collection: Collection, cls: str, merged: Contexts, train: Sequence[str], test: Sequence[str],
-        dropped: Ints,
-    ) -> float | None:
-        """The mean distance of the class's training from its test subsets in the graph of all its merged subsets."""
-        if not train or not test:
-            return None
-        graph = merged_graph(collection, cls, merged, threshold=self.threshold, without=dropped)
-        return mean_distance(graph, train, test)
+class _Members(NamedTuple):
+    """Items of some subsets, sorted by item number, each once."""
+
+    row: Values
+    label: Values
+    domain: Values
+    group: Values
+
+    def only(self, keep: Ints | Bools) -> "_Members":
+        return _Members(*(column[keep] for column in self))
+
+    def join(self, *others: "_Members") -> "_Members":
+        return _Members(*map(np.concatenate, zip(self, *others, strict=True)))
+
+    def deal(self, cell: Ints, wanted: Mapping[str, Ints], seed: int, names: Names) -> tuple["_Members", Strs]:
+        """The items that are dealt, in that order, and their splits."""
+        rows, split = deal(self.row, cell, wanted, seed, names)
+        return self.only(np.searchsorted(self.row, rows)), split
+
+
+def _by_class(names: Sequence[str], where: str) -> Contexts:
+    """Class -> its contexts, in the order given. A class that is listed twice has the contexts of both."""
+    contexts: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        cls, more = parse_subset(name)
+        contexts[cls] = (*contexts.get(cls, ()), *more)
+    if not contexts:
+        raise ShiftBenchError(f"'{where}' names no subset. Write for example ['cat(sofa)', 'dog(bed)'].")
+    return contexts
+
+
+def _members(collection: Collection, classes: Contexts, merged: Merged, dropped: Ints, seed: int) -> _Members:
+    """Every item of the subsets; an item in two contexts of its class belongs to the one listed first."""
+    n_domains = max(1, *(len(contexts) for contexts in classes.values()))
+    contexts_of = {cls: contexts or ("",) for cls, contexts in classes.items()}  # no context: the whole class
+    domains = np.asarray([" / ".join(dict.fromkeys(c[k % len(c)] or "all" for c in contexts_of.values()))
+                          for k in range(n_domains)])
+    subsets: list[_Members] = []
+    for cls, contexts in contexts_of.items():
+        used = dropped
+        for first, context in enumerate(contexts):
+            name = subset_name(cls, [context] if context else [])
+            merged_contexts = merged.get(cls, {}).get(context, ())
+            items = union(collection, cls, merged_contexts)[0] if merged_contexts else subset(collection, name)
+            rows = np.setdiff1d(items, used)
+            used = np.union1d(used, rows)
+            # A class with fewer contexts than others spreads each over several domains, so that none lacks the class.
+            numbers = np.arange(first, n_domains, len(contexts))
+            domain = numbers[(uniform(seed, "domain", rows) * len(numbers)).astype(np.int64)]
+            subsets.append(_Members(rows, np.full(len(rows), cls), domains[domain], np.full(len(rows), name)))
+    members = subsets[0].join(*subsets[1:])
+    return members.only(np.argsort(members.row, kind="stable"))
 
 
 def _with_items(
@@ -254,69 +287,28 @@ def _with_items(
     return kept, sorted(absent)
 
 
-def _is_node(graph: MetaGraph, context: str) -> bool:
-    try:
-        return bool(nodes(graph, context))
-    except ShiftBenchError:  # too few items, or another kind
-        return False
+def _lacking(collection: Collection, merged: Merged) -> list[str]:
+    """The contexts of merged subsets that no item of the collection carries, as subsets."""
+    return sorted({subset_name(cls, [context]) for cls, of_class in merged.items()
+                   for contexts in of_class.values() for context in union(collection, cls, contexts)[1]})
 
 
-def _distance(graph: MetaGraph, train: Sequence[str], test: Sequence[str]) -> float | None:
-    if not train or not test or not all(_is_node(graph, context) for context in (*train, *test)):
-        return None
-    return distance(graph, train, test)
+def _distances(graphs: Graphs, merged: Merged, train: Contexts, test: Contexts) -> dict[str, float | None]:
+    """For each tested class that has a graph, the distance of the union of its training subsets from its test."""
+    return {cls: _distance(graphs[cls], merged.get(cls, {}), train[cls], test[cls])
+            for cls in sorted(test) if cls in graphs}
 
 
-class _Members(NamedTuple):
-    """Items of some subsets, sorted by item number, each once."""
+def _distance(graph: MetaGraph, merged: Contexts, train: Sequence[str], test: Sequence[str]) -> float | None:
+    """The distance between two unions of subsets; None where one of them is not in the graph.
 
-    row: Ints
-    label: Strs
-    domain: Strs
-    group: Strs
-
-    def only(self, keep: Ints | Bools) -> "_Members":
-        return _Members(self.row[keep], self.label[keep], self.domain[keep], self.group[keep])
-
-    def join(self, other: "_Members") -> "_Members":
-        joined = [np.concatenate(pair) for pair in zip(self, other, strict=True)]
-        return _Members(joined[0], joined[1], joined[2], joined[3])
-
-
-def _by_class(names: Sequence[str], where: str) -> Contexts:
-    """Class -> its contexts, in the order given. A class that is listed twice has the contexts of both."""
-    contexts: dict[str, tuple[str, ...]] = {}
-    for name in names:
-        cls, more = parse_subset(name)
-        contexts[cls] = (*contexts.get(cls, ()), *more)
-    if not contexts:
-        raise ShiftBenchError(f"'{where}' names no subset. Write for example ['cat(sofa)', 'dog(bed)'].")
-    return contexts
-
-
-def _members(collection: Collection, classes: Contexts, merged: Merged, dropped: Ints, seed: int) -> _Members:
-    """Every item of the subsets; an item in two contexts of its class belongs to the one listed first."""
-    n_domains = max(1, *(len(contexts) for contexts in classes.values()))
-    contexts_of = {cls: contexts or ("",) for cls, contexts in classes.items()}  # no context: the whole class
-    domains = np.asarray([" / ".join(dict.fromkeys(c[k % len(c)] or "all" for c in contexts_of.values()))
-                          for k in range(n_domains)])
-    parts: list[_Members] = []
-    for cls, contexts in contexts_of.items():
-        taken = dropped
-        for first, context in enumerate(contexts):
-            name = subset_name(cls, [context] if context else [])
-            contexts_in = merged.get(cls, {}).get(context, ())
-            rows = np.setdiff1d(union(collection, cls, contexts_in)[0] if contexts_in else subset(collection, name),
-                                taken)
-            taken = np.union1d(taken, rows)
-            # A class with fewer contexts than others spreads each over several domains, so that none lacks the class.
-            own = np.arange(first, n_domains, len(contexts))
-            domain = own[(uniform(seed, "domain", rows) * len(own)).astype(np.int64)]
-            parts.append(_Members(rows, np.full(len(rows), cls), domains[domain], np.full(len(rows), name)))
-    joined = parts[0]
-    for more in parts[1:]:
-        joined = joined.join(more)
-    return joined.only(np.argsort(joined.row, kind="stable"))
+    A merged subset counts by those of its contexts that are in the graph.
+    """
+    sides = [[context for name in names for context in
+              [context for context in merged.get(name, ()) if nodes_if_any(graph, context)] or [name]]
+             for names in (train, test)]
+    known = all(sides) and all(nodes_if_any(graph, context) for context in (*sides[0], *sides[1]))
+    return distance(graph, *sides) if known else None
 
 
 # A ladder: training sets of one class at growing distance from a test subset.
