@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from shiftbench.cli import app
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.webapp import __main__ as printing
 from shiftbench.webapp.server import ANSWERS
 from shiftbench.webapp.studio import Query
 
@@ -35,21 +34,21 @@ def plain(answer):
     ("sides", {"on": ON, "cls": "dog", "train": '["dog(sofa)"]', "test": '["dog(shelf)"]'}, "sides_command"),
     ("cell", CELL, "command")], ids=lambda value: value if isinstance(value, str) else "")
 def test_a_command_prints_the_answer_of_the_page(shown, name, state, key):
-    """Where no verb prints the numbers, `python -m shiftbench.webapp` does: its request gives the same answer."""
+    """Where no verb prints the numbers, `studio --print` does: its request gives the same answer."""
     answer = ANSWERS[name](shown, Query(state))
     while "scoring" in answer:
         answer = ANSWERS[name](shown, Query(state))
-    python, dash, module, *words = shlex.split(answer[key])
-    assert (python, dash, module) == ("python", "-m", "shiftbench.webapp")
-    asked, _, state = words[-1].partition("?")
+    program, verb, *folders, option, request = shlex.split(answer[key])
+    assert (program, verb, option) == ("shiftbench", "studio", "--print")
+    asked, _, state = request.partition("?")
     assert plain(ANSWERS[asked](shown, Query(dict(parse_qsl(state))))) == plain(answer)
-    assert [str(folder) for folder in shown.shelf.folders] == words[:-1]
+    assert [str(folder) for folder in shown.shelf.folders] == folders
 
 
 def test_the_cross_table_of_the_command_is_that_of_the_library(shown, scenes):
     """Run in a process of its own, the command prints the counts that numpy makes of the two factors."""
     command = ANSWERS["cross"](shown, Query({"on": ON, "a": "class", "b": "location"}))["command"]
-    result = subprocess.run([sys.executable, *shlex.split(command)[1:]], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-m", *shlex.split(command)], capture_output=True, text=True, check=True)
     table = json.loads(result.stdout)
     for row, cells in zip(table["rows"], table["cells"], strict=True):
         for column, n in zip(table["columns"], cells, strict=True):
@@ -58,15 +57,21 @@ def test_the_cross_table_of_the_command_is_that_of_the_library(shown, scenes):
     assert np.sum(table["cells"]) == len(scenes)
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    ([], "REQUEST"), (["nowhere"], "REQUEST"), (["{world}", "nothing"], "No view named 'nothing'"),
-    (["{world}", "item?on=none"], "No collection named 'none'"), (["{world}/none", "home"], "is no folder"),
-    (["{world}", "thumbnail?on=collections/scenes&row=1"], "are not printed")])
-def test_a_request_that_is_none_is_one_sentence(world, monkeypatch, words, says):
-    """Missing words, an unknown view or thing, and what is no text end with a sentence."""
-    monkeypatch.setattr(sys, "argv", ["webapp", *(word.format(world=world) for word in words)])
-    with pytest.raises(SystemExit, match=says):
-        printing.main()
+@pytest.mark.parametrize(("folder", "request_", "says"), [
+    ("", "nothing", "No view named 'nothing'"), ("", "item?on=none", "No collection named 'none'"),
+    ("none", "home", "is no folder"), ("", "thumbnail?on=collections/scenes&row=1", "are not printed")])
+def test_a_request_that_is_none_is_one_sentence(world, shell, folder, request_, says):
+    """An unknown view or thing, and what is no text, end with a sentence and exit code 1."""
+    code, out, err = shell("studio", world / folder, "--print", request_)
+    assert (code, out) == (1, "")
+    assert says in " ".join(err.split())
+
+
+def test_a_printed_answer_waits_for_scores(several, shell):
+    """Runs that are not scored yet are scored first: what is printed is the table, not how far the scoring is."""
+    code, out, _ = shell("studio", several, "--print", "compare?on=runs")
+    assert code == 0
+    assert json.loads(out)["tables"]
 
 
 @pytest.mark.parametrize(("name", "state"), [

@@ -84,6 +84,9 @@ def studio(
         "127.0.0.1"),
     token: Annotated[str, typer.Option(help="Word that the address must carry; default: a random one.")] = "",
     open: Annotated[bool, typer.Option("--open", help="Open the page in a browser of this machine.")] = False,
+    request: Annotated[str, typer.Option(
+        "--print", metavar="REQUEST", help="Print the answer of a view as JSON and serve nothing. The page shows the "
+        "request beside numbers that no other command prints.")] = "",
     quiet: Quiet = False,
 ) -> None:
     """Look at the data, the graph, the shift, the runs and the failures in a browser. Nothing leaves this machine.
@@ -94,9 +97,14 @@ def studio(
     shiftbench studio demo
 
     shiftbench studio demo --edit --port 8000
-    """
-    from shiftbench.webapp.launch import start
 
+    shiftbench studio demo --print 'cross?on=collections/scenes-0&a=class&b=light'
+    """
+    from shiftbench.webapp.launch import answer, start
+
+    if request:
+        print_json(answer(folder or [Path()], request))
+        return
     # Before anybody has the address. A shell in the background has them ignored. A handler that raised, or took a lock,
     # would do so wherever the program happens to be.
     signals: list[int] = []

@@ -4,8 +4,8 @@ import getpass
 import html
 import secrets
 import socket
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Thread
@@ -14,7 +14,7 @@ from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.webapp.shelf import Shelf
-from shiftbench.webapp.studio import Studio
+from shiftbench.webapp.studio import Content, Studio
 
 HEIGHT = 760
 """Pixels of the frame in a notebook."""
@@ -25,16 +25,11 @@ class Running:
     """A studio that serves in a thread. A notebook shows it in a frame; `stop` ends it."""
 
     def __init__(self, studio: Studio, host: str, port: int, token: str) -> None:
-        try:
+        with _installed():
             import uvicorn
 
             from shiftbench.webapp.collection_view import warm
             from shiftbench.webapp.server import application
-        except ModuleNotFoundError as problem:
-            if problem.name not in ("uvicorn", "starlette"):
-                raise
-            raise ShiftBenchError('The studio needs starlette and uvicorn, which are not installed. Install them with: '
-                                  'pip install "shiftbench[studio]"') from problem
         if not token and not _is_loopback(host):
             raise ShiftBenchError(f"--host {host} lets other machines in. Choose a token for them with --token, or "
                                   "leave --host out and reach the studio through ssh.")
@@ -114,9 +109,37 @@ def start(
 
 def page(folders: Sequence[Path | str], view: str) -> Page:
     """One view of the things below some folders, with its answers and without a server."""
-    from shiftbench.webapp.saved_page import saved_page
+    with _installed():
+        from shiftbench.webapp.saved_page import saved_page
 
     return Page(saved_page(Studio(Shelf(folders)), view))
+
+
+def answer(folders: Sequence[Path | str], request: str) -> Mapping[str, Any]:
+    """The answer of a view about the things below some folders: answer(["demo"], "cross?on=…&a=class&b=light").
+
+    It counts as a look, as on the page.
+    """
+    with _installed():
+        from shiftbench.webapp.saved_page import answer_to
+
+    facts = answer_to(Studio(Shelf(folders)), request)
+    if isinstance(facts, Content):
+        raise ShiftBenchError(f"'{request.partition('?')[0]}' gives a picture or columns of numbers, which are not "
+                              "printed.")
+    return facts
+
+
+@contextmanager
+def _installed() -> Iterator[None]:
+    """Say how to install what the server needs, where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as problem:
+        if problem.name not in ("uvicorn", "starlette"):
+            raise
+        raise ShiftBenchError('The studio needs starlette and uvicorn, which are not installed. Install them with: '
+                              'pip install "shiftbench[studio]"') from problem
 
 
 def _frame(source: str) -> str:

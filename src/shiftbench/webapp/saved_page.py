@@ -1,4 +1,4 @@
-"""A view as one HTML file: the page's scripts and the answers that the view asks for, so that it needs no server."""
+"""The answers of a view without a server: one of them, or all that its page asks for, in one HTML file."""
 
 import base64
 import time
@@ -23,19 +23,18 @@ def saved_page(studio: Studio, route: str) -> str:
 
     The answer of the view names further requests in `also`, whose answers are carried too.
     """
-    view, _, words = route.removeprefix("#").partition("?")
+    view, _, state = route.removeprefix("#").partition("?")
     if view not in VIEWS:
         raise unknown("view", view, VIEWS)
-    first = request(view, **dict(parse_qsl(words)))
+    first = request(view, **dict(parse_qsl(state)))
     answers: dict[str, Any] = {}
     waiting = [first]
     while waiting and len(answers) < MOST:
         path = waiting.pop(0)
         if path in answers:
             continue
-        name, _, words = path.partition("?")
         try:
-            answer = _finished(studio, name, Query(dict(parse_qsl(words))))
+            answer = answer_to(studio, path)
         except (ShiftBenchError, FileNotFoundError):
             if path == first:
                 raise
@@ -46,8 +45,12 @@ def saved_page(studio: Studio, route: str) -> str:
     return filled(f"#{view}{'?' + first.partition('?')[2] if '?' in first else ''}", answers)
 
 
-def _finished(studio: Studio, name: str, query: Query) -> Mapping[str, Any] | Content:
-    """An answer; one that says `scoring` is on its way, and a page would ask again."""
+def answer_to(studio: Studio, path: str) -> Mapping[str, Any] | Content:
+    """The answer to a request, a view with its state. While runs are being scored, it asks again, as a page does."""
+    name, _, state = path.partition("?")
+    if name not in ANSWERS:
+        raise unknown("view", name, ANSWERS)
+    query = Query(dict(parse_qsl(state)))
     answer = ANSWERS[name](studio, query)
     while not isinstance(answer, Content) and answer.get("scoring"):
         time.sleep(0.1)

@@ -129,8 +129,8 @@ class Studio:
         return Books.of(self.shelf.folders[0], self.edit)
 
     def command(self, name: str, /, **state: str) -> str:
-        """The command that prints an answer, for views that no verb prints (see `__main__.py`)."""
-        return shlex.join(["python", "-m", "shiftbench.webapp", *map(str, self.shelf.folders), request(name, **state)])
+        """The command that prints an answer, for views that no verb prints."""
+        return shlex.join(["shiftbench", "studio", *map(str, self.shelf.folders), "--print", request(name, **state)])
 
     def folder_for(self, kind: str) -> Path:
         """The folder into which a view saves: recipes, benchmarks, audits or views, below the studio's own."""
