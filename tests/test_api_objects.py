@@ -332,7 +332,7 @@ def test_what_is_neither_an_object_nor_a_folder_is_said_in_one_line(verb):
 
 
 def test_what_verbs_give_is_one_line(benchmark, probabilities, tmp_path):
-    """A meta-graph, tags, a hierarchy, a board and a selection, however much is in them: counts and names."""
+    """A meta-graph, tags, a hierarchy, a board, a selection and a comparison, however much is in them."""
     scenes = sb.read("world", "scenes", items=300, size=32)
     models = {f"model-{k}": sb.Predictions.of(benchmark, benchmark.items, probabilities=np.roll(probabilities, k, 0))
               for k in range(3)}
@@ -341,6 +341,7 @@ def test_what_verbs_give_is_one_line(benchmark, probabilities, tmp_path):
         "graph": sb.graph(scenes, "cat", min_size=2), "tags": scenes.tags, "texts": scenes.texts,
         "hierarchy": sb.hierarchy(scenes), "selection": sb.select(list(models.values()), **many),
         "board": sb.board(list(models.values()), benchmark, seeds=1, method=list(models)),
+        "comparison": sb.table(list(models.values()), **many),
     }
     for thing in shown.values():
         assert "array" not in repr(thing)
@@ -351,6 +352,7 @@ def test_what_verbs_give_is_one_line(benchmark, probabilities, tmp_path):
     assert repr(shown["hierarchy"]).startswith("Hierarchy('scenes': ")
     assert repr(shown["board"]).startswith("Board('nonetype' by accuracy on test; 3 ranked: model-0, ")
     assert "rules: id, " in repr(shown["selection"])
+    assert repr(shown["comparison"]).startswith("Comparison(6 lines; benchmarks: nonetype; methods: model-0, model-1, ")
     assert "methods: model-0, model-1, model-2; " in repr(shown["selection"])
 
 

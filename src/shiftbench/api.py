@@ -899,28 +899,38 @@ def report(
 
     `figures` is a folder: each figure is written there as SVG and PNG, and the table behind it as CSV and LaTeX.
     """
-    from shiftbench.auditing.findings import Audit, is_audit
-    from shiftbench.core.arrays import in_short
-    from shiftbench.core.tables import table_name
+    from contextlib import nullcontext
+
     from shiftbench.reporting.page import report as write_report
-    from shiftbench.reporting.results import check_compared, read_source
-    from shiftbench.scoring.outside_runs import opened
-    from shiftbench.sweeps.status import in_words
+    from shiftbench.reporting.results import check_compared, is_score_table, read_source
 
-    if is_audit(source):
-        from shiftbench.reporting.audit_page import audit_page
+    scored = is_score_table(source)
+    if not scored:
+        from shiftbench.auditing.findings import Audit, is_audit
 
-        if benchmarks or compare or study is not None or figures is not None:
-            raise ShiftBenchError("The page of an audit shows the audit alone, no benchmarks, methods or figures.")
-        audited = source if isinstance(source, Audit) else Audit.load(source)
-        return audit_page(audited, out, title=title or "shiftbench audit")
-    with opened(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra) as runs:
+        if is_audit(source):
+            from shiftbench.reporting.audit_page import audit_page
+
+            if benchmarks or compare or study is not None or figures is not None:
+                raise ShiftBenchError("The page of an audit shows the audit alone, no benchmarks, methods or figures.")
+            audited = source if isinstance(source, Audit) else Audit.load(source)
+            return audit_page(audited, out, title=title or "shiftbench audit")
+    outside: Any = nullcontext(source)
+    if not scored or name or method or setting or seed != ():
+        from shiftbench.scoring.outside_runs import opened
+
+        outside = opened(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
+    with outside as runs:
         compared = check_compared(listed(compare, ","), runs)
         results = read_source(runs, benchmarks, rule=rule, study=study, tolerant=True)
         page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(),
                             title=title or "shiftbench report",
                             rule=rule, index=results.runs, compare=compared, absent=results.absent, figures=figures)
     if results.absent:
+        from shiftbench.core.arrays import in_short
+        from shiftbench.core.tables import table_name
+        from shiftbench.sweeps.status import in_words
+
         shown = in_short(map(table_name, source)) if isinstance(source, list | tuple) else table_name(source)
         warnings.warn(f"{shown}: {in_words(results.absent)}", UserWarning, stacklevel=2)
     if left_out is not None:

@@ -383,3 +383,17 @@ def test_import_is_light():
               "assert not heavy, heavy")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("names", "first"), [
+    (["adversarial", "augmix", "resnet18"], "resnet18"), (["adversarial", "erm", "resnet18"], "erm"),
+    (["adversarial", "augmix"], "adversarial"), (["irm", "vit", "coral"], "vit"), (["mine", "hers"], "hers")])
+def test_the_baseline_comes_first(study, tmp_path, names, first):
+    """Plain ERM, else ERM that chooses no more than a net, else the first by name leads every table and sentence."""
+    scores, benchmarks, _ = study
+    one = scores.where(benchmark=benchmarks[0].name)
+    renamed = Scores.join([one.take(one.names == method).assign(method=np.full(np.sum(one.names == method), name))
+                           for method, name in zip(sorted(set(one.names.tolist())), names, strict=False)])
+    names = sorted(set(renamed.names.tolist()))
+    results = results_of(renamed, benchmarks[:1])
+    assert results.shown_methods == [first, *(name for name in names if name != first)]

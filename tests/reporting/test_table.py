@@ -229,6 +229,8 @@ def test_a_table_shows_itself(found):
     """In a notebook it is a table; it is LaTeX and a data frame where one asks for it, and still a list of lines."""
     table = Comparison(found)
     assert table == found
-    assert repr(table) == table._repr_markdown_() == to_markdown(found)
+    assert table.to_markdown() == table._repr_markdown_() == to_markdown(found)
+    assert repr(table).startswith(f"Comparison({len(found)} lines; benchmarks: {found[0].benchmark}")
+    assert "\n" not in repr(table)
     assert table.to_latex() == to_latex(found)
     assert table.to_pandas()["method"].tolist() == [line.method for line in found]

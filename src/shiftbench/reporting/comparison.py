@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from shiftbench.core.arrays import in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import find
 from shiftbench.core.tables import Tabular
@@ -262,10 +263,9 @@ class Comparison(list[Line], Tabular):
     """The lines of a table, as a notebook shows them and as a paper prints them."""
 
     def __repr__(self) -> str:
-        return to_markdown(self)
-
-    def _repr_markdown_(self) -> str:
-        return to_markdown(self)
+        named = "; ".join(f"{name}s: {in_short(dict.fromkeys(getattr(line, name) for line in self))}"
+                          for name in ("benchmark", "method", "split", "metric")) if self else "none"
+        return f"Comparison({len(self):,} lines; {named})"
 
     def _repr_html_(self) -> str:
         from shiftbench.reporting.notebook import tables_html
@@ -273,6 +273,12 @@ class Comparison(list[Line], Tabular):
 
         return tables_html(drawn_table(f"{block.benchmark}, {block.split}", block.heads[:1], block.heads[1:],
                                        block.rows, block.best, note_in_words(self)) for block in blocks_in_words(self))
+
+    def to_markdown(self) -> str:
+        """A table per benchmark, and a note on how to read it."""
+        return to_markdown(self)
+
+    _repr_markdown_ = to_markdown
 
     def to_latex(self) -> str:
         """A tabular with booktabs: \\input it."""

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark, collection_if_there
 from shiftbench.data.collection import Collection
-from shiftbench.data.scores import RUN, Scores
+from shiftbench.data.scores import RUN, VERSION_KEY, Scores
 from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import scores_of
 from shiftbench.scoring.select import DEFAULT, Runs, chosen, chosen_means, setting_of
@@ -73,6 +75,16 @@ class Source(NamedTuple):
         return [None if collection is None or collection.foreign else collection for collection in collections]
 
 
+def is_score_table(source: Any) -> bool:
+    """Whether this is a table of scores, or the .parquet file of one."""
+    if isinstance(source, Scores) or not isinstance(source, str | Path) or Path(source).suffix != ".parquet":
+        return isinstance(source, Scores)
+    try:
+        return VERSION_KEY in (pq.read_schema(source).metadata or {})
+    except (pa.ArrowException, OSError):
+        return False  # whoever reads it says what is wrong
+
+
 def read_source(
     source: Scores | Path | str, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (), *,
     rule: str = DEFAULT, study: "Study | Path | str | None" = None, tolerant: bool = False,
@@ -92,6 +104,8 @@ def open_source(
     if isinstance(source, Scores) or not Path(source).is_dir():
         if study is not None:
             raise ShiftBenchError("A study says which runs belong to it, and scores do not: name a folder of runs.")
+        if isinstance(benchmarks, Sequence) and not benchmarks:
+            return Source(source if isinstance(source, Scores) else Scores.load(source), [])
         return Source(*scores_of(source, benchmarks))
     only, absent = counted(source, study)
     unreadable: dict[str, str] | None = {} if tolerant else None

@@ -67,8 +67,24 @@ def column_of(
 
 
 def methods_in(names: Iterable[str]) -> list[str]:
-    """Each method once, the baseline `erm` first, the others by name."""
-    return sorted(set(names), key=lambda name: (name != "erm", name))
+    """Each method once, the baseline first, the others by name.
+
+    The baseline is `erm`; else the preset of ERM that sets the least besides the net; else the first by name.
+
+    >>> methods_in(["irm", "erm", "coral"]), methods_in(["adversarial", "resnet18", "irm"])
+    (['erm', 'coral', 'irm'], ['resnet18', 'adversarial', 'irm'])
+    """
+    methods = sorted(set(names))
+    first = "erm" if "erm" in methods or not methods else _plainest(methods)
+    return sorted(methods, key=lambda name: name != first)
+
+
+def _plainest(methods: Sequence[str]) -> str:
+    from shiftbench.methods.presets import VARIANTS
+
+    further = {name: len(VARIANTS[name].settings.keys() - {"model"}) for name in methods
+               if name in VARIANTS and VARIANTS[name].method == "erm"}
+    return min(further, key=lambda name: further[name], default=methods[0])
 
 
 def _mean(rows: Sequence[Row], level: float) -> Row:

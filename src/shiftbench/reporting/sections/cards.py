@@ -245,7 +245,7 @@ def _bars_of(scores: Scores, benchmark: Benchmark, metric: str, by: str) -> Row:
             groups.append({"group": group, "n": cells[0]["n"], "trained": trained.get(group, 0) if trained else None,
                            "rows": cells})
     groups.sort(key=lambda panel: (float(np.mean([row["value"] for row in panel["rows"]])), panel["group"]))
-    return {"by": spaced(by), "groups": groups[:GROUPS], "all": len(groups)}
+    return {"by": spaced(by) if by else "", "groups": groups[:GROUPS], "all": len(groups)}
 
 
 def _by_group(scores: Scores) -> dict[str, Scores]:

@@ -133,7 +133,7 @@ def in_words(name: str, by: str = "") -> str:
     >>> in_words("worst_group_accuracy", "urban,label"), in_words("accuracy", "a+b+c+d,label")
     ('worst-group accuracy by urban, label', 'accuracy by a+3 more, label')
     """
-    return metric_of(name).words + by_in_words(by)
+    return metric_of(name).words + (by_in_words(by) if by else "")
 
 
 def _fill() -> None:
