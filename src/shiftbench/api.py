@@ -698,7 +698,7 @@ def score(
     if files and (words or any(is_described(source, loaded, (columns or {}).values()) for source in files)):
         if answers:
             raise ShiftBenchError("name, method, setting and seed describe models, not annotators. Score them apart.")
-        return score_outside(outside_runs(files, [(loaded, None)], words, **reading), **options)
+        return score_outside(loaded, outside_runs(files, [loaded], words, **reading), **options)
     named = {shown: read_predictions(source, loaded, **reading)
              for shown, source in zip(model_names(models), models, strict=True) if not is_answers(source)}
     if not answers and study is None:
@@ -818,19 +818,19 @@ def gap(
     `runs` are runs, or folders of them, on a benchmark and on what `reference` made of it: gap("runs", "runs-mixed").
     Or predictions, with one of `benchmarks` for each, the words that describe them and `ignore_extra`, as in `score`.
     """
-    from shiftbench.data.benchmark import Benchmark
+    from shiftbench.data.scores import Scores
     from shiftbench.scoring.gaps import gaps_of
-    from shiftbench.scoring.outside_runs import is_predictions, opened
+    from shiftbench.scoring.outside_runs import is_predictions, runs_or_scores
 
     words = _words(name, method, setting, seed)
-    runs = tuple(one for source in runs for one in (source if isinstance(source, list | tuple) else [source]))
-    if runs and not words and not any(is_predictions(source) for source in runs):
-        return gaps_of(runs, reference=reference, level=level)
-    with opened(runs, benchmarks, words, ignore_extra=ignore_extra) as folder:
-        members = benchmarks if isinstance(benchmarks, Sequence) and not isinstance(benchmarks, str) else [benchmarks]
-        assert isinstance(folder, Path)
-        return gaps_of([folder], reference=reference, level=level,
-                       benchmarks=[one for one in members if isinstance(one, Benchmark)])
+    sources = [member for source in runs for member in (source if isinstance(source, list | tuple) else [source])]
+    if sources and not words and not any(is_predictions(source) for source in sources):
+        return gaps_of(sources, reference=reference, level=level)
+    members = benchmarks if isinstance(benchmarks, Sequence) and not isinstance(benchmarks, str) else [benchmarks]
+    loaded = [_benchmark(member) for member in members]
+    compared = runs_or_scores(sources, loaded, words, ignore_extra=ignore_extra)
+    assert not isinstance(compared, Scores)  # predictions are among the sources
+    return gaps_of(compared, reference=reference, level=level, benchmarks=loaded)
 
 
 def select(
@@ -844,13 +844,13 @@ def select(
     their benchmark, the words that describe them and `ignore_extra`, as in `score`. A single rule that used labels of
     the target is refused unless `allow_target`.
     """
-    from shiftbench.scoring.outside_runs import opened
+    from shiftbench.scoring.outside_runs import runs_or_scores
     from shiftbench.scoring.runs import scores_of
     from shiftbench.scoring.select import RULES, refuse_target
     from shiftbench.scoring.select import select as apply
 
-    with opened(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra) as runs:
-        scores, folders = scores_of(runs, benchmarks)
+    runs = runs_or_scores(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
+    scores, folders = scores_of(runs, benchmarks)
     selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target],
                       benchmarks=[benchmark for benchmark, _ in folders])
     refuse_target(selection.choices if rule else (), allow_target=allow_target)
@@ -899,8 +899,6 @@ def report(
 
     `figures` is a folder: each figure is written there as SVG and PNG, and the table behind it as CSV and LaTeX.
     """
-    from contextlib import nullcontext
-
     from shiftbench.reporting.page import report as write_report
     from shiftbench.reporting.results import check_compared, is_score_table, read_source
 
@@ -915,17 +913,16 @@ def report(
                 raise ShiftBenchError("The page of an audit shows the audit alone, no benchmarks, methods or figures.")
             audited = source if isinstance(source, Audit) else Audit.load(source)
             return audit_page(audited, out, title=title or "shiftbench audit")
-    outside: Any = nullcontext(source)
+    runs = source
     if not scored or name or method or setting or seed != ():
-        from shiftbench.scoring.outside_runs import opened
+        from shiftbench.scoring.outside_runs import runs_or_scores
 
-        outside = opened(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
-    with outside as runs:
-        compared = check_compared(listed(compare, ","), runs)
-        results = read_source(runs, benchmarks, rule=rule, study=study, tolerant=True)
-        page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(),
-                            title=title or "shiftbench report",
-                            rule=rule, index=results.runs, compare=compared, absent=results.absent, figures=figures)
+        runs = runs_or_scores(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
+    compared = check_compared(listed(compare, ","), runs)
+    results = read_source(runs, benchmarks, rule=rule, study=study, tolerant=True)
+    page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(),
+                        title=title or "shiftbench report", rule=rule, index=results.runs, compare=compared,
+                        absent=results.absent, figures=figures)
     if results.absent:
         from shiftbench.core.arrays import in_short
         from shiftbench.core.tables import table_name
@@ -955,14 +952,14 @@ def table(
     from shiftbench.core.files import write_text
     from shiftbench.reporting.comparison import Comparison, lines, writer
     from shiftbench.reporting.results import read_source, shown_scores
-    from shiftbench.scoring.outside_runs import opened
+    from shiftbench.scoring.outside_runs import runs_or_scores
 
     write = writer(format, out)
-    with opened(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra) as runs:
-        results = read_source(runs, benchmarks, rule=rule, study=study)
-        rows = Comparison(lines(
-            shown_scores(results.scores, results.benchmarks, rule), results.benchmarks, listed(metrics, ","),
-            split=split, against=against, folder=results.runs))
+    runs = runs_or_scores(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
+    results = read_source(runs, benchmarks, rule=rule, study=study)
+    rows = Comparison(lines(
+        shown_scores(results.scores, results.benchmarks, rule), results.benchmarks, listed(metrics, ","),
+        split=split, against=against, folder=results.runs))
     if out is not None:
         write_text(out, write(rows))
     return rows

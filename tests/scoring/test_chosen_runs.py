@@ -103,6 +103,7 @@ def study(tmp_path_factory) -> tuple[Scores, Benchmark, object]:
             write_json(folder / run / "run.json", {
                 "run": {"method": method, "seed": seed},
                 "benchmark": {"name": one.name, "digest": one.digest, "path": None}})
+            (folder / run / "done").touch()
             scores.append(score(one, guess, run=run, method=method, setting=f"s{number}", seed=seed, replicates=50))
             if not place:
                 by_setting.setdefault(f"{method} (s={number})", []).append(guess)

@@ -222,7 +222,7 @@ def test_messages_name_what_the_user_named(place, tmp_path):
         copytree(finished(place)[0], tmp_path / name / "r")
         (tmp_path / name / "r" / "done").unlink()
     with pytest.raises(ShiftBenchError, match=rf"^{tmp_path}/one, {tmp_path}/two: no finished run is in there "
-                                              r"\(2 failed or unfinished\)"):
+                                              r"\(2 failed or unfinished; shiftbench show DIR says which\)"):
         sb.table([tmp_path / "one", tmp_path / "two"])
     copytree(finished(place)[0], tmp_path / "three" / "damaged")
     with (tmp_path / "three" / "damaged" / "predictions.parquet").open("ab") as file:
@@ -233,6 +233,28 @@ def test_messages_name_what_the_user_named(place, tmp_path):
                                          "damaged/predictions.parquet: does not match"):
         page = sb.report([tmp_path / "three" / "damaged", finished(place)[1]], tmp_path / "r.html").read_text()
     assert "staging" not in page
+
+
+def test_two_runs_of_one_name_are_refused(place, tmp_path):
+    """In two folders, and in a folder and from outside."""
+    run = finished(place)[0]
+    copytree(run, tmp_path / "again" / run.name)
+    with pytest.raises(ShiftBenchError, match=rf"^{tmp_path}/again/{run.name}: a run of this name is in another"):
+        sb.table([place / "runs", tmp_path / "again"])
+    with pytest.raises(ShiftBenchError, match=f"Two runs are named '{run.name}'. Name the one from outside otherwise"):
+        sb.table([place / "runs", place / "irm-0.1-0.csv"], benchmarks=place / "bench", name=run.name)
+
+
+def test_logits_from_outside_are_read_once(place):
+    """Logits that look like probabilities stay logits, for a table as for a score."""
+    benchmark = sb.Benchmark.load(place / "bench")
+    rows = np.flatnonzero(benchmark.split == "test")
+    logits = np.zeros((len(rows), len(benchmark.names["label"])))
+    logits[np.arange(len(rows)), benchmark.label[rows]] = 1.0
+    predictions = sb.Predictions.of(benchmark, benchmark.items[rows], logits=logits)
+    value = sb.score(benchmark, predictions).where(metric="nll", split="test", group="all", by="")["value"]
+    (line,) = sb.table(predictions, benchmarks=benchmark, metrics="nll")
+    assert line.mean == value == pytest.approx(np.log(len(benchmark.names["label"]) - 1 + np.e) - 1)
 
 
 def test_words_describe_no_runs(place):

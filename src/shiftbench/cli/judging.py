@@ -365,11 +365,10 @@ def _read(
     source: list[Path], folders: list[Path], words: "Words", ignore_extra: bool
 ) -> "tuple[Scores, list[Benchmark]]":
     """The scores, and the benchmarks that are at hand."""
-    from shiftbench.scoring.outside_runs import opened
+    from shiftbench.scoring.outside_runs import runs_or_scores
     from shiftbench.scoring.runs import scores_of
 
-    with opened(source, folders, words, ignore_extra=ignore_extra) as runs:
-        scores, benchmarks = scores_of(runs, folders)
+    scores, benchmarks = scores_of(runs_or_scores(source, folders, words, ignore_extra=ignore_extra), folders)
     return scores, [loaded for loaded, _ in benchmarks]
 
 

@@ -28,9 +28,8 @@ from shiftbench.leaderboard.verify import (
 from shiftbench.reporting.score_tables import pivot
 from shiftbench.scoring import Comparison, comparisons, means, score
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, seeds
-from shiftbench.scoring.listing import is_run_folder
+from shiftbench.scoring.listing import Finished, is_run_folder
 from shiftbench.scoring.metrics import has_probabilities, is_worst, metric_of, metrics_of
-from shiftbench.scoring.outside_runs import OutsideRun
 from shiftbench.scoring.runs import labels
 
 SPLITS = ("test", "val", "id_test")
@@ -99,7 +98,7 @@ class Board:
 
 
 def make_board(
-    source: Path | str | Sequence[OutsideRun], benchmark: Benchmark, *, metric: str = "", seeds: int | None = None
+    source: Path | str | Sequence[Finished], benchmark: Benchmark, *, metric: str = "", seeds: int | None = None
 ) -> Board:
     """Verify and rank every submission in a folder by a metric on test; `seeds` are required of each.
 
@@ -165,14 +164,14 @@ def _submitted(root: Path, benchmark: Benchmark, required: int) -> list[Verified
 
 
 def _of_runs(
-    runs: Sequence[OutsideRun], names: Sequence[str], benchmark: Benchmark, required: int
+    runs: Sequence[Finished], names: Sequence[str], benchmark: Benchmark, required: int
 ) -> list[Verified]:
     """An entry for each name, with its seeds."""
     if not runs:
         raise ShiftBenchError(f"There are no runs on benchmark '{benchmark.name}' to rank.")
     entries: dict[str, dict[int, Predictions | Answers]] = {}
     for label, run in zip(names, runs, strict=True):
-        entries.setdefault(label, {})[int(run.settings["seed"])] = run.predictions
+        entries.setdefault(label, {})[int(run.settings["seed"])] = run.predictions(benchmark)
     return [checked(Entry(label, method=label, benchmark=benchmark.digest), predictions, benchmark, required)
             for label, predictions in entries.items()]
 
@@ -275,7 +274,7 @@ def ranked(
 
 
 def make_folds(
-    source: Path | str | Sequence[Sequence[OutsideRun]], benchmarks: Sequence[Benchmark], *, metric: str = "",
+    source: Path | str | Sequence[Sequence[Finished]], benchmarks: Sequence[Benchmark], *, metric: str = "",
     seeds: int = 1,
 ) -> Board:
     """Verify every submission on every fold, at least `seeds` each, and rank by the mean over folds on test.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,11 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark, collection_if_there
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import RUN, VERSION_KEY, Scores
+from shiftbench.scoring.listing import RunSource, run_folders
 from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import scores_of
 from shiftbench.scoring.select import DEFAULT, Runs, chosen, chosen_means, setting_of
-from shiftbench.sweeps.status import UNREADABLE, Status, counted, describe
+from shiftbench.sweeps.status import UNREADABLE, Status, counted, describe, folder_of
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.study import Study
@@ -27,6 +28,8 @@ ANNOTATED = (PAIRWISE, f"{PAIRWISE}_gap", "answered", "agreement", "fleiss_kappa
 REMEDY = ("write its runs down, shiftbench select RUNS --rule NAME --allow-target --out chosen.parquet, and report "
           "those: shiftbench report chosen.parquet")
 """A report never shows runs chosen by target labels, except by the oracle in the section about rules."""
+
+NO_STUDY = "A study says which runs belong to it, and scores do not: name a folder of runs."
 
 Content = dict[str, Any]
 """The variables of a section's template. `figures` are its figures, `links` its anchors and heads if it has several."""
@@ -85,11 +88,16 @@ def is_score_table(source: Any) -> bool:
         return False  # whoever reads it says what is wrong
 
 
+def is_runs(source: Any) -> TypeGuard[RunSource]:
+    """Whether this is a folder of runs, or a list of runs and their folders."""
+    return isinstance(source, list | tuple) or (isinstance(source, str | Path) and Path(source).is_dir())
+
+
 def read_source(
-    source: Scores | Path | str, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (), *,
+    source: Scores | RunSource, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (), *,
     rule: str = DEFAULT, study: "Study | Path | str | None" = None, tolerant: bool = False,
 ) -> Source:
-    """Read a table of scores, or score a folder of runs and the means over the runs that `rule` chooses.
+    """Read a table of scores, or score runs and the means over the runs that `rule` chooses.
 
     With a study its runs alone count. A run that cannot be read is an error; if `tolerant`, it is absent.
     """
@@ -97,30 +105,34 @@ def read_source(
 
 
 def open_source(
-    source: Scores | Path | str, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (), *,
+    source: Scores | RunSource, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (), *,
     study: "Study | Path | str | None" = None, tolerant: bool = False,
 ) -> Source:
     """The same before a rule has chosen."""
-    if isinstance(source, Scores) or not Path(source).is_dir():
+    if not is_runs(source):
         if study is not None:
-            raise ShiftBenchError("A study says which runs belong to it, and scores do not: name a folder of runs.")
+            raise ShiftBenchError(NO_STUDY)
         if isinstance(benchmarks, Sequence) and not benchmarks:
             return Source(source if isinstance(source, Scores) else Scores.load(source), [])
         return Source(*scores_of(source, benchmarks))
-    only, absent = counted(source, study)
+    folders = source if isinstance(source, str | Path) else run_folders(source)
+    if study is not None and not folders:
+        raise ShiftBenchError(NO_STUDY)
+    only, absent = counted(folders, study)
     unreadable: dict[str, str] | None = {} if tolerant else None
     index = RunIndex(source, only, unreadable)
-    scores, folders = scores_of(index, benchmarks, unreadable)
-    absent += [describe(Path(source) / run, UNREADABLE)._replace(reason=why.replace(f"{source}/", ""))
-               for run, why in (unreadable or {}).items()]
-    return Source(scores, folders, index, absent)
+    scores, pairs = scores_of(index, benchmarks, unreadable)
+    for run, why in (unreadable or {}).items():
+        folder = folder_of(folders, run)
+        absent.append(describe(folder, UNREADABLE)._replace(reason=why.replace(f"{folder.parent}/", "")))
+    return Source(scores, pairs, index, absent)
 
 
-def check_compared(compare: Sequence[str], source: Scores | Path | str) -> Sequence[str]:
-    """The two methods whose items are to be compared; none, or two of a folder of runs."""
+def check_compared(compare: Sequence[str], source: Scores | RunSource) -> Sequence[str]:
+    """The two methods whose items are to be compared; none, or two of runs."""
     if len(compare) not in (0, 2):
         raise ShiftBenchError(f"compare names {len(compare)} methods, but it takes two: erm,group_dro.")
-    if compare and (isinstance(source, Scores) or not Path(source).is_dir()):
+    if compare and not is_runs(source):
         raise ShiftBenchError("Two methods are compared item by item, by predictions: report on a folder of runs.")
     return compare
 

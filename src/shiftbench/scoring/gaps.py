@@ -7,7 +7,6 @@ both (train-to-train, average) run by run; where they share neither (random-spli
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +21,9 @@ from shiftbench.scoring.estimates import Estimate, Measured
 from shiftbench.scoring.intervals import LEVEL, compare, seeds, student
 from shiftbench.scoring.intervals import means as take_apart
 from shiftbench.scoring.judge import Row, means
-from shiftbench.scoring.listing import Finished, runs_in
+from shiftbench.scoring.listing import Finished, RunSource
 from shiftbench.scoring.metrics import WORST, is_worst
+from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import benchmark_of_run, labels
 from shiftbench.scoring.scorer import outputs_of, scorer
 from shiftbench.shifts.in_distribution import REFERENCES, legal, reference_facts
@@ -269,41 +269,42 @@ def _value(side: Tested, measure: Measure, level: float) -> Row | None:
 # Gaps of runs folders: compare every reference that has runs with the benchmark that it was made of.
 
 def gaps_of(
-    folders: Sequence[Path | str], *, reference: str = "", level: float = LEVEL, benchmarks: Sequence[Benchmark] = ()
+    source: RunSource, *, reference: str = "", level: float = LEVEL, benchmarks: Sequence[Benchmark] = ()
 ) -> Scores:
-    """All gaps that the finished runs of these folders allow, or only those to one reference. A folder may be a run's.
+    """All gaps that finished runs allow, or only those to one reference.
 
     Runs on a reference are compared with runs on its benchmark that have the same method and the same settings except
     for the seed. Runs on a benchmark give train-to-train if it has an id_test, and average if its groups are
-    subpopulations. `benchmarks` are those that lie in no folder.
+    subpopulations. `benchmarks` are known already; others are read from where the runs found them.
     """
-    runs = [run for folder in folders for run in runs_in(folder)[0]]
+    index = RunIndex(source)
     known = {benchmark.digest: benchmark for benchmark in benchmarks}
     listed: dict[str, dict[str, list[Finished]]] = {}
-    for run in runs:
+    for run in index.runs:
         digest = str(run.benchmark["digest"])
         if digest not in known:
             known[digest] = benchmark_of_run(run)
         listed.setdefault(digest, {}).setdefault(run.setting, []).append(run)
-    shown = dict(zip((run.folder for run in runs), labels([run.settings for run in runs]), strict=True))
+    shown = dict(zip(index.by_name, labels([run.settings for run in index.runs]), strict=True))
     parts: list[tuple[tuple[str, int, str], Scores]] = []
     for digest, own in listed.items():
         benchmark = known[digest]
         for wanted, shifted in _comparisons(benchmark, known, reference):
             others = listed[shifted]
             for method in [one for one in own if one in others]:
-                inside = None if wanted in SAME_RUN else Side(benchmark, _read(own[method], benchmark))
-                outside = Side(known[shifted], _read(others[method], known[shifted]))
-                head, label = own[method][0].head, shown[own[method][0].folder]
+                inside = None if wanted in SAME_RUN else Side(
+                    benchmark, [index.predictions(run, benchmark) for run in own[method]])
+                outside = Side(known[shifted], [index.predictions(run, known[shifted]) for run in others[method]])
+                head, label = own[method][0].head, shown[own[method][0].name]
                 scores = gap(outside, inside, reference=wanted, method=head["method"], level=level).assign(
                     label="" if label == head["method"] else label, model=head["model"], setting=head["setting"])
                 parts.append(((outside.benchmark.name, REFERENCES.index(wanted), label), scores))
     if not parts:
-        where = ", ".join(map(str, folders))
         raise ShiftBenchError(
-            f"{where}: {len(runs)} finished runs tell no gap{f' to reference {reference}' if reference else ''}. A gap "
-            "needs runs on a benchmark and, with the same method and settings, runs on its reference (shiftbench build "
-            "BENCHMARK --reference); or runs on a benchmark with an id_test and a test.")
+            f"{index.where}: {len(index.runs)} finished runs tell no gap"
+            f"{f' to reference {reference}' if reference else ''}. A gap needs runs on a benchmark and, with the same "
+            "method and settings, runs on its reference (shiftbench build BENCHMARK --reference); or runs on a "
+            "benchmark with an id_test and a test.")
     return Scores.join([part for _, part in sorted(parts, key=lambda one: one[0])])
 
 
@@ -318,7 +319,3 @@ def _comparisons(benchmark: Benchmark, known: dict[str, Benchmark], only: str) -
         if not legal(benchmark, unseen=facts.get("name") == "average" or only == "average")["average"]:
             comparisons.append(("average", benchmark.digest))
     return [one for one in comparisons if only in ("", one[0])]
-
-
-def _read(runs: Sequence[Finished], benchmark: Benchmark) -> list[Predictions | Answers]:
-    return [run.predictions(benchmark) for run in runs]

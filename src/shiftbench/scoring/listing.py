@@ -1,4 +1,7 @@
-"""List a runs folder, which has one folder per run, with few enough disk reads for a hundred thousand runs."""
+"""Runs: those in a folder, which has one folder per run, and those whose predictions come from outside.
+
+A folder is listed with few enough disk reads for a hundred thousand runs.
+"""
 
 import hashlib
 import json
@@ -9,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -19,65 +23,6 @@ from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import PREDICTIONS, Predictions, read_predictions
 from shiftbench.data.scores import run_id
 
-# Reading the log of a run: one line per evaluation, with the loss of training and the scores of validation.
-
-LOG = "log.jsonl"
-TAIL = 4096
-"""Bytes at the end of a log that hold its last line."""
-UNSHOWN = ("stage", "step", "seconds")
-"""Numbers of a line that say where the others belong."""
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log, up to the first that is not whole: it was being written when its process died."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return []
-    parsed = []
-    for text_line in text.splitlines(keepends=True):
-        try:
-            line = json.loads(text_line)
-        except json.JSONDecodeError:
-            break
-        if not (text_line.endswith("\n") and isinstance(line, dict) and isinstance(line.get("stage"), int)
-                and isinstance(line.get("step"), int)):
-            break
-        parsed.append(line)
-    return parsed
-
-
-def last_line(path: Path | str) -> dict[str, Any]:
-    """The last whole line of a log, however long the log is; empty where there is none."""
-    try:
-        with open(path, "rb") as handle:
-            handle.seek(max(0, handle.seek(0, os.SEEK_END) - TAIL))
-            tail = handle.read().splitlines()
-    except OSError:
-        return {}
-    for text in reversed(tail):
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(line, dict):
-            return line
-    return {}
-
-
-def points(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Names and numbers of a line; those of a second stage have names of their own, since its steps start again."""
-    for key, value in line.items():
-        if key not in UNSHOWN and isinstance(value, int | float) and not isinstance(value, bool):
-            yield name_in(line["stage"], key), float(value)
-
-
-def name_in(stage: int, key: str) -> str:
-    return f"stage{stage}/{key}" if stage else key
-
-
-# List a runs folder, which has one folder per run, with few enough disk reads for a hundred thousand runs.
-
 RUNS = "the folder of a run nor a folder of runs"
 LeftOut = dict[str, str]
 """Runs that could not be read, and why."""
@@ -86,16 +31,21 @@ _AS_JSON = json.JSONEncoder(sort_keys=True, default=str)
 
 
 class Finished(NamedTuple):
-    """A finished run on disk, as its `run.json` describes it."""
+    """A finished run: on disk, as its `run.json` describes it, or in memory with predictions from outside."""
 
-    folder: Path
+    folder: Path  # of a run in memory its name alone
     settings: dict[str, Any]
     benchmark: dict[str, Any]
     files: Mapping[str, str] = {}  # the SHA-256 of what it left, by name; runs of older versions say none
+    outside: Predictions | Answers | None = None
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
 
     def predictions(self, benchmark: Benchmark) -> Predictions | Answers:
-        """The run's predictions, checked against their digest."""
-        return read_predictions(self.checked(PREDICTIONS), benchmark)
+        """The run's predictions; those on disk are checked against their digest."""
+        return read_predictions(self.checked(PREDICTIONS), benchmark) if self.outside is None else self.outside
 
     def checked(self, name: str) -> Path:
         """The path of a file that is as the run left it."""
@@ -118,7 +68,7 @@ class Finished(NamedTuple):
     @property
     def head(self) -> dict[str, Any]:
         """The columns that describe the run in a table of scores."""
-        return {"run": self.folder.name, "method": str(self.settings["method"]), "model": self.model,
+        return {"run": self.name, "method": str(self.settings["method"]), "model": self.model,
                 "setting": self.setting, "label": str(self.settings.get("name") or self.settings.get("preset") or ""),
                 "seed": int(self.settings["seed"])}
 
@@ -174,18 +124,25 @@ def names_in(folder: Path | str, only: Collection[str] | None = None) -> Names:
     return names
 
 
+RunSource = Path | str | Sequence[Path | str | Finished]
+"""A folder of runs, the folder of one run, or a list of such folders and of runs in memory."""
+
+
 def runs_in(
-    folder: Path | str, only: Collection[str] | None = None, left_out: LeftOut | None = None
+    source: RunSource, only: Collection[str] | None = None, left_out: LeftOut | None = None
 ) -> tuple[list[Finished], int]:
-    """The finished runs of a runs folder, by name, and the number of those that are not: unfinished or failed.
+    """The finished runs of a source, by name, and the number of those that are not: unfinished or failed.
 
     The folder of one run stands for a folder with that run alone. A run.json that cannot be read is an error, unless
     `left_out` (run -> reason) is passed, which then records it.
     """
-    root = path_of(folder, RUNS)
+    if isinstance(source, list | tuple):
+        return _gather(source, only, left_out)
+    root = path_of(source, RUNS)
     if is_run_folder(root):
         root = root if root.name not in ("", "..") else root.resolve()
-        root, only = root.parent, [root.name]
+        only = [root.name] if only is None or root.name in only else []
+        root = root.parent
     names = names_in(root, only)
     finished = []
     for name, content in zip(names.done, contents([f"{root}/{name}/run.json" for name in names.done]), strict=True):
@@ -194,6 +151,30 @@ def runs_in(
         with leaving_out(name, left_out):
             finished.append(_run(root / name, content))
     return finished, len(names.failed) + len(names.unfinished)
+
+
+def _gather(
+    sources: Sequence[Path | str | Finished], only: Collection[str] | None, left_out: LeftOut | None
+) -> tuple[list[Finished], int]:
+    """The runs of several sources; two of one name are an error."""
+    parts = [([source], 0) if isinstance(source, Finished) else runs_in(source, only, left_out) for source in sources]
+    finished = sorted((run for runs, _ in parts for run in runs if only is None or run.name in only),
+                      key=lambda run: run.name)
+    for first, second in pairwise(finished):
+        if first.name == second.name and not (first.outside is None and second.outside is None):
+            raise ShiftBenchError(f"Two runs are named '{first.name}'. Name the one from outside otherwise, with "
+                                  "--name.")
+        if first.name == second.name:
+            raise ShiftBenchError(f"{second.folder}: a run of this name is in another folder too. Name one of the two "
+                                  "folders.")
+    return finished, sum(unfinished for _, unfinished in parts)
+
+
+def run_folders(sources: Sequence[Path | str | Finished]) -> dict[str, Path]:
+    """The folder of every run on disk of several sources, finished or not, by name."""
+    folders = [Path(source) for source in sources if not isinstance(source, Finished)]
+    return {run.name: run for folder in folders for run in (
+        [folder] if is_run_folder(folder) else [folder / name for names in names_in(folder) for name in names])}
 
 
 @contextmanager
@@ -273,6 +254,63 @@ def _id(settings: dict[str, Any]) -> str:
         return run_id(settings)
     except (ValueError, RecursionError):  # half a character, or a number of thousands of digits
         return ""
+
+
+# The log of a run: one line per evaluation, with the loss of training and the scores of validation.
+
+LOG = "log.jsonl"
+TAIL = 4096
+"""Bytes at the end of a log that hold its last line."""
+UNSHOWN = ("stage", "step", "seconds")
+"""Numbers of a line that say where the others belong."""
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log, up to the first that is not whole: it was being written when its process died."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    parsed = []
+    for text_line in text.splitlines(keepends=True):
+        try:
+            line = json.loads(text_line)
+        except json.JSONDecodeError:
+            break
+        if not (text_line.endswith("\n") and isinstance(line, dict) and isinstance(line.get("stage"), int)
+                and isinstance(line.get("step"), int)):
+            break
+        parsed.append(line)
+    return parsed
+
+
+def last_line(path: Path | str) -> dict[str, Any]:
+    """The last whole line of a log, however long the log is; empty where there is none."""
+    try:
+        with open(path, "rb") as handle:
+            handle.seek(max(0, handle.seek(0, os.SEEK_END) - TAIL))
+            tail = handle.read().splitlines()
+    except OSError:
+        return {}
+    for text in reversed(tail):
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(line, dict):
+            return line
+    return {}
+
+
+def points(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Names and numbers of a line; those of a second stage have names of their own, since its steps start again."""
+    for key, value in line.items():
+        if key not in UNSHOWN and isinstance(value, int | float) and not isinstance(value, bool):
+            yield name_in(line["stage"], key), float(value)
+
+
+def name_in(stage: int, key: str) -> str:
+    return f"stage{stage}/{key}" if stage else key
 
 
 # The contents of very many small files, several read at once. A file that is in memory takes 10 µs. One that is not

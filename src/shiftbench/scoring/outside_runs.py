@@ -1,29 +1,26 @@
 """Predictions from outside as finished runs: what names a run, and the same path afterwards as for our own.
 
 A file, a frame or an object is one model's, unless columns `name`, `method`, `model`, `setting` or `seed` say which
-model each row is of. Written as run folders, they are compared, selected and reported as every other run is.
+model each row is of. As runs in memory they are compared, selected and reported as every other run is.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from shiftbench.core.arrays import Strs, encode, in_short, positions
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import file_digests, path_of, read_json, scratch, write_json, write_text
+from shiftbench.core.files import path_of
 from shiftbench.core.tables import column_names, is_frame, read_table, strings, table_name
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import (
     CHOICES,
     IDS,
-    PREDICTIONS,
     SPLIT,
     Predictions,
     model_names,
@@ -33,14 +30,13 @@ from shiftbench.data.predictions import (
 from shiftbench.data.scores import Scores, run_id
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
 from shiftbench.scoring.judge import means, score
-from shiftbench.scoring.listing import Finished, is_run_folder, names_in, read_run, runs_in
+from shiftbench.scoring.listing import Finished, RunSource, is_run_folder, read_run, runs_in
 from shiftbench.scoring.runs import labels, under_methods
 
 COLUMNS = ("name", "method", "model", "setting", "seed")
 """Columns that say which model a row of predictions is of."""
 TEXT = (*IDS, *CHOICES, SPLIT)
 """Columns of predictions that stay text: the id 000123 is not the number 123."""
-Home = Benchmark | Path | None
 
 
 @dataclass(frozen=True)
@@ -67,49 +63,30 @@ class Words:
         return words
 
 
-class OutsideRun(NamedTuple):
-    """The predictions of one model on one benchmark, with what names it as a run."""
-
-    name: str
-    settings: dict[str, Any]
-    benchmark: Benchmark
-    home: Home
-    predictions: Predictions | Answers
-
-    @property
-    def finished(self) -> Finished:
-        """The run as a table of scores describes it."""
-        facts = {"name": self.benchmark.name, "digest": self.benchmark.digest, "path": None}
-        return Finished(Path(self.name), self.settings, facts)
-
-
 def outside_runs(
-    sources: Sequence[Any], benchmarks: Sequence[tuple[Benchmark, Home] | None], words: Words | None = None,
-    **reading: Any,
-) -> list[OutsideRun]:
-    """The models in files, frames and objects, each on its benchmark: one for all, or one for each source.
+    sources: Sequence[Any], benchmarks: Sequence[Benchmark | None], words: Words | None = None, **reading: Any
+) -> list[Finished]:
+    """The models in files, frames and objects as runs, each on its benchmark: one for all, or one for each source.
 
-    A source whose benchmark is None is left out. Words of the user win over columns. Without either, a file is a method
-    of its own, by the file's name.
+    A source whose benchmark is None is left out; the folder of a finished run is that run. Words of the user win over
+    columns. Without either, a file is a method of its own, by the file's name.
     """
     if len(benchmarks) not in (1, len(sources)):
         raise ShiftBenchError(f"{table_name(sources[0])}: predictions say nothing about their benchmark. Name one with "
                               f"--benchmark for all {len(sources)} files, or one for each; there are "
                               f"{len(benchmarks)}.")
     words = words or Words()
-    runs: dict[str, OutsideRun] = {}
+    runs: dict[str, Finished] = {}
     for number, (shown, source) in enumerate(zip(model_names(sources), sources, strict=True)):
-        known = benchmarks[0 if len(benchmarks) == 1 else number]
-        if known is None:
+        benchmark = benchmarks[0 if len(benchmarks) == 1 else number]
+        if benchmark is None:
             continue
-        benchmark, home = known
         if is_run(source):
-            own = read_run(Path(source))
-            if own.benchmark["digest"] != benchmark.digest:
-                raise ShiftBenchError(f"{source}: is a run on benchmark '{own.benchmark['name']}', whose rows are not "
+            run = read_run(Path(source))
+            if run.benchmark["digest"] != benchmark.digest:
+                raise ShiftBenchError(f"{source}: is a run on benchmark '{run.benchmark['name']}', whose rows are not "
                                       f"those of '{benchmark.name}'. Score it on its own, or predict with it first.")
-            runs[own.folder.name] = OutsideRun(own.folder.name, own.settings, benchmark, home,
-                                               own.predictions(benchmark))
+            runs[run.name] = run
             continue
         for columns, predictions in _models(source, benchmark, reading):
             facts: dict[str, Any] = {**columns, **words.of(number, len(sources))}
@@ -121,7 +98,8 @@ def outside_runs(
                 raise ShiftBenchError(
                     f"{shown}: has the second model of method '{method}' with seed {settings['seed']} on "
                     f"'{benchmark.name}'. Tell them apart with --method, --setting, --seed or --name.")
-            runs[name] = OutsideRun(name, settings, benchmark, home, predictions)
+            runs[name] = Finished(Path(name), settings, {"name": benchmark.name, "digest": benchmark.digest,
+                                                         "path": None}, outside=predictions)
     return list(runs.values())
 
 
@@ -180,20 +158,22 @@ def _safe(name: str) -> str:
 
 
 def score_outside(
-    runs: Sequence[OutsideRun], *, replicates: int = REPLICATES, level: float = LEVEL, by: Sequence[str] = (),
-    metrics: Sequence[str] = (), collection: Any = None,
+    benchmark: Benchmark, runs: Sequence[Finished], *, replicates: int = REPLICATES, level: float = LEVEL,
+    by: Sequence[str] = (), metrics: Sequence[str] = (), collection: Any = None,
 ) -> Scores:
     """What `score_runs` says of the same predictions in run folders: each run, and each method's mean over its seeds
     with how far it is behind the best. A single run has no mean."""
     grouped: dict[str, Any] = {"replicates": replicates, "level": level, "by": by, "collection": collection}
-    parts = [score(run.benchmark, run.predictions, **run.finished.head, metrics=metrics, **grouped) for run in runs]
+    predictions = [run.predictions(benchmark) for run in runs]
+    parts = [score(benchmark, outputs, **run.head, metrics=metrics, **grouped)
+             for run, outputs in zip(runs, predictions, strict=True)]
     if len(runs) > 1:
         methods: dict[str, list[Predictions | Answers]] = {}
         heads: dict[str, dict[str, Any]] = {}
-        for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
-            methods.setdefault(label, []).append(run.predictions)
-            heads.setdefault(label, run.finished.head)
-        parts.append(under_methods(means(runs[0].benchmark, methods, **grouped), heads))
+        for label, run, outputs in zip(labels([run.settings for run in runs]), runs, predictions, strict=True):
+            methods.setdefault(label, []).append(outputs)
+            heads.setdefault(label, run.head)
+        parts.append(under_methods(means(benchmark, methods, **grouped), heads))
     return Scores.join(parts)
 
 
@@ -210,33 +190,30 @@ def is_predictions(source: Any) -> bool:
     return "metric" not in names and any(name in names for name in IDS)
 
 
-@contextmanager
-def as_runs(
-    sources: Sequence[Any], benchmarks: Sequence[tuple[Benchmark, Home]], words: Words | None = None, **reading: Any
-) -> Iterator[Path]:
-    """A folder of runs for as long as the block lasts: the runs in folders among the sources, and predictions as runs.
+def runs_or_scores(
+    source: Any, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (),
+    words: Words | None = None, **reading: Any,
+) -> Scores | RunSource:
+    """What a verb that compares runs works on: a table of scores, or runs on disk and in memory.
 
-    An error about it is about the sources, by their names.
+    `source` is a table of scores, a folder of runs or of one run, predictions, or a list of predictions, runs and
+    folders of runs, which are then compared with one another. `reading` are options of `read_predictions`.
     """
-    folders, files = _folders_and_files(sources)
-    own = [run for folder in folders for run in _run_folders(folder)]
-    if not files and not any((run / "done").is_file() for run in own):
-        raise ShiftBenchError(f"{_listed(sources)}: no finished run is in there{_unfinished(own)}")
+    members = list(source) if isinstance(source, list | tuple) else [source]
+    if not members:
+        raise ShiftBenchError("There are no runs, scores or predictions to compare. Name a folder of runs, or a file.")
+    if len(members) == 1 and not is_predictions(members[0]) and not is_run_folder(members[0]):
+        if words:
+            raise _no_predictions(members)
+        (only,) = members
+        return (Scores.from_frame(only) if is_frame(only) else only if isinstance(only, Scores) else
+                path_of(only, "scores, nor predictions, nor a folder of runs"))
+    folders, files = _folders_and_files(members)
     if words and not files:
-        raise _no_predictions(sources)
-    runs = outside_runs(files, benchmarks, words, **reading) if files else []
-    with scratch() as staging:
-        for run in own:
-            _link(run, staging / run.name)
-        for outside in runs:
-            _write(outside, staging / outside.name)
-        try:
-            yield staging
-        except ShiftBenchError as problem:
-            text = str(problem)
-            for run in own:
-                text = text.replace(str(staging / run.name), str(run))
-            raise ShiftBenchError(text.replace(f"{staging}/", "").replace(str(staging), _listed(sources))) from problem
+        raise _no_predictions(members)
+    named = [benchmarks] if isinstance(benchmarks, str | Path | Benchmark) else benchmarks
+    loaded = [member if isinstance(member, Benchmark) else Benchmark.load(member) for member in named if files]
+    return [*folders, *(outside_runs(files, loaded, words, **reading) if files else [])]
 
 
 def _folders_and_files(sources: Sequence[Any]) -> tuple[list[Path], list[Any]]:
@@ -246,99 +223,29 @@ def _folders_and_files(sources: Sequence[Any]) -> tuple[list[Path], list[Any]]:
             [source for source, folder in zip(sources, folders, strict=True) if not folder])
 
 
-def _run_folders(folder: Path) -> list[Path]:
-    """The runs of a folder, finished or not; a run's own folder is that run."""
-    return [folder] if is_run_folder(folder) else [folder / name for names in names_in(folder) for name in names]
-
-
-def _listed(sources: Sequence[Any]) -> str:
-    return in_short(table_name(source) for source in sources)
-
-
-def _unfinished(runs: Sequence[Path]) -> str:
-    return (f" ({len(runs)} failed or unfinished). Start the same training again to finish." if runs else
-            ". Train first, or name the folder that holds the runs.")
-
-
 def _no_predictions(sources: Sequence[Any]) -> ShiftBenchError:
-    return ShiftBenchError(f"{_listed(sources)}: holds no predictions, which name, method, setting and seed would "
-                           "describe. Leave them out.")
+    return ShiftBenchError(f"{in_short(map(table_name, sources))}: holds no predictions, which name, method, setting "
+                           "and seed would describe. Leave them out.")
 
 
-def _write(run: OutsideRun, folder: Path) -> None:
-    """The folder of a finished run."""
-    if folder.exists():
-        raise ShiftBenchError(f"Two runs are named '{run.name}'. Name the one from outside otherwise, with --name.")
-    folder.mkdir()
-    run.predictions.save(folder / PREDICTIONS)
-    path = None if not isinstance(run.home, Path) else str(run.home.resolve())
-    write_json(folder / "run.json", {
-        "benchmark": {"name": run.benchmark.name, "digest": run.benchmark.digest, "path": path}, "run": run.settings,
-        "files": file_digests(folder, [PREDICTIONS])})
-    write_text(folder / "done", "from outside\n")
-
-
-def _link(run: Path, folder: Path) -> None:
-    """A run of another folder: its files by links, its benchmark by a path that does not depend on where it lies."""
-    if folder.exists():
-        raise ShiftBenchError(f"{run}: a run of this name is in another folder too. Name one of the two folders.")
-    folder.mkdir()
-    for entry in run.iterdir():
-        if entry.name != "run.json":
-            os.symlink(entry.resolve(), folder / entry.name)
-    facts, own = read_json(run / "run.json"), read_run(run)
-    if own.benchmark["path"]:
-        facts["benchmark"]["path"] = str(own.benchmark_folder.resolve())
-    write_json(folder / "run.json", facts)
-
-
-@contextmanager
-def opened(
-    source: Any, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (),
-    words: Words | None = None, **reading: Any,
-) -> Iterator[Scores | Path]:
-    """What a verb that compares runs works on: a table of scores, a folder of runs, or predictions as such a folder.
-
-    `source` is one of these or the folder of one run, or a list of predictions, runs and folders of runs, which are
-    then compared with one another. `reading` are options of `read_predictions`.
-    """
-    members = list(source) if isinstance(source, list | tuple) else [source]
-    if not members:
-        raise ShiftBenchError("There are no runs, scores or predictions to compare. Name a folder of runs, or a file.")
-    if len(members) == 1 and not is_predictions(members[0]) and not is_run_folder(members[0]):
-        if words:
-            raise _no_predictions(members)
-        (only,) = members
-        yield (Scores.from_frame(only) if is_frame(only) else only if isinstance(only, Scores) else
-               path_of(only, "scores, nor predictions, nor a folder of runs"))
-        return
-    listed = [benchmarks] if isinstance(benchmarks, str | Path | Benchmark) else benchmarks
-    homes: list[tuple[Benchmark, Home]] = [(one, one) if isinstance(one, Benchmark) else
-                                           (Benchmark.load(one), Path(one)) for one in listed]
-    with as_runs(members, homes, words, **reading) as folder:
-        yield folder
-
-
-def runs_on(source: Any, benchmark: Benchmark, words: Words | None = None, **reading: Any) -> list[OutsideRun]:
+def runs_on(source: Any, benchmark: Benchmark, words: Words | None = None, **reading: Any) -> list[Finished]:
     """The models of predictions, and the finished runs of folders, on one benchmark."""
     return runs_on_folds(source, [benchmark], words, **reading)[0]
 
 
 def runs_on_folds(
     source: Any, folds: Sequence[Benchmark], words: Words | None = None, **reading: Any
-) -> list[list[OutsideRun]]:
+) -> list[list[Finished]]:
     """The same on each of several benchmarks. A file may predict the items of one of them, or of several."""
     folders, files = _folders_and_files(list(source) if isinstance(source, list | tuple) else [source])
     finished = [run for folder in folders for run in runs_in(folder)[0]]
     predicted = [_predicted_folds(file, folds, reading.get("columns") or {}) for file in files]
     runs = []
     for fold in folds:
-        homes = [(fold, None) if any(one is fold for one in own) else None for own in predicted]
+        on_fold = [fold if any(other is fold for other in own) else None for own in predicted]
         others = [other for other in folds if other is not fold]
-        runs.append([
-            *(OutsideRun(run.folder.name, run.settings, fold, None, run.predictions(fold)) for run in finished
-              if run.benchmark["digest"] == fold.digest),
-            *(outside_runs(files, homes, words, **reading, beside=others) if files else [])])
+        runs.append([*(run for run in finished if run.benchmark["digest"] == fold.digest),
+                     *(outside_runs(files, on_fold, words, **reading, beside=others) if files else [])])
     return runs
 
 

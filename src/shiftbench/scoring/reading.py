@@ -18,20 +18,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shiftbench.core.arrays import Ints, Strs, positions
-from shiftbench.core.files import path_of
+from shiftbench.core.arrays import Ints, Strs, in_short, positions
+from shiftbench.core.errors import unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import PREDICTIONS, TARGET_RT, Predictions
 from shiftbench.scoring.listing import (
-    RUNS,
     Finished,
     LeftOut,
+    RunSource,
     contents,
     damaged,
     leaving_out,
     read_bytes,
-    read_run,
     runs_in,
 )
 
@@ -112,11 +111,14 @@ class Reader:
         self, runs: Sequence[Finished], left_out: LeftOut | None = None
     ) -> Iterator[tuple[Finished, Table, Order]]:
         """Every run with what `read` gives of its predictions, in order; those that cannot be read are left out."""
-        paths = [f"{run.folder}/{PREDICTIONS}" for run in runs]
-        for run, path, content in zip(runs, paths, contents(paths), strict=True):
+        files = contents([f"{run.folder}/{PREDICTIONS}" for run in runs if run.outside is None])
+        for run in runs:
+            if isinstance(run.outside, Predictions):
+                yield run, np.ascontiguousarray(run.outside.scores.T), Order.of(self.benchmark, run.outside.item)
+                continue
             read = None
-            with leaving_out(run.folder.name, left_out):
-                read = self._read(path, content or b"", run.files.get(PREDICTIONS, ""))
+            with leaving_out(run.name, left_out):
+                read = self._read(f"{run.folder}/{PREDICTIONS}", next(files) or b"", run.files.get(PREDICTIONS, ""))
             if read is not None:
                 yield run, *read
 
@@ -146,25 +148,27 @@ class Reader:
 
 
 class RunIndex:
-    """The finished runs of a folder. Every run.json, predictions file and benchmark is read once."""
+    """The finished runs of a source. Every run.json, predictions file and benchmark is read once."""
 
     def __init__(
-        self, folder: Path | str, only: Collection[str] | None = None, left_out: LeftOut | None = None
+        self, source: RunSource, only: Collection[str] | None = None, left_out: LeftOut | None = None
     ) -> None:
-        self.folder = path_of(folder, RUNS)
-        self.runs, self.unfinished = runs_in(folder, only, left_out)
-        self.by_name = {run.folder.name: run for run in self.runs}
+        self.runs, self.unfinished = runs_in(source, only, left_out)
+        members = source if isinstance(source, list | tuple) else [source]
+        self.where = in_short(member.name if isinstance(member, Finished) else member for member in members)
+        self.by_name = {run.name: run for run in self.runs}
         self._kept = Kept()
         self._readers: dict[str, Reader] = {}
         self._benchmarks: dict[Path, Benchmark] = {}
 
     @staticmethod
-    def of(folder: "Path | str | RunIndex") -> "RunIndex":
-        return folder if isinstance(folder, RunIndex) else RunIndex(folder)
+    def of(source: "RunSource | RunIndex") -> "RunIndex":
+        return source if isinstance(source, RunIndex) else RunIndex(source)
 
     def run(self, name: str) -> Finished:
-        """One run of the folder, finished or not."""
-        return self.by_name.get(name) or read_run(self.folder / name)
+        if name not in self.by_name:
+            raise unknown("finished run", name, self.by_name, self.where)
+        return self.by_name[name]
 
     def benchmark(self, folder: Path) -> Benchmark:
         """The benchmark in a folder."""
@@ -176,7 +180,7 @@ class RunIndex:
         """Where the benchmarks of some runs are, each once; `known` are digests of those that need no folder."""
         first: dict[str, Finished] = {}
         for run in self.runs:
-            if run.folder.name in only and run.benchmark["digest"] not in known:
+            if run.name in only and run.benchmark["digest"] not in known:
                 first.setdefault(str(run.benchmark["path"] or ""), run)
         return list(dict.fromkeys(run.benchmark_folder for path, run in first.items() if path))
 
@@ -187,6 +191,8 @@ class RunIndex:
 
     def predictions(self, run: Finished, benchmark: Benchmark) -> Predictions | Answers:
         """A run's predictions, as the run saved them."""
+        if run.outside is not None:
+            return run.outside
         path = run.folder / PREDICTIONS
         if benchmark.target.has_classes:
             return predictions_of(benchmark, *self.reader(benchmark).read(path, run.files.get(PREDICTIONS, "")))
@@ -199,7 +205,7 @@ class RunIndex:
     def retrained(self, run: Finished, benchmark: Benchmark) -> Predictions | None:
         """A run's predictions with the last layer that `retrain` trained, if it has one."""
         path = run.folder / TARGET_RT
-        if not path.is_file():
+        if run.outside is not None or not path.is_file():
             return None
         known: Predictions | None = self._kept.get(benchmark, path)
         if known is None:

@@ -21,7 +21,7 @@ from shiftbench.data.scores import COLUMNS, DEFAULTS, DIFFERENCE, Scores, label_
 from shiftbench.scoring.estimates import Measured
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
 from shiftbench.scoring.judge import means, measure, score
-from shiftbench.scoring.listing import Finished, LeftOut, leaving_out, written
+from shiftbench.scoring.listing import Finished, LeftOut, RunSource, leaving_out, written
 from shiftbench.scoring.reading import Order, Reader, RunIndex, Table, predictions_of
 from shiftbench.scoring.scorer import scorer
 from shiftbench.scoring.views import named
@@ -185,7 +185,7 @@ SETTINGS = 100
 
 
 def score_runs(
-    folder: Path | str | RunIndex,
+    source: RunSource | RunIndex,
     *,
     replicates: int = REPLICATES,
     level: float = LEVEL,
@@ -193,7 +193,7 @@ def score_runs(
     only: Sequence[str] | None = None,
     left_out: LeftOut | None = None,
 ) -> Scores:
-    """Scores of every finished run of a folder, and of the means over the runs that differ only in their seed.
+    """Scores of every finished run of a source, and of the means over the runs that differ only in their seed.
 
     `only` names the runs to take; default: all. A benchmark is taken by name from `benchmarks`, else from where the run
     found it; one that has changed since is an error. Draws of one benchmark share its name: each run is scored on its
@@ -201,7 +201,7 @@ def score_runs(
     a benchmark have more than SETTINGS settings there are no means of them: choose some first. A run that cannot be
     read is an error; where `left_out` is given it is noted there with the reason, and the others are scored.
     """
-    scores = together(list(_pieces(folder, replicates, level, benchmarks, only, left_out)))
+    scores = together(list(_pieces(source, replicates, level, benchmarks, only, left_out)))
     if not left_out:
         return scores
     # A file may turn out damaged after another file of its run was scored.
@@ -209,25 +209,24 @@ def score_runs(
 
 
 def _pieces(
-    source: Path | str | RunIndex, replicates: int, level: float, benchmarks: Sequence[Benchmark],
+    source: RunSource | RunIndex, replicates: int, level: float, benchmarks: Sequence[Benchmark],
     only: Sequence[str] | None, left_out: LeftOut | None = None,
 ) -> Iterator[Piece]:
     index = source if isinstance(source, RunIndex) else RunIndex(source, only, left_out)
-    folder, finished, unfinished = index.folder, index.runs, index.unfinished
-    if not finished and not left_out:
-        raise ShiftBenchError(f"{folder}: has no finished run" + (
-            f" ({unfinished} failed or unfinished; shiftbench show {folder} says which). Start the same training again "
-            "to finish." if unfinished else ". Train first, or name the folder that holds the runs."))
+    if not index.runs and not left_out:
+        raise ShiftBenchError(f"{index.where}: no finished run is in there" + (
+            f" ({index.unfinished} failed or unfinished; shiftbench show DIR says which). Start the same training "
+            "again to finish." if index.unfinished else ". Train first, or name the folder that holds the runs."))
     known = {benchmark.digest: benchmark for benchmark in benchmarks}
     listed: dict[str, dict[str, list[Finished]]] = {}
-    for run in finished:
+    for run in index.runs:
         digest = str(run.benchmark["digest"])
-        with leaving_out(run.folder.name, left_out):
+        with leaving_out(run.name, left_out):
             if digest not in known:
                 known[digest] = benchmark_of_run(run, benchmarks, index)
             listed.setdefault(str(run.benchmark["name"]), {}).setdefault(digest, []).append(run)
     for name, draws in listed.items():
-        check_draws([known[digest] for digest in draws], name, str(folder))
+        check_draws([known[digest] for digest in draws], name, index.where)
     for name, draws in listed.items():
         for digest, runs in draws.items():
             if not known[digest].target.has_classes:
@@ -237,11 +236,11 @@ def _pieces(
             again = score_retrained(index, known[digest], runs, replicates, level, left_out)
             if len(again):
                 yield Piece.of(again, name)
-    if left_out and all(run.folder.name in left_out for run in finished):
-        raise ShiftBenchError(f"{folder}: none of its {len(left_out)} finished runs can be read. The first: "
+    if left_out and all(run.name in left_out for run in index.runs):
+        raise ShiftBenchError(f"{index.where}: none of its {len(left_out)} finished runs can be read. The first: "
                               f"{next(iter(left_out.values()))}")
     for name, draws in listed.items():
-        runs = [run for part in draws.values() for run in part if run.folder.name not in (left_out or ())]
+        runs = [run for part in draws.values() for run in part if run.name not in (left_out or ())]
         if runs and _few(runs):
             splits = shared_splits([known[digest] for digest in draws])
             methods: dict[str, list[Predictions | Answers]] = {}
@@ -277,7 +276,7 @@ def _of_targets(
 ) -> Iterator[Piece]:
     """Scores of runs whose target is not a class."""
     for run in runs:
-        with leaving_out(run.folder.name, left_out):
+        with leaving_out(run.name, left_out):
             yield Piece.of(score(benchmark, index.predictions(run, benchmark), **run.head, replicates=replicates,
                                  level=level), name)
 
@@ -367,10 +366,10 @@ def on_splits(predictions: Predictions | Answers, splits: Collection[str]) -> Pr
 
 
 def read_chosen(
-    folder: Path | str | RunIndex, runs: Sequence[str], draws: Sequence[Benchmark]
+    source: RunSource | RunIndex, runs: Sequence[str], draws: Sequence[Benchmark]
 ) -> list[Predictions | Answers]:
-    """The predictions of runs of a folder on one benchmark or its draws, on the splits that all draws share."""
-    splits, known, index = shared_splits(list(draws)), {one.digest: one for one in draws}, RunIndex.of(folder)
+    """The predictions of runs of a source on one benchmark or its draws, on the splits that all draws share."""
+    splits, known, index = shared_splits(list(draws)), {one.digest: one for one in draws}, RunIndex.of(source)
     listed = [index.run(name) for name in runs]
     return [on_splits(index.predictions(run, known.get(str(run.benchmark["digest"]), draws[0])), splits)
             for run in listed]
@@ -388,7 +387,7 @@ def score_retrained(
     """`target_rt_accuracy` on test, of all items and of every group, for the runs that `retrain` has retrained."""
     parts = []
     for run in runs if TARGET_TRAIN in benchmark.splits else ():
-        with leaving_out(run.folder.name, left_out):
+        with leaving_out(run.name, left_out):
             predictions = index.retrained(run, benchmark)
             if predictions is not None:
                 parts.append(_renamed(score(benchmark, predictions, **run.head, replicates=replicates, level=level)))
@@ -414,25 +413,26 @@ def _renamed(scores: Scores) -> Scores:
 # Scores and the benchmarks that they are about
 
 Place = Path | str
+SOURCES = "scores nor the folder of a run, nor one of runs"
 
 
 def scores_of(
-    source: Scores | Place | RunIndex, benchmarks: Benchmark | Place | Sequence[Benchmark | Place] = (),
+    source: Scores | RunSource | RunIndex, benchmarks: Benchmark | Place | Sequence[Benchmark | Place] = (),
     left_out: LeftOut | None = None,
 ) -> tuple[Scores, list[tuple[Benchmark, Benchmark | Path]]]:
-    """The scores of a table or of a folder of runs, and the benchmarks they are about with their folders, if any.
+    """The scores of a table or of runs, and the benchmarks they are about with their folders, if any.
 
     Benchmarks are those given and, for runs, those that they were trained on; scores find theirs by its digest. A run
     that cannot be read is an error, or is noted in `left_out` with the reason.
     """
     members = [benchmarks] if isinstance(benchmarks, str | Path | Benchmark) else benchmarks
-    folders = dict.fromkeys(Path(one) for one in members if not isinstance(one, Benchmark))
+    folders = dict.fromkeys(Path(member) for member in members if not isinstance(member, Benchmark))
     pairs: list[tuple[Benchmark, Benchmark | Path]] = [
-        *((one, one) for one in members if isinstance(one, Benchmark)),
+        *((member, member) for member in members if isinstance(member, Benchmark)),
         *((Benchmark.load(folder), folder) for folder in folders)]
     if isinstance(source, Scores):
         scores = source
-    elif isinstance(source, RunIndex) or path_of(source, "scores nor the folder of a run, nor one of runs").is_dir():
+    elif isinstance(source, RunIndex | list | tuple) or path_of(source, SOURCES).is_dir():
         index = RunIndex.of(source)
         scores = score_runs(index, benchmarks=[benchmark for benchmark, _ in pairs], left_out=left_out)
         known = {benchmark.digest for benchmark, _ in pairs}

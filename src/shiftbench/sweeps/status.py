@@ -50,8 +50,14 @@ def look(folder: Path | str) -> str:
         return "not started"
 
 
-def states(out: Path | str) -> dict[str, str]:
+Folders = Path | str | Mapping[str, Path]
+"""A folder of runs, or the folder of each run by its name."""
+
+
+def states(out: Folders) -> dict[str, str]:
     """Run -> state for every run of a folder, by name. Nothing is opened but the locks of runs that have not ended."""
+    if isinstance(out, Mapping):
+        return {name: look(out[name]) for name in sorted(out)}
     try:
         with os.scandir(out) as entries:
             folders = sorted((entry.name, entry.path) for entry in entries
@@ -70,30 +76,30 @@ def states(out: Path | str) -> dict[str, str]:
     return listed
 
 
-def status(out: Path | str, jobs: Iterable["Job"] | None = None) -> list[Status]:
+def status(out: Folders, jobs: Iterable["Job"] | None = None) -> list[Status]:
     """Every run of a folder; with `jobs`, each of these in their order, and no other."""
     if jobs is None:
-        return [describe(os.path.join(out, name), state) for name, state in states(out).items()]
+        return [describe(folder_of(out, name), state) for name, state in states(out).items()]
     listed = []
     for job in jobs:
         run = job.run
-        folder = Path(out) / run.id
+        folder = folder_of(out, run.id)
         # A run may fail before it could write down what it was.
         listed.append(describe(folder, look(folder))._replace(
             benchmark=Path(job.benchmark).name, method=run.label, model=run.model, seed=run.seed))
     return listed
 
 
-def left_out(out: Path | str, jobs: Iterable["Job"] | None = None) -> list[Status]:
+def left_out(out: Folders, jobs: Iterable["Job"] | None = None) -> list[Status]:
     """The runs that a report of the folder lacks: not done yet, or failed; with `jobs`, also done but `left over`.
 
     With `jobs` a run that none of them asks for is left over, and one that was never started is listed too.
     """
     if jobs is None:
-        return [describe(os.path.join(out, name), state) for name, state in states(out).items() if state != "done"]
+        return [describe(folder_of(out, name), state) for name, state in states(out).items() if state != "done"]
     wanted = status(out, jobs)
     known = {one.run for one in wanted}
-    others = [describe(os.path.join(out, name), state) for name, state in states(out).items() if name not in known]
+    others = [describe(folder_of(out, name), state) for name, state in states(out).items() if name not in known]
     return [*(one for one in wanted if one.state != "done"), *(one._replace(state=LEFT_OVER) for one in others)]
 
 
@@ -142,6 +148,11 @@ def _state(folder: str, files: list[str]) -> str:
     return "unfinished" if "run.json" in files else "not started"
 
 
+def folder_of(out: Folders, name: str) -> Path:
+    """The folder of a run; a run that is not there has one that cannot be."""
+    return out.get(name, Path(os.devnull, name)) if isinstance(out, Mapping) else Path(out) / name
+
+
 def _held(path: str) -> bool:
     """Whether a process holds the lock. We ask for a shared one and let go at once: two that ask do not meet."""
     try:
@@ -168,7 +179,7 @@ def _part(facts: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def counted(out: Path | str, study: "Study | Path | str | None" = None) -> tuple[list[str] | None, list[Status]]:
+def counted(out: Folders, study: "Study | Path | str | None" = None) -> tuple[list[str] | None, list[Status]]:
     """Which runs of a folder count, None for all, and those that are missing or in the way (`left_out`).
 
     With a study its own count.
@@ -177,12 +188,13 @@ def counted(out: Path | str, study: "Study | Path | str | None" = None) -> tuple
         return None, left_out(out)
     from shiftbench.sweeps.study import Study
 
-    jobs = (study if isinstance(study, Study) else Study.load(study)).jobs(out, collections=False)
+    home = next(iter(out.values())).parent if isinstance(out, Mapping) else out
+    jobs = (study if isinstance(study, Study) else Study.load(study)).jobs(home, collections=False)
     absent = left_out(out, jobs)
     lacking = {status.run for status in absent if status.state != LEFT_OVER}
     done = [run for run in dict.fromkeys(job.run.id for job in jobs) if run not in lacking]
     if not done:
-        raise ShiftBenchError(f"{out}: none of the {len(jobs):,} runs that the study asks for is done. Is it the "
+        raise ShiftBenchError(f"{home}: none of the {len(jobs):,} runs that the study asks for is done. Is it the "
                               "study that was swept, with the same --set?")
     return done, absent
 

@@ -294,7 +294,8 @@ def cell(studio: Studio, query: Query) -> Mapping[str, Any]:
         group = str(column_of(shown.scores.where(benchmark=name), name, measure.metric, split)[method]["group"])
     studio.books.look(f"compare {thing.id}", {"cell": [name, method, split, str(measure)], "runs": runs})
     return {"benchmark": name, "method": method, "split": split, "group": group, "runs": runs,
-            "folder": studio.shelf.id_of("runs", index.folder), "command": studio.command("cell", **query), **_items(
+            "folder": studio.shelf.id_of("runs", index.run(runs[0]).folder.parent),
+            "command": studio.command("cell", **query), **_items(
                 studio, draws[0], [one for one in predictions if isinstance(one, Predictions)], split, group, query)}
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import Measure, Scores
 from shiftbench.scoring import means
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, seeds_half_width
+from shiftbench.scoring.listing import RunSource
 from shiftbench.scoring.metrics import METRICS, in_words, is_worst, metric_of
 from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import read_chosen, under_methods
@@ -324,10 +324,10 @@ def over_benchmarks(means: Iterable[Mean]) -> list[Mean]:
 # Means over chosen runs, scored from their predictions, which a table of single runs does not hold.
 
 def chosen_means(
-    folder: Path | str | RunIndex, scores: Scores, benchmarks: Iterable[Benchmark], rule: str = DEFAULT, *,
+    source: RunSource | RunIndex, scores: Scores, benchmarks: Iterable[Benchmark], rule: str = DEFAULT, *,
     replicates: int = REPLICATES, level: float = LEVEL, remedy: str = ALLOW,
 ) -> Scores:
-    """Each method's mean over the runs that a rule chooses in a runs folder, with methods paired by item.
+    """Each method's mean over the runs that a rule chooses, with methods paired by item.
 
     Only benchmarks on which a method has several settings are scored. Join the result to the scores: a report uses
     these means and their paired differences; without them it combines the intervals of single runs.
@@ -339,7 +339,7 @@ def chosen_means(
     wanted = Runs(scores).several & known.keys()
     choices = select(scores, [rule], targets=TARGETS[:1], benchmarks=known.values()).choices
     refuse_target((one for one in choices if one.benchmark in wanted), remedy=remedy)
-    parts, index = [], RunIndex.of(folder)
+    parts, index = [], RunIndex.of(source)
     for name in sorted(wanted):
         runs: dict[str, list[str]] = {}
         for one in choices:
