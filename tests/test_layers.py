@@ -16,7 +16,7 @@ from shiftbench import VERBS
 SOURCE = Path(__file__).parent.parent / "src" / "shiftbench"
 
 ORDER = (
-    "core", "data", "downloads", "readers", "worlds", "metagraph", "hierarchies", "text", "shifts", "scoring", "images",
+    "core", "data", "downloads", "worlds", "readers", "metagraph", "hierarchies", "text", "shifts", "scoring", "images",
     "auditing", "exports", "models", "methods", "training", "predicting", "conflict", "sweeps", "reporting", "human",
     "leaderboard", "webapp", "compat", "register", "api", "demonstration", "cli",
 )

@@ -4,6 +4,7 @@ docs/extend.md explains them.
 """
 
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class Crowded:
 
 
 @sb.register.reader("lines")
-def lines(folder, *, ending: str = "txt", name: str = "lines"):
+def lines(folder, *, ending: Annotated[str, "How the names of the files end."] = "txt", name: str = "lines"):
     """A folder with a file per class: one text on every line."""
     files = sorted(Path(folder).glob(f"*.{ending}"))
     texts = [(file.stem, line) for file in files for line in file.read_text().splitlines()]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.later import load_torch
-from shiftbench.core.registry import find, listed, make
+from shiftbench.core.registry import listed, make
 
 if TYPE_CHECKING:
     from shiftbench.auditing.findings import Audit
@@ -135,13 +135,9 @@ def read(
     Where `out` holds another collection it is replaced only with `overwrite`. Image files that are not there are
     counted in a warning; with `drop_missing` their items are dropped.
     """
-    from shiftbench.readers import READERS, keep, read_files
-    from shiftbench.worlds import WORLDS
+    from shiftbench.readers import keep, read_files
 
-    if format not in (*READERS, "world"):
-        raise unknown("format", format, [*READERS, "world"])
-    collection = (find(WORLDS, "world", *map(str, sources))(**options) if format == "world" else
-                  read_files(format, sources, drop_missing=drop_missing, **options))
+    collection = read_files(format, sources, drop_missing=drop_missing, **options)
     if out is None:
         return collection
     keep(collection, out, overwrite)

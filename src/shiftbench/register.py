@@ -91,8 +91,6 @@ def reader(name: str) -> Callable[[F], F]:
     def add(function: F) -> F:
         from shiftbench.readers import READERS
 
-        if name == "world":
-            raise ShiftBenchError("The name 'world' is taken: it stands for the built-in worlds. Choose another.")
         for key in signature(_function("reader", name, function)).parameters:
             if key in _RESERVED:
                 raise ShiftBenchError(f"Reader '{name}': every reader has an option '{key}'. Rename the parameter.")

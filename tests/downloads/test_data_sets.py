@@ -21,8 +21,9 @@ LENGTH = {"sha256": 64, "md5": 32, "git": 40}
 NO_HTTPS = {"images.cocodataset.org"}
 """Hosts whose certificate is another one's; an https address of the same file comes before them."""
 COMMANDS = typer.main.get_command(app)
-NOT_PUBLIC = {"table", "hf", "folder", "yolo", "voc", "open_images"}
-"""Formats for data of one's own; the last two are also those of public sets that the table has no source for yet."""
+NOT_PUBLIC = {"world", "table", "hf", "folder", "yolo", "voc", "open_images"}
+"""The built-in worlds, and formats for data of one's own; the last two are also those of public sets that the table
+has no source for yet."""
 
 every_source = pytest.mark.parametrize("source", SOURCES.values(), ids=lambda source: source.words)
 
@@ -30,9 +31,9 @@ every_source = pytest.mark.parametrize("source", SOURCES.values(), ids=lambda so
 def command_of(words):
     """The command of ours that a line names, and the words that follow."""
     command = COMMANDS
-    while hasattr(command, "commands"):
-        assert words[0] in command.commands, words
-        command, words = command.commands[words[0]], words[1:]
+    while hasattr(command, "get_command"):
+        command, words = command.get_command(None, words[0]), words[1:]
+        assert command is not None, words
     return command, words
 
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data import disk_arrays as room
 from shiftbench.data.collection import Collection
-from shiftbench.readers import npz as room
 from shiftbench.readers.factors import KINDS
 from tests.readers.test_factors import arm as arm
 from tests.readers.test_factors import factors, norb, shapes, sprites

@@ -78,8 +78,9 @@ def test_the_command_applies_settings_to_suites(shell, tmp_path, small):
 def seeded(group, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Every command that has an option --seed."""
     found = []
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        if hasattr(command, "list_commands"):
             found += seeded(command, (*words, name))
         elif any("--seed" in param.opts for param in command.params):
             found.append((*words, name))

@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -45,20 +45,34 @@ class Part(NamedTuple):
 
 
 def hf(
-    source: Any, *, id: str | None = None, label: str = "label", domain: str | None = None, split: str | None = None,
-    image: str | None = None, images: Path | str | None = None, text: str | None = None,
-    features: str | Sequence[str] = (), rename: Mapping[str, str] | None = None, tags: str | Sequence[str] = (),
-    tags_in: str | None = None, missing: str | Sequence[str] = (), config: str | None = None, name: str | None = None,
+    source: Annotated[Any, "Folder that `datasets` saved, folder of parquet shards, or a name of the hub."],
+    *,
+    id: Annotated[str | None, "Column with the name of each item; default: SPLIT/ROW."] = None,
+    label: Annotated[str, "Column to predict."] = "label",
+    domain: Annotated[str | None, "Column that moves between train and test."] = None,
+    split: Annotated[str | None, "Column with the split; default: the splits of the data set."] = None,
+    image: Annotated[str | None, "Column of images, if there are several."] = None,
+    images: Annotated[Path | str | None, "Folder to write the images into; default: into --out."] = None,
+    text: Annotated[str | None, "Column with the text of each item."] = None,
+    features: Annotated[str | Sequence[str], "Columns of numbers to train on, separated by commas."] = (),
+    rename: Annotated[Mapping[str, str] | None, "What a split is called here: --rename dev=val."] = None,
+    tags: Annotated[str | Sequence[str], "Columns of yes or no that become tags, separated by commas."] = (),
+    tags_in: Annotated[str | None, "Column of lists of words: they become tags."] = None,
+    missing: Annotated[str | Sequence[str], "Words that mean that there is no value, separated by commas."] = (),
+    config: Annotated[str | None, "Configuration of a data set on the hub."] = None,
+    name: Annotated[str | None, "Name of the collection."] = None,
 ) -> Collection:
-    """Read a data set of Hugging Face; columns have the roles that `item_table.table` gives them.
+    """Data sets of Hugging Face: splits and columns become factors, class labels keep their names, images become files.
 
-    `source` is a Dataset or DatasetDict, a folder that `save_to_disk` wrote, a folder of parquet shards, or a name of
-    the hub, with the `config` that it may ask for. Its splits are the factor `split` (`validation` is `val`; others
-    are named by `rename`). A ClassLabel is its name, and -1 is no label, which only rows of the split `unlabelled` may
-    have. The column of images (`image`, where there are several) is written as files, its bytes as they are, into
-    `images`, by default with the collection. Items are `split/row` unless `id` names a column. A column of lists of
-    words is tags where `tags_in` names it, and several texts per item where `text` does; other lists and binary columns
-    are left out with a warning.
+    The split `validation` is called `val`; `rename` names others. A label of -1 is none, which only rows of the split
+    `unlabelled` may have. Images are written as files, their bytes as they are, by default with the collection. A
+    column of lists of words is tags where `tags_in` names it, and several texts per item where `text` does; other lists
+    and binary columns are left out with a warning. In Python the source may be a Dataset or a DatasetDict. Columns have
+    the roles that a table gives them.
+
+    shiftbench read hf beans --domain field --out collections/beans
+
+    shiftbench read hf stanfordnlp/imdb --text text --rename unsupervised=unlabelled --out collections/imdb
     """
     called, parts = _parts(source, config)
     own, rows = _rows(called, parts, image, folder_for(images), (tags_in, text))

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -117,43 +117,44 @@ FEATURE = "feature:"
 
 
 def table(
-    source: Any,
+    source: Annotated[Path | Any, "One row per item: .csv, .tsv, .txt, .jsonl (also .gz), .parquet, .arrow, .feather "
+                      "or .xlsx."],
     *,
-    id: str,
-    label: str,
-    domain: str | None = None,
-    split: str | None = None,
-    image: str | None = None,
-    images: Path | str | None = None,
-    text: str | None = None,
-    features: str | Sequence[str] = (),
-    rename: Mapping[str, str] | None = None,
-    tags: str | Sequence[str] = (),
-    tags_in: str | None = None,
-    tags_between: str | None = None,
-    missing: str | Sequence[str] = (),
-    between: str | None = None,
-    name: str | None = None,
-    called: str = "",
+    id: Annotated[str, "Column with the name of each item."],
+    label: Annotated[str, "Column to predict."],
+    domain: Annotated[str | None, "Column that moves between train and test."] = None,
+    split: Annotated[str | None, "Column that says train, id_val, val, id_test or test."] = None,
+    image: Annotated[str | None, "Column with the names of image files."] = None,
+    images: Annotated[Path | str | None, "Folder of the image files; default: that of the table."] = None,
+    text: Annotated[str | None, "Column with the text of each item."] = None,
+    features: Annotated[str | Sequence[str], "Columns of numbers to train on, separated by commas."] = (),
+    rename: Annotated[Mapping[str, str] | None, "What a split is called here: --rename valid=val."] = None,
+    tags: Annotated[str | Sequence[str], "Columns of yes or no (1 or 0, 1 or -1) that become tags, separated by "
+                    "commas."] = (),
+    tags_in: Annotated[str | None, "Column of several words each, or of lists: they become tags."] = None,
+    tags_between: Annotated[str | None, "Separator of the words of --tags-in; default: ;."] = None,
+    missing: Annotated[str | Sequence[str], "Words that mean that there is no value, separated by commas: nan,NA."
+                       ] = (),
+    between: Annotated[str | None, "Separator of values in a CSV file; default: a comma. Where the file needs none, "
+                       "that of the words of --tags-in."] = None,
+    name: Annotated[str | None, "Name of the collection."] = None,
+    called: str = "",  # in messages; by default the file, or the type of the frame
 ) -> Collection:
-    """Read a table with one row per item: CSV, JSON lines, parquet, Arrow or Excel, see `core.table_formats`, or a data
-    frame or dict of columns (`core.tables.is_frame`).
+    """A table of your own: its columns become label, domain, split, images, text, features, tags and further factors.
 
     The columns named for `label`, `domain` and `split` become the factors of those names and keep their own, a column
     in `features` becomes the factor `feature:NAME` (numbers), and every other column is a factor under its own name.
-    A file name may be the id as well (`SHARED` lists which roles one column may have). `image` holds file names below
-    `images` (by default the folder of the table; of a frame the current one), `text` the text of each item. `rename`
-    says which of our splits a word of the table means, {"valid": "val"}, and `between` what stands between two values,
-    a comma or `;`. Where `text` is a column of lists, items have several texts.
-
-    Columns in `tags` say yes or no, and `tags_in` names one that holds lists, or several words with `tags_between`
-    between them (`;`): both become tags. Their share of the image is not known. Without `tags_between`, `between` may
-    be what stands between these words: where the table has its columns without it.
+    A file name may be the id as well. Where `text` is a column of lists, items have several texts. The share of the
+    image that tags cover is not known.
 
     Id, label, domain, split, image and features have no gaps, except for the label of rows of the split `unlabelled`;
-    in other columns a gap is NaN among numbers and an empty word among words. `missing` lists the words that mean a
-    gap; words such as nan that it does not list stay words, and a warning counts them. Messages call the table
-    `called`, by default its file or the type of the frame.
+    in other columns a gap is NaN among numbers and an empty word among words. Words such as nan that `missing` does not
+    list stay words, and a warning counts them. In Python the table may be a data frame or a dict of columns, whose
+    images are below the current folder by default.
+
+    shiftbench read table scans.csv --id scan --label tumor --domain hospital --split part --out collections/scans
+
+    shiftbench read table faces.csv --id file --label Blond --tags Male,Smiling,Hat --out collections/faces
     """
     path = called or table_name(source)
     file = Path("table") if is_frame(source) else path_of(source, TABLES)

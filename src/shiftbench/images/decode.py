@@ -17,8 +17,8 @@ from PIL import Image
 from shiftbench.core.arrays import Bools, Images, Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
+from shiftbench.data.disk_arrays import disk_zeros
 from shiftbench.data.image_files import missing_files
-from shiftbench.readers.npz import mapped
 
 # Space for the images of a benchmark: in memory, or in a file if they do not fit.
 
@@ -33,7 +33,7 @@ def room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """
     if math.prod(shape) * dtype.itemsize <= SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
         return np.empty(shape, dtype)
-    return mapped(shape, dtype, f"{shape[0]:,} images")
+    return disk_zeros(shape, dtype, f"{shape[0]:,} images")
 
 
 MAX_PIXELS = 64_000_000

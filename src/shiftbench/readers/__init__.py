@@ -23,10 +23,11 @@ from shiftbench.readers.pascal_voc import voc
 from shiftbench.readers.waterbirds import waterbirds
 from shiftbench.readers.wilds import wilds
 from shiftbench.readers.yolo import yolo
+from shiftbench.worlds import world
 
 READERS: Registry[Callable[..., Collection]] = Registry(dict[str, Callable[..., Collection]](
-    coco=coco, factors=factors, folder=folder, gqa=gqa, hf=hf, imagenet=imagenet, metashift=metashift,
-    open_images=open_images, table=table, voc=voc, waterbirds=waterbirds, wilds=wilds, yolo=yolo))
+    world=world, coco=coco, factors=factors, folder=folder, imagenet=imagenet, gqa=gqa, hf=hf, metashift=metashift,
+    yolo=yolo, voc=voc, open_images=open_images, waterbirds=waterbirds, wilds=wilds, table=table))
 
 IN_MEMORY = ("hf", "table")
 """Formats that are also read from objects: data frames, and data sets of Hugging Face."""

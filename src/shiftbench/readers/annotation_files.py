@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -26,6 +26,9 @@ from shiftbench.data.image_files import missing_files
 from shiftbench.data.tags import Tags
 
 T = TypeVar("T")
+Sources = Annotated[Path | str, "One or more files; they are merged by image id."]
+Images = Annotated[Path | str | None, "Folder of the image files; without it there are no pixels."]
+Name = Annotated[str, "Name of the collection."]
 
 BLOCK = 1 << 20
 _SIGN = re.compile(rb"\S")

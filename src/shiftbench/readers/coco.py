@@ -23,7 +23,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import image_folder, paths_below
 from shiftbench.data.tags import Tags, Texts
-from shiftbench.readers.annotation_files import LARGEST, decode_json, source_files
+from shiftbench.readers.annotation_files import LARGEST, Images, Name, Sources, decode_json, source_files
 
 PREFIXES = ("instances_", "stuff_", "captions_", "person_keypoints_", "image_info_")
 STUFF_IDS = range(92, 184)  # COCO-Stuff numbers its categories after COCO's 91 things
@@ -31,14 +31,21 @@ LOOKUP = 1 << 23  # up to this id a table is faster than a search
 
 
 def coco(
-    *sources: Path | str, name: str = "coco", images: Path | str | None = None, unannotated: bool = False
+    *sources: Sources,
+    images: Images = None,
+    unannotated: Annotated[bool, "Keep images that no instances or stuff file lists; they have no tags."] = False,
+    name: Name = "coco",
 ) -> Collection:
-    """Read COCO annotation files; with `images`, the folder of the image files, the items have pixels.
+    """COCO instances, stuff and captions files, and LVIS: categories become tags with areas and boxes, captions texts.
+
+    Items are the images that an instances or stuff file lists. Images that only a captions file lists are left out.
+    Where there is no instances or stuff file, all images are items.
 
     Factors: `width`, `height`, `source` (the first file that lists the image, without the prefix of its name:
-    train2017), and `file` where the files name their images. Where the folder holds a folder of the source's name, as
-    COCO is unpacked, the images of that source are looked for in it. With `unannotated`, images that no instances or
-    stuff file lists are items too, without tags; where there is no such file, all images are items.
+    train2017), and `file` where the files name their images. Where the folder of the images holds a folder of the
+    source's name, as COCO is unpacked, the images of that source are looked for in it.
+
+    shiftbench read coco instances_train2017.json captions_train2017.json --images coco/ --out collections/coco
     """
     root = image_folder(images)
     files = [_load(path) for path in source_files(sources, "coco")]

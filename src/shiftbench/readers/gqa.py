@@ -21,7 +21,16 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import image_folder, paths_below
 from shiftbench.data.tags import Tags
-from shiftbench.readers.annotation_files import decode_json, first_bracket, no_collection, sorted_ids, source_files
+from shiftbench.readers.annotation_files import (
+    Images,
+    Name,
+    Sources,
+    decode_json,
+    first_bracket,
+    no_collection,
+    sorted_ids,
+    source_files,
+)
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Length = Annotated[float, msgspec.Meta(ge=0)]
@@ -65,11 +74,14 @@ class Picture(msgspec.Struct):
     attributes: list[Thing] | None = None
 
 
-def gqa(*sources: Path | str, name: str = "gqa", images: Path | str | None = None) -> Collection:
-    """Read scene graphs; with `images`, the folder that holds ID.jpg for each image, the items have pixels.
+def gqa(*sources: Sources, images: Images = None, name: Name = "gqa") -> Collection:
+    """GQA scene graphs, or Visual Genome's objects.json, attributes.json and image_data.json.
 
     Factors: `source`, the first file that lists the image, and `width` and `height` where they are known for all.
-    Visual Genome gives sizes in image_data.json alone: without it, areas are unknown and there are no boxes.
+    Visual Genome gives sizes in image_data.json alone: without it, areas are unknown and there are no boxes. The folder
+    of the images holds ID.jpg for each image.
+
+    shiftbench read gqa train_sceneGraphs.json val_sceneGraphs.json --images images/ --out collections/vg
     """
     root = image_folder(images)
     table = Table()

@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import listed
 from shiftbench.data.collection import Collection
+from shiftbench.readers.annotation_files import Name
 
 ENDINGS = (".jpeg", ".jpg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 DEEPEST = 16
@@ -22,15 +23,23 @@ SPLIT_FOLDERS = frozenset(("train", "training", "val", "valid", "validation", "d
 SKIPPED = "-"
 
 
-def folder(path: Path | str, *, levels: str | Sequence[str] = (), name: str | None = None) -> Collection:
-    """Read images that lie in folders; `levels` names what each level of folders says, from the outside in.
+def folder(
+    source: Annotated[Path | str, "Folder that holds the folders of images."],
+    *,
+    levels: Annotated[str | Sequence[str], "What the levels of folders say, from the outside in, separated by commas; "
+                      "'-' skips one. Default: label, or split,label."] = (),
+    name: Name | None = None,
+) -> Collection:
+    """Images in folders per class, per split and class (ImageFolder), or any depth of folders, each level a factor.
 
-    `levels="domain,label"` reads photo/dog/1.jpg as the factors domain = photo, label = dog; a level named `-` is no
-    factor. Without `levels`, one level is the label, and two are split and label where the outer folders are called
-    train, val, test or the like; other depths must be named. An item is a path below the folder. Folders and images
-    may be links. What is not an image at the depth of the levels is left out and counted in a warning.
+    The levels domain,label read photo/dog/1.jpg as the factors domain = photo, label = dog. By default, one level is
+    the label, and two are split and label where the outer folders are called train, val, test or the like; other depths
+    must be named. An item is a path below the folder. Folders and images may be links. What is not an image at the
+    depth of the levels is left out and counted in a warning.
+
+    shiftbench read folder pacs --levels domain,label --out collections/pacs
     """
-    root = Path(path)
+    root = Path(source)
     if not root.is_dir():
         raise ShiftBenchError(f"{root}: no such folder. Name the folder that holds the folders of images.")
     names = listed(levels, ",") or _known_levels(root)
@@ -55,12 +64,19 @@ def folder(path: Path | str, *, levels: str | Sequence[str] = (), name: str | No
     return Collection(name or root.resolve().name or "folder", items, columns, pixels=below, root=Path(common))
 
 
-def imagenet(path: Path | str, *, name: str = "imagenet") -> Collection:
-    """Read `train/n02088466/*.JPEG`, `val/n02088466/*.JPEG`: an item is a path below the folder.
+def imagenet(
+    source: Annotated[Path | str, "Folder with train/ and val/, each with a folder per class."],
+    *,
+    name: Name = "imagenet",
+) -> Collection:
+    """ImageNet as it is unpacked: a folder per split and class (wnid). The images stay where they are.
 
-    Factors: `wnid`, the folder of the class, and `split`, the folder above it, by the names they have.
+    Factors: `wnid`, the folder of the class, and `split`, the folder above it, by the names they have. An item is a
+    path below the folder.
+
+    shiftbench read imagenet /data/imagenet --out collections/imagenet
     """
-    root = Path(path)
+    root = Path(source)
     if not root.is_dir():
         raise ShiftBenchError(f"{root}: no such folder. Name the folder that holds train/ and val/.")
     splits = _names(root)

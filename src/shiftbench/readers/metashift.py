@@ -17,7 +17,7 @@ import pickle
 import pickletools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -27,19 +27,26 @@ from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import image_folder, paths_below
 from shiftbench.data.tags import Tags
-from shiftbench.readers.annotation_files import sorted_ids, source_files
+from shiftbench.readers.annotation_files import Images, Name, Sources, sorted_ids, source_files
 
 CONTEXTS = ("auto", "attribute", "object")
 SUBJECT = "subject"
 """Kind of a class that is known from its own subsets alone: where it is missing says nothing, so it is no context."""
 
 
-def metashift(*sources: Path | str, name: str = "metashift", images: Path | str | None = None,
-              contexts: str = "auto") -> Collection:
-    """Read candidate subsets; with `images`, the folder that holds ID.jpg for each image, the items have pixels.
+def metashift(
+    *sources: Sources,
+    contexts: Annotated[str, "What the words in brackets are: object, attribute or auto."] = "auto",
+    images: Images = None,
+    name: Name = "metashift",
+) -> Collection:
+    """MetaShift's published candidate-subset files. They are pickles: anything but plain sets and lists is refused.
 
-    `contexts` says what the words in brackets are. Left to itself, a file holds objects when at least half of these
-    words are classes of the file too, as `sofa` in `cat(sofa)` is in `sofa(cat)`, and attributes otherwise.
+    With contexts = auto, a file holds objects when at least half of the words in brackets are classes of the file too,
+    as `sofa` in `cat(sofa)` is in `sofa(cat)`, and attributes otherwise. The folder of the images holds ID.jpg for each
+    image.
+
+    shiftbench read metashift attributes-candidate-subsets.pkl --out collections/metashift
     """
     if contexts not in CONTEXTS:
         raise unknown("kind of contexts", contexts, CONTEXTS)

@@ -1,6 +1,7 @@
 """Open Images: CSV files of boxes, a row per box, and a file of class descriptions."""
 
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
@@ -9,19 +10,24 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import decimal, filled, read_table, strings
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import image_folder, paths_below
-from shiftbench.readers.annotation_files import box_tags, source_files
+from shiftbench.readers.annotation_files import Images, Name, box_tags, source_files
 
 COLUMNS = ("ImageID", "LabelName", "XMin", "XMax", "YMin", "YMax")
 
 
 def open_images(
-    *sources: Path | str, classes: Path | str, images: Path | str | None = None, name: str = "open_images"
+    *sources: Annotated[Path | str, "Files of boxes: validation-annotations-bbox.csv."],
+    classes: Annotated[Path | str, "class-descriptions-boxable.csv."],
+    images: Images = None,
+    name: Name = "open_images",
 ) -> Collection:
-    """Read files such as validation-annotations-bbox.csv; `classes` is class-descriptions-boxable.csv.
+    """Open Images' tables of boxes: classes become tags with areas and boxes.
 
     Items are the images that have a box. Boxes of groups and of depictions count. Factor `split`: the word before
-    `-annotations` in the name of the first file that has the image. With `images`, an image is ID.jpg in that folder,
-    or in the folder of its split in it.
+    `-annotations` in the name of the first file that has the image. An image is ID.jpg in the folder of the images, or
+    in the folder of its split in it.
+
+    shiftbench read open_images validation-annotations-bbox.csv --classes class-descriptions-boxable.csv --out oi
     """
     root = image_folder(images)
     files = source_files(sources, "open_images")

@@ -1,7 +1,7 @@
 """Pascal VOC: an XML file per image in Annotations/, the images in JPEGImages/, lists of ids in ImageSets/Main/."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from xml.parsers import expat
 
 import numpy as np
@@ -11,7 +11,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import image_folder, paths_below
-from shiftbench.readers.annotation_files import box_tags, no_collection
+from shiftbench.readers.annotation_files import Name, box_tags, no_collection
 
 SPLITS = ("train", "val", "test")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
@@ -20,12 +20,19 @@ _FIELDS = {("annotation", "filename"), ("annotation", "size", "width"), ("annota
            ("annotation", "object", "name"), *(("annotation", "object", "bndbox", side) for side in SIDES)}
 
 
-def voc(source: Path | str, *, images: Path | str | None = None, name: str | None = None) -> Collection:
-    """Read a folder of VOC's layout, or a folder of XML files; `images` is the folder of the images.
+def voc(
+    source: Annotated[Path | str, "Folder that holds Annotations/, or the XML files themselves."],
+    *,
+    images: Annotated[Path | str | None, "Folder of the images; default: JPEGImages/ if it is there."] = None,
+    name: Name | None = None,
+) -> Collection:
+    """Pascal VOC's XML files, an image each: classes become tags with areas and boxes.
 
     An item is the name of an XML file. Classes become tags with the shares of their boxes; difficult and truncated
     objects count, parts of a person do not. Pixels are counted from 1 and the last one belongs to the box, as in VOC.
     Factors: `width`, `height`, and `split` where ImageSets/Main has lists train, val and test (`none` for other items).
+
+    shiftbench read voc VOCdevkit/VOC2012 --out collections/voc
     """
     root = Path(source)
     folder = root / "Annotations" if (root / "Annotations").is_dir() else root

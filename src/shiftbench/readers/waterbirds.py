@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import read_table, strings, whole
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import image_folder, missing_files, paths_below
+from shiftbench.readers.annotation_files import Name
 
 COLUMNS = ("img_id", "img_filename", "y", "split", "place", "place_filename")
 BIRDS = ("landbird", "waterbird")
@@ -20,13 +22,20 @@ SPLITS = ("train", "val", "test")
 METADATA = "metadata.csv"
 
 
-def waterbirds(source: Path | str, name: str = "waterbirds", images: Path | str | None = None) -> Collection:
-    """Read the folder that holds metadata.csv and, beside it, the images; or the file alone.
+def waterbirds(
+    source: Annotated[Path | str, "Folder with metadata.csv and the images, as published."],
+    *,
+    images: Annotated[Path | str | None, "Folder of the images, if it is not the source."] = None,
+    name: Name = "waterbirds",
+) -> Collection:
+    """Waterbirds as published: birds on land or water backgrounds, with the split of its makers.
 
     Factors: `bird` (landbird, waterbird) and `background` (land, water) in words, `y` and `place` as the same in the
     file's numbers, so that `place != y` asks for a bird out of its place; `split` (train, val, test), `species` (the
-    folder of the image), `file` and `place_file`. Ids are img_id. Where the images are not there the collection has no
-    pixels.
+    folder of the image), `file` and `place_file`. Ids are img_id. The source may be
+    metadata.csv alone: without the images beside it, the collection has no pixels.
+
+    shiftbench read waterbirds waterbird_complete95_forest2water2 --out collections/waterbirds
     """
     path = Path(source) / METADATA if Path(source).is_dir() else Path(source)
     table = read_table(path, COLUMNS, text=("img_id", "img_filename", "place_filename"))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from shiftbench.core.arrays import Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
-from shiftbench.readers.annotation_files import box_tags
+from shiftbench.readers.annotation_files import Name, box_tags
 from shiftbench.readers.image_folders import DEEPEST, ENDINGS, SPLIT_FOLDERS
 
 NAMES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names")
@@ -26,12 +27,20 @@ SLACK = 0.01
 _ITEM = re.compile(r"(\d+)\s*:\s*(.+)")
 
 
-def yolo(source: Path | str, *, names: Path | str | None = None, name: str | None = None) -> Collection:
-    """Read a folder of YOLO labels; `names` is data.yaml or a file with a class per line, looked for by default.
+def yolo(
+    source: Annotated[Path | str, "Folder that holds labels/ and images/."],
+    *,
+    names: Annotated[Path | str | None, "data.yaml, or a file with one class per line. Default: the reader looks for "
+                     "it."] = None,
+    name: Name | None = None,
+) -> Collection:
+    """YOLO's text files of boxes or outlines: classes become tags with areas and boxes.
 
     Items are the images and label files below the folder, by their path without labels/, images/ and the ending.
     A line of more than five values is an outline, whose own area counts. Factor `split` is the folder of an item
     where that is called train, val, test or the like, else the factor `folder` is.
+
+    shiftbench read yolo coco128 --names coco128/data.yaml --out collections/coco128
     """
     root = Path(source)
     if not root.is_dir():

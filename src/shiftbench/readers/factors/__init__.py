@@ -3,16 +3,16 @@
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
-from shiftbench.readers.annotation_files import source_files
+from shiftbench.data.disk_arrays import Advance
+from shiftbench.readers.annotation_files import Images, Name, source_files
 from shiftbench.readers.factors.dsprites import dsprites
 from shiftbench.readers.factors.mpi3d import mpi3d
 from shiftbench.readers.factors.shapes3d import shapes3d
 from shiftbench.readers.factors.smallnorb import smallnorb
-from shiftbench.readers.npz import Advance
 from shiftbench.readers.wilds.metadata import camelyon17, iwildcam
 
 KINDS: dict[str, Callable[..., Collection]] = {
@@ -21,16 +21,23 @@ SEVERAL = ("smallnorb", "iwildcam")  # the kinds that may be given more than one
 
 
 def factors(
-    *sources: Path | str, kind: str, name: str | None = None, progress: Advance | None = None, **options: Any
+    *sources: Annotated[Path | str, "The published files; for smallnorb also their folder."],
+    kind: Annotated[str, "dsprites, shapes3d, mpi3d, smallnorb, camelyon17 or iwildcam."],
+    colours: Annotated[str | None, "dsprites: one per image (default), or all three."] = None,
+    seed: Annotated[int | None, "dsprites: which image gets which colour."] = None,
+    objects: Annotated[str | None, "mpi3d: simple (default) or complex."] = None,
+    camera: Annotated[str | None, "smallnorb: left (default), right or both."] = None,
+    images: Images = None,
+    name: Name | None = None,
+    progress: Advance | None = None,
 ) -> Collection:
-    """Read a data set of factors: dsprites, shapes3d, mpi3d, smallnorb, camelyon17 or iwildcam.
+    """Data sets of factors, as published: dSprites, Shapes3D, MPI3D, smallNORB, Camelyon17, iWildCam.
 
-    dsprites    the npz;  `colours` one (a colour per image, drawn by `seed`) or all (three items per image)
-    shapes3d    3dshapes.h5; needs h5py
-    mpi3d       an npz;  `objects` simple or complex
-    smallnorb   the folder, or the -dat.mat files;  `camera` left, right or both
-    camelyon17  metadata.csv;  `images` the folder above patches/
-    iwildcam    metadata.csv, then maybe categories.csv;  `images` the folder of the files
+    Sources are the npz of dsprites or mpi3d, 3dshapes.h5, the folder or the -dat.mat files of smallnorb, metadata.csv
+    of camelyon17, or metadata.csv and maybe categories.csv of iwildcam. The images of camelyon17 are below the folder
+    that holds patches/.
+
+    shiftbench read factors dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz --kind dsprites --out collections/dsprites
     """
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS, "Reading factors")
@@ -38,10 +45,11 @@ def factors(
     if len(paths) > (2 if kind in SEVERAL else 1):
         raise ShiftBenchError(f"Reading {kind} takes {'two files at most' if kind in SEVERAL else 'one file'}, but "
                               f"{len(paths)} are given: {', '.join(map(str, paths))}.")
-    known = inspect.signature(reader).parameters.keys() - {"path", "sources", "name", "progress"}
-    for option in options:
-        if option not in known:
-            raise unknown("option", option, known, f"Reading {kind}")
-    if "progress" in inspect.signature(reader).parameters:
-        options["progress"] = progress
-    return reader(paths if kind in SEVERAL else paths[0], name=name or kind, **options)
+    options = {"colours": colours, "seed": seed, "objects": objects, "camera": camera, "images": images}
+    chosen: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
+    known = inspect.signature(reader).parameters.keys()
+    for option in chosen.keys() - known:
+        raise unknown("option", option, known & options.keys(), f"Reading {kind}")
+    if "progress" in known:
+        chosen["progress"] = progress
+    return reader(paths if kind in SEVERAL else paths[0], name=name or kind, **chosen)

@@ -13,7 +13,8 @@ from shiftbench.core.arrays import Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.rng import uniform
 from shiftbench.data.collection import Collection
-from shiftbench.readers.npz import Advance, Npz, numbered, room
+from shiftbench.data.disk_arrays import Advance, room
+from shiftbench.readers.npz import Npz, numbered
 
 SHAPES = ("square", "ellipse", "heart")
 COLOURS = ("red", "green", "blue")

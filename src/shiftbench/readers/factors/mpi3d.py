@@ -16,7 +16,8 @@ import numpy as np
 from shiftbench.core.arrays import Values
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
-from shiftbench.readers.npz import Advance, Npz, numbered, room
+from shiftbench.data.disk_arrays import Advance, room
+from shiftbench.readers.npz import Npz, numbered
 
 Grid = dict[str, tuple[str, ...] | int]
 

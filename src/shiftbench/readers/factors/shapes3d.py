@@ -10,7 +10,8 @@ import numpy as np
 from shiftbench.core.arrays import Floats, Values
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
-from shiftbench.readers.npz import DEFLATE, Advance, blocks, numbered, room
+from shiftbench.data.disk_arrays import Advance, blocks, room
+from shiftbench.readers.npz import DEFLATE, numbered
 
 SHAPES = ("cube", "cylinder", "sphere", "capsule")
 COLUMNS = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")  # of the array `labels`

@@ -19,7 +19,8 @@ from shiftbench.core.arrays import Ints, Values
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
-from shiftbench.readers.npz import DEFLATE, Advance, blocks, room
+from shiftbench.data.disk_arrays import Advance, blocks, room
+from shiftbench.readers.npz import DEFLATE
 
 CATEGORIES = ("animal", "human", "airplane", "truck", "car")
 CAMERAS = ("left", "right")

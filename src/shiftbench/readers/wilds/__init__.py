@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
+from shiftbench.readers.annotation_files import Name
 from shiftbench.readers.wilds.comments import amazon, civilcomments, py150
 from shiftbench.readers.wilds.metadata import find, released
 from shiftbench.readers.wilds.molecules import molpcba
@@ -54,15 +55,27 @@ OTHER_NAMES = {"ogbg-molpcba": "molpcba", "ogb-molpcba": "molpcba", "povertymap"
 
 
 def wilds(
-    dataset: str, *, root: Path | str, version: str | None = None, images: bool = True, name: str | None = None,
-    scheme: str = OFFICIAL, unlabelled: bool = False,
+    dataset: Annotated[str, "iwildcam, camelyon17, rxrx1, molpcba, globalwheat, civilcomments, fmow, poverty, amazon, "
+                       "py150 or celebA."],
+    *,
+    root: Annotated[Path | str, "Folder that holds iwildcam_v2.0/ and the like, as WILDS unpacks them."],
+    version: Annotated[str | None, "Version to read; default: the newest in the folder."] = None,
+    images: Annotated[bool, "Without images, only the tables must be there."] = True,
+    scheme: Annotated[str, "Another split file of amazon: time, category_subpopulation, books_generalization, …."
+                      ] = OFFICIAL,
+    unlabelled: Annotated[bool, "Add WILDS 2's items without labels (iwildcam, camelyon17, civilcomments, poverty, "
+                          "fmow, amazon)."] = False,
+    name: Name | None = None,
 ) -> Collection:
-    """Read a data set of WILDS below `root`: `root`/iwildcam_v2.0/metadata.csv and what belongs to it.
+    """One of the ten data sets of WILDS, or its CelebA, from the folder where WILDS or `shiftbench download` put it.
 
     Every collection has `split` in our words and the columns that WILDS calls metadata; `label` is the label in words,
     `y` as WILDS numbers it. Counts that are not the published ones are a warning: a sample is legal. A file or a column
-    that is missing is an error. `images=False` reads the tables alone. `scheme` is another split file of Amazon.
-    With `unlabelled`, WILDS 2's items without labels come behind the labelled ones, see `wilds.without_labels`.
+    that is missing is an error. Items without labels come behind the labelled ones.
+
+    shiftbench read wilds iwildcam --root data --out collections/iwildcam
+
+    shiftbench read wilds camelyon17 --unlabelled --root data --out collections/camelyon17-unlabelled
     """
     known = OTHER_NAMES.get(dataset.lower(), dataset.lower())
     if known not in DATASETS:

@@ -21,7 +21,7 @@ from shiftbench.core.arrays import Bools, Images, Ints, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import uniform
 from shiftbench.data.collection import Collection
-from shiftbench.readers.npz import Advance, room
+from shiftbench.data.disk_arrays import Advance, room
 
 TURNS = 39  # steps of orientation in a full circle
 VALUES: dict[str, Values] = {
