@@ -167,12 +167,14 @@ def broken(probabilities):
 
 FAULTS = {
     r"^ids: 1 ids are not in the benchmark, the first is 'x'": lambda i, p: {"ids": ["x", *i[1:]], "probabilities": p},
-    r"^ids: 1 ids stand more than once": lambda i, p: {"ids": [i[1], *i[1:]], "probabilities": p},
+    r"^ids: 1 ids occur more than once": lambda i, p: {"ids": [i[1], *i[1:]], "probabilities": p},
     r"^ids: is missing": lambda i, p: {"probabilities": p},
     r"^ids: is str, but": lambda i, p: {"ids": "i000", "probabilities": p},
     r"^probabilities: has 239 rows, but ids has 240": lambda i, p: {"ids": i, "probabilities": p[1:]},
-    r"^probabilities: row 7 \(item 'i007'\) sums to 1.3": lambda i, p: {"ids": i, "probabilities": broken(p)[0]},
-    r"^probabilities: row 5 \(item 'i005'\) has -0.5": lambda i, p: {"ids": i, "probabilities": broken(p)[1]},
+    r"^probabilities: 1 of 240 items have no probabilities: the first, 'i007', sums to 1.3":
+        lambda i, p: {"ids": i, "probabilities": broken(p)[0]},
+    r"^probabilities: 1 of 240 items have no probabilities: the first, 'i005', has -0.5":
+        lambda i, p: {"ids": i, "probabilities": broken(p)[1]},
     r"^logits: row 3 \(item 'i003'\) has no number": lambda i, p: {"ids": i, "logits": broken(p)[2]},
     r"^logits: has shape \(240, 3\), but needs 240 × 2, a column for each of cat, dog":
         lambda i, p: {"ids": i, "logits": np.zeros((240, 3))},

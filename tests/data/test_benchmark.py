@@ -191,7 +191,7 @@ def test_predictions_of_any_model_are_understood(tmp_path):
 
 @pytest.mark.parametrize(("spoil", "message"), [
     (lambda i: i[:-1], r"1 of the 100 items of split 'test' are missing, the first is 'i0399'"),
-    (lambda i: np.append(i[:-1], i[0]), "stand more than once, the first is 'i0000'"),
+    (lambda i: np.append(i[:-1], i[0]), "occur more than once, the first is 'i0000'"),
     (lambda i: np.append(i, "ghost"), "1 ids are not in the benchmark, the first is 'ghost'"),
     (lambda i: i[:0], "holds no predictions"),
 ])

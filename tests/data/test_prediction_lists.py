@@ -80,7 +80,7 @@ def test_boxes_may_be_lists_of_four(tmp_path):
 
 @pytest.mark.parametrize(("change", "says"), [
     ({"item": ["i0000", "i0001", "i0002", "other"]}, "1 ids are not in the benchmark, the first is 'other'"),
-    ({"item": ["i0000", "i0001", "i0002", "i0002"]}, "stand more than once, the first is 'i0002'"),
+    ({"item": ["i0000", "i0001", "i0002", "i0002"]}, "occur more than once, the first is 'i0002'"),
     ({"boxes": [[0, 0, 1], [], [], []]}, r"'i0000' has 3 numbers of boxes for 1 scores"),
     ({"scores": [[0.5, 0.5], [], [], []]}, r"'i0000' has 4 numbers of boxes for 2 scores"),
     ({"boxes": [[[0.0, 0, 1]], [], [], []]}, "column 'boxes' must hold a list of numbers per item"),

@@ -1,6 +1,6 @@
 """Answers: predictions that are lists (an image's boxes, a text's tokens), from our training or any model.
 
-Lists are kept flat, one after the other, with the place where each begins: no object per item.
+Lists are kept flat, one after the other, with the index at which each begins: there is no object per item.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,16 +18,17 @@ import pyarrow.parquet as pq
 from shiftbench.core.arrays import Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, writing
-from shiftbench.core.tables import FAULTS, long_texts, strings, table_name, write_table
+from shiftbench.core.tables import FAULTS, long_texts, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.predictions import IDS, SPLIT, match_items, prediction_table, refuse_trained
+from shiftbench.data.class_scores import IDS
+from shiftbench.data.predictions import SPLIT, matched_table
 from shiftbench.data.target import BOXES, TOKENS
 
 SCORES = "scores"
 TYPES = {BOXES: np.float32, SCORES: np.float32, TOKENS: np.int32}
 FORMS = ((BOXES, SCORES), (TOKENS,))
 Lists = tuple[Values, Ints]
-"""Values without gaps, and where those of each item begin; one more entry says where the last ones end."""
+"""The values of all items, and the index at which those of each item begin; one more entry says where they end."""
 Reals = npt.NDArray[np.float32]
 
 
@@ -36,7 +37,7 @@ class Answers:
     """`values[name] = (flat, start)`: the list of `item[i]` is `flat[start[i]:start[i + 1]]`.
 
     A detector's: `boxes`, four numbers each, left top right bottom as shares of the image (so `start` counts by fours),
-    and `scores` in [0, 1], one per box. Of tokens: `tokens`, the next token as predicted at every place.
+    and `scores` in [0, 1], one per box. Of tokens: `tokens`, the next token as predicted at every position.
     """
 
     item: Strs
@@ -55,27 +56,27 @@ class Answers:
                                       f"to {len(flat)}, that never fall.")
         if TOKENS in self.values:
             flat, start = self.values[TOKENS]
-            self._complain(flat < 0, start, TOKENS, "has the token {value}. Tokens are whole numbers from 0")
+            self._refuse(flat < 0, start, TOKENS, "has the token {value}. Tokens are whole numbers from 0")
         else:
             self._check_boxes()
 
     def _check_boxes(self) -> None:
-        (flat, start), (scores, of_scores) = self.values[BOXES], self.values[SCORES]
-        for row in np.flatnonzero(np.diff(start) != 4 * np.diff(of_scores))[:1]:
+        (flat, start), (scores, score_start) = self.values[BOXES], self.values[SCORES]
+        for row in np.flatnonzero(np.diff(start) != 4 * np.diff(score_start))[:1]:
             raise ShiftBenchError(f"Item '{self.item[row]}' has {start[row + 1] - start[row]} numbers of boxes for "
-                                  f"{of_scores[row + 1] - of_scores[row]} scores. A box is four numbers, left top "
+                                  f"{score_start[row + 1] - score_start[row]} scores. A box is four numbers, left top "
                                   "right bottom, and has one score.")
-        self._complain(~np.isfinite(flat), start, BOXES, "has the number {value} in a box")
-        self._complain((flat < -1) | (flat > 2), start, BOXES, "has the number {value} in a box. Boxes are shares of "
+        self._refuse(~np.isfinite(flat), start, BOXES, "has the number {value} in a box")
+        self._refuse((flat < -1) | (flat > 2), start, BOXES, "has the number {value} in a box. Boxes are shares of "
                        "the image, from 0 to 1: divide by its width and height in pixels")
         box = flat.reshape(-1, 4)
         back = np.repeat((box[:, 2:] < box[:, :2]).any(axis=1), 4)
-        self._complain(back, start, BOXES, "has a box (from {value}) that ends before it begins. A box is left top "
+        self._refuse(back, start, BOXES, "has a box (from {value}) that ends before it begins. A box is left top "
                        "right bottom")
-        self._complain(~((scores >= 0) & (scores <= 1)), of_scores, SCORES, "has the score {value}. Scores of boxes "
+        self._refuse(~((scores >= 0) & (scores <= 1)), score_start, SCORES, "has the score {value}. Scores of boxes "
                        "are shares, from 0 to 1")
 
-    def _complain(self, wrong: npt.NDArray[np.bool_], start: Ints, name: str, what: str) -> None:
+    def _refuse(self, wrong: npt.NDArray[np.bool_], start: Ints, name: str, what: str) -> None:
         for at in np.flatnonzero(wrong)[:1]:
             row = int(np.searchsorted(start, at, "right")) - 1
             raise ShiftBenchError(f"Item '{self.item[row]}' {what.format(value=self.values[name][0][at])}.")
@@ -84,10 +85,10 @@ class Answers:
     def of(item: Strs, split: Strs, lists: Mapping[str, Sequence[npt.ArrayLike]]) -> "Answers":
         """From one array per item; of boxes M × 4, or their numbers in a row."""
         values: dict[str, Lists] = {}
-        for name, each in lists.items():
-            arrays = [np.asarray(one, TYPES.get(name)).ravel() for one in each]
+        for name, of_items in lists.items():
+            arrays = [np.asarray(values_of_item, TYPES.get(name)).ravel() for values_of_item in of_items]
             flat = np.concatenate([np.zeros(0, TYPES.get(name)), *arrays])
-            values[name] = flat, _start(np.asarray([len(one) for one in arrays], np.int64))
+            values[name] = flat, _start(np.asarray([len(array) for array in arrays], np.int64))
         return Answers(np.asarray(item, np.str_), np.asarray(split, np.str_), values)
 
     def __len__(self) -> int:
@@ -96,8 +97,8 @@ class Answers:
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, Answers) and self.values.keys() == other.values.keys()
                 and np.array_equal(self.item, other.item) and np.array_equal(self.split, other.split)
-                and all(np.array_equal(column, other.values[name][part]) for name, both in self.values.items()
-                        for part, column in enumerate(both)))
+                and all(np.array_equal(mine, theirs) for name in self.values
+                        for mine, theirs in zip(self.values[name], other.values[name], strict=True)))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -116,24 +117,24 @@ class Answers:
     def take(self, rows: Ints) -> "Answers":
         """The answers with these numbers, in this order."""
         return Answers(self.item[rows], self.split[rows],
-                       {name: _taken(one, rows) for name, one in self.values.items()})
+                       {name: _take(lists, rows) for name, lists in self.values.items()})
 
     @staticmethod
-    def join(parts: Sequence["Answers"]) -> "Answers":
+    def join(answers: Sequence["Answers"]) -> "Answers":
         """One after the other."""
         values = {}
-        for name in parts[0].values:
-            lists = [part.values[name] for part in parts]
+        for name in answers[0].values:
+            lists = [each.values[name] for each in answers]
             values[name] = (np.concatenate([flat for flat, _ in lists]),
                             _start(np.concatenate([np.diff(start) for _, start in lists])))
-        return Answers(np.concatenate([part.item for part in parts]), np.concatenate([part.split for part in parts]),
-                       values)
+        return Answers(np.concatenate([each.item for each in answers]),
+                       np.concatenate([each.split for each in answers]), values)
 
     def save(self, path: Path | str) -> Path:
         """One file: columns item, split, and a list per item of each part; in a CSV file the numbers, with spaces."""
         columns = {name: pa.LargeListArray.from_arrays(start, flat) for name, (flat, start) in self.values.items()}
         if Path(path).suffix == ".csv":
-            columns = {name: pa.array([" ".join(map(repr, one)) for one in column.to_pylist()])
+            columns = {name: pa.array([" ".join(map(repr, numbers)) for numbers in column.to_pylist()])
                        for name, column in columns.items()}
         table = pa.table({"item": self.item, "split": self.split, **columns})
         if Path(path).suffix == ".csv":
@@ -154,22 +155,20 @@ class Answers:
         be lists of four. In a CSV file lists are numbers with spaces between, boxes also with ";" between.
         """
         names = [name for form in FORMS for name in form]
-        table, items = prediction_table(path, benchmark, (*IDS, SPLIT, *names), (IDS[0], SPLIT, *names), columns,
-                                        ignore_extra, beside)
+        table, items, rows = matched_table(
+            path, benchmark, (*IDS, SPLIT, *names), (IDS[0], SPLIT, *names), columns=columns,
+            ignore_splits=ignore_splits, ignore_extra=ignore_extra, beside=beside)
         where, form = table_name(path), next((form for form in FORMS if set(form) <= set(table.column_names)), None)
         if form is None:
             raise ShiftBenchError(f"{where}: needs a column 'item', and 'boxes' and 'scores' or 'tokens'. Its columns: "
                                   f"{', '.join(table.column_names)}.")
-        rows = match_items(items, benchmark, where)
-        if SPLIT in table.column_names and not ignore_splits:
-            refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
         values = {name: _lists(table[name], name, where) for name in form}
         try:
             answers = Answers(items, benchmark.split[rows], values)
         except ShiftBenchError as problem:
             raise ShiftBenchError(f"{where}: {problem}") from problem
         if TOKENS in form and TOKENS in benchmark.extra:
-            _check_places(answers, np.strings.str_len(np.asarray(benchmark.extra[TOKENS], np.str_))[rows], where)
+            _check_lengths(answers, np.strings.str_len(np.asarray(benchmark.extra[TOKENS], np.str_))[rows], where)
         return answers
 
     @staticmethod
@@ -193,7 +192,7 @@ class Answers:
                                   f"the first is '{ids[at]}'. Images are known by the items that rows.parquet lists.")
         if not len(row):
             raise ShiftBenchError(f"{where}: holds no results.")
-        sides = np.stack([np.broadcast_to(np.asarray(one, np.float64), len(benchmark)) for one in (width, height)], 1)
+        sides = np.stack([np.broadcast_to(np.asarray(side, np.float64), len(benchmark)) for side in (width, height)], 1)
         box[:, 2:] += box[:, :2]
         rows = np.flatnonzero(np.isin(benchmark.split, np.unique(benchmark.split[row])))
         order = np.argsort(row, kind="stable")
@@ -210,7 +209,7 @@ def _start(lengths: Ints) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def _taken(lists: Lists, rows: Ints) -> Lists:
+def _take(lists: Lists, rows: Ints) -> Lists:
     flat, start = lists
     lengths = np.diff(start)[rows]
     begin = _start(lengths)
@@ -244,9 +243,9 @@ def _lengths(column: pa.ChunkedArray) -> Ints:
     return np.asarray(pc.list_value_length(column).to_numpy(), np.int64)
 
 
-def _check_places(answers: Answers, length: Ints, where: str) -> None:
-    """An item of L tokens has L − 1 next ones; an answer at its last place may be there and is not looked at."""
+def _check_lengths(answers: Answers, length: Ints, where: str) -> None:
+    """An item of L tokens has L − 1 next tokens; an answer at its last position is allowed and ignored."""
     count = np.diff(answers.values[TOKENS][1])
     for row in np.flatnonzero((count != length) & (count != length - 1))[:1]:
         raise ShiftBenchError(f"{where}: item '{answers.item[row]}' has {count[row]} answers for {length[row]} tokens. "
-                              "Answer with the next token at every place.")
+                              "Answer with the next token at every position.")

@@ -9,39 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs, array_of, columns_of, in_short, positions
+from shiftbench.core.arrays import Bools, Ints, Strs, array_of, columns_of, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import writing
 from shiftbench.core.later import notebook
-from shiftbench.core.tables import Tabular, decimal, is_frame, read_table, strings, table_name, write_table
+from shiftbench.core.tables import Tabular, is_frame, read_table, strings, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.prediction_arrays import (
-    BELOW,
-    ROUNDING,
-    class_codes,
-    class_columns,
-    fault_of,
-    scores_of_array,
-    sum_to_one,
-)
+from shiftbench.data.class_scores import CHOICES, CONFIDENCE, IDS, LISTS, scores_of_array, scores_of_table
 
 if TYPE_CHECKING:
     from shiftbench.data.prediction_lists import Answers
 
-IDS = ("item", "id", "item_id")
 SPLIT = "split"
 TRAINED = ("train", "training")
-"""The words by which a file of predictions marks items that its model was trained on."""
+"""The words by which a table of predictions marks items that its model was trained on."""
 HELD_OUT = ("id_val", "val", "id_test", "test")
-CHOICES = ("prediction", "label")
-CONFIDENCE = "confidence"
-LISTS = ("scores", "logits", "probabilities", "probs")
-BLOCK = 4096
-"""The number of rows of scores that are assembled at a time: as many as a processor's cache holds."""
-Reals = npt.NDArray[np.floating]
 PREDICTIONS = "predictions.parquet"
 TARGET_RT = "target_rt.parquet"
 """The file in a run's folder with predictions on test after its last layer was retrained on the target."""
@@ -71,29 +55,29 @@ class Predictions(Tabular):
         `classes` names the columns (and codes) of an array where their order is not `benchmark.names["label"]`, as
         `classes_` of a scikit-learn model. Ids are checked as in `load`.
         """
-        kinds = {"probabilities": probabilities, "logits": logits, "predictions": predictions}
-        argument, *more = [name for name, values in kinds.items() if values is not None] or ["", ""]
-        if more:
+        arguments = {"probabilities": probabilities, "logits": logits, "predictions": predictions}
+        argument, *others = [name for name, values in arguments.items() if values is not None] or ["", ""]
+        if others:
             raise ShiftBenchError("Give exactly one of probabilities=, logits= and predictions=.")
         if benchmark.target.lists:
             raise ShiftBenchError(f"{argument}: benchmark '{benchmark.name}' asks for {benchmark.target.words}, a list "
                                   "per item. Give a file of predictions (docs/tasks.md).")
-        items, (values, columns) = array_of(ids, "ids"), columns_of(kinds[argument], argument)
+        items, (values, columns) = array_of(ids, "ids"), columns_of(arguments[argument], argument)
         if items.ndim != 1 or len(items) != len(values):
             raise ShiftBenchError(f"{argument}: has {len(values):,} rows, but ids has {len(items):,}. Give one row per "
                                   "id.")
         items = items.astype(np.str_)
-        kept = wanted_items(items, benchmark, "ids", ignore_extra)
-        items, values = items[kept], values[kept]
+        wanted = wanted_items(items, benchmark, "ids", ignore_extra)
+        items, values = items[wanted], values[wanted]
         rows = match_items(items, benchmark, "ids")
         scores = scores_of_array(argument, values, benchmark, classes, items, columns)
         return Predictions(items, benchmark.split[rows], scores.astype(np.float32, copy=False),
                            benchmark.names["label"])
 
     def __repr__(self) -> str:
-        splits, counts = np.unique(self.split, return_counts=True)
-        parts = in_short((f"{split} {n:,}" for split, n in zip(splits.tolist(), counts.tolist(), strict=True)), 9)
-        return f"Predictions({len(self):,} items; {parts or 'no split'}; classes: {in_short(self.classes)})"
+        splits = zip(*np.unique(self.split, return_counts=True), strict=True)
+        counts = in_short((f"{split} {n:,}" for split, n in splits), 9)
+        return f"Predictions({len(self):,} items; {counts or 'no split'}; classes: {in_short(self.classes)})"
 
     def _repr_html_(self) -> str:
         return str(notebook().html(self))
@@ -116,8 +100,8 @@ class Predictions(Tabular):
     def save(self, path: Path | str) -> Path:
         """One file: columns item, split and one column of scores per class, `score:cat`.
 
-        Scores are stored as they are: a dictionary or compression makes such numbers longer, not shorter. So two files
-        of the same items differ only in the bytes of the scores, which lets `scoring.reading` read many of them fast.
+        Scores are stored plainly: a dictionary or compression makes such numbers longer, not shorter. So two files of
+        the same items differ only in the bytes of the scores, which lets `scoring.reading` read many of them fast.
         """
         table = self.to_arrow()
         if Path(path).suffix == ".csv":
@@ -143,20 +127,17 @@ class Predictions(Tabular):
         Scores whose rows all lie in [0, 1] and sum to 1 are taken as probabilities, except those called logits. Where
         most rows do and some do not, and where columns called probabilities do not, the file is refused.
 
-        Every id must be in the benchmark and stand once. A split is scored when all its items are there; a split that
-        is there in part is an error, one that is wholly absent is left out. Where the file has a column `split` that
-        says `train` of an item that the benchmark holds out, it is refused unless `ignore_splits`. `columns` says what
-        the file calls a column, {"item": "img", "prediction": "pred"}; with `ignore_extra` ids that are not in the
-        benchmark are counted in a warning and left out, and those in `beside` without one.
+        Every id must be in the benchmark and occur once. A split is scored when all its items are there; a split of
+        which some items are missing is an error, one that is missing altogether is left out. Where the file has a
+        column `split` that says `train` of an item that the benchmark holds out, it is refused unless `ignore_splits`.
+        `columns` says what the file calls a column, {"item": "img", "prediction": "pred"}; with `ignore_extra` ids that
+        are not in the benchmark are counted in a warning and left out, and those in `beside` without a warning.
         """
-        roles = (IDS[0], SPLIT, CHOICES[0], CONFIDENCE, LISTS[0], *benchmark.names["label"])
-        table, items = prediction_table(path, benchmark, (*IDS, *CHOICES, SPLIT), roles, columns, ignore_extra, beside)
-        where, names = table_name(path), table.column_names
-        rows = match_items(items, benchmark, where)
-        if SPLIT in names and not ignore_splits:
-            refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
         classes = benchmark.names["label"]
-        scores = scores_of_table(table, classes, where, numbers=not benchmark.target.has_classes)
+        table, items, rows = matched_table(
+            path, benchmark, (*IDS, *CHOICES, SPLIT), (IDS[0], SPLIT, CHOICES[0], CONFIDENCE, LISTS[0], *classes),
+            columns=columns, ignore_splits=ignore_splits, ignore_extra=ignore_extra, beside=beside)
+        scores = scores_of_table(table, classes, table_name(path), numbers=not benchmark.target.has_classes)
         return Predictions(items, benchmark.split[rows], scores, classes)
 
     def take(self, rows: Ints) -> "Predictions":
@@ -179,56 +160,15 @@ class Predictions(Tabular):
         return np.asarray(self.scores.argmax(axis=1), np.int64)
 
 
-def scores_of_table(
-    table: pa.Table, classes: tuple[str, ...], where: str, *, numbers: bool = False
-) -> npt.NDArray[np.float32]:
-    """Scores, items × classes, from a table whose columns have our names; or `numbers`, items × outputs."""
-    names = table.column_names
-    named = class_columns(names, classes)
-    listed = next((name for name in LISTS if name in names), None)
-    chosen = next((name for name in CHOICES if name in names), None)
-    if all(named) and numbers:
-        scores: Reals = _table(table, named, where)
-    elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
-        scores = _numbers(table, CHOICES[0], where)[:, None]
-    elif all(named):
-        mark = named[0].removesuffix(classes[0])
-        scores = _log(_table(table, named, where), mark, table, where, _beside(table, named, mark))
-    elif listed is not None:
-        scores = _lists(table, listed, len(classes), where)
-        scores = scores if numbers else _log(scores, listed, table, where)
-    elif chosen is not None and not numbers:
-        sure = _confidence(table, len(classes), where)
-        with np.errstate(divide="ignore"):
-            rest = np.log((1 - sure) / max(len(classes) - 1, 1)).astype(np.float32)
-            scores = np.repeat(rest[:, None], len(classes), axis=1)
-            code = class_codes(strings(where, table, chosen), classes, where)
-            scores[np.arange(len(code)), code] = np.log(sure)
-    else:
-        missing = ", ".join(name for name, column in zip(classes, named, strict=True) if not column)
-        if numbers:
-            one = "a column 'prediction' of numbers" if len(classes) == 1 else "a column of numbers for each output"
-            raise ShiftBenchError(f"{where}: needs {one} (missing: {missing}). Its columns: {', '.join(names)}.")
-        raise ShiftBenchError(f"{where}: needs a column 'prediction', or a column of scores for every class "
-                              f"(missing: {missing}). Its columns: {', '.join(names)}.")
-    return scores.astype(np.float32, copy=False)
-
-
-def is_choice(names: Sequence[str], classes: Sequence[str]) -> bool:
-    """Whether a table with columns of these names has the predicted class of each item, and no score or probability."""
-    scored = all(class_columns(names, classes)) or bool({CONFIDENCE, *LISTS}.intersection(names))
-    return not scored and bool(set(CHOICES).intersection(names))
-
-
 def read_predictions(
     source: Any, benchmark: Benchmark, *, ignore_splits: bool = False,
     columns: Mapping[str, str] | None = None, ignore_extra: bool = False, beside: Sequence[Benchmark] = (),
 ) -> "Predictions | Answers":
-    """Predictions as the benchmark asks for them: scores of classes, numbers or tasks, or lists.
+    """Predictions of the kind that the benchmark asks for: scores of classes, numbers or tasks, or lists.
 
-    Files, frames and objects are matched alike, by items and by the names of classes; `Predictions.load` says how, and
-    what the options mean. `columns` are those of files and frames. `beside` are benchmarks whose items may be
-    predicted in the same file: they are left out without a word.
+    Files, frames and objects are matched in the same way, by items and by the names of classes; `Predictions.load`
+    describes it and the options. `beside` are benchmarks whose items may be predicted in the same file; they are left
+    out without a warning.
     """
     from shiftbench.data.prediction_lists import Answers
 
@@ -240,9 +180,9 @@ def read_predictions(
         raise ShiftBenchError(f"{type(source).__name__} is neither a table of predictions nor the file of one. Give "
                               "arrays by name: score(benchmark, ids=…, logits=…).")
     where, predictions = type(source).__name__, source
-    kept = np.flatnonzero(wanted_items(predictions.item, benchmark, where, ignore_extra, beside))
-    if len(kept) < len(predictions):
-        predictions = predictions.take(kept)
+    wanted = wanted_items(predictions.item, benchmark, where, ignore_extra, beside)
+    if not wanted.all():
+        predictions = predictions.take(np.flatnonzero(wanted))
     rows = match_items(predictions.item, benchmark, where)
     if not ignore_splits:
         refuse_trained(predictions.item, predictions.split, benchmark.split[rows], where)
@@ -269,16 +209,17 @@ def model_names(sources: "Sequence[Predictions | Answers | Path | str]") -> list
     return [f"{name} {number + 1}" if names.count(name) > 1 else name for number, name in enumerate(names)]
 
 
-def prediction_table(
-    path: Any, benchmark: Benchmark, text: Sequence[str], roles: Sequence[str],
-    columns: Mapping[str, str] | None, ignore_extra: bool, beside: Sequence[Benchmark] = (),
-) -> tuple[pa.Table, Strs]:
-    """A file of predictions with its columns under our names, and its items; columns named in `text` stay text.
+def matched_table(
+    source: Any, benchmark: Benchmark, text: Sequence[str], roles: Sequence[str], *,
+    columns: Mapping[str, str] | None, ignore_splits: bool, ignore_extra: bool, beside: Sequence[Benchmark],
+) -> tuple[pa.Table, Strs, Ints]:
+    """A table of predictions with its columns under our names, its items, and their rows in the benchmark.
 
-    `columns` says what the file calls each of `roles`. A column that it calls so, and that is another, is left out.
+    Columns named in `text` stay text. `columns` says what the table calls each of `roles`; the other options are those
+    of `Predictions.load`.
     """
-    theirs, where = dict(columns or {}), table_name(path)
-    table = read_table(path, text=(*text, *(name for role, name in theirs.items() if role in text)))
+    theirs, where = dict(columns or {}), table_name(source)
+    table = read_table(source, text=(*text, *(name for role, name in theirs.items() if role in text)))
     table = under_our_names(table, theirs, roles, where)
     id_column = next((name for name in IDS if name in table.column_names), None)
     if id_column is None:
@@ -286,13 +227,18 @@ def prediction_table(
                               "it is: --column item=NAME.")
     items = strings(where, table, id_column)
     wanted = wanted_items(items, benchmark, where, ignore_extra, beside)
-    return (table, items) if wanted.all() else (table.filter(pa.array(wanted)), items[wanted])
+    if not wanted.all():
+        table, items = table.filter(pa.array(wanted)), items[wanted]
+    rows = match_items(items, benchmark, where)
+    if SPLIT in table.column_names and not ignore_splits:
+        refuse_trained(items, strings(where, table, SPLIT, gap=""), benchmark.split[rows], where)
+    return table, items, rows
 
 
 def under_our_names(table: Any, theirs: Mapping[str, str], roles: Sequence[str], where: str) -> Any:
     """A table of predictions with its columns under our names: `theirs` is what it calls some of `roles`.
 
-    A column that has the name of one of these roles, and is another, is left out.
+    Another column that has the name of one of these roles is left out.
     """
     for role in theirs:
         if role not in roles:
@@ -307,7 +253,7 @@ def under_our_names(table: Any, theirs: Mapping[str, str], roles: Sequence[str],
 def wanted_items(
     items: Strs, benchmark: Benchmark, where: str, ignore_extra: bool, beside: Sequence[Benchmark] = ()
 ) -> Bools:
-    """Which ids to keep: those of the benchmark and, for `match_items` to refuse, those that nobody knows.
+    """Which ids to keep: those of the benchmark and those of no benchmark, which `match_items` refuses.
 
     With `ignore_extra` the latter are counted in a warning and left out, unless the benchmark has none of the ids.
     """
@@ -326,7 +272,7 @@ def wanted_items(
 
 
 def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
-    """Rows of the benchmark by id; complains about unknown, double and missing ids."""
+    """The benchmark's rows of these ids; unknown, double and missing ids are errors."""
     rows = positions(items, benchmark.items)
     if (rows < 0).any():
         strange = items[rows < 0]
@@ -336,13 +282,13 @@ def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
     times = np.bincount(rows, minlength=len(benchmark))
     if (times > 1).any():
         double = benchmark.items[times > 1]
-        raise ShiftBenchError(f"{where}: {len(double)} ids stand more than once, the first is '{double[0]}'. "
+        raise ShiftBenchError(f"{where}: {len(double)} ids occur more than once, the first is '{double[0]}'. "
                               "Give one prediction per item.")
     for split in benchmark.splits:
-        part = benchmark.rows(split)
-        absent = part[times[part] == 0]
-        if 0 < len(absent) < len(part):
-            raise ShiftBenchError(f"{where}: {len(absent)} of the {len(part)} items of split '{split}' are missing, "
+        members = benchmark.rows(split)
+        absent = members[times[members] == 0]
+        if 0 < len(absent) < len(members):
+            raise ShiftBenchError(f"{where}: {len(absent)} of the {len(members)} items of split '{split}' are missing, "
                                   f"the first is '{benchmark.items[absent[0]]}'. Predict all of them, or none.")
     if not len(items):
         raise ShiftBenchError(f"{where}: holds no predictions.")
@@ -350,7 +296,7 @@ def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
 
 
 def trained(claimed: Strs, split: Strs) -> Bools:
-    """Which items predictions mark as trained on, and the benchmark holds out."""
+    """Which items the predictions mark as trained on although the benchmark holds them out."""
     return np.isin(claimed, TRAINED) & np.isin(split, HELD_OUT)
 
 
@@ -368,102 +314,3 @@ def refuse_trained(items: Strs, claimed: Strs, split: Strs, where: str) -> None:
             f"holds out: '{items[first]}' is '{claimed[first]}' in the predictions and '{split[first]}' in the "
             "benchmark. Score on the benchmark that the model was trained on, or score with --ignore-splits "
             "(ignore_splits=True) if the column means something else.")
-
-
-def _numbers(table: pa.Table, name: str, where: str) -> Floats:
-    values = table[name].to_numpy() if pa.types.is_float32(table[name].type) else decimal(where, table, name)
-    with np.errstate(over="ignore"):  # minus infinity is the logarithm of 0 and means never
-        wrong = np.isnan(values) | np.isposinf(values.astype(np.float32, copy=False))
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise ShiftBenchError(f"{where}: column '{name}' has no number in row {row + 1}. Give a score for every item.")
-    return values
-
-
-def _table(table: pa.Table, columns: Sequence[str], where: str) -> Reals:
-    """Columns of scores as one table, items × classes, a block of rows at a time.
-
-    Filled column by column the table would be walked through once per class. A score of 64 bits is rounded to the 32
-    that `Predictions` keeps.
-    """
-    values = [_numbers(table, name, where) for name in columns]
-    scores = np.empty((len(table), len(columns)), np.float32)
-    for start in range(0, len(table), BLOCK):
-        scores[start:start + BLOCK] = np.stack([column[start:start + BLOCK] for column in values], axis=1)
-    return scores
-
-
-def _lists(table: pa.Table, name: str, n_classes: int, where: str) -> Floats:
-    """A column with a list of scores per row."""
-    column = table[name]
-    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or
-            pa.types.is_fixed_size_list(column.type)):
-        raise ShiftBenchError(f"{where}: column '{name}' must hold a list of {n_classes} numbers per row, but holds "
-                              f"{column.type}.")
-    many = np.asarray(pc.fill_null(pc.list_value_length(column), 0).to_numpy(), np.int64)
-    for row in np.flatnonzero(many != n_classes)[:1]:
-        raise ShiftBenchError(f"{where}: column '{name}' has {many[row]} scores in row {row + 1}, but there are "
-                              f"{n_classes} classes.")
-    return _numbers(pa.table({name: pc.list_flatten(column)}), name, where).reshape(-1, n_classes)
-
-
-def _log(scores: Reals, word: str, table: pa.Table, where: str, beside: Floats | float = 0.0) -> Reals:
-    """Probabilities become log-probabilities; logits stay.
-
-    `word` is what the columns are called. Those called probabilities must be some; what an item's other classes have is
-    `beside`. Those called logits are logits. Of others the numbers tell; where most items have probabilities and some
-    have not, neither reading would be right.
-    """
-    if word.startswith("logit"):
-        return scores
-    called = word.startswith("prob")
-    if not called and (scores.min(initial=0) < 0 or scores.max(initial=0) > 1):
-        return scores
-    odd = (scores < BELOW).any(axis=1) | ~sum_to_one(scores, beside)
-    if odd.any() and (called or 2 * odd.sum() < len(odd)):
-        row = int(odd.argmax())
-        whole = np.append(scores[row], beside if isinstance(beside, float) else beside[row])
-        raise ShiftBenchError(f"{where}: {odd.sum():,} of {len(odd):,} items have no probabilities: the first, "
-                              f"'{_item(table, row)}', {fault_of(whole)}. Probabilities are at least 0 and sum to 1. "
-                              "Correct them, or name the columns logit:CLASS where they are logits.")
-    if odd.any():
-        return scores
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(scores.clip(0)))
-
-
-def _beside(table: pa.Table, named: Sequence[str], mark: str) -> Floats | float:
-    """The probability of an item's other classes: the file has columns for them that nobody asks for."""
-    others = [table[name] for name in table.column_names
-              if mark.startswith("prob") and name.startswith(mark) and name not in named]
-    return sum((np.asarray(column.fill_null(0).to_numpy(), np.float64) for column in others
-                if pa.types.is_floating(column.type) or pa.types.is_integer(column.type)), 0.0)
-
-
-def _item(table: pa.Table, row: int) -> str:
-    """The id of the item in a row; where the table has no column of ids, the row."""
-    name = next((name for name in IDS if name in table.column_names), None)
-    return f"row {row + 1}" if name is None else str(table[name][row].as_py())
-
-
-def _confidence(table: pa.Table, n_classes: int, where: str) -> Floats:
-    """The probability of the predicted class; 1 if the file has none, or one that is not possible.
-
-    The likeliest of K classes has at least 1 / K. With two classes the rest is the other's; with more it is spread
-    evenly, which only the log-loss of wrong predictions rests on.
-    """
-    sure = np.ones(table.num_rows)
-    if CONFIDENCE not in table.column_names:
-        return sure
-    values = _numbers(table, CONFIDENCE, where).astype(np.float64)
-    for row in np.flatnonzero((values < 1 / n_classes - ROUNDING) | (values > 1 + 1e-6))[:1]:
-        warnings.warn(f"{where}: column '{CONFIDENCE}' is not used: row {row + 1} has {values[row]:g}, but the "
-                      f"likeliest of {n_classes} classes has a probability from {1 / n_classes:.3g} to 1.",
-                      stacklevel=4)
-        return sure
-    if n_classes > 2:
-        warnings.warn(f"{where}: has the confidence of the predicted class alone; the rest of 1 is spread evenly over "
-                      f"the other {n_classes - 1} classes, on which the log-loss of wrong predictions rests.",
-                      stacklevel=4)
-    # A hair above 1 / K, so that the predicted class stays the likeliest.
-    return np.clip(values, min(1 / n_classes + 1e-6, 1), 1)

@@ -19,8 +19,8 @@ from shiftbench.core.files import lock, read_json, write_json
 from shiftbench.core.later import load_torch
 from shiftbench.core.registry import function_of_file
 from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.class_scores import named_columns
 from shiftbench.data.collection import Collection
-from shiftbench.data.prediction_arrays import named_columns
 from shiftbench.data.predictions import Predictions
 from shiftbench.hierarchies.hierarchy import Hierarchy
 from shiftbench.predicting.class_names import ClassMap, by_position, map_classes
