@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +15,7 @@ from shiftbench.data.scores import ALL, DIFFERENCE, MEAN
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.scoring import means, score
 from shiftbench.scoring.intervals import wilson
-from shiftbench.scoring.judge import measure
-from shiftbench.scoring.listing import Finished
-from shiftbench.scoring.runs import Piece, together
+from shiftbench.scoring.judge import Piece, measure, together
 from shiftbench.scoring.scorer import Split, measure_classes, scorer
 from tests.data.test_groupings import SPLITS, benchmark_of, guesses, told
 from tests.strategies import seeds
@@ -102,9 +99,8 @@ def test_a_batch_has_the_rows_of_the_plain_way():
     runs = [guesses(benchmark, seed) for seed in range(3)]
     outputs = ((split, np.stack([run.scores for run in runs])[:, benchmark.rows(split)]) for split in benchmark.splits)
     scorers = {split: scorer(benchmark, split, groupings_of(benchmark)) for split in benchmark.splits}
-    finished = [Finished(Path(f"run-{seed}"), {"method": "erm", "seed": seed}, {}) for seed in range(3)]
-    batch = together([Piece.of_measured(measure(benchmark, scorers, outputs, range(3), 0.95), finished, "toy",
-                                        benchmark.short_digest, 0.95)])
+    heads = [{"run": f"run-{seed}", "method": "erm", "seed": seed, "benchmark": "toy"} for seed in range(3)]
+    batch = together([Piece.of_measured(measure(benchmark, scorers, outputs, range(3), 0.95), heads, range(3), 0.95)])
     for seed, run in enumerate(runs):
         plain, ours = list(score(benchmark, run)), list(batch.where(seed=seed))
         for name in ("split", "group", "n", "metric"):

@@ -1,12 +1,15 @@
-"""Score predictions on a benchmark, with intervals: one run, or the means of methods over their runs."""
+"""Score predictions on a benchmark, with intervals: one run, or the means of methods over their runs.
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+Predictions -> the outputs of every split, in the order of its items -> what a scorer measures of them (`scorer`), from
+the contribution of each item -> rows of `Scores`. A batch of runs takes the same way, see `runs`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints, positions
+from shiftbench.core.arrays import Floats, Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
@@ -14,127 +17,16 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import Grouping, groupings_of
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions, refuse_trained
-from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
-from shiftbench.scoring.estimates import Estimate, Measured, Worst
+from shiftbench.data.scores import ALL, COLUMNS, DEFAULTS, DIFFERENCE, MEAN, Scores
+from shiftbench.scoring.estimates import Measured
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, compare
 from shiftbench.scoring.metrics import METRICS, Metric, own_metrics
 from shiftbench.scoring.scorer import Further, Outputs, Reals, Scorer, outputs_of, scorer
 
 GAP = "id_test-test"
 """The split of a gap: in-distribution test minus test."""
-
 Row = dict[str, Any]
 
-
-@dataclass(frozen=True)
-class Rows:
-    """The methods whose runs are scored: run r belongs to the method of `heads[owner[r]]`; no level, no intervals."""
-
-    heads: Sequence[Row]
-    owner: Sequence[int]
-    level: float | None
-
-    def of(self, split: str, measured: Sequence[Measured]) -> list[Row]:
-        """The rows of all measures on a split, then how far each method is behind the best."""
-        rows: list[Row] = []
-        for one in measured:
-            numbers = (self.estimated(split, one.groups, one.n, one.metric, one.estimate) if one.worst is None
-                       else self.worst(split, one.groups, one.metric, one.worst))
-            rows += [{**row, "by": one.by} for row in numbers]
-        for one in measured if len(self.heads) > 1 else ():
-            rows += [{**row, "by": one.by} for row in self.compared(split, one)]
-        return rows
-
-    def compared(self, split: str, measured: Measured) -> list[Row]:
-        """How far each method is behind the best, if the metric allows a comparison."""
-        items, worst, value = measured.items, measured.worst, measured.estimate.value
-        widest = measured.estimate.most - measured.estimate.least
-        if items is None or not np.isfinite(value).all():
-            return []
-        if measured.start is not None:
-            ends = np.append(measured.start[1:], items.shape[1])
-            return [row for index, (begin, end) in enumerate(zip(measured.start, ends, strict=True))
-                    for row in self.behind(split, measured.groups[index], int(measured.n[index]), measured.metric,
-                                           items[:, begin:end], value[:, index], widest, looks=len(ends))]
-        n = measured.of or int(measured.n.sum())
-        if worst is None:
-            return self.behind(split, measured.groups[0], n, measured.metric, items, value[:, 0], widest)
-        if self.level is not None and not items.size:  # a group without an interval
-            return []
-        return self.behind(split, ALL, n, measured.metric, items, value[:, 0], widest,
-                           centre=measured.estimate.centre[:, 0], size=worst.fewest, unsure=worst.unsure)
-
-    def estimated(
-        self, split: str, groups: Sequence[str], n: Sequence[int] | Ints, metric: str, estimate: Estimate
-    ) -> list[Row]:
-        """One row per group and method."""
-        low, high = self.ends(estimate)
-        return [row for index, group in enumerate(groups)
-                for row in self.rows(split, group, int(n[index]), metric, estimate.value[:, index], low[:, index],
-                                     high[:, index])]
-
-    def worst(self, split: str, groups: Sequence[str], metric: str, worst: Worst) -> list[Row]:
-        """One row per method; its group is the worst on average, and n that group's items."""
-        low, high = self.ends(worst.estimate)
-        rows = self.rows(split, "", 0, metric, worst.estimate.value[:, 0], low[:, 0], high[:, 0])
-        return [{**row, "group": groups[code], "n": int(n)}
-                for row, code, n in zip(rows, worst.code, worst.n, strict=True)]
-
-    def behind(
-        self, split: str, group: str, n: int, metric: str, items: Bools | Floats, value: Floats,
-        widest: float, looks: int = 1, **corrected: Floats,
-    ) -> list[Row]:
-        """How far each method is behind the best, with p-values.
-
-        `widest` is the largest difference that the metric allows, `looks` the number of groups compared this way.
-        """
-        best = int(value.argmax())
-        low, high, p = np.zeros(len(value)), np.zeros(len(value)), np.ones(len(value))
-        if self.level is None:
-            low, high, p = (np.full(len(value), np.nan) for _ in range(3))
-        else:
-            pairs = compare(items, self.owner, against=best, level=self.level, looks=looks, **corrected)
-            low[pairs.second], high[pairs.second] = pairs.low.clip(-widest, widest), pairs.high.clip(-widest, widest)
-            p[pairs.second] = pairs.adjusted
-        behind = self.rows(split, group, n, metric, value[best] - value, low, high)
-        return [{**row, "stat": DIFFERENCE, "p": chance} for row, chance in zip(behind, p.tolist(), strict=True)]
-
-    def ends(self, estimate: Estimate) -> tuple[Floats, Floats]:
-        if self.level is None:
-            return np.full_like(estimate.value, np.nan), np.full_like(estimate.value, np.nan)
-        return estimate.ends(self.owner, self.level)
-
-    def rows(
-        self, split: str, group: str, n: int, metric: str, value: Floats, low: Floats, high: Floats
-    ) -> list[Row]:
-        """One row per method."""
-        ends = zip(self.heads, value.tolist(), low.tolist(), high.tolist(), strict=True)
-        return [{**head, "split": split, "by": "", "group": group, "n": n, "metric": metric, "value": value,
-                 "low": least, "high": most} for head, value, least, most in ends]
-
-
-def predicted_splits(benchmark: Benchmark, predictions: Predictions | Answers) -> dict[str, Ints]:
-    """For every predicted split, the rows of its predictions in the benchmark's order."""
-    if isinstance(predictions, Predictions) and predictions.classes != benchmark.names["label"]:
-        raise ShiftBenchError(f"Predictions for the classes {', '.join(predictions.classes)} cannot be scored on "
-                              f"benchmark '{benchmark.name}': its classes, in their order, are "
-                              f"{', '.join(benchmark.names['label'])}.")
-    position = positions(benchmark.items, predictions.item)
-    strange = int((np.bincount(position[position >= 0], minlength=len(predictions)) == 0).sum())
-    if strange:
-        raise ShiftBenchError(f"{strange} predictions are of items that are not in benchmark '{benchmark.name}'. "
-                              "Predict the items that rows.parquet lists, each once.")
-    there = np.flatnonzero(position >= 0)
-    refuse_trained(benchmark.items[there], predictions.split[position[there]], benchmark.split[there], "Predictions")
-    parts = {split: position[benchmark.rows(split)] for split in benchmark.splits}
-    for split, rows in parts.items():
-        if (rows < 0).any() and (rows >= 0).any():
-            raise ShiftBenchError(f"{int((rows < 0).sum())} of the {len(rows)} items of split '{split}' have no "
-                                  "prediction. Predict all of them, or none.")
-    return {split: rows for split, rows in parts.items() if (rows >= 0).all()}
-
-
-# Score predictions: one run, means over runs, and models side by side.
 
 def score(
     benchmark: Benchmark,
@@ -157,7 +49,7 @@ def score(
     Per split: `accuracy` of all items and of every group that has items; `worst_group_accuracy` (its group is the
     lowest, n that group's size) and `worst_class_accuracy` (its group is the class); `macro_f1`; where the scores are
     more than a choice, `nll` of all and of every group and `worst_group_nll`, the highest; and, where both are there,
-    `accuracy_gap` = id_test − test. Where rows have a `kind`, what `kinds.by_kind` says of hard and easy items.
+    `accuracy_gap` = id_test − test. Where rows have a `kind`, what `hard_items` says of hard and easy items.
 
     A share has Wilson's interval, macro F1 the same to first order, a loss Student's. A worst group's value is the
     plain minimum, as every paper has it; its interval and `worst_group_accuracy_corrected` are of the truly worst
@@ -166,15 +58,15 @@ def score(
 
     `by` are further groupings of any columns, the collection's factors among them where it is given (see `groupings`),
     beside those of the benchmark's card. Of each, with the grouping in the column `by`: `accuracy` of every group,
-    `worst_group_accuracy`, `mean_group_accuracy` and `tenth_percentile_accuracy` (see `scoring.classes`).
+    `worst_group_accuracy`, `mean_group_accuracy` and `tenth_percentile_accuracy` (see `scorer`).
     """
     if replicates < 0:
         raise ShiftBenchError(f"replicates is {replicates}, but must be at least 0; 0 turns intervals off.")
     head = {"run": run, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": method,
             "model": model, "setting": setting, "label": label, "seed": seed}
-    table = Rows([head], [0], level if replicates else None)
     further = Further(_asked_for(benchmark, metrics), replicates, seed)
-    return Scores.of(_judged(benchmark, [predictions], table, _groupings(benchmark, by, collection), further))
+    return _judged(benchmark, [predictions], [head], [0], level if replicates else None,
+                   _groupings(benchmark, by, collection), further)
 
 
 def means(
@@ -188,7 +80,7 @@ def means(
 ) -> Scores:
     """Each method's mean over its runs (seeds) on the same items, and how far it is behind the best method.
 
-    Intervals are about other items and other seeds: both parts are in them, each counted once (see `intervals.parts`).
+    Intervals are about other items and other seeds: both parts are in them, each counted once (see `intervals.means`).
     `worst_group_accuracy` is the mean of each run's worst; its group is the lowest on average.
 
     A row of stat `difference` is the best mean minus this one, paired by item. Its interval and its p-value, in the
@@ -199,14 +91,13 @@ def means(
     heads = [{"run": "", "stat": MEAN, "runs": len(part), "benchmark": benchmark.name,
               "digest": benchmark.short_digest, "method": method, "seed": -1} for method, part in runs.items()]
     owner = [code for code, part in enumerate(runs.values()) for _ in part]
-    table = Rows(heads, owner, level if replicates else None)
-    return Scores.of(_judged(benchmark, [one for part in runs.values() for one in part], table,
-                             _groupings(benchmark, by, collection)))
+    return _judged(benchmark, [run for part in runs.values() for run in part], heads, owner,
+                   level if replicates else None, _groupings(benchmark, by, collection))
 
 
 def versus(benchmark: Benchmark, models: Mapping[str, Predictions | Answers], **options: Any) -> Scores:
     """How far each of several models is behind the best on the same items: the comparisons of `means`, a run each."""
-    together = means(benchmark, {name: [one] for name, one in models.items()}, **options)
+    together = means(benchmark, {name: [model] for name, model in models.items()}, **options)
     return Scores.of({**row, "run": row["method"], "seed": 0} for row in together.where(stat=DIFFERENCE))
 
 
@@ -240,13 +131,37 @@ def _asked_for(benchmark: Benchmark, names: Sequence[str]) -> list[Metric]:
     return list({metric.name: metric for metric in (*own_metrics(target), *further)}.values())
 
 
+def _judged(
+    benchmark: Benchmark, predictions: Sequence[Predictions | Answers], heads: Sequence[Row], owner: Sequence[int],
+    level: float | None, groupings: Sequence[Grouping], further: Further | None = None,
+) -> Scores:
+    """The scores of methods on every split that all runs predict, of the gaps, and how far each is behind the best.
+
+    Run r belongs to the method of `heads[owner[r]]`; no level, no intervals.
+    """
+    orders = [predicted_splits(benchmark, run) for run in predictions]
+    splits = [split for split in benchmark.splits if all(split in order for order in orders)]
+    # Splits are read one by one: outputs that are not in the benchmark's order are copied.
+    outputs = ((split, [outputs_of(benchmark, run, order[split])
+                        for run, order in zip(predictions, orders, strict=True)]) for split in splits)
+    scorers = {split: scorer(benchmark, split, groupings, further) for split in splits}
+    pieces = []
+    for split, measured in measure(benchmark, scorers, outputs, owner, level).items():
+        pieces.append(Piece.of_measured({split: measured}, heads, owner, level).by_cell())
+        if len(heads) > 1:
+            differences = (row for score in measured for row in behind(split, score, heads, owner, level))
+            pieces.append(Piece.of(Scores.of(differences)))
+    return together([piece for piece in pieces if piece.cells and piece.methods])
+
+
 def measure(
     benchmark: Benchmark, scorers: Mapping[str, Scorer], outputs: Iterable[tuple[str, Sequence[Outputs] | Reals]],
     owner: Sequence[int], level: float | None,
 ) -> dict[str, list[Measured]]:
     """Measure the runs on each split, and the gaps from id_test to test; run r belongs to method `owner[r]`."""
     measured = {split: scorers[split](runs, owner, level) for split, runs in outputs}
-    before, after = ({one.metric: one.estimate for one in measured.get(split, ()) if one.is_whole and not one.by}
+    before, after = ({score.metric: score.estimate for score in measured.get(split, ())
+                      if score.is_whole and not score.by}
                      for split in ("id_test", "test"))
     target = benchmark.target
     metrics = dict.fromkeys((target.metric, target.headline, *(metric.name for metric in own_metrics(target))))
@@ -255,16 +170,127 @@ def measure(
     return {**measured, GAP: gaps}
 
 
-def _judged(
-    benchmark: Benchmark, predictions: Sequence[Predictions | Answers], table: Rows, groupings: Sequence[Grouping],
-    further: Further | None = None,
-) -> list[Row]:
-    """The rows of every split that all runs predict, and of the gaps."""
-    orders = [predicted_splits(benchmark, run) for run in predictions]
-    splits = [split for split in benchmark.splits if all(split in order for order in orders)]
-    # Splits are read one by one: outputs that are not in the benchmark's order are copied.
-    outputs = ((split, [outputs_of(benchmark, run, order[split])
-                        for run, order in zip(predictions, orders, strict=True)]) for split in splits)
-    scorers = {split: scorer(benchmark, split, groupings, further) for split in splits}
-    measured = measure(benchmark, scorers, outputs, table.owner, table.level)
-    return [row for split, part in measured.items() for row in table.of(split, part)]
+def predicted_splits(benchmark: Benchmark, predictions: Predictions | Answers) -> dict[str, Ints]:
+    """For every predicted split, the rows of its predictions in the benchmark's order."""
+    if isinstance(predictions, Predictions) and predictions.classes != benchmark.names["label"]:
+        raise ShiftBenchError(f"Predictions for the classes {', '.join(predictions.classes)} cannot be scored on "
+                              f"benchmark '{benchmark.name}': its classes, in their order, are "
+                              f"{', '.join(benchmark.names['label'])}.")
+    position = positions(benchmark.items, predictions.item)
+    strange = int((np.bincount(position[position >= 0], minlength=len(predictions)) == 0).sum())
+    if strange:
+        raise ShiftBenchError(f"{strange} predictions are of items that are not in benchmark '{benchmark.name}'. "
+                              "Predict the items that rows.parquet lists, each once.")
+    there = np.flatnonzero(position >= 0)
+    refuse_trained(benchmark.items[there], predictions.split[position[there]], benchmark.split[there], "Predictions")
+    parts = {split: position[benchmark.rows(split)] for split in benchmark.splits}
+    for split, rows in parts.items():
+        if (rows < 0).any() and (rows >= 0).any():
+            raise ShiftBenchError(f"{int((rows < 0).sum())} of the {len(rows)} items of split '{split}' have no "
+                                  "prediction. Predict all of them, or none.")
+    return {split: rows for split, rows in parts.items() if (rows >= 0).all()}
+
+
+# Rows of scores, from what was measured
+
+class Piece(NamedTuple):
+    """Rows of a table as methods × cells: a column has one value per method, or per cell, or both."""
+
+    methods: int
+    cells: int
+    columns: Mapping[str, Values]  # each can be broadcast to methods × cells
+
+    @staticmethod
+    def of(scores: Scores) -> "Piece":
+        return Piece(len(scores), 1, {name: column[:, None] for name, column in scores.columns.items()})
+
+    @staticmethod
+    def of_measured(
+        measured: Mapping[str, Sequence[Measured]], heads: Sequence[Row], owner: Sequence[int], level: float | None
+    ) -> "Piece":
+        """What was measured of methods, split by split; `heads` describes each, and run r belongs to `owner[r]`.
+
+        The row of a worst group names the group that is the worst on average, and n counts its items.
+        """
+        cells = [(split, group, int(n), score.metric, score.by) for split, part in measured.items() for score in part
+                 for group, n in ([("", 0)] if score.worst else zip(score.groups, score.n, strict=True))]
+        group, n = (np.asarray([[cell[field] for cell in cells]]) for field in (1, 2))
+        values, lows, highs = ([np.zeros((len(heads), 0))] for _ in range(3))
+        worst: dict[int, tuple[Strs, Ints]] = {}  # of these cells, each method has its own group
+        at = 0
+        for score in (score for part in measured.values() for score in part):
+            if score.worst is not None:
+                worst[at] = np.asarray(score.groups)[score.worst.code], score.worst.n
+            value = score.estimate.value
+            low, high = score.estimate.ends(owner, level) if level else (np.full_like(value, np.nan),) * 2
+            values.append(value)
+            lows.append(low)
+            highs.append(high)
+            at += value.shape[1]
+        if worst:
+            group = np.repeat(group.astype(np.result_type(group, *(names for names, _ in worst.values()))),
+                              len(heads), axis=0)
+            n = np.repeat(n, len(heads), axis=0)
+            for cell, (names, sizes) in worst.items():
+                group[:, cell], n[:, cell] = names, sizes
+        return Piece(len(heads), len(cells), {
+            **{name: np.asarray([[value]]) for name, value in DEFAULTS.items()},
+            **{name: np.asarray([[head[name]] for head in heads]) for name in heads[0]},
+            "split": np.asarray([[cell[0] for cell in cells]]), "group": group, "n": n,
+            "metric": np.asarray([[cell[3] for cell in cells]]), "by": np.asarray([[cell[4] for cell in cells]]),
+            "value": np.concatenate(values, axis=1), "low": np.concatenate(lows, axis=1),
+            "high": np.concatenate(highs, axis=1),
+        })
+
+    def by_cell(self) -> "Piece":
+        """The same rows cell by cell, where they lie method by method."""
+        return Piece(self.cells, self.methods, {name: column.T for name, column in self.columns.items()})
+
+
+def together(pieces: Sequence[Piece]) -> Scores:
+    """The rows of all pieces. Every column is written once, into its place: gigabytes are not copied about."""
+    if not pieces:
+        return Scores.of([])
+    stop = np.cumsum([piece.methods * piece.cells for piece in pieces], dtype=np.int64).tolist()
+    columns = {}
+    for name in COLUMNS:
+        parts = [piece.columns[name] for piece in pieces]
+        columns[name] = np.empty(stop[-1], np.result_type(*{part.dtype for part in parts}))
+        for piece, part, end in zip(pieces, parts, stop, strict=True):
+            begin = end - piece.methods * piece.cells
+            columns[name][begin:end].reshape(piece.methods, piece.cells)[...] = part
+    return Scores(columns)
+
+
+def behind(
+    split: str, measured: Measured, heads: Sequence[Row], owner: Sequence[int], level: float | None
+) -> Iterator[Row]:
+    """How far each method is behind the best, if the metric allows a comparison: over all items, in the worst group,
+    or, where `start` says where groups begin, in each of them."""
+    items, worst, value = measured.items, measured.worst, measured.estimate.value
+    if items is None or not np.isfinite(value).all():
+        return
+    if worst is not None and level is not None and not items.size:  # a group without an interval
+        return
+    n, groups = [measured.of or int(measured.n.sum())], [measured.groups[0] if worst is None else ALL]
+    parts: Sequence[Values] = [items]
+    corrected: dict[str, Floats] = {}
+    if measured.start is not None:
+        n, groups = measured.n.tolist(), list(measured.groups)
+        parts = np.split(items, measured.start[1:], axis=1)
+    elif worst is not None:
+        corrected = {"centre": measured.estimate.centre[:, 0], "size": worst.fewest, "unsure": worst.unsure}
+    widest = measured.estimate.most - measured.estimate.least  # the largest difference that the metric allows
+    for index, part in enumerate(parts):
+        best = int(value[:, index].argmax())
+        low, high, p = np.zeros(len(heads)), np.zeros(len(heads)), np.ones(len(heads))
+        if level is None:
+            low, high, p = (np.full(len(heads), np.nan) for _ in range(3))
+        else:
+            pairs = compare(part, owner, against=best, level=level, looks=len(parts), **corrected)
+            low[pairs.second], high[pairs.second] = pairs.low.clip(-widest, widest), pairs.high.clip(-widest, widest)
+            p[pairs.second] = pairs.adjusted
+        for method, head in enumerate(heads):
+            yield {**head, "stat": DIFFERENCE, "split": split, "by": measured.by, "group": groups[index],
+                   "n": n[index], "metric": measured.metric, "value": value[best, index] - value[method, index],
+                   "low": low[method], "high": high[method], "p": p[method]}

@@ -10,88 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Ints, Strs, Values, encode
+from shiftbench.core.arrays import Bools, Ints, encode
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import path_of
 from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.data.groupings import groupings_of
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.scores import COLUMNS, DEFAULTS, DIFFERENCE, Scores, label_of
-from shiftbench.scoring.estimates import Measured
+from shiftbench.data.scores import DIFFERENCE, Scores, label_of
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
-from shiftbench.scoring.judge import means, measure, score
+from shiftbench.scoring.judge import Piece, means, measure, score, together
 from shiftbench.scoring.listing import Finished, LeftOut, RunSource, leaving_out, written
 from shiftbench.scoring.reading import Order, Reader, RunIndex, Table, predictions_of
 from shiftbench.scoring.scorer import scorer
 from shiftbench.scoring.views import named
 from shiftbench.shifts.replicates import replicate_of, same_rows, shared_splits
 
-# Runs of one benchmark, scored in batches and put together to a table of millions of rows.
-
-class Piece(NamedTuple):
-    """Rows of a table as runs × cells: a column has one value per run, or per cell, or both."""
-
-    runs: int
-    cells: int
-    columns: Mapping[str, Values]  # each can be broadcast to runs × cells
-
-    @staticmethod
-    def of(scores: Scores, benchmark: str) -> "Piece":
-        """Any scores, on a benchmark by the name that its runs know, whatever its folder is called now."""
-        columns = {name: column[:, None] for name, column in scores.columns.items()}
-        return Piece(len(scores), 1, {**columns, "benchmark": np.asarray([[benchmark]])})
-
-    @staticmethod
-    def of_measured(
-        measured: Mapping[str, Sequence[Measured]], runs: Sequence[Finished], benchmark: str, digest: str,
-        level: float | None,
-    ) -> "Piece":
-        """What was measured of `runs`, each by itself, split by split; `digest` is that of the benchmark's rows."""
-        cells = [(split, group, int(n), one.metric, one.by) for split, part in measured.items() for one in part
-                 for group, n in ([("", 0)] if one.worst else zip(one.groups, one.n, strict=True))]
-        values, lows, highs = [], [], []
-        group, n = (np.asarray([[cell[field] for cell in cells]]) for field in (1, 2))
-        worst: dict[int, tuple[Strs, Ints]] = {}  # of these cells, each run has its own group
-        at = 0
-        for one in (one for part in measured.values() for one in part):
-            if one.worst is not None:
-                worst[at] = np.asarray(one.groups)[one.worst.code], one.worst.n
-            value = one.estimate.value
-            low, high = one.estimate.ends(range(len(runs)), level) if level else (np.full_like(value, np.nan),) * 2
-            values.append(value)
-            lows.append(low)
-            highs.append(high)
-            at += value.shape[1]
-        if worst:
-            group = np.repeat(group.astype(np.result_type(group, *(names for names, _ in worst.values()))),
-                              len(runs), axis=0)
-            n = np.repeat(n, len(runs), axis=0)
-            for cell, (names, sizes) in worst.items():
-                group[:, cell], n[:, cell] = names, sizes
-        heads = [run.head for run in runs]
-        return Piece(len(runs), len(cells), {
-            **{name: np.asarray([[value]]) for name, value in DEFAULTS.items()},
-            **{name: np.asarray([[head[name]] for head in heads]) for name in heads[0]},
-            "benchmark": np.asarray([[benchmark]]), "digest": np.asarray([[digest]]),
-            "split": np.asarray([[cell[0] for cell in cells]]), "group": group, "n": n,
-            "metric": np.asarray([[cell[3] for cell in cells]]), "by": np.asarray([[cell[4] for cell in cells]]),
-            "value": np.concatenate(values, axis=1), "low": np.concatenate(lows, axis=1),
-            "high": np.concatenate(highs, axis=1),
-        })
-
-
-def together(pieces: Sequence[Piece]) -> Scores:
-    """The rows of all pieces. Every column is written once, into its place: gigabytes are not copied about."""
-    stop = np.cumsum([piece.runs * piece.cells for piece in pieces], dtype=np.int64).tolist()
-    columns = {}
-    for name in COLUMNS:
-        parts = [piece.columns[name] for piece in pieces]
-        columns[name] = np.empty(stop[-1], np.result_type(*{part.dtype for part in parts}))
-        for piece, part, end in zip(pieces, parts, stop, strict=True):
-            columns[name][end - piece.runs * piece.cells:end].reshape(piece.runs, piece.cells)[...] = part
-    return Scores(columns)
-
+# Runs of one benchmark, scored in batches
 
 BATCH = 4096
 """Runs scored at once: the more, the more of them share the law of a worst group."""
@@ -120,14 +55,15 @@ def score_each(
     def judged(pack: Pack) -> Piece:
         if not pack.finite:  # classes were ruled out: what can be said of a loss is another matter in every run
             each = zip(pack.runs, pack.scores, pack.orders, strict=True)
-            return Piece.of(Scores.join([_alone(benchmark, *one, replicates, level) for one in each]), name)
+            return Piece.of(_called(name, Scores.join([_alone(benchmark, *run, replicates, level) for run in each])))
         scores, position = _stack(pack)
         outputs = ((split, scores[:, :, position[benchmark.rows(split)]].transpose(0, 2, 1))
                    for split in pack.orders[0].splits)
         ends = level if replicates else None
         with np.errstate(invalid="ignore"):  # ends that are not known
             measured = measure(benchmark, scorers, outputs, range(len(pack.runs)), ends)
-        return Piece.of_measured(measured, pack.runs, name, benchmark.short_digest, ends)
+        heads = [{**run.head, "benchmark": name, "digest": benchmark.short_digest} for run in pack.runs]
+        return Piece.of_measured(measured, heads, range(len(heads)), ends)
 
     if len(runs) <= size:
         yield from map(judged, _packs(reader, runs, size, left_out))
@@ -172,6 +108,11 @@ def _alone(
     benchmark: Benchmark, run: Finished, scores: Table, order: Order, replicates: int, level: float
 ) -> Scores:
     return score(benchmark, predictions_of(benchmark, scores, order), **run.head, replicates=replicates, level=level)
+
+
+def _called(name: str, scores: Scores) -> Scores:
+    """Scores on a benchmark by the name that its runs know, whatever its folder is called now."""
+    return scores.assign(benchmark=name)
 
 
 def _cores() -> int:
@@ -235,7 +176,7 @@ def _pieces(
             yield from score_each(index.reader(known[digest]), runs, name, replicates, level, left_out)
             again = score_retrained(index, known[digest], runs, replicates, level, left_out)
             if len(again):
-                yield Piece.of(again, name)
+                yield Piece.of(_called(name, again))
     if left_out and all(run.name in left_out for run in index.runs):
         raise ShiftBenchError(f"{index.where}: none of its {len(left_out)} finished runs can be read. The first: "
                               f"{next(iter(left_out.values()))}")
@@ -255,10 +196,11 @@ def _pieces(
                 owners.setdefault(label, []).append((known[digest], run))
                 methods.setdefault(label, []).append(on_splits(index.predictions(run, known[digest]), splits))
             first = known[next(iter(draws))]
-            yield Piece.of(under_methods(means(first, methods, replicates=replicates, level=level), heads), name)
+            yield Piece.of(_called(name, under_methods(means(first, methods, replicates=replicates, level=level),
+                                                       heads)))
             again = mean_retrained(index, first, owners, replicates, level)
             if len(again):
-                yield Piece.of(under_methods(again, heads), name)
+                yield Piece.of(_called(name, under_methods(again, heads)))
 
 
 def under_methods(scores: Scores, heads: Mapping[str, Mapping[str, Any]]) -> Scores:
@@ -277,8 +219,8 @@ def _of_targets(
     """Scores of runs whose target is not a class."""
     for run in runs:
         with leaving_out(run.name, left_out):
-            yield Piece.of(score(benchmark, index.predictions(run, benchmark), **run.head, replicates=replicates,
-                                 level=level), name)
+            yield Piece.of(_called(name, score(benchmark, index.predictions(run, benchmark), **run.head,
+                                               replicates=replicates, level=level)))
 
 
 def benchmark_of_run(
