@@ -1,12 +1,8 @@
-"""Divide the subclasses of a superclass between source and target: at random, or by how related the sides shall be.
+"""Where to cut a hierarchy into superclasses: at a level, of which the most balanced is proposed, or into clusters.
 
-Relatives are the members of a child group: the subclasses below one child of the first node under the superclass
-(itself included) that has more than one child. The separation of the sides is the total variation distance of groups:
-
-    separation = ½ Σ_g |share of g in source − share of g in target|     0: groups are halved, 1: none is on both sides
+The clusters of leaves are those of Huh, Agrawal and Efros (2016), with which BREEDS compares its superclasses.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,85 +11,8 @@ from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
-Sides = tuple[list[str], list[str]]
-Groups = list[list[str]]
+CLUSTERS = ("down-up", "up-down")
 
-
-def child_groups(hierarchy: Hierarchy, node: int, allowed: Sequence[str] | None = None) -> Groups:
-    """The child groups of a superclass, largest first, ties by the child's id; each subclass is in exactly one."""
-    while len(hierarchy.children(node)) == 1 and not hierarchy.is_leaf[node]:
-        node = int(hierarchy.children(node)[0])
-    below = [hierarchy.nodes[hierarchy.leaves_below(child)].tolist() for child in hierarchy.children(node).tolist()]
-    if hierarchy.is_leaf[node]:
-        below.insert(0, [str(hierarchy.nodes[node])])
-    left = {leaf for group in below for leaf in group}
-    left = left if allowed is None else left & set(allowed)
-    groups: Groups = []
-    for group in sorted(below, key=len, reverse=True):  # in a DAG a subclass may be below two children
-        groups.append([leaf for leaf in group if leaf in left])
-        left.difference_update(group)
-    return sorted((group for group in groups if group), key=len, reverse=True)
-
-
-def by_chance(groups: Groups, half: int, rng: np.random.Generator) -> Sides:
-    """Draw `half` subclasses for each side; all choices are equally likely."""
-    chosen = rng.permutation(sorted(leaf for group in groups for leaf in group))[: 2 * half].tolist()
-    return chosen[:half], chosen[half:]
-
-
-def by_kinship(groups: Groups, half: int, adversariality: float, rng: np.random.Generator) -> Sides:
-    """Put `half` subclasses on each side, from closest relatives across sides (0, "good") to most distant (1, "bad").
-
-    The adversariality does not change which subclasses are used. At 1, whole groups, largest first, fill the side that
-    has fewer subclasses; the members that do not fit fill the gaps at the end. Towards 0, pairs of subclasses swap
-    sides one by one until every group is halved, so that the separation never rises.
-    """
-    drawn = [(-len(group), float(rng.random()), rng.permutation(sorted(group)).tolist()) for group in groups]
-    shuffled: Groups = [group for _, _, group in sorted(drawn)]
-    sides: tuple[Groups, Groups] = ([[] for _ in groups], [[] for _ in groups])  # a side holds a part of each group
-    spare: list[tuple[int, str]] = []
-    for number, group in enumerate(shuffled):
-        filled = [sum(map(len, side)) for side in sides]
-        to = 0 if filled[0] <= filled[1] else 1
-        room = half - filled[to]
-        sides[to][number].extend(group[:room])
-        spare += [(number, leaf) for leaf in group[room:]]
-    for side in sides:
-        while sum(map(len, side)) < half and spare:
-            number, leaf = spare.pop(0)
-            side[number].append(leaf)
-    _trade(sides, 1 - adversariality)
-    return [leaf for group in sides[0] for leaf in group], [leaf for group in sides[1] for leaf in group]
-
-
-def separation(groups: Groups, sides: Sides) -> float:
-    """The distance between source and target, from 0 to 1; 0 if a side is empty."""
-    if not all(sides):
-        return 0.0
-    source, target = (np.asarray([len(set(group) & set(side)) for group in groups]) for side in sides)
-    n, m = map(len, sides)
-    return float(abs(source * m - target * n).sum() / (2 * n * m))  # the sums are whole numbers, so that 1 is exact
-
-
-def _trade(sides: tuple[Groups, Groups], share: float) -> None:
-    """Swap pairs between the sides: the first `share` of the swaps that lead to the most evenly halved groups.
-
-    Each swap takes, from each side, a subclass of the group with the largest surplus on that side, and lowers the
-    separation. Swaps end when none makes the groups more even.
-    """
-    swaps: list[tuple[int, int]] = []
-    excess = np.asarray([len(one) - len(other) for one, other in zip(*sides, strict=True)])
-    while excess.size and excess.max() >= 1 and excess.min() <= -1 and np.ptp(excess) >= 3:
-        here, there = int(excess.argmax()), int(excess.argmin())
-        swaps.append((here, there))
-        excess[here] -= 2
-        excess[there] += 2
-    for here, there in swaps[: round(share * len(swaps))]:
-        sides[1][here].append(sides[0][here].pop())
-        sides[0][there].append(sides[1][there].pop())
-
-
-# Where to cut a hierarchy: the superclasses that each level would give, and the most balanced level.
 
 class Cut(NamedTuple):
     """One level: its nodes, those that can be superclasses (two leaves or more), and how even their sizes are.
@@ -156,11 +75,6 @@ def _cut(hierarchy: Hierarchy, level: int) -> Cut:
     covered = len(np.unique(np.concatenate([hierarchy.leaves_below(node) for node in able.tolist()])))
     return Cut(level, len(nodes), int(hierarchy.is_leaf[nodes].sum()), len(able), int(own.min()), float(np.median(own)),
                int(own.max()), even * covered / int(hierarchy.is_leaf.sum()))
-
-
-# Clusters of leaves: the superclasses of Huh, Agrawal and Efros (2016), with which BREEDS compares its own.
-
-CLUSTERS = ("down-up", "up-down")
 
 
 def clusters(hierarchy: Hierarchy, cluster: str, level: int) -> dict[int, list[str]]:

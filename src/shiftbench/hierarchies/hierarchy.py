@@ -55,8 +55,8 @@ class Hierarchy:
             is_leaf = np.zeros(len(nodes), np.bool_)
             is_leaf[position[position >= 0]] = True
             if not is_leaf.any():
-                raise ShiftBenchError(f"{name}: none of the {len(wanted)} classes ({_few(wanted.tolist())}) is a node. "
-                                      f"Its nodes are like {_few(nodes.tolist())}.")
+                raise ShiftBenchError(f"{name}: none of the {len(wanted)} classes ({in_short(wanted.tolist(), 5)}) is a "
+                                      f"node. Its nodes are like {in_short(nodes.tolist(), 5)}.")
         hierarchy = Hierarchy(nodes, parent, child, is_leaf, dict(names or {}), missing, name)
         if (hierarchy.levels < 0).any():
             raise ShiftBenchError(f"{name}: has a cycle, {' → '.join(_cycle(hierarchy))}. Remove one of these edges.")
@@ -139,7 +139,7 @@ class Hierarchy:
             return int(known[0])
         if len(known):
             raise ShiftBenchError(f"{self.name}: {len(known)} nodes are called '{node}' "
-                                  f"({_few(self.nodes[known].tolist())}). Name one by its id.")
+                                  f"({in_short(self.nodes[known].tolist(), 5)}). Name one by its id.")
         raise unknown("node", node, {*self.nodes.tolist(), *map(self.title, self.nodes.tolist())}, self.name)
 
     def find_all(self, words: Iterable[str]) -> dict[str, str]:
@@ -239,7 +239,3 @@ def _cycle(hierarchy: Hierarchy) -> list[str]:
         node = int(above[stuck[above]][0])
     ring = [*path[path.index(node):], node][::-1]
     return [str(hierarchy.nodes[code]) for code in (ring if len(ring) < 12 else [*ring[:10], ring[-1]])]
-
-
-def _few(words: Sequence[str], most: int = 5) -> str:
-    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

@@ -5,13 +5,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import path_of, read_json, read_text
 from shiftbench.core.tables import read_table
 from shiftbench.data.collection import MARKER, Collection
-from shiftbench.hierarchies.cuts import Groups, Sides
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
 # WordNet 3.0's noun database: the id n02084071 is the byte offset of that synset's line.
@@ -200,83 +197,3 @@ def _lines(path: Path) -> list[str]:
 
 
 READ = {".csv": _csv, ".json": _json, ".txt": _text}
-
-
-# `compat="breeds"` chooses exactly the subclasses that BREEDS' public code chooses.
-#
-# That code draws from one legacy stream, RandomState(2), for all superclasses in the order of their ids, so that
-# leaving one out changes those after it. Our own choice (`cuts.py`) has a stream for each superclass and halves groups
-# without favouring the source.
-
-SEED = 2
-
-
-def published_groups(hierarchy: Hierarchy, node: int) -> Groups:
-    """Child groups, largest first, ties by id; a subclass below two children is in both groups."""
-    children = hierarchy.children(node)
-    while len(children) == 1:
-        children = hierarchy.children(int(children[0]))
-    groups = [hierarchy.nodes[hierarchy.leaves_below(child)].tolist() for child in children.tolist()]
-    return sorted(groups, key=len, reverse=True)
-
-
-def published_choice(leaves: list[str], n: int, stream: np.random.RandomState) -> list[str]:
-    """Choose n subclasses of a superclass, for a task without a split."""
-    return [str(leaf) for leaf in stream.choice(np.asarray(leaves), n, replace=False)]
-
-
-def published_sides(groups: Groups, half: int, split: str, stream: np.random.RandomState) -> tuple[Sides, bool]:
-    """Source and target of one superclass, and whether they had to be repaired.
-
-    The public code stops if its halves are unequal or share a subclass; here the shorter side is filled with unused
-    subclasses, or the longer one is cut.
-    """
-    if split == "rand":
-        pool = sorted(leaf for group in groups for leaf in group)
-        chosen = published_choice(pool, 2 * half, stream)
-        sides = (chosen[:half], chosen[half:])
-    else:
-        sides = _bad(groups, half) if split == "bad" else _good(groups, half)
-    return _repaired(sides, groups, half)
-
-
-def _bad(groups: Groups, half: int) -> Sides:
-    """Put whole groups on the side that has fewer subclasses; ties go to the source."""
-    sides: Sides = ([], [])
-    spare: list[str] = []
-    for group in groups:
-        to = 0 if len(sides[0]) <= len(sides[1]) else 1
-        room = half - len(sides[to])
-        if room > 0:
-            sides[to].extend(group[:room])
-            spare.extend(group[room:])
-    for side in sides:  # both sides take from the front of `spare`: at most one side is short
-        side.extend(spare[: half - len(side)])
-    return sides
-
-
-def _good(groups: Groups, half: int) -> Sides:
-    """Halve each group, the first half for the source; a group of one goes to the source while there is room."""
-    sides: Sides = ([], [])
-    for group in groups:
-        room = [half - len(side) for side in sides]
-        cut = min(1, room[0]) if len(group) == 1 else min(len(group) // 2, room[0])
-        sides[0].extend(group[:cut])
-        sides[1].extend(group[cut: cut + room[1]])
-    return sides
-
-
-def _repaired(sides: Sides, groups: Groups, half: int) -> tuple[Sides, bool]:
-    source, target = sides
-    if len(source) == len(target) == len({*source, *target}) / 2:
-        return sides, False
-    source = list(dict.fromkeys(source))
-    target = [leaf for leaf in dict.fromkeys(target) if leaf not in source]
-    left = [leaf for leaf in sorted({leaf for group in groups for leaf in group}) if leaf not in {*source, *target}]
-    for side in (source, target):
-        while len(side) < half and left:
-            side.append(left.pop(0))
-    while len(source) > len(target) + 1:
-        target.append(source.pop())
-    most = min(len(source), len(target))
-    return (source[:most], target[:most]), True

@@ -1,6 +1,5 @@
 """Superclasses: the nodes of a level, each with its source and target subclasses."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -8,14 +7,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Ints
+from shiftbench.core.arrays import in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json
 from shiftbench.core.registry import find
 from shiftbench.core.rng import child
-from shiftbench.hierarchies.cuts import Sides, by_chance, by_kinship, child_groups, clusters, separation
+from shiftbench.hierarchies.cuts import clusters
 from shiftbench.hierarchies.hierarchy import Hierarchy
-from shiftbench.hierarchies.sources import SEED, published_choice, published_groups, published_sides
+from shiftbench.hierarchies.sides import (
+    SEED,
+    Sides,
+    by_chance,
+    by_kinship,
+    child_groups,
+    published_choice,
+    published_groups,
+    published_sides,
+    separation,
+)
 
 SPLITS = ("rand", "good", "bad", "none")
 COMPAT = ("", "breeds")
@@ -85,71 +94,37 @@ def superclasses(
     if not kept.size:
         raise _too_few(hierarchy, own, least, level, root)
     if len(kept) < len(own):
-        nodes = "clusters" if cluster else "nodes"
-        notes.append(f"{len(own) - len(kept)} of the {len(own)} {nodes} of level {level} have fewer than {least} "
-                     "subclasses and are left out.")
-    chosen = _Choice(hierarchy, own, split, adversariality, least if balanced else None, seed)
-    sides, apart = chosen.published(kept, notes) if compat else chosen.ours(kept, notes)
-    listed = [str(hierarchy.nodes[node]) for node in kept]
-    cut = Superclasses(tuple(listed), tuple(tuple(one) for one, _ in sides), tuple(tuple(other) for _, other in sides),
-                       separation=tuple(apart), notes=tuple(notes))
-    return replace(cut, titles={node: hierarchy.title(node) for node in (*listed, *cut.subclasses)})
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """The values that all superclasses of a call share; `n` is None if each superclass keeps all its leaves."""
-
-    hierarchy: Hierarchy
-    own: dict[int, list[str]]
-    split: str
-    adversariality: float | None
-    n: int | None
-    seed: int
-
-    def half(self, node: int, notes: list[str]) -> int:
-        there = len(self.own[node])
-        if self.n is None and there % 2:
-            notes.append(f"'{self.word(node)}' has {there} subclasses; one is left out so that both sides have "
-                         f"{there // 2}.")
-        return (there if self.n is None else self.n) // 2
-
-    def word(self, node: int) -> str:
-        return self.hierarchy.title(str(self.hierarchy.nodes[node]))
-
-    def ours(self, kept: Ints, notes: list[str]) -> tuple[list[Sides], list[float]]:
-        sides: list[Sides] = []
-        apart: list[float] = []
-        for node in kept.tolist():
-            rng = child(self.seed, "breeds", str(self.hierarchy.nodes[node]))
-            groups = child_groups(self.hierarchy, node, self.own[node])
-            if self.split == "none":
-                all_of_it = rng.permutation(self.own[node]).tolist()
-                sides.append((sorted(all_of_it[: self.n or len(all_of_it)]), []))
-            elif self.split == "rand" and self.adversariality is None:
-                sides.append(by_chance(groups, self.half(node, notes), rng))
-            else:
-                graded = {"good": 0.0, "bad": 1.0}.get(self.split, self.adversariality or 0.0)
-                sides.append(by_kinship(groups, self.half(node, notes), graded, rng))
-            apart.append(separation(groups, sides[-1]))
-        return sides, apart
-
-    def published(self, kept: Ints, notes: list[str]) -> tuple[list[Sides], list[float]]:
-        stream = np.random.RandomState(SEED)
-        sides: list[Sides] = []
-        apart: list[float] = []
-        for node in kept.tolist():
-            groups = published_groups(self.hierarchy, node)
-            if self.split == "none":
-                sides.append((published_choice(self.own[node], self.n or len(self.own[node]), stream), []))
-            else:
-                pair, repaired = published_sides(groups, self.half(node, notes), self.split, stream)
-                sides.append(pair)
-                if repaired:
-                    notes.append(f"'{self.word(node)}': the public code's halves are unequal or share a subclass; "
-                                 f"repaired to {len(pair[0])} on each side.")
-            apart.append(separation(groups, sides[-1]))
-        return sides, apart
+        notes.append(f"{len(own) - len(kept)} of the {len(own)} {'clusters' if cluster else 'nodes'} of level {level} "
+                     f"have fewer than {least} subclasses and are left out.")
+    sides: list[Sides] = []
+    separations: list[float] = []
+    stream = np.random.RandomState(SEED)
+    for node in kept.tolist():
+        identifier, leaves = str(hierarchy.nodes[node]), own[node]
+        rng = child(seed, "breeds", identifier)
+        n = least if balanced else len(leaves)
+        groups = published_groups(hierarchy, node) if compat else child_groups(hierarchy, node, leaves)
+        if split != "none" and n % 2:
+            notes.append(f"'{hierarchy.title(identifier)}' has {n} subclasses; one is left out so that both sides have "
+                         f"{n // 2}.")
+        if split == "none":
+            pair: Sides = (published_choice(leaves, n, stream) if compat else
+                           sorted(rng.permutation(leaves)[:n].tolist()), [])
+        elif compat:
+            pair, repaired = published_sides(groups, n // 2, split, stream)
+            if repaired:
+                notes.append(f"'{hierarchy.title(identifier)}': the public code's halves are unequal or share a "
+                             f"subclass; repaired to {len(pair[0])} on each side.")
+        elif split == "rand" and adversariality is None:
+            pair = by_chance(groups, n // 2, rng)
+        else:
+            pair = by_kinship(groups, n // 2, {"good": 0.0, "bad": 1.0}.get(split, adversariality or 0.0), rng)
+        sides.append(pair)
+        separations.append(separation(groups, pair))
+    nodes = tuple(str(hierarchy.nodes[node]) for node in kept)
+    cut = Superclasses(nodes, tuple(tuple(source) for source, _ in sides), tuple(tuple(target) for _, target in sides),
+                       separation=tuple(separations), notes=tuple(notes))
+    return replace(cut, titles={node: hierarchy.title(node) for node in (*nodes, *cut.subclasses)})
 
 
 def _check(split: str, adversariality: float | None, compat: str) -> None:
@@ -190,7 +165,8 @@ def _apart(own: dict[int, list[str]]) -> tuple[dict[int, list[str]], list[str]]:
     shared = set(names[times > 1].tolist())
     if not shared:
         return own, []
-    note = f"{_count(len(shared), 'subclass')} below two superclasses and left out: {_few(shared)}."
+    many = "1 subclass is" if len(shared) == 1 else f"{len(shared)} subclasses are"
+    note = f"{many} below two superclasses and left out: {in_short(sorted(shared), 5)}."
     return {node: [leaf for leaf in leaves if leaf not in shared] for node, leaves in own.items()}, [note]
 
 
@@ -219,15 +195,6 @@ def _too_few(hierarchy: Hierarchy, own: dict[int, list[str]], least: int, level:
             if near >= 2 else "Choose a level nearer to the root.")
     return ShiftBenchError(f"{hierarchy.name}: no node of level {level}{under} has {least} subclasses; the largest has "
                            f"{sizes[0]}. {remedy}")
-
-
-def _count(n: int, word: str) -> str:
-    return f"1 {word} is" if n == 1 else f"{n} {word}es are"
-
-
-def _few(words: Iterable[str], most: int = 5) -> str:
-    listed = sorted(words)
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
 # BREEDS' four named tasks: cuts (Table 2) and the subclasses of the random split (Tables 8 to 11).

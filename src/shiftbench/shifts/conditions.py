@@ -141,10 +141,27 @@ class Under:
         return benchmark
 
 
+def bare(shift: Shift) -> tuple[Any, tuple[Condition, ...]]:
+    """A shift without its conditions, and these."""
+    conditions: tuple[Condition, ...] = ()
+    while isinstance(shift, Under):
+        shift, conditions = shift.shift, (*shift.conditions, *conditions)
+    return shift, conditions
+
+
+def under(shift: Shift, conditions: tuple[Condition, ...]) -> Shift:
+    """A shift under conditions; the shift itself where there are none."""
+    return Under(shift, conditions) if conditions else shift
+
+
+def condition_facts(condition: Any) -> dict[str, Any]:
+    """A condition as cards list it: its name and its settings."""
+    return {"name": getattr(condition, "name", ""), **asdict(condition)}
+
+
 def _under(condition: Any, benchmark: Benchmark, note: str) -> Benchmark:
     """The benchmark with a card that tells of the condition, its own copy."""
-    facts = {"name": condition.name, **asdict(condition)}
-    card = {**benchmark.card, "conditions": [*benchmark.card.get("conditions", []), facts],
+    card = {**benchmark.card, "conditions": [*benchmark.card.get("conditions", []), condition_facts(condition)],
             "notes": [*benchmark.card.get("notes", []), note], "counts": benchmark.counts()}
     return replace(benchmark, card=json.loads(json.dumps(card)))
 

@@ -18,7 +18,7 @@ from shiftbench.core.registry import Lists, register
 from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.shift import SHIFTS, Names, ambiguous, ambiguous_note, card, pick
+from shiftbench.shifts.shift import SHIFTS, Names, ambiguous_note, card, labelled_items, pick
 from shiftbench.shifts.splits import truth_of
 
 TRAIN, VAL, TEST = "train", "val", "test"
@@ -90,23 +90,19 @@ def _listed(domains: Domains) -> tuple[str, ...]:
 
 def kept_items(shift: Any, collection: Collection) -> tuple[Ints, list[str]]:
     """The items of the classes that are kept, less those that carry the tags of two of them, and a note on these."""
-    rows = np.arange(len(collection))
-    if shift.target != "class":
-        if shift.classes:
-            raise ShiftBenchError(f"{shift.name}: 'classes' keeps values of a label, but the target is {shift.target}. "
-                                  "Leave it out.")
-        return rows, []
-    label = collection.factor(shift.label).astype(np.str_)
-    names = tuple(np.unique(label).tolist())
-    kept = [names[code] for code in pick(shift.classes, names, shift.label)] if shift.classes else list(names)
-    rows = rows[np.isin(label, kept)]
-    left = np.setdiff1d(rows, ambiguous(collection, kept))
-    two = len(rows) - len(left)
-    return left, [ambiguous_note(two)] if two else []
+    if shift.target == "class":
+        rows, dropped = labelled_items(collection, shift.label, shift.classes)
+        return rows, [ambiguous_note(dropped)] if dropped else []
+    if shift.classes:
+        raise ShiftBenchError(f"{shift.name}: 'classes' keeps values of a label, but the target is {shift.target}. "
+                              "Leave it out.")
+    return np.arange(len(collection)), []
 
 
-def deal_sides(shift: Any, collection: Collection, seed: int, rows: Ints, side: Strs, domain: Values,
-          notes: Sequence[str] = (), **facts: Any) -> Benchmark:
+def deal_sides(
+    shift: Any, collection: Collection, seed: int, rows: Ints, side: Strs, domain: Values, notes: Sequence[str] = (),
+    **facts: Any,
+) -> Benchmark:
     """A benchmark of all rows, each of which is on the side `train`, `val` or `test` of the shift.
 
     `held` of the items on the side of training become id_val, as many id_test; `ood` of those on the side of test
@@ -126,10 +122,10 @@ def deal_sides(shift: Any, collection: Collection, seed: int, rows: Ints, side: 
     split[inside & (chance < shift.held)] = "id_val"
     split[after & (chance < shift.ood)] = VAL
     label, target, extra = truth_of(collection, rows, shift.target, shift.label)
-    for part, least in ((TRAIN, 1 if target else 2), (TEST, 1)):
-        if len(np.unique(label[split == part])) < least:
-            what = "a single class" if (split == part).any() else "no items"
-            raise ShiftBenchError(f"{shift.name}: '{part}' has {what}. Choose another {shift.moves}, or smaller "
+    for name, least in ((TRAIN, 1 if target else 2), (TEST, 1)):
+        if len(np.unique(label[split == name])) < least:
+            what = "a single class" if (split == name).any() else "no items"
+            raise ShiftBenchError(f"{shift.name}: '{name}' has {what}. Choose another {shift.moves}, or smaller "
                                   "shares.")
     lost = np.setdiff1d(label[split == TEST], label[split == TRAIN]).tolist()
     notes = [*notes, *(f"Class '{name}' is tested, but training has none of it." for name in lost)]

@@ -6,6 +6,7 @@ cells of label × factor, and N that know nothing of the correlation. The test i
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,16 +19,17 @@ from shiftbench.data.collection import Collection
 from shiftbench.shifts.shift import (
     SHIFTS,
     Names,
-    ambiguous,
     ambiguous_note,
     card,
     cell_names,
     deal,
+    labelled_items,
     need_two,
     pick,
     quota,
     share,
     spread,
+    together,
 )
 
 Where = Mapping[str, tuple[str, ...]]
@@ -111,15 +113,15 @@ class Unseen(TwoParts):
         return benchmark
 
 
-def _apart(collection: Collection, factor: str, field_name: str, listed: tuple[str, ...], where: Where) -> Regions:
-    """The cells of the values that are listed, or that items of other factors have, against all others."""
+def _apart(collection: Collection, factor: str, field_name: str, values: tuple[str, ...], where: Where) -> Regions:
+    """The cells of these values, and of those that the items of `where` have, against all others."""
     met: Strs = np.zeros(0, np.str_)
     for column, words in where.items():
         met = np.union1d(met, collection.factor(factor)[_has(collection, column, words)].astype(np.str_))
 
     def regions(y_names: Names, a_names: Names, _: object) -> tuple[Bools, Bools]:
         apart = np.isin(a_names, met)
-        apart[pick(listed, a_names, factor)] = True
+        apart[pick(values, a_names, factor)] = True
         if apart.all() or not apart.any():
             raise ShiftBenchError(f"'{field_name}' names {int(apart.sum())} of the {len(a_names)} values of '{factor}' "
                                   f"({', '.join(a_names[:12])}); name some of them, not none and not all.")
@@ -164,24 +166,22 @@ class Spurious(TwoParts):
             raise unknown("pairing", self.pairing, PAIRINGS)
         order = np.arange(len(y_names)) % len(a_names)
         mates = order if self.pairing == "order" else counts.argmax(axis=1)
-        together = np.arange(len(a_names)) == mates[:, None]
+        paired = np.arange(len(a_names)) == mates[:, None]
         for name, value in self.pairs.items():
             for code in pick([name], y_names, self.other or self.label):
-                together[code] = False
-                together[code, pick([value] if isinstance(value, str) else value, a_names, self.factor)] = True
-        return together, ~together if self.against else np.ones_like(together)
+                paired[code] = False
+                paired[code, pick([value] if isinstance(value, str) else value, a_names, self.factor)] = True
+        return paired, ~paired if self.against else np.ones_like(paired)
 
 
-def _has(collection: Collection, column: str, words: Sequence[str], where: str = "") -> Bools:
+def _has(collection: Collection, column: str, values: Sequence[str], where: str = "") -> Bools:
     """Which items have one of these values of a factor."""
-    values = collection.factor(column).astype(np.str_)
-    for word in words:
-        if word not in values:
-            raise unknown("value", word, np.unique(values).tolist(), f"{where}Factor '{column}'")
-    return np.isin(values, words)
+    words = collection.factor(column).astype(np.str_)
+    for value in values:
+        if value not in words:
+            raise unknown("value", value, np.unique(words).tolist(), f"{where}Factor '{column}'")
+    return np.isin(words, values)
 
-
-# The two parts and the test, dealt.
 
 def two_parts(
     shift: TwoParts, collection: Collection, seed: int, n_few: int, drawn: float, regions: Regions, replicate: int = 0,
@@ -205,76 +205,96 @@ def two_parts(
     `test_where` of the shift names are for test and val alone, and all others for training: smallNORB's test toys.
     """
     share("drawn", drawn)
-    if min(n_few, replicate) < 0:
-        raise ShiftBenchError(f"{n_few} items of the second part are asked for; give 0 or more." if n_few < 0 else
-                              f"draw = {replicate}, but replicates are counted from 0.")
+    if n_few < 0:
+        raise ShiftBenchError(f"{n_few} items of the second part are asked for; give 0 or more.")
+    if replicate < 0:
+        raise ShiftBenchError(f"draw = {replicate}, but replicates are counted from 0.")
     if shift.resampling not in RESAMPLINGS:
         raise unknown("resampling", shift.resampling, RESAMPLINGS)
-    rows, y, y_names, a, a_names, dropped = _chosen(shift, collection)
-    b, b_names = _others(collection, other, rows)
+    strata, dropped = _strata(shift, collection, regions, other)
+    wanted = _sizes(shift, strata, n_few, seed)
+    if strata.apart:
+        after = {split: wanted.pop(split) for split in ("test", "val")}
+        rows, split = together(strata.deal(strata.tested, after, seed), strata.deal(strata.trained, wanted, seed))
+    else:
+        rows, split = strata.deal(strata.trained, wanted, seed)
+    if replicate:
+        rows, split = _replicate(shift, strata, rows, split, n_few, seed, replicate)
+    part = np.where(split == "few", "few", np.where(split == "train", "main", ""))
+    split = np.where(split == "few", "train", split)
+    at = np.searchsorted(strata.rows, rows)
+    weight = (importance(strata.cell[at], part != "") if shift.resampling == "importance" else
+              _weights(part, strata.whole[strata.stratum[at]], drawn))
+    notes = [ambiguous_note(dropped),
+             f"Training has {int((part == 'main').sum())} items of the main part and {n_few} more."]
+    if strata.apart:
+        notes.append(f"{int(strata.tested.sum())} items are for test alone ({_written(shift.test_where)}).")
+    return Benchmark.of(
+        collection, shift, seed, rows, split, label=collection.factor(shift.label)[rows],
+        domain=collection.factor(shift.factor)[rows], extra={"part": part, "weight": weight},
+        card=card(collection, rows, split, notes, **({"draw": replicate} if replicate else {})))
+
+
+class _Strata(NamedTuple):
+    """The items by stratum: a cell of label × factor or, where the test is drawn at random, one of four regions."""
+
+    rows: Ints
+    cell: Ints  # of each row
+    stratum: Ints  # of each row
+    names: Names
+    whole: Bools  # which strata are trained on whole
+    few_from: Bools  # from which strata the N items come
+    tested: Bools  # which rows may be for test and val
+    trained: Bools  # and which for training; all rows may be for both, or none
+
+    @property
+    def apart(self) -> bool:
+        """Whether some items are for test and val alone, and all others for training."""
+        return not bool(self.tested.all())
+
+    def count(self, where: Bools) -> Ints:
+        return np.bincount(self.stratum[where], minlength=len(self.names))
+
+    def deal(self, where: Bools, wanted: Mapping[str, Ints], seed: int) -> tuple[Ints, Strs]:
+        return deal(self.rows[where], self.stratum[where], wanted, seed, self.names)
+
+
+def _strata(shift: TwoParts, collection: Collection, regions: Regions, other: str) -> tuple[_Strata, int]:
+    """The items of the classes and values that are kept, by stratum, and how many ambiguous ones are dropped."""
+    values, value_names = encode(collection.factor(shift.factor))
+    kept = np.isin(values, pick(shift.values, value_names, shift.factor)) if shift.values else None
+    rows, dropped = labelled_items(collection, shift.label, shift.classes, kept)
+    y, y_names = encode(collection.factor(shift.label)[rows])
+    a, a_names = encode(collection.factor(shift.factor)[rows])
+    need_two(a_names, shift.factor, len(rows))
+    need_two(y_names, shift.label, len(rows))
+    b, b_names = np.zeros(len(rows), np.int64), ("",)  # without a third factor, all items have one nameless value
+    if other:
+        b, b_names = encode(collection.factor(other)[rows])
+        need_two(b_names, other, len(rows))
     cell = (y * len(b_names) + b) * len(a_names) + a
-    apart = _kept_for_test(collection, rows, shift.test_where)
-    tested, trained = (apart, ~apart) if apart.any() else (np.ones_like(apart), np.ones_like(apart))
+    tested = _kept_for_test(collection, rows, shift.test_where)
+    trained = ~tested if shift.test_where else tested
     counts = np.bincount(cell[trained], minlength=len(y_names) * len(b_names) * len(a_names))
     counts = counts.reshape(len(y_names), len(b_names), len(a_names))
     if other:
-        mates, times = regions(b_names, a_names, counts.sum(axis=0)), len(y_names)
+        pair, times = regions(b_names, a_names, counts.sum(axis=0)), len(y_names)
     else:
-        mates, times = regions(y_names, a_names, counts.sum(axis=1)), 1
-    whole, few_from = (np.tile(region.ravel(), times) for region in mates)
+        pair, times = regions(y_names, a_names, counts.sum(axis=1)), 1
+    whole, few_from = (np.tile(region.ravel(), times) for region in pair)
     if shift.balanced:
-        stratum, names = cell, cell_names(y_names, b_names, a_names)
-    else:
-        stratum, names = (2 * few_from + whole)[cell], ("neither part", "main part", "few", "both parts")
-        whole, few_from = np.asarray([False, True, False, True]), np.asarray([False, False, True, True])
-    available = np.bincount(stratum[tested], minlength=len(names))
-    law = np.full(len(names), 1 / len(names)) if shift.balanced else available / available.sum()
-    n_test = shift.n_test or _default_test(available, shift.balanced, shift.n_ood, alone=bool(apart.any()))
-    if shift.balanced and n_test < len(names):
-        raise ShiftBenchError(
-            f"A test uniform over {len(names)} cells takes {len(names)} items and more, but group "
-            f"'{names[int(available.argmin())]}' has {available.min()} items. Raise n_test, keep fewer classes or "
-            "values, or draw the test at random with balanced = false.")
-    wanted = {"test": quota(n_test, law), "val": quota(shift.n_ood, law)}
-    left = np.bincount(stratum[trained], minlength=len(names))
-    left = left if apart.any() else np.maximum(left - wanted["test"] - wanted["val"], 0)
-    few = _few(n_few, np.where(few_from, left, 0), shift.balanced, seed)
-    left = left - few
-    training = np.where(whole, left, 0) + few
-    if not training[whole].sum():
-        raise ShiftBenchError("No items are left for the main part of training. Lower n_test, n_ood or the low items.")
-    inside = quota(shift.n_val or int(training.sum()) // 10, training / training.sum())
-    inside = np.where(whole, inside, np.minimum(inside, left // 2))
-    wanted |= {"few": few, "id_test": inside, "id_val": inside, "train": np.where(whole, left - 2 * inside, 0)}
-    if wanted["train"].min() < 0:
-        raise ShiftBenchError(f"n_val = {shift.n_val}: id_val and id_test take more than training has. Lower n_val.")
-    picked, split = _dealt(rows, stratum, apart, wanted, seed, names)
-    if replicate:
-        held = np.isin(split, ("few", "train"), invert=True)
-        free = np.isin(rows, picked[held], invert=True) & trained
-        again, part = _replicate(rows[free], stratum[free], n_few, whole, few_from, shift.balanced, seed, replicate,
-                                 names)
-        picked, split = np.concatenate([picked[held], again]), np.concatenate([split[held], part])
-    kind, cells = np.zeros((2, len(collection)), np.int64)
-    kind[rows], cells[rows] = stratum, cell
-    part = np.where(split == "few", "few", np.where(split == "train", "main", ""))
-    split = np.where(split == "few", "train", split)
-    notes = [ambiguous_note(dropped),
-             f"Training has {int((part == 'main').sum())} items of the main part and {n_few} more.",
-             *([f"{int(apart.sum())} items are for test alone ({_written(shift.test_where)})."] if apart.any() else [])]
-    return Benchmark.of(
-        collection, shift, seed, picked, split, label=collection.factor(shift.label)[picked],
-        domain=collection.factor(shift.factor)[picked],
-        card=card(collection, picked, split, notes, **({"draw": replicate} if replicate else {})),
-        extra={"part": part, "weight": importance(cells[picked], part != "") if shift.resampling == "importance" else
-               _weights(part, whole[kind[picked]], drawn)})
+        return _Strata(rows, cell, cell, cell_names(y_names, b_names, a_names), whole, few_from, tested,
+                       trained), dropped
+    return _Strata(rows, cell, (2 * few_from + whole)[cell], ("neither part", "main part", "few", "both parts"),
+                   np.asarray([False, True, False, True]), np.asarray([False, False, True, True]), tested,
+                   trained), dropped
 
 
 def _kept_for_test(collection: Collection, rows: Ints, where: Where) -> Bools:
-    """The rows for test only: those with one of the listed values in every listed column."""
-    kept = np.full(len(rows), bool(where))
-    for column, words in where.items():
-        kept &= _has(collection, column, words, "test_where: ")[rows]
+    """The rows for test: those with one of the listed values in every listed column; all where none is listed."""
+    kept = np.ones(len(rows), np.bool_)
+    for column, values in where.items():
+        kept &= _has(collection, column, values, "test_where: ")[rows]
     if where and kept.all() | ~kept.any():
         raise ShiftBenchError(f"test_where: {int(kept.sum())} of {len(rows)} items have {_written(where)}; test and "
                               "training both need some.")
@@ -283,52 +303,41 @@ def _kept_for_test(collection: Collection, rows: Ints, where: Where) -> Bools:
 
 def _written(where: Where) -> str:
     """A choice of items in words: source = testing."""
-    return ", ".join(f"{column} = {' or '.join(words)}" for column, words in where.items())
+    return ", ".join(f"{column} = {' or '.join(values)}" for column, values in where.items())
 
 
-def _default_test(available: Ints, balanced: bool, n_ood: int, alone: bool) -> int:
+def _sizes(shift: TwoParts, strata: _Strata, n_few: int, seed: int) -> dict[str, Ints]:
+    """How many items of each stratum go to each split, and to `few`."""
+    available, balanced = strata.count(strata.tested), shift.balanced
+    law = np.full(len(strata.names), 1 / len(strata.names)) if balanced else available / available.sum()
+    n_test = shift.n_test or _default_test(available, balanced, shift.n_ood, strata.apart)
+    if balanced and n_test < len(strata.names):
+        raise ShiftBenchError(
+            f"A test uniform over {len(strata.names)} cells takes {len(strata.names)} items and more, but group "
+            f"'{strata.names[int(available.argmin())]}' has {available.min()} items. Raise n_test, keep fewer classes "
+            "or values, or draw the test at random with balanced = false.")
+    test, val = quota(n_test, law), quota(shift.n_ood, law)
+    left = strata.count(strata.trained)
+    left = left if strata.apart else np.maximum(left - test - val, 0)
+    few = _few(n_few, np.where(strata.few_from, left, 0), balanced, seed)
+    left = left - few
+    training = np.where(strata.whole, left, 0) + few
+    if not training[strata.whole].sum():
+        raise ShiftBenchError("No items are left for the main part of training. Lower n_test, n_ood or the low items.")
+    inside = quota(shift.n_val or int(training.sum()) // 10, training / training.sum())
+    inside = np.where(strata.whole, inside, np.minimum(inside, left // 2))
+    train = np.where(strata.whole, left - 2 * inside, 0)
+    if train.min() < 0:
+        raise ShiftBenchError(f"n_val = {shift.n_val}: id_val and id_test take more than training has. Lower n_val.")
+    return {"test": test, "val": val, "few": few, "id_test": inside, "id_val": inside, "train": train}
+
+
+def _default_test(available: Ints, balanced: bool, n_ood: int, apart: bool) -> int:
     """The default size of the test: a fifth of what there is, or all items that are for test and val alone."""
     if not balanced:
-        return max(int(available.sum()) - n_ood, 0) if alone else int(available.sum()) // 5
-    each = max(int(available.min()) - -(-n_ood // len(available)), 0) if alone else int(available.min()) // 5
+        return max(int(available.sum()) - n_ood, 0) if apart else int(available.sum()) // 5
+    each = max(int(available.min()) - -(-n_ood // len(available)), 0) if apart else int(available.min()) // 5
     return len(available) * each
-
-
-def _dealt(
-    rows: Ints, stratum: Ints, apart: Bools, wanted: Mapping[str, Ints], seed: int, names: Names
-) -> tuple[Ints, Strs]:
-    """Deal all splits from all rows. Where some rows are for test alone, test and val come from these."""
-    if not apart.any():
-        return deal(rows, stratum, wanted, seed, names)
-    after = {split: wanted[split] for split in ("test", "val")}
-    before = {split: counts for split, counts in wanted.items() if split not in after}
-    parts = [deal(rows[pool], stratum[pool], own, seed, names) for pool, own in ((apart, after), (~apart, before))]
-    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-
-
-def _chosen(shift: TwoParts, collection: Collection) -> tuple[Ints, Ints, Names, Ints, Names, int]:
-    """The items of the classes and values that are kept, with the codes of their label and factor."""
-    y, y_names = encode(collection.factor(shift.label))
-    a, a_names = encode(collection.factor(shift.factor))
-    classes = pick(shift.classes, y_names, shift.label) if shift.classes else np.arange(len(y_names))
-    values = pick(shift.values, a_names, shift.factor) if shift.values else np.arange(len(a_names))
-    chosen = np.flatnonzero(np.isin(y, classes) & np.isin(a, values))
-    rows = np.setdiff1d(chosen, ambiguous(collection, [y_names[code] for code in classes]))
-    kept_y, kept_a = np.unique(y[rows]), np.unique(a[rows])
-    y_kept, a_kept = tuple(y_names[code] for code in kept_y), tuple(a_names[code] for code in kept_a)
-    need_two(a_kept, shift.factor, len(rows))
-    need_two(y_kept, shift.label, len(rows))
-    return (rows, np.searchsorted(kept_y, y[rows]), y_kept, np.searchsorted(kept_a, a[rows]), a_kept,
-            len(chosen) - len(rows))
-
-
-def _others(collection: Collection, factor: str, rows: Ints) -> tuple[Ints, Names]:
-    """The codes of a third factor; without one, all items have one nameless value."""
-    if not factor:
-        return np.zeros(len(rows), np.int64), ("",)
-    codes, names = encode(collection.factor(factor)[rows])
-    need_two(names, factor, len(rows))
-    return codes, names
 
 
 def _few(n: int, there: Ints, balanced: bool, seed: int) -> Ints:
@@ -345,18 +354,21 @@ def _few(n: int, there: Ints, balanced: bool, seed: int) -> Ints:
 
 
 def _replicate(
-    rows: Ints, stratum: Ints, n: int, whole: Bools, few_from: Bools, balanced: bool, seed: int, number: int,
-    names: Names,
+    shift: TwoParts, strata: _Strata, rows: Ints, split: Strs, n_few: int, seed: int, number: int
 ) -> tuple[Ints, Strs]:
-    """The N items of another replicate, from all that no other split holds; what they leave of the main part is main.
+    """The same deal with the N items of another replicate, from all that no other split holds; what they leave of the
+    main part is main.
 
     So the two parts together have the same items of those cells in every replicate, and test and validation stay.
     Which cells give the odd ones differs too. Where nothing is left over, every replicate takes the same items.
     """
-    own = int(child(seed, "draw", str(number)).integers(2**62))
-    there = np.bincount(stratum, minlength=len(names))
-    few = _few(n, np.where(few_from, there, 0), balanced, own)
-    return deal(rows, stratum, {"few": few, "train": np.where(whole, there - few, 0)}, own, names)
+    stays = np.isin(split, ("few", "train"), invert=True)
+    free = np.isin(strata.rows, rows[stays], invert=True) & strata.trained
+    stream = int(child(seed, "draw", str(number)).integers(2**62))
+    there = strata.count(free)
+    few = _few(n_few, np.where(strata.few_from, there, 0), shift.balanced, stream)
+    drawn = strata.deal(free, {"few": few, "train": np.where(strata.whole, there - few, 0)}, stream)
+    return together((rows[stays], split[stays]), drawn)
 
 
 def importance(cell: Ints, train: Bools) -> Floats:

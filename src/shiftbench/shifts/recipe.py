@@ -10,7 +10,7 @@ from shiftbench.core.registry import find, make
 from shiftbench.core.toml import read_toml, to_toml, toml_key
 from shiftbench.data.benchmark import Benchmark, save_for
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.conditions import CONDITIONS, Under
+from shiftbench.shifts.conditions import CONDITIONS, bare, under
 from shiftbench.shifts.shift import SHIFTS, Shift
 
 TOP = ("collection", "seed")
@@ -45,16 +45,15 @@ class Recipe:
         for key in raw:
             if key not in KEYS:
                 raise unknown("key", key, KEYS, str(path))
-        named = raw.get("shift")
-        if not isinstance(named, dict) or len(named) != 1 or not all(isinstance(part, dict) for part in named.values()):
+        tables = raw.get("shift")
+        if not isinstance(tables, dict) or len(tables) != 1 or not isinstance(next(iter(tables.values())), dict):
             raise ShiftBenchError(f"{path}: needs exactly one table [shift.NAME]. Known shifts: {', '.join(SHIFTS)}.")
-        name, settings = next(iter(named.items()))
+        name, settings = next(iter(tables.items()))
         find(SHIFTS, "shift", name)
         conditions = _conditions(raw.get("condition", {}), path)
-        top: dict[str, Any] = {key: raw[key] for key in TOP if key in raw}
-        top |= {key: value for key, value in (changes or {}).items() if key in TOP}
-        own = {key: value for key, value in (changes or {}).items() if key not in TOP}
-        shift = make_shift(name, settings, conditions, own, str(path))
+        replaced = dict(changes or {})
+        top: dict[str, Any] = {key: replaced.pop(key, raw.get(key)) for key in TOP if key in replaced or key in raw}
+        shift = make_shift(name, settings, conditions, replaced, str(path))
         if not isinstance(top.get("collection"), str):
             raise ShiftBenchError(f"{path}: 'collection' is missing. Name the folder of a collection.")
         if type(top.get("seed", 0)) is not int or top.get("seed", 0) < 0:
@@ -84,61 +83,59 @@ def applied(shift: Shift, collection: Collection, seed: int) -> Benchmark:
 
 def _conditions(tables: Any, path: Path | str) -> dict[str, dict[str, Any]]:
     """The tables [condition.NAME] of a recipe, checked to be tables of known conditions."""
-    if not isinstance(tables, dict) or not all(isinstance(own, dict) for own in tables.values()):
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise ShiftBenchError(f"{path}: conditions are tables [condition.NAME]. "
                               f"Known conditions: {', '.join(CONDITIONS)}.")
-    for kind in tables:
-        find(CONDITIONS, "condition", kind)
-    return {kind: dict(own) for kind, own in tables.items()}
+    for condition in tables:
+        find(CONDITIONS, "condition", condition)
+    return {condition: dict(table) for condition, table in tables.items()}
 
 
 def changed(shift: Shift, changes: Mapping[str, Any], where: str) -> Shift:
     """The shift with other settings, named as in a recipe: `p`, `shift.subpopulation.p`, `condition.noise.p`."""
-    inner, conditions = (shift.shift, shift.conditions) if isinstance(shift, Under) else (shift, ())
-    tables = {str(getattr(one, "name", "")): _fields(one) for one in conditions}
-    return make_shift(str(getattr(inner, "name", "")), _fields(inner), tables, changes, where)
+    return make_shift(*Tables.of(shift, defaults=True), changes, where)
 
 
 class Tables(NamedTuple):
-    """A shift as a recipe states it: its name, and the settings of it and of its conditions that are no defaults."""
+    """A shift as a recipe states it: its name, its settings, and those of its conditions."""
 
     name: str
     settings: dict[str, Any]
     conditions: dict[str, dict[str, Any]]
 
     @staticmethod
-    def of(shift: Shift) -> "Tables":
-        inner, conditions = (shift.shift, shift.conditions) if isinstance(shift, Under) else (shift, ())
-        return Tables(str(getattr(inner, "name", "")), _fields(inner, changed=True),
-                      {str(getattr(one, "name", "")): _fields(one, changed=True) for one in conditions})
+    def of(shift: Shift, defaults: bool = False) -> "Tables":
+        """The tables of a shift: of its settings those that differ from their defaults, or all."""
+        inner, conditions = bare(shift)
+        return Tables(str(getattr(inner, "name", "")), _settings(inner, defaults),
+                      {str(getattr(condition, "name", "")): _settings(condition, defaults) for condition in conditions})
 
 
 def to_text(shift: Shift, collection: Path | str, seed: int = 0) -> str:
     """The recipe of a shift as TOML: `Recipe.load` reads the same shift from it."""
-    own = Tables.of(shift)
-    tables = {f"shift.{toml_key(own.name)}": own.settings,
-              **{f"condition.{toml_key(kind)}": settings for kind, settings in own.conditions.items()}}
+    name, settings, conditions = Tables.of(shift)
+    tables = {f"shift.{toml_key(name)}": settings,
+              **{f"condition.{toml_key(condition)}": table for condition, table in conditions.items()}}
     lines = [f"collection = {to_toml(str(collection))}", f"seed = {seed}"]
-    for head, settings in tables.items():
-        lines += ["", f"[{head}]", *(f"{toml_key(name)} = {to_toml(value)}" for name, value in settings.items())]
+    for head, table in tables.items():
+        lines += ["", f"[{head}]", *(f"{toml_key(key)} = {to_toml(value)}" for key, value in table.items())]
     return "\n".join([*lines, ""])
 
 
 def several(shift: Shift) -> bool:
     """Whether a shift stands for one benchmark per domain, of which `each` has the names."""
-    return bool(getattr(shift.shift if isinstance(shift, Under) else shift, "several", False))
+    return bool(getattr(bare(shift)[0], "several", False))
 
 
 def each(shift: Shift, collection: Collection) -> dict[str, Shift]:
     """The shifts that one stands for, by the names of their folders; conditions are applied to each."""
-    inner = shift.shift if isinstance(shift, Under) else shift
-    named: dict[str, Shift] = inner.each(collection)  # type: ignore[attr-defined]
-    return {name: Under(one, shift.conditions) if isinstance(shift, Under) else one for name, one in named.items()}
+    inner, conditions = bare(shift)
+    return {name: under(member, conditions) for name, member in inner.each(collection).items()}
 
 
-def _fields(thing: Any, changed: bool = False) -> dict[str, Any]:
-    """Settings by name: all, or those that differ from their defaults."""
-    return {field.name: getattr(thing, field.name) for field in fields(thing) if not changed or getattr(
+def _settings(thing: Any, defaults: bool) -> dict[str, Any]:
+    """Settings by name, with those that have their default or without."""
+    return {field.name: getattr(thing, field.name) for field in fields(thing) if defaults or getattr(
         thing, field.name) != (field.default if field.default_factory is MISSING else field.default_factory())}
 
 
@@ -149,16 +146,14 @@ def make_shift(
     cls = SHIFTS[name]
     for key, value in changes.items():
         if key.startswith("condition."):
-            kind, _, setting = key.removeprefix("condition.").partition(".")
-            known = find(CONDITIONS, "condition", kind)
-            _assign(conditions.setdefault(kind, {}), setting, value, known, where)
+            condition, _, setting = key.removeprefix("condition.").partition(".")
+            known = find(CONDITIONS, "condition", condition)
+            _assign(conditions.setdefault(condition, {}), setting, value, known, where)
         else:
             _assign(settings, key.removeprefix(f"shift.{name}.").removeprefix("shift."), value, cls, where)
-    shift: Shift = make(cls, settings, f"{where} [shift.{name}]")
-    if not conditions:
-        return shift
-    return Under(shift, tuple(make(CONDITIONS[kind], own, f"{where} [condition.{kind}]")
-                              for kind, own in conditions.items()))
+    return under(make(cls, settings, f"{where} [shift.{name}]"), tuple(
+        make(CONDITIONS[condition], table, f"{where} [condition.{condition}]")
+        for condition, table in conditions.items()))
 
 
 def _assign(settings: dict[str, Any], key: str, value: Any, cls: type, where: str) -> None:

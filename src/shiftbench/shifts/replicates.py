@@ -14,7 +14,7 @@ import numpy as np
 
 from shiftbench.data.benchmark import CODED, Benchmark, save_for
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.conditions import Under
+from shiftbench.shifts.conditions import bare, condition_facts, under
 from shiftbench.shifts.low_data import LowData, Spurious
 from shiftbench.shifts.shift import Shift
 
@@ -31,12 +31,10 @@ class Member(NamedTuple):
     @property
     def facts(self) -> dict[str, Any]:
         """The card's entries about how the benchmark was built."""
-        inner = self.shift.shift if isinstance(self.shift, Under) else self.shift
-        conditions = self.shift.conditions if isinstance(self.shift, Under) else ()
-        applied = [{"name": getattr(one, "name", ""), **asdict(one)} for one in conditions]  # type: ignore[call-overload]
-        facts = {"shift": getattr(inner, "name", ""), "params": asdict(inner), "seed": self.seed}  # type: ignore[call-overload]
-        return dict(json.loads(json.dumps(facts | ({"conditions": applied} if applied else {})
-                                          | ({} if self.replicate is None else {"draw": self.replicate}))))
+        inner, conditions = bare(self.shift)
+        facts = {"shift": getattr(inner, "name", ""), "params": asdict(inner), "seed": self.seed}
+        facts |= {"conditions": [condition_facts(condition) for condition in conditions]} if conditions else {}
+        return dict(json.loads(json.dumps(facts | ({} if self.replicate is None else {"draw": self.replicate}))))
 
     def save(self, collection: Collection, out: Path | str, path: Path | str | None = None) -> Benchmark:
         """Build it and save it below `out`; `path` is where the collection is, for those who look for pixels."""
@@ -50,22 +48,20 @@ def members(shifts: Iterable[tuple[str, Shift]], replicates: Sequence[int] = (),
 
     A shift without low-data items, such as `unseen`, has no replicates and is built once, for all seeds.
     """
-    listed: list[Member] = []
+    wanted: list[Member] = []
     for name, shift in shifts:
         numbered = [(number, replicate(shift, number)) for number in dict.fromkeys(replicates)]
         several = [Member(f"{name}.{number}", name, other, number, seed) for number, other in numbered
                    if other is not None]
-        listed += several or [Member(name, name, shift, None, seed)]
-    return listed
+        wanted += several or [Member(name, name, shift, None, seed)]
+    return wanted
 
 
 def replicate(shift: Shift, number: int) -> Shift | None:
     """The shift with another choice of its N items; None where it has none."""
-    if isinstance(shift, Under):
-        inner = replicate(shift.shift, number)
-        return None if inner is None else replace(shift, shift=inner)
-    few = isinstance(shift, Spurious) or (isinstance(shift, LowData) and shift.n_low > 0)
-    return replace(shift, draw=number) if few else None  # type: ignore[type-var]
+    inner, conditions = bare(shift)
+    few = isinstance(inner, Spurious) or (isinstance(inner, LowData) and inner.n_low > 0)
+    return under(replace(inner, draw=number), conditions) if few else None
 
 
 def replicate_of(card: Mapping[str, Any]) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Registry
 from shiftbench.core.rng import uniform
@@ -41,11 +41,26 @@ def card(collection: Collection, rows: Ints, split: Strs, notes: Sequence[str] =
 
 def ambiguous(collection: Collection, classes: Sequence[str]) -> Ints:
     """Numbers of the items that carry the tags of two or more of the classes: their label is ambiguous."""
-    known = [name for name in classes if name in collection.tags.names]
     times = np.zeros(len(collection), np.int64)
-    for name in known:
-        times[collection.with_tag(name)] += 1
+    for name in classes:
+        if name in collection.tags.names:
+            times[collection.with_tag(name)] += 1
     return np.flatnonzero(times > 1)
+
+
+def labelled_items(
+    collection: Collection, label: str, classes: Sequence[str] = (), among: Bools | None = None
+) -> tuple[Ints, int]:
+    """The items of the classes that a recipe names (none: of all), less the ambiguous ones, and how many these are.
+
+    `among` says which items are considered, by default all.
+    """
+    codes, names = encode(collection.factor(label))
+    kept = pick(classes, names, label) if classes else np.arange(len(names))
+    wanted = np.isin(codes, kept)
+    chosen = np.flatnonzero(wanted if among is None else wanted & among)
+    rows = np.setdiff1d(chosen, ambiguous(collection, [names[code] for code in kept]))
+    return rows, len(chosen) - len(rows)
 
 
 def ambiguous_note(n: int) -> str:
@@ -203,6 +218,12 @@ def deal(rows: Ints, cell: Ints, wanted: Mapping[str, Ints], seed: int, names: t
     turn = (bounds[:, cell[order]] <= rank).sum(axis=0)
     kept = turn < len(wanted)
     return rows[order[kept]], np.asarray(list(wanted), np.str_)[turn[kept]]
+
+
+def together(*deals: tuple[Ints, Strs]) -> tuple[Ints, Strs]:
+    """Rows and splits of several deals, one after another."""
+    rows, splits = zip(*deals, strict=True)
+    return np.concatenate(rows), np.concatenate(splits)
 
 
 def cell_names(*factors: Names) -> Names:

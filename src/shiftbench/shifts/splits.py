@@ -18,7 +18,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import columns_in
 from shiftbench.data.questions import FORMS
 from shiftbench.data.target import BOXES, KINDS, TOKEN_KINDS, TOKENS, Target, boxes_text, kinds_text, tokens_text
-from shiftbench.shifts.shift import SHIFTS, ambiguous, ambiguous_note, card
+from shiftbench.shifts.shift import SHIFTS, ambiguous_note, card, labelled_items
 
 TAKEN = ("item", "split", *CODED)
 ABSENT = "split"
@@ -116,14 +116,13 @@ class IID:
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
         if not 0 < self.held < 1 / 3:
             raise ShiftBenchError(f"iid: 'held' is {self.held}, but three such shares must leave items to train on.")
-        label = collection.factor(self.label).astype(np.str_)
-        two = ambiguous(collection, np.unique(label).tolist())
-        rows = np.setdiff1d(np.arange(len(collection)), two)
-        part = (uniform(seed, "iid", rows) / self.held).astype(np.int64).clip(max=3)
-        split = np.asarray(["id_val", "id_test", "test", "train"])[part]
+        rows, dropped = labelled_items(collection, self.label)
+        number = (uniform(seed, "iid", rows) / self.held).astype(np.int64).clip(max=3)
+        split = np.asarray(["id_val", "id_test", "test", "train"])[number]
+        label = collection.factor(self.label)[rows].astype(np.str_)
         domain = collection.factor(self.domain)[rows] if self.domain else np.full(len(rows), "all")
-        notes = [ambiguous_note(len(two))] if len(two) else []
-        return Benchmark.of(collection, self, seed, rows, split, label=label[rows], domain=domain,
+        notes = [ambiguous_note(dropped)] if dropped else []
+        return Benchmark.of(collection, self, seed, rows, split, label=label, domain=domain,
                             card=card(collection, rows, split, notes))
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Ints, Strs, positions
+from shiftbench.core.arrays import Bools, Ints, Strs, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
 from shiftbench.data.benchmark import Benchmark
@@ -17,7 +17,7 @@ from shiftbench.hierarchies.edits import edited
 from shiftbench.hierarchies.hierarchy import Hierarchy
 from shiftbench.hierarchies.sources import from_parents, open_hierarchy
 from shiftbench.hierarchies.superclasses import Superclasses, named_task, superclasses
-from shiftbench.shifts.shift import SHIFTS, card, deal, file_name
+from shiftbench.shifts.shift import SHIFTS, card, deal, file_name, together
 
 TRAINED, TESTED = ("train",), ("val", "valid", "validation", "test")
 """The words for a split of the data's own."""
@@ -123,11 +123,12 @@ class Breeds(Lists):
         ids = whole.find_all(names.tolist())
         if not ids:
             raise ShiftBenchError(f"breeds: none of the {len(names)} classes of '{collection.name}' "
-                                  f"({_few(names.tolist())}) is a node of {whole.name} "
-                                  f"({_few(whole.nodes.tolist())}). Do '{self.label or 'tags'}' hold the classes?")
+                                  f"({in_short(names.tolist(), 5)}) is a node of {whole.name} "
+                                  f"({in_short(whole.nodes.tolist(), 5)}). "
+                                  f"Do '{self.label or 'tags'}' hold the classes?")
         strange = sorted(set(names.tolist()) - ids.keys()) if self.label else []
         notes = [f"{len(strange)} classes of the collection are not in the hierarchy and are left out: "
-                 f"{_few(strange)}."] if strange else []
+                 f"{in_short(strange, 5)}."] if strange else []
         return (whole if self.compat else whole.only(ids.values())), ids, notes
 
     def _superclasses(self, hierarchy: Hierarchy | None, seed: int) -> Superclasses:
@@ -174,9 +175,6 @@ def _table(chosen: Superclasses, titles: list[str]) -> list[dict[str, Any]]:
 def _join(one: Strs, between: str, other: Strs) -> Strs:
     return np.char.add(np.char.add(one, between), other)
 
-
-def _few(words: list[str], most: int = 5) -> str:
-    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
 # Items by subclass: which one each belongs to, on which side it stands, and how its items are dealt to splits.
@@ -273,9 +271,9 @@ def _deal(
     _enough(tested, 2 if (sides.source & sides.target).any() else 1, sides.names, "validation items")
     part = np.maximum(1, (n * held).astype(np.int64))
     nothing = np.zeros_like(n)
-    parts = [deal(rows[where], leaf[rows[where]], _wanted(total, val, test, sides, overlap), seed, sides.names)
-             for where, total, val, test in ((trained, n, part, nothing), (~trained, tested, nothing, tested))]
-    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    return together(*(
+        deal(rows[where], leaf[rows[where]], _wanted(total, val, test, sides, overlap), seed, sides.names)
+        for where, total, val, test in ((trained, n, part, nothing), (~trained, tested, nothing, tested))))
 
 
 def _wanted(n: Ints, val: Ints, test: Ints, sides: Sides, overlap: float) -> dict[str, Ints]:

@@ -27,6 +27,7 @@ from shiftbench.shifts.shift import (
     quota,
     remainder,
     share,
+    together,
 )
 
 # Two distributions over the cells of label × factor, one for training and a uniform one for test.
@@ -90,8 +91,8 @@ def mixture(
         code, names = encode(values[more])
         there = np.bincount(code, minlength=len(names))
         train = np.full(len(names), n_others) if n_others else there * 3 // 5
-        further, part = deal(more, code, remainder(np.maximum(there, train), train), seed, names)
-        picked, split = np.concatenate([picked, further]), np.concatenate([split, part])
+        further = deal(more, code, remainder(np.maximum(there, train), train), seed, names)
+        picked, split = together((picked, split), further)
     published = against_expected(expected or {}, dict(zip(cells, available, strict=True)))
     return Benchmark.of(collection, shift, seed, picked, split, label=values[picked], domain=factor[picked],
                         card=card(collection, picked, split,
