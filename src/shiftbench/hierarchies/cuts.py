@@ -39,9 +39,8 @@ def cuts(hierarchy: Hierarchy) -> list[Cut]:
 
 def best_cut(hierarchy: Hierarchy) -> Cut:
     """The most balanced level, the upper one of equals. It has three superclasses or more if any level does."""
-    known = cuts(hierarchy)
     for least in (3, 2):
-        enough = [cut for cut in known if cut.superclasses >= least]
+        enough = [cut for cut in cuts(hierarchy) if cut.superclasses >= least]
         if enough:
             return max(enough, key=lambda cut: (round(cut.balance, 9), -cut.level))
     raise ShiftBenchError(f"{hierarchy.name}: no level has two nodes with two classes each; there is nothing to cut. "
@@ -65,16 +64,15 @@ def facts(hierarchy: Hierarchy) -> dict[str, Any]:
 
 def _cut(hierarchy: Hierarchy, level: int) -> Cut:
     nodes = np.flatnonzero(hierarchy.levels == level)
-    sizes = hierarchy.sizes[nodes]
-    able = nodes[sizes >= 2]
-    own = hierarchy.sizes[able]
+    able = nodes[hierarchy.sizes[nodes] >= 2]
+    sizes = hierarchy.sizes[able]
     if not len(able):
         return Cut(level, len(nodes), int(hierarchy.is_leaf[nodes].sum()), 0, 0, 0.0, 0, 0.0)
-    share = own / own.sum()
+    share = sizes / sizes.sum()
     even = float(-(share * np.log(share)).sum() / np.log(len(able))) if len(able) > 1 else 0.0
     covered = len(np.unique(np.concatenate([hierarchy.leaves_below(node) for node in able.tolist()])))
-    return Cut(level, len(nodes), int(hierarchy.is_leaf[nodes].sum()), len(able), int(own.min()), float(np.median(own)),
-               int(own.max()), even * covered / int(hierarchy.is_leaf.sum()))
+    return Cut(level, len(nodes), int(hierarchy.is_leaf[nodes].sum()), len(able), int(sizes.min()),
+               float(np.median(sizes)), int(sizes.max()), even * covered / int(hierarchy.is_leaf.sum()))
 
 
 def clusters(hierarchy: Hierarchy, cluster: str, level: int) -> dict[int, list[str]]:

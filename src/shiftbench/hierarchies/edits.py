@@ -75,7 +75,7 @@ class _Graph:
     def reaches(self, node: str, other: str) -> bool:
         seen, todo = {node}, [node]
         while todo:
-            todo = [child for one in todo for child in self.down[one] if child not in seen]
+            todo = [child for parent in todo for child in self.down[parent] if child not in seen]
             seen.update(todo)
         return other in seen
 

@@ -55,8 +55,8 @@ class Hierarchy:
             is_leaf = np.zeros(len(nodes), np.bool_)
             is_leaf[position[position >= 0]] = True
             if not is_leaf.any():
-                raise ShiftBenchError(f"{name}: none of the {len(wanted)} classes ({in_short(wanted.tolist(), 5)}) is a "
-                                      f"node. Its nodes are like {in_short(nodes.tolist(), 5)}.")
+                raise ShiftBenchError(f"{name}: none of the {len(wanted)} classes ({in_short(wanted.tolist(), 5)}) is "
+                                      f"a node. Its nodes are like {in_short(nodes.tolist(), 5)}.")
         hierarchy = Hierarchy(nodes, parent, child, is_leaf, dict(names or {}), missing, name)
         if (hierarchy.levels < 0).any():
             raise ShiftBenchError(f"{name}: has a cycle, {' → '.join(_cycle(hierarchy))}. Remove one of these edges.")
@@ -133,13 +133,13 @@ class Hierarchy:
         if code < len(self) and self.nodes[code] == node:
             return code
         named = [key for key, words in self.names.items() if node in (words, words.split(",")[0])]
-        known = positions(np.asarray(named, np.str_), self.nodes) if named else np.zeros(0, np.int64)
-        known = known[known >= 0]
-        if len(known) == 1:
-            return int(known[0])
-        if len(known):
-            raise ShiftBenchError(f"{self.name}: {len(known)} nodes are called '{node}' "
-                                  f"({in_short(self.nodes[known].tolist(), 5)}). Name one by its id.")
+        codes = positions(np.asarray(named, np.str_), self.nodes) if named else np.zeros(0, np.int64)
+        codes = codes[codes >= 0]
+        if len(codes) == 1:
+            return int(codes[0])
+        if len(codes):
+            raise ShiftBenchError(f"{self.name}: {len(codes)} nodes are called '{node}' "
+                                  f"({in_short(self.nodes[codes].tolist(), 5)}). Name one by its id.")
         raise unknown("node", node, {*self.nodes.tolist(), *map(self.title, self.nodes.tolist())}, self.name)
 
     def find_all(self, words: Iterable[str]) -> dict[str, str]:
@@ -206,9 +206,9 @@ class Hierarchy:
         layer = leaf * n + leaf
         layers = [layer]
         while layer.size:
-            node, own = layer // n, layer % n
+            node, below = layer // n, layer % n
             times = np.diff(self._up[0])[node]
-            layer = np.unique(_take(self._up, node) * n + np.repeat(own, times))
+            layer = np.unique(_take(self._up, node) * n + np.repeat(below, times))
             layers.append(layer)
         pairs = np.unique(np.concatenate(layers))
         return _spans(pairs // n, pairs % n, n)

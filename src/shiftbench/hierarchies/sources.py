@@ -139,9 +139,9 @@ def breeds(folder: Path, classes: Iterable[str] | None = None) -> Hierarchy:
                                       "names.")
             names[node.strip()] = words.strip()
     if (folder / CLASSES).is_file():
-        own = read_classes(folder / CLASSES)
+        all_classes = read_classes(folder / CLASSES)
         names = {str(node): str(words) for _, node, words in read_json(folder / CLASSES)} | names
-        classes = own if classes is None else classes
+        classes = all_classes if classes is None else classes
     hierarchy = Hierarchy.of(edges, leaves=classes, names=names, name=str(folder))
     return hierarchy.under(ENTITY) if ENTITY in hierarchy.nodes and len(hierarchy.roots) > 1 else hierarchy
 

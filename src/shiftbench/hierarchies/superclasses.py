@@ -85,22 +85,23 @@ def superclasses(
     """
     _check(split, adversariality, compat)
     notes: list[str] = []
-    own = _clustered(hierarchy, cluster, level, root, compat) if cluster else {
+    leaves_of = _clustered(hierarchy, cluster, level, root, compat) if cluster else {
         int(node): hierarchy.nodes[hierarchy.leaves_below(int(node))].tolist() for node in hierarchy.at(level, root)}
     if not compat and not keep_shared:
-        own, notes = _apart(own)
-    least = _least(own, subclasses, split, balanced, notes)
-    kept = np.asarray([node for node in own if len(own[node]) >= least], np.int64)
+        leaves_of, notes = _apart(leaves_of)
+    least = _least(leaves_of, subclasses, split, balanced, notes)
+    kept = np.asarray([node for node in leaves_of if len(leaves_of[node]) >= least], np.int64)
     if not kept.size:
-        raise _too_few(hierarchy, own, least, level, root)
-    if len(kept) < len(own):
-        notes.append(f"{len(own) - len(kept)} of the {len(own)} {'clusters' if cluster else 'nodes'} of level {level} "
-                     f"have fewer than {least} subclasses and are left out.")
+        raise _too_few(hierarchy, leaves_of, least, level, root)
+    if len(kept) < len(leaves_of):
+        nodes_or_clusters = "clusters" if cluster else "nodes"
+        notes.append(f"{len(leaves_of) - len(kept)} of the {len(leaves_of)} {nodes_or_clusters} of level {level} have "
+                     f"fewer than {least} subclasses and are left out.")
     sides: list[Sides] = []
     separations: list[float] = []
     stream = np.random.RandomState(SEED)
     for node in kept.tolist():
-        identifier, leaves = str(hierarchy.nodes[node]), own[node]
+        identifier, leaves = str(hierarchy.nodes[node]), leaves_of[node]
         rng = child(seed, "breeds", identifier)
         n = least if balanced else len(leaves)
         groups = published_groups(hierarchy, node) if compat else child_groups(hierarchy, node, leaves)
@@ -147,36 +148,36 @@ def _clustered(hierarchy: Hierarchy, cluster: str, level: int, root: str, compat
     if compat:
         raise ShiftBenchError(f"cluster = '{cluster}' does not go with compat = '{compat}': the public code of BREEDS "
                               "cuts at levels alone. Leave one of the two out.")
-    own = clusters(hierarchy, cluster, level)
+    leaves_of = clusters(hierarchy, cluster, level)
     if not root:
-        return own
+        return leaves_of
     under = set(hierarchy.below(hierarchy.code(root)).tolist())
-    kept = {node: leaves for node, leaves in own.items() if node in under}
+    kept = {node: leaves for node, leaves in leaves_of.items() if node in under}
     if not kept:
         raise ShiftBenchError(f"{hierarchy.name}: no cluster of {cluster}, level {level}, is under '{root}'. Choose "
                               "another level.")
     return kept
 
 
-def _apart(own: dict[int, list[str]]) -> tuple[dict[int, list[str]], list[str]]:
+def _apart(leaves_of: dict[int, list[str]]) -> tuple[dict[int, list[str]], list[str]]:
     """Remove subclasses that are below two superclasses from both."""
-    every = np.asarray([leaf for leaves in own.values() for leaf in leaves], np.str_)
+    every = np.asarray([leaf for leaves in leaves_of.values() for leaf in leaves], np.str_)
     names, times = np.unique(every, return_counts=True)
     shared = set(names[times > 1].tolist())
     if not shared:
-        return own, []
+        return leaves_of, []
     many = "1 subclass is" if len(shared) == 1 else f"{len(shared)} subclasses are"
     note = f"{many} below two superclasses and left out: {in_short(sorted(shared), 5)}."
-    return {node: [leaf for leaf in leaves if leaf not in shared] for node, leaves in own.items()}, [note]
+    return {node: [leaf for leaf in leaves if leaf not in shared] for node, leaves in leaves_of.items()}, [note]
 
 
 def _least(
-    own: dict[int, list[str]], asked: int | None, split: str, balanced: bool, notes: list[str]
+    leaves_of: dict[int, list[str]], asked: int | None, split: str, balanced: bool, notes: list[str]
 ) -> int:
     """The number of subclasses that a superclass needs; an even number if they are halved."""
     sides = 1 if split == "none" else 2
     if asked is None:
-        smallest = min((len(leaves) for leaves in own.values() if leaves), default=0)
+        smallest = min((len(leaves) for leaves in leaves_of.values() if leaves), default=0)
         return max(2, smallest - smallest % 2) if balanced else sides
     if asked < sides:
         raise ShiftBenchError(f"subclasses = {asked}, but a superclass needs at least {sides}"
@@ -187,8 +188,10 @@ def _least(
     return asked
 
 
-def _too_few(hierarchy: Hierarchy, own: dict[int, list[str]], least: int, level: int, root: str) -> ShiftBenchError:
-    sizes = sorted((len(leaves) for leaves in own.values()), reverse=True)
+def _too_few(
+    hierarchy: Hierarchy, leaves_of: dict[int, list[str]], least: int, level: int, root: str
+) -> ShiftBenchError:
+    sizes = sorted((len(leaves) for leaves in leaves_of.values()), reverse=True)
     under = f" under '{root}'" if root else ""
     near = sizes[1] if len(sizes) > 1 else sizes[0]
     remedy = (f"With subclasses = {near - near % 2} there are {sum(size >= near for size in sizes)} superclasses."
@@ -225,9 +228,9 @@ def named_task(
     A task has its own `level`, `root` and `subclasses`, and is balanced: others are refused.
     """
     fixed = {"level": level, "root": root, "subclasses": subclasses}
-    own = [key for key, value in fixed.items() if value not in (None, "")]
-    if own:
-        raise ShiftBenchError(f"Task '{name}' has its own {' and '.join(own)}. Leave them or the task out.")
+    named = [key for key, value in fixed.items() if value not in (None, "")]
+    if named:
+        raise ShiftBenchError(f"Task '{name}' has its own {' and '.join(named)}. Leave them or the task out.")
     task = find(TASKS, "task", name.lower().replace("-", "").replace("_", ""))
     if hierarchy is not None:
         return superclasses(hierarchy, task.level, task.root, task.subclasses, split, adversariality=adversariality,

@@ -132,8 +132,8 @@ def kept_contexts(tags: Tags, words: Vocabulary, order: Ints, sizes: Counts, ter
     large = kept.copy() if words.owned else kept
     kept &= plain[order]
     for row, code in enumerate(order[:len(sizes)].tolist()):
-        own = words.owned.get(tags.names[code], [])
-        kept[row, rank[own]] = large[row, rank[own]] & of_class[own]
+        owned = words.owned.get(tags.names[code], [])
+        kept[row, rank[owned]] = large[row, rank[owned]] & of_class[owned]
         kept[row, row] = False
     return kept
 

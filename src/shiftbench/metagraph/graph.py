@@ -107,8 +107,6 @@ def meta_graph(
                      threshold)
 
 
-# Similar subsets merged.
-
 def merge_similar(graph: MetaGraph, named: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
     """Similar subsets merged by community (paper, section 4.1): name of the merged subset -> its contexts.
 
@@ -119,13 +117,13 @@ def merge_similar(graph: MetaGraph, named: Sequence[str] = ()) -> dict[str, tupl
     anchors: dict[int, str] = {node: name for name in named for node in nodes(graph, name)}
     members: dict[str, list[int]] = {name: nodes(graph, name) for name in named}
     for community in range(int(graph.communities.max()) + 1):
-        inside = np.flatnonzero(graph.communities == community)
-        own = [node for node in inside.tolist() if node in anchors]
-        free = [node for node in inside.tolist() if node not in anchors]
-        if not own and free:
-            members[graph.names[free[int(np.argmax(graph.sizes[free]))]]] = free
-        for node in free if own else ():
-            members[anchors[own[int(np.argmax(graph.weights[node, own]))]]].append(node)
+        inside = np.flatnonzero(graph.communities == community).tolist()
+        named_nodes = [node for node in inside if node in anchors]
+        others = [node for node in inside if node not in anchors]
+        if not named_nodes and others:
+            members[graph.names[others[int(np.argmax(graph.sizes[others]))]]] = others
+        for node in others if named_nodes else ():
+            members[anchors[named_nodes[int(np.argmax(graph.weights[node, named_nodes]))]]].append(node)
     return {name: tuple(graph.names[node] for node in sorted(inside)) for name, inside in members.items()}
 
 
@@ -151,8 +149,6 @@ def mean_distance(graph: MetaGraph, train: Sequence[str], test: Sequence[str]) -
     points = [np.stack([mean_embedding(graph, [name]) for name in names]) for names in (train, test)]
     return float(np.linalg.norm(points[0][:, None] - points[1][None], axis=2).mean())
 
-
-# Distances.
 
 def distance(graph: MetaGraph, train: str | Sequence[str], test: str | Sequence[str]) -> float:
     """How far the training subsets lie from the test subsets: d = ‖x̄(train) − x̄(test)‖.

@@ -33,21 +33,21 @@ def compiled(loop: Callable[..., Any], fastmath: bool = False) -> Callable[..., 
 
 
 @compiled
-def by_tag(start: Ints, tag: Ints, place: Codes, first: Ints, begin: Codes, end: Codes, later: Codes) -> bool:
+def by_tag(start: Ints, tag: Ints, rank: Codes, first: Ints, begin: Codes, end: Codes, later: Codes) -> bool:
     """Fill an `Incidence` from items with the tags `tag[start[i]:start[i + 1]]`; False where a pair comes twice.
 
     Two counting sorts: items by tag, and from there tags by item, which leaves the tags of every item in order.
     """
     for p in range(len(tag)):
-        first[u64(place[u64(tag[p])]) + ONE] += 1
+        first[u64(rank[u64(tag[p])]) + ONE] += 1
     for t in range(len(first) - 1):
         first[t + 1] += first[t]
     free = first[:-1].copy()
     for i in range(len(start) - 1):
         for p in range(u64(start[i]), u64(start[i + 1])):
-            own = u64(place[u64(tag[p])])
-            end[free[own]] = i
-            free[own] += 1
+            holder = u64(rank[u64(tag[p])])
+            end[free[holder]] = i
+            free[holder] += 1
     free = start[:-1].copy()
     for t in range(u64(len(first) - 1)):
         for h in range(u64(first[t]), u64(first[t + ONE])):
@@ -180,8 +180,8 @@ def edges_of(low: int, high: int, room: Plan, threshold: float, counts: Counts, 
     """The edges of the classes from their counts, which begin with those of class `low`."""
     n_runs, n_edges = u64(0), u64(0)
     for a in range(low, high):
-        own = counts[room.block[a] - room.block[low]:room.block[a + 1] - room.block[low]]
-        n_runs, n_edges = _edges(a, room, threshold, own, runs, n_runs, n_edges)
+        matrix = counts[room.block[a] - room.block[low]:room.block[a + 1] - room.block[low]]
+        n_runs, n_edges = _edges(a, room, threshold, matrix, runs, n_runs, n_edges)
     return n_runs, n_edges
 
 

@@ -1,6 +1,7 @@
 """A meta-graph as a picture: communities coloured, edges as wide as overlaps, and its embedding beside it.
 
-`picture` says where nodes and labels go and how they look, in pixels, for the PNG file here and for `graph_page`.
+`picture` says where nodes and labels go and how they look, in pixels. `draw_png` writes it as a PNG file, `draw_html`
+as one HTML page with inline SVG and sample images that loads nothing from a network.
 """
 
 import base64
@@ -55,10 +56,10 @@ def picture(graph: MetaGraph, seed: int = 0, width: float = 900, height: float =
     """Lay out a meta-graph; the same graph and seed give the same picture."""
     radii = 4 + 16 * np.sqrt(graph.sizes / graph.sizes.max()) * min(1.0, np.sqrt(40 / len(graph)))
     flat, explained = main_axes(graph.embedding, graph.sizes)
-    one, other = np.nonzero(np.triu(graph.weights, 1))
-    order = np.argsort(graph.weights[one, other], kind="stable")
-    edges = np.stack([one, other], axis=1)[order]
+    edges = np.argwhere(np.triu(graph.weights, 1))
     weight = graph.weights[edges[:, 0], edges[:, 1]]
+    order = np.argsort(weight, kind="stable")
+    edges, weight = edges[order], weight[order]
     numbers = np.bincount(graph.communities)
     return Picture(
         graph=_panel(layout(graph.weights, seed), radii, graph, (width, height), font),
@@ -95,7 +96,7 @@ def place_labels(
     """
     anchor, labelled = np.zeros((len(points), 2)), np.zeros(len(points), np.bool_)
     # boxes are (left, top, right, bottom), y downwards
-    taken = np.concatenate([points - radii[:, None], points + radii[:, None]], axis=1)
+    boxes = np.concatenate([points - radii[:, None], points + radii[:, None]], axis=1)
     tall = 0.9 * font
     for node in np.argsort(-radii, kind="stable").tolist():
         (x, y), r, wide = points[node], radii[node] + 2, lengths[node] * LETTER * font
@@ -105,10 +106,10 @@ def place_labels(
                           (x - s - wide, y - s - tall)):
             box = np.asarray([left, top, left + wide, top + tall])
             inside = left >= 0 and top >= 0 and box[2] <= size[0] and box[3] <= size[1]
-            if inside and ((box[:2] >= taken[:, 2:]) | (box[2:] <= taken[:, :2])).any(axis=1).all():
+            if inside and ((box[:2] >= boxes[:, 2:]) | (box[2:] <= boxes[:, :2])).any(axis=1).all():
                 anchor[node] = left, top + tall * 0.85
                 labelled[node] = True
-                taken = np.concatenate([taken, box[None]])
+                boxes = np.concatenate([boxes, box[None]])
                 break
     return anchor, labelled
 
@@ -182,8 +183,6 @@ def _nodes(axes: Any, panel: Panel, graph: MetaGraph, drawn: Picture) -> None:
             axes.text(*panel.anchor[node], name, fontsize=drawn.font * 72 / 100, color="#202124", zorder=3,
                       path_effects=[withStroke(linewidth=2, foreground="white", alpha=0.8)])
 
-
-# A meta-graph as one HTML page with inline SVG, sample images and no network.
 
 SAMPLES = 8
 PAGE = 500
@@ -281,9 +280,8 @@ PLATE = """<svg viewBox="0 0 {{ width }} {{ height }}" role="img">
 
 def draw_html(graph: MetaGraph, path: Path | str, collection: Collection | None = None, seed: int = 0) -> Path:
     """Write one HTML file that needs nothing else: hover over a node for its facts and, with images, sample items."""
-    shown = heaviest(graph, DRAWN)
-    text = page(graph, shown, picture(shown, seed, width=760, height=680), collection, seed)
-    return write_text(path, text)
+    drawn = heaviest(graph, DRAWN)
+    return write_text(path, page(graph, drawn, picture(drawn, seed, width=760, height=680), collection, seed))
 
 
 def page(
@@ -317,10 +315,9 @@ def page(
 
 def _pages(rest: list[tuple[str, int]], before: int) -> list[dict[str, Any]]:
     """What is not drawn, from the largest, some hundreds to a page."""
-    starts = range(0, len(rest), PAGE)
-    parts = [(start, rest[start:start + PAGE]) for start in starts]
+    pages = [(start, rest[start:start + PAGE]) for start in range(0, len(rest), PAGE)]
     return [{"first": before + start + 1, "last": before + start + len(rows), "rows": rows, "most": rows[0][1],
-             "fewest": rows[-1][1]} for start, rows in parts]
+             "fewest": rows[-1][1]} for start, rows in pages]
 
 
 def _node_marks(graph: MetaGraph, panel: Panel, picture: Picture) -> list[dict[str, Any]]:

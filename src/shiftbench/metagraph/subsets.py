@@ -87,34 +87,35 @@ def contexts_of(tags: Tags, words: Vocabulary, cls: str, kinds: Sequence[str] = 
     codes = tags.codes(cls)
     allowed, of_class = allowed_contexts(tags, words, kinds)
     for name in {tags.names[code] for code in codes}:
-        own = words.owned.get(name, [])
-        allowed[own] = of_class[own]
+        owned = words.owned.get(name, [])
+        allowed[owned] = of_class[owned]
     allowed[codes] = False
     return allowed
 
 
 def spell(tags: Tags, words: Vocabulary, cls: str, codes: Ints) -> tuple[str, ...]:
     """The spelling of each context of a class: the shortest that is unique to this tag."""
-    own = {tags.names[code] for code in tags.codes(cls)}
+    classes = {tags.names[code] for code in tags.codes(cls)}
     answers = Counter(
-        spelling for name in own for code in words.owned.get(name, [])
+        spelling for name in classes for code in words.owned.get(name, [])
         for spelling in (words.word[code], f"{tags.kinds[code]}:{words.word[code]}"))
     spelled = []
     for code in codes.tolist():
         name, kind, word = tags.names[code], tags.kinds[code], words.word[code]
-        options = (word, f"{kind}:{word}") if words.owner[code] in own or not words.owner[code] else ()
+        options = (word, f"{kind}:{word}") if words.owner[code] in classes or not words.owner[code] else ()
         spelled.append(next((text for text in options if words.answers[text] + answers[text] == 1), name))
     return tuple(spelled)
 
 
 def resolve(tags: Tags, cls: str, context: str) -> list[int]:
     """The tags that a context's spelling means for a class; empty when there is none."""
-    own, subjects = {tags.names[code] for code in tags.codes(cls)}, _subjects(tags)
-    kind, _, word = context.partition(":")
-    spelled, of_kind = {f"{name}({context})" for name in own}, {f"{name}({word})" for name in own}
-    return [code for code, (name, sort) in enumerate(zip(tags.names, tags.kinds, strict=True))
-            if (name == context and sort != SUBJECT) or (kind and name == word and sort == kind != SUBJECT)
-            or ((name in spelled or (name in of_kind and sort == kind)) and _is_own(name, sort, subjects))]
+    classes, subjects = {tags.names[code] for code in tags.codes(cls)}, _subjects(tags)
+    wanted_kind, _, word = context.partition(":")
+    spelled, of_kind = {f"{name}({context})" for name in classes}, {f"{name}({word})" for name in classes}
+    return [code for code, (name, kind) in enumerate(zip(tags.names, tags.kinds, strict=True))
+            if (name == context and kind != SUBJECT)
+            or (wanted_kind and name == word and kind == wanted_kind != SUBJECT)
+            or ((name in spelled or (name in of_kind and kind == wanted_kind)) and _is_own(name, kind, subjects))]
 
 
 def known_contexts(tags: Tags, cls: str) -> tuple[str, ...]:
@@ -168,7 +169,7 @@ def parse_subset(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def subset_name(cls: str, contexts: Iterable[str]) -> str:
-    """The name of a subset, the reverse of `parse`.
+    """The name of a subset, the reverse of `parse_subset`.
 
     >>> subset_name("dog", ["cabinet", "bed"])
     'dog(cabinet + bed)'

@@ -145,7 +145,8 @@ def bare(shift: Shift) -> tuple[Any, tuple[Condition, ...]]:
     """A shift without its conditions, and these."""
     conditions: tuple[Condition, ...] = ()
     while isinstance(shift, Under):
-        shift, conditions = shift.shift, (*shift.conditions, *conditions)
+        conditions = (*shift.conditions, *conditions)
+        shift = shift.shift
     return shift, conditions
 
 
@@ -177,9 +178,9 @@ def _rows(benchmark: Benchmark, rows: Ints, extra: Mapping[str, Values]) -> Benc
 def _reweighted(weight: Floats, few: Bools, kept: Bools) -> Floats:
     """Weights with which each part is drawn as often as before, 1 on average over the kept items."""
     scaled = weight.copy()
-    for part in (few, ~few):
-        if weight[part & kept].sum() > 0:
-            scaled[part] *= weight[part].sum() / weight[part & kept].sum()
+    for rows in (few, ~few):
+        if weight[rows & kept].sum() > 0:
+            scaled[rows] *= weight[rows].sum() / weight[rows & kept].sum()
     return scaled * (int(kept.sum()) / float(scaled[kept].sum()))
 
 

@@ -71,8 +71,8 @@ class LeaveOneDomainOut(Lists):
         """Folder name -> the shift that leaves out one domain; domains of `val` are never tested."""
         names = self._domains(collection)[2]
         spared = pick(_listed(self.val), names, self.domain)
-        taken: set[str] = set()
-        return {folder_word(f"{self.domain[:30]}-{name}", taken): replace(self, test=(name,))
+        used: set[str] = set()
+        return {folder_word(f"{self.domain[:30]}-{name}", used): replace(self, test=(name,))
                 for code, name in enumerate(names) if code not in spared}
 
     def _domains(self, collection: Collection) -> tuple[Ints, Ints, Names, list[str]]:
@@ -133,8 +133,6 @@ def deal_sides(
                         card=card(collection, rows, split, notes, **facts))
 
 
-# The same among the training domains of a benchmark: to choose settings without a look at the test.
-
 MARK = "~"
 """Between the name of a benchmark and that of the domain it leaves out: `cat-dog~sofa`."""
 KEPT = ("shift", "params", "conditions", "seed", "collection", "target", "groupings", "headline")
@@ -163,8 +161,8 @@ def leave_out(benchmark: Benchmark) -> list[Benchmark]:
                               "without losing a class. Choose another selection rule.")
     notes = [f"Domain '{benchmark.names['domain'][code]}' is not left out: training would lose "
              f"{' and '.join(f'“{name}”' for name in names)}." for code, names in lost.items() if names]
-    taken: set[str] = set()
-    return [_without(benchmark, code, folder_word(benchmark.names["domain"][code], taken), notes)
+    used: set[str] = set()
+    return [_without(benchmark, code, folder_word(benchmark.names["domain"][code], used), notes)
             for code, names in lost.items() if not names]
 
 
@@ -195,15 +193,14 @@ def _without(benchmark: Benchmark, domain: int, word: str, notes: list[str]) -> 
         benchmark.items[rows], split, benchmark.label[rows], benchmark.domain[rows], benchmark.group[rows],
         benchmark.names, facts, {key: values[rows] for key, values in benchmark.extra.items()})
     # A deep copy by way of JSON: what is written onto one card must not show up on another.
-    return Benchmark(part.items, part.split, part.label, part.domain, part.group, part.names,
-                     json.loads(json.dumps({**facts, "counts": part.counts()})), part.extra)
+    return replace(part, card=json.loads(json.dumps({**facts, "counts": part.counts()})))
 
 
-def folder_word(domain: str, taken: set[str]) -> str:
-    """Any words as part of a folder's name, unlike all others: `sofa / bench` becomes `sofa-bench`."""
+def folder_word(domain: str, used: set[str]) -> str:
+    """A domain as part of a folder's name that is not yet used: `sofa / bench` becomes `sofa-bench`."""
     plain = re.sub(r"[^\w.+-]+", "-", domain)[:60].strip("-.") or "domain"
     word, number = plain, 2
-    while word.lower() in taken:
+    while word.lower() in used:
         word, number = f"{plain}-{number}", number + 1
-    taken.add(word.lower())
+    used.add(word.lower())
     return word

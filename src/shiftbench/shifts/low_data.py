@@ -252,7 +252,7 @@ class _Strata(NamedTuple):
         """Whether some items are for test and val alone, and all others for training."""
         return not bool(self.tested.all())
 
-    def count(self, where: Bools) -> Ints:
+    def numbers(self, where: Bools) -> Ints:
         return np.bincount(self.stratum[where], minlength=len(self.names))
 
     def deal(self, where: Bools, wanted: Mapping[str, Ints], seed: int) -> tuple[Ints, Strs]:
@@ -268,9 +268,9 @@ def _strata(shift: TwoParts, collection: Collection, regions: Regions, other: st
     a, a_names = encode(collection.factor(shift.factor)[rows])
     need_two(a_names, shift.factor, len(rows))
     need_two(y_names, shift.label, len(rows))
-    b, b_names = np.zeros(len(rows), np.int64), ("",)  # without a third factor, all items have one nameless value
+    # Without a third factor, all items have one nameless value.
+    b, b_names = encode(collection.factor(other)[rows] if other else np.full(len(rows), ""))
     if other:
-        b, b_names = encode(collection.factor(other)[rows])
         need_two(b_names, other, len(rows))
     cell = (y * len(b_names) + b) * len(a_names) + a
     tested = _kept_for_test(collection, rows, shift.test_where)
@@ -308,7 +308,7 @@ def _written(where: Where) -> str:
 
 def _sizes(shift: TwoParts, strata: _Strata, n_few: int, seed: int) -> dict[str, Ints]:
     """How many items of each stratum go to each split, and to `few`."""
-    available, balanced = strata.count(strata.tested), shift.balanced
+    available, balanced = strata.numbers(strata.tested), shift.balanced
     law = np.full(len(strata.names), 1 / len(strata.names)) if balanced else available / available.sum()
     n_test = shift.n_test or _default_test(available, balanced, shift.n_ood, strata.apart)
     if balanced and n_test < len(strata.names):
@@ -317,7 +317,7 @@ def _sizes(shift: TwoParts, strata: _Strata, n_few: int, seed: int) -> dict[str,
             f"'{strata.names[int(available.argmin())]}' has {available.min()} items. Raise n_test, keep fewer classes "
             "or values, or draw the test at random with balanced = false.")
     test, val = quota(n_test, law), quota(shift.n_ood, law)
-    left = strata.count(strata.trained)
+    left = strata.numbers(strata.trained)
     left = left if strata.apart else np.maximum(left - test - val, 0)
     few = _few(n_few, np.where(strata.few_from, left, 0), balanced, seed)
     left = left - few
@@ -365,7 +365,7 @@ def _replicate(
     stays = np.isin(split, ("few", "train"), invert=True)
     free = np.isin(strata.rows, rows[stays], invert=True) & strata.trained
     stream = int(child(seed, "draw", str(number)).integers(2**62))
-    there = strata.count(free)
+    there = strata.numbers(free)
     few = _few(n_few, np.where(strata.few_from, there, 0), shift.balanced, stream)
     drawn = strata.deal(free, {"few": few, "train": np.where(strata.whole, there - few, 0)}, stream)
     return together((rows[stays], split[stays]), drawn)

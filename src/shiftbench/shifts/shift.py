@@ -193,9 +193,9 @@ def spread(n: int, available: Ints) -> Ints:
     [2, 4, 4]
     """
     level = largest(lambda height: int(np.minimum(available, height).sum()) <= n, int(available.max(initial=0)))
-    taken = np.minimum(available, level)
-    taken[np.flatnonzero(available > level)[: n - int(taken.sum())]] += 1
-    return taken
+    numbers = np.minimum(available, level)
+    numbers[np.flatnonzero(available > level)[: n - int(numbers.sum())]] += 1
+    return numbers
 
 
 def deal(rows: Ints, cell: Ints, wanted: Mapping[str, Ints], seed: int, names: tuple[str, ...]) -> tuple[Ints, Strs]:

@@ -20,7 +20,7 @@ from shiftbench.data.questions import FORMS
 from shiftbench.data.target import BOXES, KINDS, TOKEN_KINDS, TOKENS, Target, boxes_text, kinds_text, tokens_text
 from shiftbench.shifts.shift import SHIFTS, ambiguous_note, card, labelled_items
 
-TAKEN = ("item", "split", *CODED)
+RESERVED = ("item", "split", *CODED)  # columns that every benchmark has
 ABSENT = "split"
 """The factor that may be absent: its items are then all for test."""
 
@@ -155,9 +155,9 @@ def _target_columns(
         names = tuple(sorted(name for name in collection.factors if fnmatchcase(name, label)))
         if not names:
             raise unknown("factor", label, collection.factors)
-        # A factor that is called label may not take the place of the rows' own column of that name.
-        own = "target" if len(names) == 1 else "target:"
-        columns = tuple(name if name not in TAKEN else own.replace(":", f":{name}") for name in names)
+        # A factor that is called label may not replace the rows' own column of that name.
+        columns = tuple(name if name not in RESERVED else "target" if len(names) == 1 else f"target:{name}"
+                        for name in names)
         return label, target(columns), {column: _numbers(collection, name, rows, kind, known)
                                         for column, name in zip(columns, names, strict=True)}
     if target.detects:

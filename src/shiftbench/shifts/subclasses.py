@@ -78,19 +78,19 @@ class Breeds(Lists):
             raise ShiftBenchError(f"The one superclass '{chosen.title(chosen.nodes[0])}' is left: there is nothing to "
                                   "tell apart. Choose fewer subclasses, another level or another root.")
         _check_missing(chosen, ids.values(), collection.name)
-        sides = Sides.of(chosen)
-        leaf, dropped = _subclass_of(collection, self.label, ids, chosen.subclasses, sides)
+        table = Subclasses.of(chosen)
+        leaf, dropped = _subclass_of(collection, self.label, ids, chosen.subclasses, table)
         if dropped:
             notes.append(f"{dropped} items carry subclasses of two superclasses, or of both sides, and were dropped.")
-        rows, split = _deal(collection, leaf, sides, self.given, self.held, self.overlap, seed)
-        own = leaf[rows]
+        rows, split = _deal(collection, leaf, table, self.given, self.held, self.overlap, seed)
+        leaf = leaf[rows]
         titles, words = (np.asarray(_titles(chosen, nodes)) for nodes in (chosen.nodes, chosen.subclasses))
-        label, side = titles[sides.superclass[own]], sides.word[own]
-        group = _join(label, ": ", words[own]) if self.groups == "subclass" else _join(label, ", ", side)
+        label, side = titles[table.superclass[leaf]], table.word[leaf]
+        group = _join(label, ": ", words[leaf]) if self.groups == "subclass" else _join(label, ", ", side)
         return Benchmark.of(
             collection, self, seed, rows, split, label=label, group=group,
-            domain=_join(side, " ", sides.domain[own].astype(np.str_)),
-            extra={"subclass": np.asarray(chosen.subclasses)[own]},
+            domain=_join(side, " ", table.domain[leaf].astype(np.str_)),
+            extra={"subclass": np.asarray(chosen.subclasses)[leaf]},
             card=card(
                 collection, rows, split, notes=[*notes, *chosen.notes],
                 distance=((1 - 2 * self.overlap) * float(np.mean(chosen.separation))
@@ -151,9 +151,9 @@ class Breeds(Lists):
 def _check_missing(chosen: Superclasses, there: Any, name: str) -> None:
     missing = sorted(set(chosen.subclasses) - set(there))
     if missing:
-        listed = ", ".join(f"{node} ({chosen.title(node)})" if chosen.title(node) != node else node for node in missing)
+        nodes = ", ".join(f"{node} ({chosen.title(node)})" if chosen.title(node) != node else node for node in missing)
         raise ShiftBenchError(f"Collection '{name}' lacks {len(missing)} of the {len(chosen.subclasses)} subclasses: "
-                              f"{listed}. Add their items, or cut a hierarchy of the classes that are there.")
+                              f"{nodes}. Add their items, or cut a hierarchy of the classes that are there.")
 
 
 def _titles(chosen: Superclasses, nodes: tuple[str, ...]) -> list[str]:
@@ -165,10 +165,10 @@ def _titles(chosen: Superclasses, nodes: tuple[str, ...]) -> list[str]:
 
 def _table(chosen: Superclasses, titles: list[str]) -> list[dict[str, Any]]:
     """For the card: every superclass with the subclasses of its two sides, as in Tables 8 to 11."""
-    def listed(side: tuple[str, ...]) -> list[dict[str, str]]:
+    def nodes(side: tuple[str, ...]) -> list[dict[str, str]]:
         return [{"id": node, "name": chosen.title(node)} for node in side]
 
-    return [{"id": node, "name": title, "source": listed(source), "target": listed(target)}
+    return [{"id": node, "name": title, "source": nodes(source), "target": nodes(target)}
             for node, title, source, target in zip(chosen.nodes, titles, chosen.source, chosen.target, strict=True)]
 
 
@@ -177,9 +177,7 @@ def _join(one: Strs, between: str, other: Strs) -> Strs:
 
 
 
-# Items by subclass: which one each belongs to, on which side it stands, and how its items are dealt to splits.
-
-class Sides(NamedTuple):
+class Subclasses(NamedTuple):
     """For every subclass: its superclass, its domain's number from 1, and whether it is of the source, the target or
     both."""
 
@@ -194,12 +192,12 @@ class Sides(NamedTuple):
         return np.where(self.source, "source", "target")
 
     @staticmethod
-    def of(chosen: Superclasses) -> "Sides":
+    def of(chosen: Superclasses) -> "Subclasses":
         """Where one superclass has more subclasses than another, several of its own share a domain."""
         n = len(chosen.subclasses)
         number = {node: code for code, node in enumerate(chosen.subclasses)}
-        table = Sides(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.bool_),
-                    tuple(chosen.title(node) for node in chosen.subclasses))
+        table = Subclasses(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.bool_),
+                           tuple(chosen.title(node) for node in chosen.subclasses))
         both = not any(chosen.target)
         for sides, flag in ((chosen.source, table.source), (chosen.target, table.target)):
             fewest = max(1, min(map(len, sides)))
@@ -222,7 +220,7 @@ def _known_classes(collection: Collection, label: str) -> Strs:
 
 
 def _subclass_of(
-    collection: Collection, label: str, ids: Mapping[str, str], subclasses: Sequence[str], sides: Sides
+    collection: Collection, label: str, ids: Mapping[str, str], subclasses: Sequence[str], table: Subclasses
 ) -> tuple[Ints, int]:
     """For every item the number of its subclass, -1 where it has none, and how many are ambiguous and so have none.
 
@@ -240,63 +238,60 @@ def _subclass_of(
     number = numbers(tags.names)[tags.tag]
     rows = np.flatnonzero(number >= 0)
     rows = rows[np.lexsort((-number[rows], tags.item[rows]))]
-    item, own = tags.item[rows], number[rows]
-    cells = np.unique(item * (2 * len(wanted)) + sides.superclass[own] * 2 + sides.source[own])
+    item, subclass = tags.item[rows], number[rows]
+    cells = np.unique(item * (2 * len(wanted)) + table.superclass[subclass] * 2 + table.source[subclass])
     times = np.bincount(cells // (2 * len(wanted)), minlength=len(collection))
     leaf = np.full(len(collection), -1, np.int64)
-    leaf[item] = own  # of one item the last is written last, and that is its first
+    leaf[item] = subclass  # of one item the last is written last, and that is its first
     leaf[times > 1] = -1
     return leaf, int((times > 1).sum())
 
 
 def _deal(
-    collection: Collection, leaf: Ints, sides: Sides, split_factor: str, held: float, overlap: float, seed: int
+    collection: Collection, leaf: Ints, table: Subclasses, split_factor: str, held: float, overlap: float, seed: int
 ) -> tuple[Ints, Strs]:
     """Rows and their splits. If the data have a split, items are held out only from its training items.
 
     A share `held` of every subclass goes to each held-out split, one item at least.
     """
     rows = np.flatnonzero(leaf >= 0)
+    both, names = bool((table.source & table.target).any()), table.names
     if not split_factor:
-        n = np.bincount(leaf[rows], minlength=len(sides.names))
-        _enough(n, 4 if (sides.source & sides.target).any() else 3, sides.names, "items")
-        part = np.maximum(1, (n * held).astype(np.int64))
-        return deal(rows, leaf[rows], _wanted(n, part, part, sides, overlap), seed, sides.names)
+        n = np.bincount(leaf[rows], minlength=len(names))
+        _enough(n, 4 if both else 3, names, "items")
+        out = np.maximum(1, (n * held).astype(np.int64))
+        return deal(rows, leaf[rows], _wanted(n, out, out, table, overlap), seed, names)
     word = collection.factor(split_factor).astype(np.str_)[rows]
     for strange in np.setdiff1d(word, (*TRAINED, *TESTED))[:1]:
         raise unknown("split", str(strange), (*TRAINED, *TESTED), f"Factor '{split_factor}'")
-    trained = np.isin(word, TRAINED)
-    n, tested = (np.bincount(leaf[rows[where]], minlength=len(sides.names)) for where in (trained, ~trained))
-    _enough(n, 2, sides.names, "training items")
-    _enough(tested, 2 if (sides.source & sides.target).any() else 1, sides.names, "validation items")
-    part = np.maximum(1, (n * held).astype(np.int64))
-    nothing = np.zeros_like(n)
-    return together(*(
-        deal(rows[where], leaf[rows[where]], _wanted(total, val, test, sides, overlap), seed, sides.names)
-        for where, total, val, test in ((trained, n, part, nothing), (~trained, tested, nothing, tested))))
+    before, after = rows[np.isin(word, TRAINED)], rows[~np.isin(word, TRAINED)]
+    n, n_after = (np.bincount(leaf[pool], minlength=len(names)) for pool in (before, after))
+    _enough(n, 2, names, "training items")
+    _enough(n_after, 2 if both else 1, names, "validation items")
+    out, none = np.maximum(1, (n * held).astype(np.int64)), np.zeros_like(n)
+    return together(deal(before, leaf[before], _wanted(n, out, none, table, overlap), seed, names),
+                    deal(after, leaf[after], _wanted(n_after, none, n_after, table, overlap), seed, names))
 
 
-def _wanted(n: Ints, val: Ints, test: Ints, sides: Sides, overlap: float) -> dict[str, Ints]:
+def _wanted(n: Ints, val: Ints, test: Ints, table: Subclasses, overlap: float) -> dict[str, Ints]:
     """How many of each subclass go to each split. Where source and target are the same, their test items are halved
     when they come from one pool of test items, and there is nothing to adapt with."""
-    both = sides.source & sides.target
-    if both.any():
+    if (table.source & table.target).any():
         out = np.where(test == n, test // 2, test)
         inside = np.where(test == n, test - test // 2, test)
         return {"test": out, "id_test": inside, "id_val": val, "train": np.maximum(0, n - out - inside - val)}
     wanted: dict[str, Ints] = {}
-    for own, other, total in (("id_test", "test", test), ("id_val", "val", val),
-                              ("train", "target_train", n - val - test)):
+    for at_source, at_target, total in (("id_test", "test", test), ("id_val", "val", val),
+                                        ("train", "target_train", n - val - test)):
         moved = np.rint(overlap * total).astype(np.int64)
-        wanted |= {other: np.where(sides.target, total - moved, moved),
-                   own: np.where(sides.source, total - moved, moved)}
+        wanted |= {at_target: np.where(table.target, total - moved, moved),
+                   at_source: np.where(table.source, total - moved, moved)}
     return {name: wanted[name] for name in ("test", "val", "id_test", "id_val", "train", "target_train")}
 
 
 def _enough(n: Ints, least: int, names: Sequence[str], what: str) -> None:
     few = np.flatnonzero(n < least)
     if few.size:
-        listed = ", ".join(f"{names[code]} ({n[code]})" for code in few[:20].tolist())
-        more = f" and {len(few) - 20} more" if len(few) > 20 else ""
-        raise ShiftBenchError(f"Fewer than {least} {what} have the subclasses {listed}{more}. Add items, or leave "
-                              "these classes out of the hierarchy.")
+        subclasses = in_short((f"{names[code]} ({n[code]})" for code in few.tolist()), 20)
+        raise ShiftBenchError(f"Fewer than {least} {what} have the subclasses {subclasses}. Add items, or leave these "
+                              "classes out of the hierarchy.")

@@ -340,30 +340,30 @@ def ladder(
     graph = meta_graph(collection, cls, threshold=threshold, min_size=min_size, kinds=kinds)
     merged = merge_similar(graph, tested) if merge else {name: (name,) for name in (*graph.names, *tested)}
     inside = {name: sorted({node for context in merged[name] for node in nodes(graph, context)}) for name in merged}
-    own = {node for name in tested for node in inside[name]}
-    goal = mean_embedding(graph, [graph.names[node] for node in sorted(own)])
-    taken = np.unique(np.concatenate([union(collection, cls, merged[name])[0] for name in tested]))
-    held = {name: np.setdiff1d(union(collection, cls, merged[name])[0], taken)
-            for name in merged if not own.intersection(inside[name])}
+    test_nodes = {node for name in tested for node in inside[name]}
+    goal = mean_embedding(graph, [graph.names[node] for node in sorted(test_nodes)])
+    test_items = np.unique(np.concatenate([union(collection, cls, merged[name])[0] for name in tested]))
+    items_of = {name: np.setdiff1d(union(collection, cls, merged[name])[0], test_items)
+                for name in merged if not test_nodes.intersection(inside[name])}
     choices: list[tuple[float, int, tuple[str, ...]]] = []
-    for group in combinations(held, contexts):
-        together = [node for name in group for node in inside[name]]
-        if not merge and len({int(graph.communities[node]) for node in together}) > 1:
+    for group in combinations(items_of, contexts):
+        group_nodes = [node for name in group for node in inside[name]]
+        if not merge and len({int(graph.communities[node]) for node in group_nodes}) > 1:
             continue
-        there = len(np.unique(np.concatenate([held[name] for name in group])))
-        if there >= items:
-            middle = mean_embedding(graph, [graph.names[node] for node in together])
-            choices.append((float(np.linalg.norm(middle - goal)), there, group))
+        n = len(np.unique(np.concatenate([items_of[name] for name in group])))
+        if n >= items:
+            middle = mean_embedding(graph, [graph.names[node] for node in group_nodes])
+            choices.append((float(np.linalg.norm(middle - goal)), n, group))
     rungs: list[Rung] = []
     used: set[str] = set()
-    far = sorted(choices)
+    choices.sort()
     for step in range(k):
-        free = [one for one in far if not used.intersection(one[2])]
+        free = [choice for choice in choices if not used.intersection(choice[2])]
         if not free:
             raise ShiftBenchError(f"Class '{cls}' has {len(rungs)} training sets of {contexts} contexts with {items} "
                                   f"items outside '{test}', but k = {k} are asked for. Lower k, items or contexts.")
-        target = far[0][0] + (far[-1][0] - far[0][0]) * step / max(k - 1, 1)
-        distance, there, group = min(free, key=lambda one: (abs(one[0] - target), one[2]))
+        wanted = choices[0][0] + (choices[-1][0] - choices[0][0]) * step / max(k - 1, 1)
+        far, n, group = min(free, key=lambda choice: (abs(choice[0] - wanted), choice[2]))
         used.update(group)
-        rungs.append(Rung(subset_name(cls, group), distance, there))
+        rungs.append(Rung(subset_name(cls, group), far, n))
     return sorted(rungs, key=lambda rung: rung.distance)

@@ -114,8 +114,8 @@ SETUPS = {
                        swapped=replace(SWAPPED, n_test=0, n_val=0)),
 }
 
-FINE_GRAINED = {f"fine_grained/{name}/{kind}": make for name, one in SETUPS.items()
-                for kind, make in one.suites().items()}
+FINE_GRAINED = {f"fine_grained/{name}/{shift}": make for name, row in SETUPS.items()
+                for shift, make in row.suites().items()}
 
 
 # The ten data sets of WILDS as benchmarks: what is predicted, what moves, which groups and which number count.
@@ -187,8 +187,8 @@ def suite(name: str, only: str = "", changes: Mapping[str, Any] | None = None) -
         yield from chosen.items()
         return
     variants = {key: changed(shift, changes, f"Suite '{name}', benchmark '{key}'") for key, shift in chosen.items()}
-    for (first, one), (second, other) in combinations(variants.items(), 2):
-        if one == other and chosen[first] != chosen[second]:
+    for first, second in combinations(variants, 2):
+        if variants[first] == variants[second] and chosen[first] != chosen[second]:
             replaced = ", ".join(f"{key} = {value!r}" for key, value in changes.items())
             raise ShiftBenchError(f"Suite '{name}': with {replaced} its benchmarks '{first}' and '{second}' are the "
                                   "same, for this is what they differ by. Choose one with --only, or change something "
@@ -215,8 +215,8 @@ def build_suite(
     ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
     """
     if str(name) not in SUITES and Path(name).is_file():
-        own = {"collection": str(collection)} if isinstance(collection, Path | str) else {}
-        plan = Recipe.load(name, {**(changes or {}), **own, **({} if seed is None else {"seed": seed})})
+        top = {"collection": str(collection)} if isinstance(collection, Path | str) else {}
+        plan = Recipe.load(name, {**(changes or {}), **top, **({} if seed is None else {"seed": seed})})
         if not several(plan.shift):
             raise ShiftBenchError(f"{name}: stands for one benchmark. Build it with `build`.")
         source: Collection | Path = collection if isinstance(collection, Collection) else plan.collection
@@ -233,8 +233,8 @@ def build_suite(
         keep(read_files("imagenet", [raw]), collection, overwrite=True)
     images = collection if isinstance(collection, Collection) else Collection.load(collection)
     if whole:  # which benchmarks there are is for the collection to say
-        shifts = dict(only_of({key: one for shift in shifts.values() for key, one in each(shift, images).items()}, only,
-                              str(name)))
+        of_tags = {key: member for shift in shifts.values() for key, member in each(shift, images).items()}
+        shifts = dict(only_of(of_tags, only, str(name)))
     wanted = members(shifts.items(), range(replicates), checked_seed(seed or 0))
     hint = " Name the benchmark of your data set with --only." if not only and len(wanted) > 1 else ""
     return _save_all(wanted, images, collection, out, f"suite '{name}'", hint, progress)

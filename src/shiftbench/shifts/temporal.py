@@ -59,14 +59,14 @@ class Temporal(Lists):
             raise ShiftBenchError(f"temporal: val_from = {self.val_from} comes after the first date that is tested, "
                                   f"{_day(cut)}. Items of val lie between training and test.")
         side = np.where(time < start, TRAIN, np.where(time < cut, VAL, TEST))
-        for part in (TRAIN, TEST):
-            if not (side == part).any():
-                raise ShiftBenchError(f"temporal: no item is on the side of {part}: dates in '{self.date}' run from "
+        for name in (TRAIN, TEST):
+            if not (side == name).any():
+                raise ShiftBenchError(f"temporal: no item is on the side of {name}: dates in '{self.date}' run from "
                                       f"{text[time.argmin()]} to {text[time.argmax()]}, and test begins "
                                       f"{_day(cut)}. Choose another date to test from.")
-        periods = {part: [str(text[one[time[one].argmin()]]), str(text[one[time[one].argmax()]])]
-                   for part in (TRAIN, VAL, TEST) if len(one := np.flatnonzero(side == part))}
-        notes.append("; ".join(f"{part} from {first} to {last}" for part, (first, last) in periods.items()).capitalize()
+        periods = {name: [str(text[rows_of[time[rows_of].argmin()]]), str(text[rows_of[time[rows_of].argmax()]])]
+                   for name in (TRAIN, VAL, TEST) if len(rows_of := np.flatnonzero(side == name))}
+        notes.append("; ".join(f"{name} from {first} to {last}" for name, (first, last) in periods.items()).capitalize()
                      + ".")
         domain: Strs = collection.factor(self.domain or f"year:{self.date}")[rows]
         return deal_sides(self, collection, seed, rows, side, domain, notes, periods=periods)

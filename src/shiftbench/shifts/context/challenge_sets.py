@@ -16,8 +16,6 @@ import numpy as np
 from shiftbench.core.arrays import Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
 
-# The twelve tasks of NOOCh (Madras & Zemel, 2021, §3.2) with the cue whose presence makes their environments.
-
 TASKS = {
     "car": "road",
     "bowl": "dining table",
@@ -32,7 +30,8 @@ TASKS = {
     "sports ball": "playingfield",
     "kite": "sky-other",
 }
-"""Label -> strongest cue, in the words of COCO and COCO-Stuff. A task may have further cues, which `cues` finds."""
+"""The twelve tasks (Madras & Zemel, 2021, §3.2): label -> strongest cue, whose presence makes the environments, in the
+words of COCO and COCO-Stuff. A task may have further cues, which `cues` finds."""
 
 SIZES = {
     "car": (740, 465, 1539, 949),
@@ -171,8 +170,6 @@ def _first_line(problem: Exception) -> str:
     return (str(problem) or type(problem).__name__).splitlines()[0]
 
 
-# Which tasks make a suite: those whose hard items cost most more than all items do (Madras & Zemel, 2021, §3.2).
-
 class Ranked(NamedTuple):
     """A task and by how much its mean loss on hard items exceeds that on all items."""
 
@@ -183,12 +180,12 @@ class Ranked(NamedTuple):
 
 
 def hardest_tasks(hard: Mapping[str, float], every: Mapping[str, float], n: int = 12) -> list[Ranked]:
-    """The n tasks with the largest  mean loss on hard items − mean loss on all items,  largest first.
+    """The n tasks of a suite (§3.2): the largest  mean loss on hard items − mean loss on all items,  largest first.
 
     Tasks without a loss on hard items (NaN: they have none) do not take part; the name decides between equal ones.
 
     >>> chosen = hardest_tasks({"car": 0.9, "tie": 0.3, "cat": 0.4}, {"car": 0.4, "tie": 0.1, "cat": 0.1}, 2)
-    >>> [one.task for one in chosen]
+    >>> [ranked.task for ranked in chosen]
     ['car', 'cat']
     """
     for task in hard:
@@ -199,4 +196,4 @@ def hardest_tasks(hard: Mapping[str, float], every: Mapping[str, float], n: int 
     if not 1 <= n <= len(able):
         raise ShiftBenchError(f"{n} tasks are asked for, but {len(able)} of {len(hard)} have losses on hard and on all "
                               "items. Ask for as many as there are, or train more tasks.")
-    return sorted(able, key=lambda one: (-one.gap, one.task))[:n]
+    return sorted(able, key=lambda ranked: (-ranked.gap, ranked.task))[:n]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.context.challenge_sets import SIZES, kinds_by_list, read_lists
@@ -124,18 +124,18 @@ def by_lists(shift: "Context", collection: Collection, split: Strs) -> Judged:
     if not ours:
         notes.append("The lists are silent on training, so all its rows are easy.")
     absent = 0
-    for part, phase in (("id_val", "valid"), ("test", "test")):
+    for name, phase in (("id_val", "valid"), ("test", "test")):
         ids = read_lists(shift.lists, shift.criterion, shift.label, phase)
         sizes = SIZES.get(shift.label, ())[2 * (phase == "test"):][:2]
         if sizes and sizes != (len(ids.positive), len(ids.negative)):
             notes.append(f"The lists for {phase} have {len(ids.positive)} hard positives and {len(ids.negative)} hard "
                          f"negatives; the published ones have {sizes[0]} and {sizes[1]}.")
-        listed = kinds_by_list(collection.items, ids)
-        for row in np.flatnonzero((listed != "easy") & (split != part))[:1]:
+        by_list = kinds_by_list(collection.items, ids)
+        for row in np.flatnonzero((by_list != "easy") & (split != name))[:1]:
             raise ShiftBenchError(f"{shift.lists}: image {collection.items[row]} is listed for {phase}, but it is not "
                                   "in that split. Name the lists' own: split = 'cocostuff_split_image_ids.npz'.")
-        kind = np.where(split == part, listed, kind)
-        absent += sum(map(len, ids)) - int((listed != "easy").sum())
+        kind = np.where(split == name, by_list, kind)
+        absent += sum(map(len, ids)) - int((by_list != "easy").sum())
     odd = int((((kind == "hard_positive") & ~carried) | ((kind == "hard_negative") & carried)).sum())
     notes += [f"{absent} listed images are not in the collection."] if absent else []
     notes += [f"{odd} listed images have another label than their list says."] if odd else []
@@ -168,17 +168,16 @@ def _by_cues(shift: "Context", collection: Collection, split: Strs) -> _CueTask:
     table = areas(collection, shift.kinds, shift.without, shift.label)
     label = table.code(shift.label)
     strength = strengths(table, split == "train")
-    listed = cues_of(table, strength, label, shift.alpha)
+    strong = cues_of(table, strength, label, shift.alpha)
     cue, carried = cues(strength, shift.alpha), table.carried(label)
     beta = shift.beta if isinstance(shift.beta, float) else alike(table, cue[label], carried, split == "train")
     kind = members(table, cue, beta, np.asarray([label]))[:, 0]
-    strongest = shift.cue or listed[0].tag
+    strongest = shift.cue or strong[0].tag
     domain = np.where(table.present(table.code(strongest)), strongest, f"no {strongest}")
-    strongest_cues = ", ".join(f"{cue.tag} ({cue.strength:.3f})" for cue in listed[:12])
-    more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
+    listed = in_short((f"{cue.tag} ({cue.strength:.3f})" for cue in strong), 12)
     return _CueTask(carried, kind, domain, beta,
-                  {"environment": strongest, "cues": [cue._asdict() for cue in listed]},
-                  f"Cues of '{shift.label}' with A(C, Y): {strongest_cues}{more}.")
+                    {"environment": strongest, "cues": [cue._asdict() for cue in strong]},
+                    f"Cues of '{shift.label}' with A(C, Y): {listed}.")
 
 
 def _tag(collection: Collection, name: str) -> Bools:
@@ -273,16 +272,16 @@ def matched(similarity: Floats, carried: Bools, split: Strs, like: Codes) -> Mat
     kind: Codes = np.zeros(len(similarity), np.int8)
     tau: dict[str, dict[str, float]] = {}
     short = 0
-    for part in np.unique(split).tolist():
+    for name in np.unique(split).tolist():
+        here = split == name
         for code, side, sign in ((HARD_POSITIVE, carried, 1.0), (HARD_NEGATIVE, ~carried, -1.0)):
-            here = split == part
             n = int((like[here] == code).sum())
             rows = np.flatnonzero(here & side & ~np.isnan(similarity))
-            taken = rows[np.argsort(sign * similarity[rows], kind="stable")[:n]]
-            kind[taken] = code
-            short += n - len(taken)
-            if taken.size:
-                tau.setdefault(part, {})[KINDS[code]] = float(similarity[taken[-1]])
+            hard = rows[np.argsort(sign * similarity[rows], kind="stable")[:n]]
+            kind[hard] = code
+            short += n - len(hard)
+            if hard.size:
+                tau.setdefault(name, {})[KINDS[code]] = float(similarity[hard[-1]])
     return Matched(kind, tau, short)
 
 

@@ -1,4 +1,7 @@
-"""Context cues: what is large where a class is present (Madras & Zemel, 2021, §3.1.1)."""
+"""The CE criterion (Madras & Zemel, 2021, §3.1.1): areas of tags, the cues of a class, and which items are hard.
+
+A cue is what is large where a class is present. Everything is computed for all classes at once, or for some of them.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,9 +17,11 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Tags
 
-# How much of each item every tag covers: what the CE criterion is computed from.
-
 Shares = npt.NDArray[np.float32]
+Codes = npt.NDArray[np.int8]
+ALPHA, BETA = 0.05, 0.1
+KINDS = ("easy", "hard_positive", "hard_negative")
+EASY, HARD_POSITIVE, HARD_NEGATIVE = range(3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,19 +99,16 @@ def areas(collection: Collection, kinds: Sequence[str] = (), without: Sequence[s
                               "expression.")
     for row in np.flatnonzero(missing)[:1]:
         worst = np.bincount(table.tag[missing], minlength=len(codes))
-        listed = ", ".join(table.titles[code] for code in np.argsort(-worst, kind="stable")[:5] if worst[code])
+        unknown_areas = ", ".join(table.titles[code] for code in np.argsort(-worst, kind="stable")[:5] if worst[code])
         raise ShiftBenchError(
             f"Collection '{collection.name}': {int(missing.sum())} of {len(rows)} areas are unknown (NaN), first "
             f"'{table.titles[table.tag[row]]}' in item '{collection.items[table.item[row]]}'. Leave such tags out with "
-            f"`without` or `kinds` (most often unknown: {listed}).")
+            f"`without` or `kinds` (most often unknown: {unknown_areas}).")
     return table
 
 
 def _both(tags: Tags, code: int) -> tuple[str, str]:
     return tags.names[code], f"{tags.kinds[code]}:{tags.names[code]}"
-
-
-ALPHA = 0.05
 
 
 class Cue(NamedTuple):
@@ -157,9 +159,9 @@ def cues_of(areas: Areas, strength: Floats, label: int, alpha: float = ALPHA) ->
     name = areas.titles[label]
     if np.isnan(row).all():
         seen: Ints = np.flatnonzero(~np.isnan(np.diagonal(strength)))
-        listed = ", ".join(areas.titles[code] for code in seen[:20].tolist())
+        labels = ", ".join(areas.titles[code] for code in seen[:20].tolist())
         raise ShiftBenchError(f"No training item carries '{name}', so it has no context. Choose another label"
-                              + (f": {listed}{' …' if len(seen) > 20 else ''}." if len(seen) else "."))
+                              + (f": {labels}{' …' if len(seen) > 20 else ''}." if len(seen) else "."))
     chosen = np.flatnonzero(cues(strength, alpha)[label])
     if not chosen.size:
         others = np.where(np.arange(len(row)) == label, -np.inf, row)
@@ -167,24 +169,12 @@ def cues_of(areas: Areas, strength: Floats, label: int, alpha: float = ALPHA) ->
         if len(row) < 2:
             raise ShiftBenchError(f"'{name}' is the only tag, so nothing can be its context.")
         able = np.flatnonzero(cues(strength, alpha).any(axis=1))
-        other = f", or choose a label with a cue, for example {_first(areas, able)}" if able.size else ""
+        examples = ", ".join(areas.titles[code] for code in able[:5].tolist())
+        other = f", or choose a label with a cue, for example {examples}" if examples else ""
         raise ShiftBenchError(f"'{name}' has no cue with A > {alpha:g}. The nearest is '{areas.titles[best]}' with A = "
                               f"{row[best]:.4f}: lower alpha below that{other}.")
     order = chosen[np.argsort(-row[chosen], kind="stable")]
     return [Cue(areas.titles[code], areas.kinds[code], float(row[code])) for code in order.tolist()]
-
-
-def _first(areas: Areas, codes: Ints) -> str:
-    return ", ".join(areas.titles[code] for code in codes[:5].tolist())
-
-
-# Hard positives and hard negatives by the CE criterion, of all classes at once (Madras & Zemel, 2021, §3.1.1).
-
-BETA = 0.1
-KINDS = ("easy", "hard_positive", "hard_negative")
-EASY, HARD_POSITIVE, HARD_NEGATIVE = range(3)
-
-Codes = npt.NDArray[np.int8]
 
 
 def members(areas: Areas, cue: Bools, beta: float = BETA, tasks: Ints | None = None) -> Codes:

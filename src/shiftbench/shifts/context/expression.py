@@ -114,20 +114,20 @@ def _factor(collection: Collection, name: str) -> Values | None:
 def _listed(column: Values, name: str, value: str) -> Bools:
     """Which values are in `[a, b, 1..245]`."""
     body = value[1:-1] if value.startswith("[") and value.endswith("]") else value
-    parts = [part.strip().strip("'\"") for part in body.split(",") if part.strip()]
-    if not parts:
+    values = [text.strip().strip("'\"") for text in body.split(",") if text.strip()]
+    if not values:
         raise ShiftBenchError(f"'{name} in {value}' lists no value. Write for example {name} in [a, b] or 1..245.")
     words = column.astype(np.str_)
     answer = np.zeros(len(column), np.bool_)
-    for part in parts:
-        span = _RANGE.fullmatch(part)
+    for word in values:
+        span = _RANGE.fullmatch(word)
         if span and column.dtype.kind in "iuf":
             answer |= (column >= int(span[1])) & (column <= int(span[2]))
-        elif column.dtype.kind in "iuf" and _number(part) is not None:
-            answer |= column == _number(part)
+        elif column.dtype.kind in "iuf" and _number(word) is not None:
+            answer |= column == _number(word)
         else:
-            _among(part, words, name)
-            answer |= words == part
+            _among(word, words, name)
+            answer |= words == word
     return answer
 
 

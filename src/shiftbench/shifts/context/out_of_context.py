@@ -142,31 +142,31 @@ class Context(Lists):
     def _published(self, collection: Collection) -> Strs:
         """The split of the published ids; an item that is in none has none, and is left out."""
         split = np.full(len(collection), "", "U6")
-        for part, ids in read_splits(self.split).items():
-            split[np.isin(collection.items, ids)] = part
+        for name, ids in read_splits(self.split).items():
+            split[np.isin(collection.items, ids)] = name
         return split
 
     def _enough(self, split: Strs, label: Values) -> None:
-        for part, least in (("train", 2), ("test", 1)):
-            n = len(np.unique(label[split == part]))
+        for name, least in (("train", 2), ("test", 1)):
+            n = len(np.unique(label[split == name]))
             if n < least:
                 what = "no items" if not n else "a single label"
-                raise ShiftBenchError(f"'{part}' has {what} by label '{self.label}' and criterion '{self.criterion}'. "
+                raise ShiftBenchError(f"'{name}' has {what} by label '{self.label}' and criterion '{self.criterion}'. "
                                       "Check the criterion, the split, and train_on and test_on.")
 
 
 def _restricted(split: Strs, hard: Bools) -> Strs:
     """Hard held-out items to `val` and `test`, easy ones to `id_val` and `id_test`: nothing is thrown away."""
-    for parts in (("id_val", "val"), ("id_test", "test")):
-        split = np.where(np.isin(split, parts), np.where(hard, parts[1], parts[0]), split)
+    for before, after in (("id_val", "val"), ("id_test", "test")):
+        split = np.where(np.isin(split, (before, after)), np.where(hard, after, before), split)
     return split
 
 
 def _counts(split: Strs, kind: Strs) -> dict[str, dict[str, int]]:
     """Rows per split and kind."""
     kinds = np.unique(kind).tolist()
-    return {part: {word: int(((split == part) & (kind == word)).sum()) for word in kinds}
-            for part in SPLITS if (split == part).any()}
+    return {name: {word: int(((split == name) & (kind == word)).sum()) for word in kinds}
+            for name in SPLITS if (split == name).any()}
 
 
 def _nooch(tasks: Mapping[str, str], **settings: Any) -> dict[str, Shift]:
