@@ -26,15 +26,16 @@ def main(source: str) -> str:
         own = [benchmark for benchmark in benchmarks if criterion(benchmark) == name]
         table = tasks(shown, own)
         easy = [cells(shown, benchmark, "auc", EASY) for benchmark in own]
-        heads = [task.partition("-")[2] for task, _ in table["rows"]]
+        *tasks_, average = table["rows"]
+        heads = [row["method"].partition("-")[2] for row in tasks_]
         lines += [f"AUC on hard items, {name}: mean over seeds with its 95 % interval", "",
                   f"| method | {' | '.join(heads)} | average | average, easy items |", f"|{'--|' * (len(heads) + 3)}"]
-        order = sorted(range(len(table["methods"])), key=lambda at: -value(table["average"][at]))
-        for at in order:
-            method = table["methods"][at]
+        methods = [column["head"] for column in table["columns"]]
+        for at in sorted(range(len(methods)), key=lambda at: -value(average["cells"][at])):
+            method = methods[at]
             usual = mean([one[method] for one in easy]) if all(method in one for one in easy) else None
-            columns = [words(row[at]) for _, row in table["rows"]]
-            lines.append(f"| {method} | {' | '.join([*columns, words(table['average'][at]), words(usual)])} |")
+            columns = [words(row["cells"][at]) for row in table["rows"]]
+            lines.append(f"| {method} | {' | '.join([*columns, words(usual)])} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -18,7 +18,8 @@ from shiftbench.reporting import report
 from shiftbench.reporting.drawing import to_svg
 from shiftbench.reporting.page import results_of
 from shiftbench.reporting.plots import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Look
-from shiftbench.reporting.sections.nooch import beaten, compared, content, points_panel
+from shiftbench.reporting.sections.nooch import content, points_panel
+from shiftbench.reporting.sections.nooch_items import beaten, compared
 from shiftbench.reporting.sections.nooch_scores import Point, applies, cells, harder, nooch_in, points, table, tasks
 from shiftbench.scoring import RunIndex, means, score, score_runs
 from shiftbench.scoring.metrics import losses
@@ -55,7 +56,7 @@ def test_a_table_has_the_scored_numbers(study):
     """Hard and easy side by side, each the mean as scored; the worst group's error is 1 − its accuracy."""
     scores, made = study
     found = table(scores, made[0])
-    heads = [(column.block, column.head) for column in found["columns"]]
+    heads = [(column["block"], column["head"]) for column in found["columns"]]
     assert heads == [("AUC", "hard"), ("AUC", "easy"), ("NLL", "hard +"), ("NLL", "hard −"), ("NLL", "easy"),
                      ("ECE", "hard"), ("ECE", "easy"), ("Error", "hard"), ("Error", "easy"), ("Worst group", "error"),
                      ("Worst group", "NLL")]
@@ -85,7 +86,7 @@ def test_a_question_has_the_columns_of_table_4(study):
     """Where hard items were told by a question, the worst group is the worse of the two hard sides."""
     scores, made = study
     found = table(scores, made[3])
-    assert [column.metric for column in found["columns"]][-2:] == ["worst_hard_error", "worst_hard_nll"]
+    assert [column["metric"] for column in found["columns"]][-2:] == ["worst_hard_error", "worst_hard_nll"]
     mine = scores.where(benchmark="birds", split="test", method="erm", stat="mean")
     assert found["rows"][0]["cells"][-2]["value"] == only(mine, metric="worst_hard_error")["value"]
 
@@ -94,10 +95,11 @@ def test_tasks_are_averaged_as_in_tables_2_and_3(study):
     """A row per task, a column per method, and the plain mean of a column below it."""
     scores, made = study
     found = tasks(scores, made[:2])
-    assert [name for name, _ in found["rows"]] == ["ce-car", "ce-bus"]
+    assert [row["method"] for row in found["rows"]] == ["ce-car", "ce-bus", "Average"]
+    *rows, average = (row["cells"] for row in found["rows"])
+    assert len(average) == 3
     for place in range(3):
-        assert found["average"][place]["value"] == pytest.approx(
-            np.mean([row[place]["value"] for _, row in found["rows"]]))
+        assert average[place]["value"] == pytest.approx(np.mean([row[place]["value"] for row in rows]))
 
 
 def test_easy_items_may_be_in_id_test():
@@ -267,7 +269,10 @@ def test_the_page_shows_pictures_with_both_losses(folder, tmp_path):
     for strip in found["strips"]:
         assert 0 < len(strip["entries"]) <= 8
         assert all(one["source"].startswith("data:image/webp") for one in strip["entries"])
-        assert all(float(one["better"]) <= float(one["worse"]) for one in strip["entries"])
+        for one in strip["entries"]:
+            (better, less), (worse, more) = one["losses"]
+            assert (better, worse) == (strip["better"], strip["worse"])
+            assert float(less) <= float(more)
     bare = content(results_of(scores, [made], index=index))["compared"][0]
     text = report(scores, [made], tmp_path / "r.html", index=index).read_text()
     assert bare["strips"][0]["entries"][0]["item"] in text

@@ -7,6 +7,7 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,21 @@ def column_of(
     unit = metric_of(metric).unit
     return {row["method"]: {**row["cells"][benchmark], "unit": unit}
             for row in pivot(scores, metric, split, group, by=by, level=level) if benchmark in row["cells"]}
+
+
+def methods_table(columns: Sequence[tuple[Row, Mapping[str, Row | None]]], names: Sequence[str] = ()) -> Row:
+    """Methods, or other `names`, × columns: {"columns", "blocks", "rows", "seeds"}; `score_table` of parts.html draws it.
+
+    A column is what stands above it (`head`, `under`, `block` over several columns, `worst` where its cells name their
+    group, `marks` where the best is marked) and method -> cell. `seeds` says how many seeds the cells are means over.
+    """
+    cells = [column for _, column in columns]
+    heads = [{"under": "", "block": "", "worst": False, "marks": True, **head} for head, _ in columns]
+    methods = names or methods_in(method for column in cells for method, cell in column.items() if cell)
+    return {"columns": heads, "blocks": list(Counter(head["block"] for head in heads).items()),
+            "rows": [{"method": method, "cells": [column.get(method) for column in cells]} for method in methods],
+            "seeds": seeds_in_words({method: {cell["runs"] for column in cells if (cell := column.get(method))
+                                              and "runs" in cell} for method in methods})}
 
 
 def methods_in(names: Iterable[str]) -> list[str]:

@@ -27,7 +27,15 @@ from shiftbench.reporting.plots import (
 )
 from shiftbench.reporting.plots import Row as Line
 from shiftbench.reporting.results import HUMAN, PAIRWISE, Content, Results
-from shiftbench.reporting.score_tables import Row, column_of, methods_in, percent, seeds_in_words, with_interval
+from shiftbench.reporting.score_tables import (
+    Row,
+    column_of,
+    methods_in,
+    methods_table,
+    percent,
+    seeds_in_words,
+    with_interval,
+)
 from shiftbench.reporting.sections.breeds_points import (
     SOURCE,
     TARGET,
@@ -49,6 +57,10 @@ QUANTITIES = {"source": "Source accuracy", "target": "Target accuracy", "rt": "T
 ON_TARGET = {"target": ("target", "dot"), "rt": ("target-RT", "hollow-dot"),
              "whole": ("trained on the target", "pale-dot")}
 """Accuracies on the target: what figures call them, and how they are drawn."""
+TABLE = {"source": ("Source", "id_test"), "target": ("Target", "test"), "rt": ("Target-RT", "last layer retrained"),
+         "whole": ("Target-trained", "end to end"), "relative": ("Relative", "target / source"),
+         "drop": ("Drop", "points lost")}
+"""Columns of a benchmark's table: a field of a point, its head and the text under it."""
 COLUMNS = ("benchmark", "model", "quantity", "value", "low", "high")
 
 
@@ -66,7 +78,7 @@ def content(results: Results) -> Content | None:
     humans = any(PAIRWISE in results.scores.where(benchmark=benchmark.name, method=HUMAN)["metric"]
                  for benchmark, _ in tasks)
     measured = [name for name in ON_TARGET if any(getattr(point, name) for _, listed in tasks for point in listed)]
-    return {"tables": [_table(benchmark, listed) for benchmark, listed in tasks], "measured": measured,
+    return {"tables": [_table(benchmark, listed, measured) for benchmark, listed in tasks], "measured": measured,
             "seen": _seen([benchmark for benchmark, _ in tasks], results), "humans": humans,
             "figures": _figures(shown, results, tasks, measured)}
 
@@ -80,7 +92,7 @@ def _seen(benchmarks: Sequence[Benchmark], results: Results) -> list[str]:
     return sorted(set(filter(None, notes)))
 
 
-def _table(benchmark: Benchmark, listed: Sequence[Point]) -> Row:
+def _table(benchmark: Benchmark, listed: Sequence[Point], measured: Sequence[str]) -> Row:
     superclasses = benchmark.card.get("superclasses") or []
     sides = [sorted({len(superclass.get(side) or []) for superclass in superclasses}) for side in ("source", "target")]
     counted = " and ".join(f"{_few(side)} {word}" for side, word in zip(sides, ("source", "target"), strict=True)
@@ -90,11 +102,9 @@ def _table(benchmark: Benchmark, listed: Sequence[Point]) -> Row:
     about += [f"each {counted} subclasses"] if counted else []
     about += [f"split {split_of(benchmark)}"] if split_of(benchmark) else []
     about += [f"separation {apart:.2f}"] if apart is not None else []
-    cells = [{"name": point.name, "source": point.source, "target": point.target, "rt": point.rt, "drop": point.drop,
-              "whole": point.whole,
-              "relative": point.relative and {**point.relative._asdict(), "best": False, "tied": False}}
-             for point in listed]
-    return {"name": benchmark.name, "about": ", ".join(about), "rows": cells,
+    table = methods_table([({"head": head, "under": under}, {point.name: getattr(point, name) for point in listed})
+                           for name, (head, under) in TABLE.items() if name != "whole" or "whole" in measured])
+    return {**table, "name": benchmark.name, "about": ", ".join(about),
             "seeds": seeds_in_words({point.name: {point.target["runs"]} for point in listed}),
             "n": f"{listed[0].source['n']:,} source and {listed[0].target['n']:,} target items"}
 
@@ -128,8 +138,7 @@ def _figures(shown: Scores, results: Results, tasks: Tasks, measured: Sequence[s
             f"beats in both. Lines: {sure} % intervals, of relative accuracy by a bootstrap.",
             tuple(_pareto(listed, benchmark.name, looks) for benchmark, listed in robust), COLUMNS,
             tuple(_listed(benchmark, point, name, cell) for benchmark, listed in robust for point in listed
-                  for name, cell in (("source", point.source),
-                                     ("relative", point.relative._asdict() if point.relative else {}))),
+                  for name in ("source", "relative") if (cell := getattr(point, name))),
             legends=legends([*key, ("Pareto frontier", "same")])))
     drawn += _retrained(tasks, looks, sure)
     drawn += _classes(shown, tasks, looks, results.level)
@@ -158,7 +167,7 @@ def source_against_target(listed: Sequence[Point], title: str, looks: Mapping[st
 
 def _pareto(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
     """Relative accuracy against source accuracy, with the Pareto frontier dashed (Figure 6)."""
-    cells = [point.relative._asdict() for point in listed if point.relative]
+    cells = [point.relative for point in listed if point.relative]
     best = frontier([point.source["value"] for point in listed], [cell["value"] for cell in cells])
     x, y = _accuracy(point.source for point in listed), scale(around(cells), write=hundredths, least=0.0)
     edge = [(listed[number].source["value"], cells[number]["value"]) for number in best]

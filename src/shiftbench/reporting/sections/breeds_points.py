@@ -29,14 +29,6 @@ REPLICATES = 10_000
 """Draws behind an interval; each is two numbers, so they cost nothing."""
 
 
-class Relative(NamedTuple):
-    """Target accuracy over source accuracy, with its interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 class Point(NamedTuple):
     """One model on one benchmark: cells of `pivot`."""
 
@@ -44,7 +36,7 @@ class Point(NamedTuple):
     source: Row
     target: Row
     rt: Row | None  # None where its last layer was not trained on the target
-    relative: Relative | None  # None where source accuracy is 0
+    relative: Row | None  # target over source accuracy; None where source accuracy is 0
     drop: Row | None
     whole: Row | None = None  # target accuracy of the same model, trained end to end on the target
 
@@ -115,8 +107,8 @@ def points(shown: Scores, benchmark: Benchmark, level: float = LEVEL, reference:
 # Numbers
 
 def relative(source: Cell, target: Cell, level: float = LEVEL, *, purpose: str = "", replicates: int = REPLICATES
-             ) -> Relative | None:
-    """Relative accuracy and the percentiles of its draws; None where nothing is right on the source.
+             ) -> Row | None:
+    """A cell of relative accuracy and the percentiles of its draws; None where nothing is right on the source.
 
         ρ = target / source,   ρ* = target* / source*
 
@@ -131,7 +123,8 @@ def relative(source: Cell, target: Cell, level: float = LEVEL, *, purpose: str =
         with np.errstate(divide="ignore"):
             drawn = np.where(below > 0, above / np.maximum(below, 1e-300), np.inf)
         ends = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
-    return Relative(target["value"] / source["value"], float(ends[0]), float(ends[1]))
+    return {"value": target["value"] / source["value"], "low": float(ends[0]), "high": float(ends[1]), "best": False,
+            "tied": False, "runs": target["runs"]}
 
 
 def redraw(cell: Cell, level: float, rng: np.random.Generator, replicates: int) -> Floats:

@@ -19,10 +19,9 @@ from shiftbench.reporting.score_tables import (
     Row,
     column_of,
     enumeration,
-    methods_in,
+    methods_table,
     percent,
     probability,
-    seeds_in_words,
     with_interval,
 )
 from shiftbench.scoring import GAP, Comparison, comparisons
@@ -161,20 +160,13 @@ def _tags_figure(name: str, tags: Sequence[Row]) -> list[Figure]:
 
 def _table(scores: Scores, benchmark: Benchmark) -> Row:
     """Methods × what was measured on one benchmark, the groupings of its card among it."""
-    columns, cells = [], []
     further = [(Measure(metric, by), "test", head, f"by {spaced(by, ZERO)}, test")
                for by in _groupings(scores, benchmark) for metric, head, fewest in OVER
                if len(set(scores.where(split="test", metric="accuracy", by=by)["group"].tolist())) >= fewest]
-    for (metric, by), split, head, under in (*_columns(benchmark), *further):
-        column = column_of(scores, benchmark.name, metric, split, by=by)
-        if column:
-            columns.append({"worst": is_worst(metric), "split": split, "head": head, "under": under})
-            cells.append(column)
-    methods = methods_in(method for column in cells for method in column)
-    return {"columns": columns, "rows": [{"method": method, "cells": [column.get(method) for column in cells]}
-                                         for method in methods],
-            "seeds": seeds_in_words({method: {column[method]["runs"] for column in cells if method in column}
-                                     for method in methods})}
+    return methods_table([
+        ({"head": head, "under": under, "worst": is_worst(metric), "marks": split == "test"}, column)
+        for (metric, by), split, head, under in (*_columns(benchmark), *further)
+        if (column := column_of(scores, benchmark.name, metric, split, by=by))])
 
 
 def _columns(benchmark: Benchmark) -> list[Column]:

@@ -21,10 +21,9 @@ from shiftbench.reporting.score_tables import (
     column_of,
     enumeration,
     in_unit,
-    methods_in,
+    methods_table,
     percent,
     pivot,
-    seeds_in_words,
     with_interval,
 )
 from shiftbench.scoring.metrics import is_worst
@@ -63,7 +62,7 @@ def families(benchmarks: Sequence[Benchmark]) -> list[Family]:
 
 
 def family_table(scores: Scores, family: Family) -> Row:
-    """A family's table: {"title", "kind", "columns", "rows"}; a row's cells stand in the order of the columns.
+    """A family's table, as `methods_table` makes it, with its "title" and "kind".
 
     A ladder has one column per training set (MetaShift's Table 1: accuracy on the test subset of the class that moves),
     the others have the average and the worst group for each (its Table 2). A column: block (what it measures), head,
@@ -73,18 +72,16 @@ def family_table(scores: Scores, family: Family) -> Row:
     if family.kind == "distance":
         group = moved_group(family.members)
         blocks = [("accuracy", group, "Average accuracy" if group == ALL else f"Accuracy on {group}")]
-    columns, cells = [], []
+    columns: list[tuple[Row, dict[str, Row | None]]] = []
     for metric, group, block in blocks:
-        table = {row["method"]: row["cells"] for row in pivot(scores, metric, group=group)}
+        by_method = {row["method"]: row["cells"] for row in pivot(scores, metric, group=group)}
         for benchmark in family.members:
             x = _distance(benchmark) if family.kind == "distance" else _share(benchmark)
-            columns.append({"block": block, "head": _head(benchmark, family.kind), "benchmark": benchmark.name, "x": x,
-                            "under": benchmark.name if family.kind != "other" else str(benchmark.card.get("shift", "")),
-                            "metric": metric, "worst": is_worst(metric)})
-            cells.append({method: row.get(benchmark.name) for method, row in table.items()})
-    methods = methods_in(method for column in cells for method, cell in column.items() if cell)
-    return {"title": family.title, "kind": family.kind, "columns": columns,
-            "rows": [{"method": method, "cells": [column.get(method) for column in cells]} for method in methods]}
+            under = benchmark.name if family.kind != "other" else str(benchmark.card.get("shift", ""))
+            head = {"block": block, "head": _head(benchmark, family.kind), "under": under, "worst": is_worst(metric),
+                    "benchmark": benchmark.name, "x": x, "metric": metric}
+            columns.append((head, {method: cells.get(benchmark.name) for method, cells in by_method.items()}))
+    return {"title": family.title, "kind": family.kind, **methods_table(columns)}
 
 
 def moved_group(ladder: Sequence[Benchmark]) -> str:
@@ -148,12 +145,9 @@ def content(results: Results) -> Content | None:
 def _family(results: Results, family: Family, before: int) -> Row:
     """A family's table with its figure; `before` counts the families of its kind that came first."""
     table = family_table(results.shown, family)
-    names = [column["block"] for column in table["columns"]]
     tests = [benchmark.items[benchmark.rows("test")] for benchmark in family.members]
-    table |= {"blocks": [(name, names.count(name)) for name in dict.fromkeys(names)], "n": _sizes(table), "figures": [],
-              "same_test": all(np.array_equal(tests[0], items) for items in tests),
-              "seeds": seeds_in_words({row["method"]: {cell["runs"] for cell in row["cells"] if cell}
-                                       for row in table["rows"]})}
+    table |= {"n": _sizes(table), "figures": [],
+              "same_test": all(np.array_equal(tests[0], items) for items in tests)}
     if any(cell for row in table["rows"] for cell in row["cells"]):
         more = f"-{before + 1}" if before else ""
         looks = looks_of(results.methods)

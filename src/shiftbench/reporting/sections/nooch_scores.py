@@ -8,13 +8,16 @@ import numpy as np
 
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import Scores
-from shiftbench.reporting.score_tables import Row, column_of, methods_in, seeds_in_words
+from shiftbench.reporting.score_tables import Row, column_of, methods_in, methods_table
 from shiftbench.scoring.hard_items import EASY, HARD, SIDES, kinds_of
 from shiftbench.scoring.metrics import is_worst
 
+BASELINE = "erm"
 POSITIVE, NEGATIVE = SIDES
 SPLITS = ("test", "id_test")
 """Splits to search for a set of items; easy items are in id_test where test has only hard ones."""
+AVERAGE = "Average"
+"""The last row of a table of tasks."""
 CRITERIA = {"ce": "CE criterion", "gist": "Gist criterion", "factors": "Question about factors"}
 
 
@@ -25,10 +28,6 @@ class Column(NamedTuple):
     head: str
     metric: str
     group: str
-
-    @property
-    def worst(self) -> bool:
-        return is_worst(self.metric)
 
 
 COLUMNS = (
@@ -84,28 +83,19 @@ def cells(scores: Scores, benchmark: Benchmark, metric: str, group: str) -> dict
                  if cell["n"]}
         if known:
             flip = metric == "worst_group_accuracy"
-            return {name: _error(cell) for name, cell in known.items()} if flip else known
+            return {name: {**(_error(cell) if flip else cell), "unit": "number"} for name, cell in known.items()}
     return {}
 
 
 def table(scores: Scores, benchmark: Benchmark) -> Row | None:
     """Methods × numbers of one benchmark; None where none has a score of hard or easy items."""
-    columns, listed = [], []
-    for column in (*COLUMNS, *(WORSE if is_question(benchmark) else WORST)):
-        by_method = cells(scores, benchmark, column.metric, column.group)
-        if by_method:
-            columns.append(column)
-            listed.append(by_method)
-    if not any(column.metric in ("auc", "nll", "error") for column in columns):
+    columns = [({**column._asdict(), "worst": is_worst(column.metric)}, by_method)
+               for column in (*COLUMNS, *(WORSE if is_question(benchmark) else WORST))
+               if (by_method := cells(scores, benchmark, column.metric, column.group))]
+    if not any(column["metric"] in ("auc", "nll", "error") for column, _ in columns):
         return None
-    names = [column.block for column in columns]
-    methods = methods_in(method for by_method in listed for method in by_method)
-    return {"name": benchmark.name, "criterion": criterion(benchmark), "columns": columns,
-            "blocks": [(name, names.count(name)) for name in dict.fromkeys(names)],
-            "rows": [{"method": method, "cells": [by_method.get(method) for by_method in listed]}
-                     for method in methods],
-            "seeds": seeds_in_words({method: {by_method[method]["runs"] for by_method in listed if method in by_method}
-                                     for method in methods}), "sizes": sizes(benchmark)}
+    return {**methods_table(columns), "name": benchmark.name, "criterion": criterion(benchmark),
+            "sizes": sizes(benchmark)}
 
 
 def sizes(benchmark: Benchmark) -> str:
@@ -121,20 +111,20 @@ def sizes(benchmark: Benchmark) -> str:
 
 
 def tasks(scores: Scores, benchmarks: Sequence[Benchmark]) -> Row:
-    """AUC on hard items of every task and method, and its average (Tables 2 and 3)."""
-    rows = [(benchmark.name, cells(scores, benchmark, "auc", HARD)) for benchmark in benchmarks]
-    rows = [(name, row) for name, row in rows if row]
-    methods = methods_in(method for _, row in rows for method in row)
-    return {"criterion": criterion(benchmarks[0]), "methods": methods,
-            "rows": [(name, [row.get(method) for method in methods]) for name, row in rows],
-            "average": [mean([row[method] for _, row in rows]) if all(method in row for _, row in rows) else None
-                        for method in methods]}
+    """AUC on hard items: a row per task and one for their average, a column per method (Tables 2 and 3)."""
+    tasks = {benchmark.name: row for benchmark in benchmarks if (row := cells(scores, benchmark, "auc", HARD))}
+    methods = methods_in(method for row in tasks.values() for method in row)
+    average = {method: mean([row[method] for row in tasks.values()]) for method in methods
+               if all(method in row for row in tasks.values())}
+    rows = {**tasks, AVERAGE: average}
+    columns = [({"head": method}, {name: row.get(method) for name, row in rows.items()}) for method in methods]
+    return {**methods_table(columns, list(rows)), "criterion": criterion(benchmarks[0])}
 
 
 def mean(listed: Sequence[Row]) -> Row:
     """The plain mean over tasks; its interval is the mean of their intervals, which assumes fully correlated errors."""
     means = {key: float(np.mean([cell[key] for cell in listed])) for key in ("value", "low", "high")}
-    return {**means, "best": False, "tied": False, "n": sum(cell["n"] for cell in listed)}
+    return {**means, "best": False, "tied": False, "n": sum(cell["n"] for cell in listed), "unit": "number"}
 
 
 def points(

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from shiftbench.data.collection import Collection
-from shiftbench.reporting.sections.nooch import PER_STRIP, disagreements, examples, figures, pairs
+from shiftbench.reporting.sections.nooch_items import PER_STRIP, disagreements, example_figures, examples, pairs
 from tests.scoring.test_kinds import bench
 
 
@@ -51,11 +51,11 @@ def test_figures_have_pictures_and_losses():
     """Each picture stands with the losses of the methods on just that item; without pictures there is no figure."""
     ce, gist, drawn = two_criteria()
     values = np.random.default_rng(2).random(len(ce.rows("test")))
-    found = figures([ce, gist], {drawn.digest: drawn}, lambda _: {"erm": values})
+    found = example_figures([ce, gist], {drawn.digest: drawn}, lambda _: {"erm": values})
     assert [one["figure"] for one in found] == ["Figure 1", "Figures 2 and 8"]
     rows = ce.rows("test")
     for entry in (entry for one in found for strip in one["strips"] for entry in strip["entries"]):
         assert entry["source"].startswith("data:image/webp")
         (place,) = np.flatnonzero(ce.items[rows] == entry["item"])
         assert entry["losses"] == [("erm", f"{values[place]:.2f}")]
-    assert figures([ce, gist], {}, lambda _: {}) == []
+    assert example_figures([ce, gist], {}, lambda _: {}) == []
