@@ -758,7 +758,8 @@ def audit(
                                                         progress=progress)
     report = replace(report, card={**report.card, "sources": _sources(predictions=predictions, data=data)})
     if file is not None and file.suffix == ".html":
-        from shiftbench.reporting.audit_page import Evidence, audit_page
+        from shiftbench.reporting.audit_evidence import Evidence
+        from shiftbench.reporting.audit_page import audit_page
 
         audit_page(report, file, Evidence(items, predicates, confirming))
     elif file is not None:

@@ -15,7 +15,8 @@ from shiftbench.auditing.predicates import Predicate, Predicates, packed
 from shiftbench.cli import main
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Texts
-from shiftbench.reporting.audit_page import Evidence, audit_page
+from shiftbench.reporting.audit_evidence import Evidence
+from shiftbench.reporting.audit_page import audit_page
 from tests.reporting.test_report import EVIL, Page
 
 N = 900

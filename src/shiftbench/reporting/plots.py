@@ -5,6 +5,7 @@ it; low and high may be NaN, and then there is no error bar.
 """
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -20,7 +21,15 @@ LEFT, RIGHT, TOP, BOTTOM = 58.0, 12.0, 34.0, 46.0
 SPACING = 15.0
 """Least distance between the names of two lines."""
 
+LETTER = 6.7
+"""The width of a letter of a label, in pixels, on average."""
+
 Cell = Mapping[str, Any]
+
+
+def cell(value: float, low: float = math.nan, high: float = math.nan) -> Cell:
+    """A number that is no score, with its interval, if it has one."""
+    return {"value": value, "low": low, "high": high}
 
 
 class Look(NamedTuple):
@@ -314,6 +323,32 @@ def _row(row: Row, at: Callable[[float], float], y: float, left: float, width: f
     if row.median is not None:
         drawn.append(Group((line([(at(row.median), middle - 9), (at(row.median), middle + 9)], "median"),), row.title))
     return drawn
+
+
+def labelled_rows(
+    listed: Sequence[Row], x: Scale, width: float, left: float, right: float, height: float, x_name: str = ""
+) -> Panel:
+    """Rows with their names at the left; where one is too long for that, each has its whole name above it."""
+    if all(LETTER * len(row.name) <= left - 7 for row in listed):
+        return rows("", listed, x, width=width, left=left, right=right, height=height, x_name=x_name)
+    groups, y, end = [], 10.0, width - right - 84
+    at = x.between(0, end)
+    for row in listed:
+        marks: list[Mark] = []
+        for words in textwrap.wrap(row.name, int((width - 5) / LETTER)) or [""]:
+            y += 16
+            marks.append(text(5, y - 4, words))
+        for bar in row.bars:
+            marks.append(box(at(bar.start), y, at(bar.cell["value"]), y + 11, bar.style))
+            marks += [line([(at(end), y + 5.5) for end in ends], "reach") for ends in [_ends(bar.cell)] if ends]
+        marks += [text(end + 50, y + 10, row.number, anchor="end"), text(width, y + 10, row.under, "small", "end")]
+        groups.append(Group(tuple(marks), row.title, row.look.colour))
+        y += 20
+    grid = [line([(at(tick), 10), (at(tick), y)], "axis" if tick == 0 else "grid") for tick, _ in x.ticks]
+    labels = [text(at(tick), y + 15, words, anchor="start" if at(tick) < 12 else "middle")
+              for tick, words in x.ticks]
+    names = [text(end / 2, y + 33, x_name, anchor="middle")] if x_name else []
+    return Panel(width, y + (40 if x_name else 22), (Group((*grid, *labels, *names)), *groups))
 
 
 # Frame, legend, words

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+BASELINES = ("erm", "resnet18", "resnet50")
+"""Plain ERM: the first of these that a table has leads it."""
 SHORT = 14
 """Longest word, in letters, that fits on a line of any column."""
 
@@ -68,7 +70,7 @@ def column_of(
 
 
 def methods_table(columns: Sequence[tuple[Row, Mapping[str, Row | None]]], names: Sequence[str] = ()) -> Row:
-    """Methods, or other `names`, × columns: {"columns", "blocks", "rows", "seeds"}; `score_table` of parts.html draws it.
+    """Methods, or other `names`, × columns: {"columns", "blocks", "rows", "seeds"}, which `score_table` draws.
 
     A column is what stands above it (`head`, `under`, `block` over several columns, `worst` where its cells name their
     group, `marks` where the best is marked) and method -> cell. `seeds` says how many seeds the cells are means over.
@@ -85,13 +87,14 @@ def methods_table(columns: Sequence[tuple[Row, Mapping[str, Row | None]]], names
 def methods_in(names: Iterable[str]) -> list[str]:
     """Each method once, the baseline first, the others by name.
 
-    The baseline is `erm`; else the preset of ERM that sets the least besides the net; else the first by name.
+    The baseline is `erm`, else ERM with one of the usual nets (BASELINES), else the preset of ERM that sets the least
+    besides the net, else the first by name.
 
-    >>> methods_in(["irm", "erm", "coral"]), methods_in(["adversarial", "resnet18", "irm"])
-    (['erm', 'coral', 'irm'], ['resnet18', 'adversarial', 'irm'])
+    >>> methods_in(["irm", "erm", "coral"]), methods_in(["adversarial", "vit", "irm"])
+    (['erm', 'coral', 'irm'], ['vit', 'adversarial', 'irm'])
     """
     methods = sorted(set(names))
-    first = "erm" if "erm" in methods or not methods else _plainest(methods)
+    first = next((name for name in BASELINES if name in methods), "") or _plainest(methods)
     return sorted(methods, key=lambda name: name != first)
 
 
@@ -100,7 +103,7 @@ def _plainest(methods: Sequence[str]) -> str:
 
     further = {name: len(VARIANTS[name].settings.keys() - {"model"}) for name in methods
                if name in VARIANTS and VARIANTS[name].method == "erm"}
-    return min(further, key=lambda name: further[name], default=methods[0])
+    return min(further or methods, key=lambda name: further.get(name, 0), default="")
 
 
 def _mean(rows: Sequence[Row], level: float) -> Row:

@@ -18,7 +18,7 @@ from shiftbench.auditing.predicates import Predicate, has_value
 from shiftbench.auditing.vocabulary import PREDICTION, predicates_of
 from shiftbench.core.arrays import Bools, encode
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.reporting.audit_page import failing_and_passing, name_of, reliability
+from shiftbench.reporting.audit_evidence import failing_and_passing, name_of, reliability
 from shiftbench.scoring.listing import names_in
 from shiftbench.webapp.item_view import pictures
 from shiftbench.webapp.looks import ALPHA, Confirmation, open_items
