@@ -10,9 +10,10 @@ from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Tags, Texts
-from shiftbench.webapp.coded_columns import Bounded, coded
+from shiftbench.webapp.coded_columns import coded
 from shiftbench.webapp.collection_view import warm
-from shiftbench.webapp.item_view import Thumbnails
+from shiftbench.webapp.item_view import draw
+from shiftbench.webapp.memory import Memory
 from shiftbench.webapp.server import ANSWERS
 from shiftbench.webapp.shelf import Shelf
 from shiftbench.webapp.studio import Query, Studio
@@ -237,32 +238,43 @@ def test_pictures_keep_their_proportions_and_their_room(tmp_path):
 
     pixels = np.random.default_rng(0).integers(0, 256, (30, 60, 200, 3)).astype(np.uint8)
     wide = Collection("wide", np.arange(30).astype(str), pixels=pixels)
-    kept = Thumbnails(room=50_000)
+    kept = Memory(50_000, len)
     for row in (0, *range(30), 29):
-        body = kept.picture(wide, "v", row, 128)
+        body = kept.get(row, lambda row=row: draw(wide, row, 128))
         (tmp_path / "picture.webp").write_bytes(body)
         with Image.open(tmp_path / "picture.webp") as picture:
             assert (picture.format, picture.size) == ("WEBP", (128, 38))
-        assert kept.held <= 50_000
-    assert kept.picture(wide, "v", 29, 128) is body
+        assert kept.used <= 50_000
+    assert kept.get(29, lambda: draw(wide, 29, 128)) is body
 
 
 def test_what_is_kept_is_bounded():
     """The values that were not asked for longest go first; one that is larger than the room is still given."""
-    kept = Bounded(10)
-    assert [kept.get(key, lambda key=key: key * 2, lambda value: 4) for key in (1, 2, 1, 3)] == [2, 4, 2, 6]
-    assert kept.held == 8
-    assert kept.get(1, lambda: "kept", len) == 2
-    assert kept.get(2, lambda: "again", len) == "again"
-    assert kept.get(9, lambda: "larger than all", len) == "larger than all"
-    assert kept.held == len("larger than all")
+    kept = Memory(10, lambda value: 4 if isinstance(value, int) else len(value))
+    assert [kept.get(key, lambda key=key: key * 2) for key in (1, 2, 1, 3)] == [2, 4, 2, 6]
+    assert kept.used == 8
+    assert kept.get(1, lambda: "kept") == 2
+    assert kept.get(2, lambda: "again") == "again"
+    assert kept.get(9, lambda: "larger than all") == "larger than all"
+    assert kept.used == len("larger than all")
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_has_changed_is_computed_again(alone):
+    """A value is kept under its stamp; under another it is replaced, and the room it took is free."""
+    kept = Memory(10, len, alone=alone)
+    assert [kept.get("file", lambda text=text: text, stamp) for text, stamp in (
+        ("old", 1), ("unread", 1), ("newer", 2))] == ["old", "old", "newer"]
+    assert kept.used == len("newer")
+    kept.forget()
+    assert kept.get("file", lambda: "read", 2) == "read"
 
 
 def test_the_first_collection_is_ready_before_it_is_asked_for(shelf, tmp_path):
     """A warm studio has loaded and coded it; an empty folder is left to the page."""
     studio = Studio(Shelf(shelf.folders))
     warm(studio)
-    assert coded(studio.shelf.collection("hostile"))._columns.held > 0
+    assert coded(studio.shelf.collection("hostile"))._columns.used > 0
     warm(Studio(Shelf([tmp_path])))
 
 

@@ -126,7 +126,7 @@ def test_a_changed_run_is_read_again(mixed):
     before = ask(runs_view.runs, mixed, state="unfinished")
     with (folder / "log.jsonl").open("a") as log:
         log.write(json.dumps({"stage": 0, "step": 15, "loss": 0.25, "seconds": 9.5}) + "\n")
-    runs_view._states.clear()
+    runs_view.STATES_OF.forget()
     with opened_files() as opened:
         after = ask(runs_view.runs, mixed, state="unfinished")
     assert {path.split("/runs/")[1] for path in opened if f"/{85:08}/" in path} == {
@@ -172,7 +172,7 @@ def test_a_folder_that_is_gone_is_a_sentence(mixed):
     studio = Studio(Shelf([mixed]))
     before = runs_view.runs(studio, Query({"on": "runs"}))
     (mixed / "runs").rename(mixed / ".away")
-    runs_view._states.clear()
+    runs_view.STATES_OF.forget()
     with pytest.raises((ShiftBenchError, FileNotFoundError), match="runs"):
         runs_view.runs(studio, Query({"on": "runs"}))
     (mixed / ".away").rename(mixed / "runs")

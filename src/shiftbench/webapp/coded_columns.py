@@ -5,11 +5,9 @@ A column has a code per item, so that counts under a filter are one `bincount`. 
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import RLock
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +39,7 @@ from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, encode
 from shiftbench.core.files import read_json
 from shiftbench.core.rng import child
 from shiftbench.data.collection import MARKER, Collection
+from shiftbench.webapp.memory import Memory
 
 Codes = npt.NDArray[np.int32]
 FEW = 20
@@ -184,26 +183,6 @@ def day_edges(days: Floats) -> list[float]:
     return [float(day) for day in edges.astype("M8[D]").astype(np.int64).tolist()]
 
 
-class Bounded:
-    """Values by key, each with a size in bytes; those that were not asked for longest go when there are too many."""
-
-    def __init__(self, room: int) -> None:
-        self.room = room
-        self.held = 0
-        self._values: dict[Hashable, tuple[Any, int]] = {}
-
-    def get(self, key: Hashable, make: Callable[[], Any], size: Callable[[Any], int]) -> Any:
-        known = self._values.pop(key, None)
-        if known is None:
-            value = make()
-            known = (value, size(value))
-            self.held += known[1]
-        self._values[key] = known
-        while self.held > self.room and len(self._values) > 1:
-            self.held -= self._values.pop(next(iter(self._values)))[1]
-        return known[0]
-
-
 class TagSets:
     """The tags and the classes above them: how many items of a filter carry each.
 
@@ -259,9 +238,8 @@ class Coded:
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
-        self._columns, self._masks = Bounded(ROOM), Bounded(ROOM)
-        self._tags: TagSets | None = None
-        self._lock = RLock()
+        self._columns = Memory(ROOM, lambda column: column.codes.nbytes + 100 * len(column.names), alone=True)
+        self._masks = Memory(ROOM, lambda array: int(array.nbytes), alone=True)
 
     def __len__(self) -> int:
         return len(self.collection)
@@ -273,44 +251,33 @@ class Coded:
         return self.collection.digest if home is None else str(read_json(home / MARKER)["digest"])
 
     def column(self, name: str) -> Column:
-        with self._lock:
-            column: Column = self._columns.get(name, lambda: column_of(self.collection, name),
-                                               lambda made: made.codes.nbytes + 100 * len(made.names))
-        return column
+        return self._columns.get(name, lambda: column_of(self.collection, name))
 
-    @property
+    @cached_property
     def tags(self) -> TagSets:
-        with self._lock:
-            if self._tags is None:
-                self._tags = TagSets(self.collection)
-            return self._tags
+        return TagSets(self.collection)
 
     def mask(self, where: Sequence[Predicate]) -> Bools | None:
         """Which items fulfil all predicates; None where there are none."""
         if not where:
             return None
-        with self._lock:
-            mask: Bools = self._masks.get(frozenset(where), lambda: np.logical_and.reduce(
-                [self._holds(predicate) for predicate in where]), _bytes)
-        return mask
+        return self._masks.get(frozenset(where), lambda: np.asarray(np.logical_and.reduce(
+            [self._holds(predicate) for predicate in where]), np.bool_))
 
     def _holds(self, predicate: Predicate) -> Bools:
         """A finding about the label is one about the factor that is the label."""
         truth = self.collection.factors.get(predicate.column) if predicate.kind == "label" else None
-        mask: Bools = self._masks.get(predicate, lambda: holds(predicate, self.collection, truth=truth), _bytes)
-        return mask
+        return self._masks.get(predicate, lambda: holds(predicate, self.collection, truth=truth))
 
     def rows(self, where: Sequence[Predicate], order: str = "", down: bool = False, mixed: bool = False) -> Ints:
         """The items that fulfil a filter: as they stand, by a column, or mixed, the same way each time."""
-        with self._lock:
-            rows: Ints = self._masks.get((frozenset(where), order, down, mixed), lambda: self._rows(
-                self.mask(where), order, down, mixed), _bytes)
-        return rows
+        return self._masks.get((frozenset(where), order, down, mixed), lambda: self._rows(
+            self.mask(where), order, down, mixed))
 
     def _rows(self, mask: Bools | None, order: str, down: bool, mixed: bool) -> Ints:
         if not order and not mixed:
             return np.arange(len(self)) if mask is None else np.flatnonzero(mask)
-        ranks: Ints = self._masks.get((order, down, mixed), lambda: self._order(order, down), _bytes)
+        ranks = self._masks.get((order, down, mixed), lambda: self._order(order, down))
         return ranks if mask is None else ranks[mask[ranks]]
 
     def _order(self, order: str, down: bool) -> Ints:
@@ -330,19 +297,9 @@ class Coded:
         return np.argsort(-key if down else key, kind="stable")
 
 
-def _bytes(array: Values) -> int:
-    return int(array.nbytes)
-
-
-_CODED: dict[int, Coded] = {}
-_LOCK = RLock()
+_CODED = Memory(KEPT, alone=True)
 
 
 def coded(collection: Collection) -> Coded:
-    """The codes of a collection; those of the last few are kept."""
-    with _LOCK:
-        known = _CODED.pop(id(collection), None) or Coded(collection)  # which holds it, so that no other has its id
-        _CODED[id(collection)] = known
-        for old in list(_CODED)[:-KEPT]:
-            del _CODED[old]
-    return known
+    """The codes of a collection; those of the last few are kept, with the collection, so that no other has its id."""
+    return _CODED.get(id(collection), lambda: Coded(collection))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import Lock, RLock
+from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,8 @@ from shiftbench.data.scores import label_of
 from shiftbench.images.decode import open_image
 from shiftbench.scoring.listing import Finished, names_in, runs_in
 from shiftbench.scoring.reading import Reader
-from shiftbench.webapp.coded_columns import Bounded, coded
+from shiftbench.webapp.coded_columns import coded
+from shiftbench.webapp.memory import Memory
 from shiftbench.webapp.studio import Answer, Content, Query, Studio, request
 
 # Small pictures of items, made when they are looked at and kept up to a number of bytes.
@@ -37,33 +38,6 @@ SIDES = (128, 512)
 THUMBNAIL_ROOM = 64 << 20
 """Bytes of pictures that are kept."""
 TYPE = "image/webp"
-
-
-class Thumbnails:
-    """Pictures by collection, item and side; those that were not looked at for longest go first."""
-
-    def __init__(self, room: int = THUMBNAIL_ROOM) -> None:
-        self.room = room
-        self.held = 0
-        self._pictures: dict[tuple[str, int, int], bytes] = {}
-        self._lock = Lock()
-
-    def picture(self, collection: Collection, version: str, row: int, side: int) -> bytes:
-        """The picture of an item, no longer than `side`. `version` tells collections apart."""
-        key = (version, row, side)
-        with self._lock:
-            known = self._pictures.pop(key, None)
-            if known is not None:
-                self._pictures[key] = known
-                return known
-        drawn = draw(collection, row, side)  # outside the lock: pictures are decoded side by side
-        with self._lock:
-            if key not in self._pictures:
-                self.held += len(drawn)
-                self._pictures[key] = drawn
-            while self.held > self.room:
-                self.held -= len(self._pictures.pop(next(iter(self._pictures))))
-        return drawn
 
 
 def draw(collection: Collection, row: int, side: int) -> bytes:
@@ -102,7 +76,7 @@ MOST_RUNS = 2_000
 ROOM = 64 << 20
 """Bytes of predicted classes that are kept."""
 SEALED = "This item is sealed: findings are confirmed on it. What models predict of it is not shown."
-THUMBNAILS = Thumbnails()
+THUMBNAILS = Memory(THUMBNAIL_ROOM, len)
 
 
 def look(studio: Studio, query: Query) -> Mapping[str, Any]:
@@ -117,8 +91,10 @@ def thumbnail(studio: Studio, query: Query) -> Content:
     """The picture of an item: `side` is the longest side it is shown at."""
     collection = studio.shelf.collection(query.text("on"))
     side = next((side for side in SIDES if side >= query.whole("side", SIDES[0])), SIDES[-1])
-    return Content(THUMBNAILS.picture(collection, f"{query.text('on')}@{coded(collection).digest}",
-                                      row_of(collection, query), side), TYPE, changes=False)
+    row = row_of(collection, query)
+    picture = THUMBNAILS.get((query.text("on"), coded(collection).digest, row, side),
+                             lambda: draw(collection, row, side))
+    return Content(picture, TYPE, changes=False)
 
 
 def pictures(studio: Studio, on: str, rows: Iterable[int]) -> list[str]:
@@ -297,7 +273,7 @@ class RunPredictions:
 
     def __init__(self, room: int = ROOM) -> None:
         self._runs: dict[Path, dict[str, Finished]] = {}
-        self._classes = Bounded(room)
+        self._classes = Memory(room, lambda codes: int(codes.nbytes), alone=True)
         self._lock = RLock()
 
     def finished(self, folder: Path) -> list[Finished]:
@@ -332,9 +308,7 @@ class RunPredictions:
     def _words(self, run: Finished, members: Members, reader: Callable[[], Reader], row: int) -> str:
         if not members.has_classes:
             return _numbers(run, reader().benchmark, row)
-        with self._lock:
-            codes = self._classes.get((run.folder, run.files.get(PREDICTIONS, "")), lambda: _classes(run, reader()),
-                                      lambda array: int(array.nbytes))
+        codes = self._classes.get((run.folder, run.files.get(PREDICTIONS, "")), lambda: _classes(run, reader()))
         return members.names["label"][int(codes[row])] if codes[row] >= 0 else ""
 
 

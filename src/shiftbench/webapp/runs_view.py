@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from sys import intern
-from threading import Lock
 from typing import Any, NamedTuple
 
 from shiftbench.auditing.predicates import Predicate
@@ -24,6 +23,7 @@ from shiftbench.core.toml import read_toml
 from shiftbench.scoring.listing import LOG, lines, points, written
 from shiftbench.scoring.runs import flat, telling
 from shiftbench.sweeps.status import STATES, Status, describe, described, facts_and_last, states, summary
+from shiftbench.webapp.memory import Memory
 from shiftbench.webapp.studio import Answer, Query, Studio, request
 
 PAGE = 50
@@ -69,10 +69,8 @@ class Row(NamedTuple):
         return self.settings.get(column)
 
 
-_LOCK = Lock()
-_states: dict[str, tuple[float, dict[str, str]]] = {}
-_rows: dict[str, tuple[tuple[Any, ...], Row]] = {}
-_asked: dict[tuple[str, str], tuple[tuple[Any, ...], Any]] = {}
+STATES_OF, ROWS, WANTED = Memory(8, alone=True), Memory(KEPT), Memory(100)
+"""The states of folders, the rows of runs, and the runs that studies ask for."""
 
 
 def runs(studio: Studio, query: Query) -> Mapping[str, Any]:
@@ -125,34 +123,21 @@ def runs(studio: Studio, query: Query) -> Mapping[str, Any]:
 
 def states_of(folder: Path) -> dict[str, str]:
     """Run -> state, as `shiftbench show` has it; two tabs share a listing."""
-    key = str(folder)
-    with _LOCK:
-        known = _states.get(key)
-        if known is None or time.monotonic() - known[0] >= FRESH:
-            _states.pop(key, None)
-            _states[key] = known = (time.monotonic(), states(folder))
-            for old in list(_states)[:-8]:
-                del _states[old]
-        return known[1]
+    return STATES_OF.get(folder, lambda: states(folder), stamp=time.monotonic() // FRESH)
 
 
 def read_rows(folder: Path, names: Iterable[str], listed: Mapping[str, str]) -> list[Row]:
     """The rows of these runs; a file is opened only where it has changed since."""
-    rows = []
-    for run in names:
+    def row(run: str) -> Row:
         path, state = f"{folder}/{run}", listed[run]
-        stamp = (state, _changed(f"{path}/run.json"), _changed(f"{path}/{LOG}"))
-        known = _rows.get(path)
-        if known is None or known[0] != stamp:
-            _rows[path] = known = (stamp, Row.read(path, state))
-        rows.append(known[1])
-    with _LOCK:
-        for old in list(islice(_rows, max(0, len(_rows) - KEPT))):
-            _rows.pop(old, None)
-    return rows
+        return ROWS.get(path, lambda: Row.read(path, state),
+                        stamp=(state, changed(f"{path}/run.json"), changed(f"{path}/{LOG}")))
+
+    return [row(run) for run in names]
 
 
-def _changed(path: str) -> int:
+def changed(path: Path | str) -> int:
+    """When a file was changed; 0 if it is not there."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:
@@ -215,12 +200,7 @@ def asked(studio: Studio, query: Query) -> Mapping[str, Any]:
 
 def _wanted(path: Path, folder: Path) -> set[str] | str:
     """The runs that a study asks for, or why they are not counted. Nothing is built, and no user's code is loaded."""
-    stamp = (_changed(str(path)),)
-    known = _asked.get((str(path), str(folder)))
-    if known is None or known[0] != stamp:
-        _asked[str(path), str(folder)] = known = (stamp, _count(path, folder))
-    wanted: set[str] | str = known[1]
-    return wanted
+    return WANTED.get((path, folder), lambda: _count(path, folder), stamp=changed(path))
 
 
 def _count(path: Path, folder: Path) -> set[str] | str:

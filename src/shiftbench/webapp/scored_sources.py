@@ -14,7 +14,7 @@ from shiftbench.data.benchmark import MARKER, Benchmark
 from shiftbench.data.scores import Scores
 from shiftbench.reporting.results import Source, open_source
 from shiftbench.scoring.listing import runs_in
-from shiftbench.webapp.runs_view import states_of
+from shiftbench.webapp.runs_view import changed, states_of
 from shiftbench.webapp.shelf import Thing
 from shiftbench.webapp.studio import Studio
 
@@ -97,19 +97,12 @@ def scored(studio: Studio, thing: Thing) -> Scored:
 
 def _stamp(studio: Studio, thing: Thing) -> tuple[tuple[Any, ...], int]:
     """What the scores depend on, and how many runs they are of."""
-    built = tuple((one.id, _changed(one.path / MARKER)) for one in studio.shelf.things("benchmark"))
+    built = tuple((one.id, changed(one.path / MARKER)) for one in studio.shelf.things("benchmark"))
     if thing.kind == "scores":
         facts = os.stat(thing.path)
         return (facts.st_mtime_ns, facts.st_size, built), 0
     done = tuple(run for run, state in states_of(thing.path).items() if state == "done")
     return (hash(done), len(done), built), len(done)
-
-
-def _changed(path: Path) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _compute(studio: Studio, thing: Thing, stamp: tuple[Any, ...]) -> Scored:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from shiftbench.auditing.findings import FORMAT as AUDIT
 from shiftbench.auditing.findings import Audit
@@ -20,6 +20,7 @@ from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import VERSION_KEY, Scores
 from shiftbench.sweeps.status import MARKS
+from shiftbench.webapp.memory import Memory
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class Shelf:
                 raise ShiftBenchError(f"{folder}: is no folder. Name one that holds collections, benchmarks or runs.")
         self._lock = RLock()
         self._listed: tuple[float, dict[tuple[str, str], Thing], str] = (-FRESH, {}, "")
-        self._loaded: dict[tuple[str, str], tuple[object, Any]] = {}
+        self._loaded = {kind: Memory(KEPT, alone=True) for kind in ("collection", "benchmark", "scores", "audit")}
 
     def things(self, kind: str = "") -> list[Thing]:
         """What is there now, of one kind or of all, by id."""
@@ -115,14 +116,7 @@ class Shelf:
     def _load(self, kind: str, id: str, marker: str, load: Callable[[Path], T]) -> T:
         thing = self.find(kind, id)
         facts = os.stat(thing.path / marker if marker else thing.path)
-        stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
-        with self._lock:  # two requests for one collection load it once
-            known = self._loaded.pop((kind, id), (None, None))
-            value = known[1] if known[0] == stamp else load(thing.path)
-            self._loaded[kind, id] = (stamp, value)
-            for old in [key for key in self._loaded if key[0] == kind][:-KEPT]:
-                del self._loaded[old]
-        return value
+        return self._loaded[kind].get(id, lambda: load(thing.path), (facts.st_mtime_ns, facts.st_size, facts.st_ino))
 
 
 def _things(folders: Sequence[Path]) -> Iterator[Thing | None]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
@@ -14,6 +13,7 @@ import msgspec
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.webapp.looks import Books
+from shiftbench.webapp.memory import Memory
 from shiftbench.webapp.shelf import Shelf
 
 T = TypeVar("T")
@@ -104,24 +104,11 @@ class Studio:
 
     shelf: Shelf
     edit: bool = False
-    _memory: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
-    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
+    _memory: Memory = field(default_factory=lambda: Memory(REMEMBERED), init=False, repr=False)
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What `compute` gives, from memory if it was asked for before under this key, which holds all it depends on.
-
-        The oldest results are forgotten. Two requests at once may both compute: the results are the same.
-        """
-        with self._lock:
-            if key in self._memory:
-                self._memory[key] = self._memory.pop(key)  # the last one used goes last
-                return self._memory[key]  # type: ignore[no-any-return]
-        value = compute()
-        with self._lock:
-            self._memory[key] = value
-            for old in list(self._memory)[:-REMEMBERED]:
-                del self._memory[old]
-        return value
+        """What `compute` gives, from memory where it was computed under this key, which holds all it depends on."""
+        return self._memory.get(key, compute)
 
     @cached_property
     def books(self) -> Books:
