@@ -19,7 +19,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.readers import READERS
 from shiftbench.readers.factors.dsprites import COLOURS, SHAPES
 from shiftbench.readers.factors.mpi3d import OBJECTS
-from shiftbench.worlds.sprites import grid
+from shiftbench.worlds import sprites as grid
 
 factors = READERS["factors"]
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

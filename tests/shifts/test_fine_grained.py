@@ -17,7 +17,7 @@ from shiftbench.shifts import LowData, Noise, Size, Spurious, Subpopulation, Und
 from shiftbench.shifts.recipe import Recipe, build
 from shiftbench.shifts.shift import pick
 from shiftbench.shifts.suites import COUNTS, FINE_GRAINED, SETUPS, suite
-from shiftbench.worlds.sprites.grid import factors, order
+from shiftbench.worlds.sprites import factors, order
 from tests.strategies import seeds, toy
 
 quick = settings(max_examples=20, deadline=None)

@@ -19,9 +19,8 @@ from shiftbench.data.collection import Collection
 from shiftbench.images.decode import content_hashes
 from shiftbench.shifts import SHIFTS
 from shiftbench.worlds import WORLDS
-from shiftbench.worlds.sprites import CELLS, VALUES, draw, factors, order, sprites
-from shiftbench.worlds.sprites import grid as world
-from shiftbench.worlds.sprites.grid import covered, stencils
+from shiftbench.worlds import sprites as world
+from shiftbench.worlds.sprites import CELLS, VALUES, covered, draw, factors, order, sprites, stencils
 
 LENGTHS = tuple(len(values) for values in VALUES.values())
 cells = st.tuples(*(st.integers(0, length - 1) for length in LENGTHS))  # colour, shape, scale, orientation, x, y

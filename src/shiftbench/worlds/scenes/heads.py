@@ -1,11 +1,58 @@
-"""Heads: a cat's, a dog's, a bear's, a cow's and a sheep's from the front, the others from the side, looking left.
+"""The four-legged breeds: their proportions, whose numbers are in `art/animals.table`, and their heads.
 
-A head is drawn in its own frame: (0, 0) is its middle and 1 its radius. The layout flips a sprite for the other way.
+Birds, buses, trucks, bowls and cups have their breeds in `art/breeds.shapes`.
 """
 
-from shiftbench.worlds.scenes.builds import STRIPED, Build
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from shiftbench.worlds.scenes.pen import Pen
 
+STRIPED = ("wide", "fine", "belly", "half")
+"""The coats with stripes."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """Proportions of one breed; the words choose among the ears, tails and coats that can be drawn."""
+
+    kind: str
+    breed: str
+    head: float  # radius
+    length: float
+    girth: float
+    leg: float
+    limb: float  # thickness of a leg
+    neck: float
+    muzzle: float
+    ear: str
+    tail: str
+    coat: str
+    main: tuple[str, ...]
+    accent: tuple[str, ...]
+
+
+def read_builds(text: str) -> list[Build]:
+    """One breed per line: `class: breed | seven numbers | ear tail coat | main colours | accent colours`."""
+    builds = []
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            title, numbers, words, main, accent = (part.strip() for part in line.split("|"))
+            kind, breed = title.split(": ")
+            head, length, girth, leg, limb, neck, muzzle = map(float, numbers.split())
+            ear, tail, coat = words.split()
+            builds.append(Build(kind, breed, head, length, girth, leg, limb, neck, muzzle, ear, tail, coat,
+                                split(main), split(accent)))
+    return builds
+
+
+def split(words: str) -> tuple[str, ...]:
+    """`red, light blue` as a tuple."""
+    return tuple(word.strip() for word in words.split(","))
+
+
+# Heads: a cat's, a dog's, a bear's, a cow's and a sheep's from the front, the others from the side, looking left.
+# A head is drawn in its own frame: (0, 0) is its middle and 1 its radius. The layout flips a sprite for the other way.
 
 def cat(pen: Pen, b: Build) -> None:
     both, dark = pen.pair, b.coat == "points"
@@ -209,3 +256,9 @@ def sheep(pen: Pen, b: Build) -> None:
     pen.oval("skin", 0, -0.68, 0.24, 0.14)
     if b.coat == "ram":
         both.line("wood", 0.36, [(0.4, 0.8), (1.1, 0.9), (1.5, 0.2), (1.1, -0.35), (0.8, 0)])
+
+
+HEADS: dict[str, Callable[[Pen, Build], None]] = {
+    "cat": cat, "dog": dog, "bear": bear, "elephant": elephant, "horse": horse,
+    "zebra": horse, "giraffe": giraffe, "cow": cow, "sheep": sheep,
+}

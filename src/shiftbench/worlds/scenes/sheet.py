@@ -10,7 +10,7 @@ import numpy as np
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.worlds.scenes.animals import POSES, animal
-from shiftbench.worlds.scenes.builds import read_builds, split
+from shiftbench.worlds.scenes.heads import read_builds, split
 from shiftbench.worlds.scenes.pen import FRAME, Pen, Point, Polygon
 
 ART = ("places.shapes", "weather.shapes", "indoors.shapes", "things.shapes", "outdoors.shapes", "breeds.shapes")
@@ -69,7 +69,7 @@ def read_art(text: str, where: str) -> list[Sprite]:
         elif words[0] == "stuff":
             pen.stuff = words[1]
         elif words[0] == "horizon":
-            sprites[-1] = Sprite(**{**vars(sprites[-1]), "horizon": float(words[1])})
+            sprites[-1] = replace(sprites[-1], horizon=float(words[1]))
         else:
             try:
                 stroke(pen, words[0], words[1], [float(word) for word in words[2:]])

@@ -1,18 +1,19 @@
 """The world as a collection, and single pictures of it: drawn on all cores, measured, and annotated."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Floats, Images, Ints, Strs
+from shiftbench.core.arrays import Floats, Images, Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
+from shiftbench.data.disk_arrays import Advance
 from shiftbench.data.tags import Tags, Texts
 from shiftbench.worlds.scenes import themes
 from shiftbench.worlds.scenes.layout import Layout, arrange
@@ -21,11 +22,56 @@ from shiftbench.worlds.scenes.sheet import sheet
 
 CANONICAL = 64  # areas and boxes are measured on a picture of this size, whatever size is asked for
 CHUNK = 64
-Progress = Callable[[int, int], None]
+SMALLEST, LARGEST = 32, 256
 
 
-@dataclass(frozen=True)
-class Seen:
+def scenes(items: int = 6000, seed: int = 0, size: int = 64, progress: Advance | None = None) -> Collection:
+    """The first `items` scenes of a seed, drawn at `size` × `size` and fully annotated.
+
+    Item i of a seed is the same picture with the same annotations however many items are drawn. Areas and boxes are
+    measured at 64 px whatever size is asked for, so that a collection's annotations do not depend on its resolution.
+    `progress(done, items)` is called now and then.
+    """
+    if items < 1:
+        raise ShiftBenchError(f"scenes: items is {items}, but a collection needs at least 1.")
+    check(size)
+    index = np.arange(items)
+    facts = sample(index, seed)
+    layout = arrange(facts, seed)
+    pixels, seen = render(layout, size, progress)
+    if size != CANONICAL:
+        seen = render(layout, CANONICAL)[1]
+    factors = {**facts.factors, "colour": layout.main[layout.subject]}
+    texts = captions(factors, neighbours(layout, seen, items))
+    return Collection(
+        name="scenes", items=np.char.mod("scene-%06d", index), factors=factors, tags=tags(facts, layout, seen),
+        texts=Texts(np.repeat(index, 5), np.asarray([text for five in texts for text in five], np.str_)),
+        parents=parents(), pixels=pixels)
+
+
+def draw(index: npt.ArrayLike, seed: int = 0, size: int = 64) -> Images:
+    """The pictures of these items of a seed, without drawing any other.
+
+    `draw([7], seed, size)[0]` has the pixels of item 7 of `scenes(items, seed, size)`.
+    """
+    check(size)
+    numbers: Ints = np.atleast_1d(np.asarray(index, np.int64))
+    if not len(numbers):
+        return np.zeros((0, size, size, 3), np.uint8)
+    if numbers.min() < 0:
+        raise ShiftBenchError(f"scenes: item {int(numbers.min())} does not exist. Items are numbered from 0.")
+    return render(arrange(sample(numbers, seed), seed), size)[0]
+
+
+def check(size: int) -> None:
+    if not SMALLEST <= size <= LARGEST:
+        raise ShiftBenchError(f"scenes: size is {size}, but pictures are drawn from {SMALLEST} to {LARGEST} pixels. "
+                              "64 is usual.")
+
+
+# Pixels, and what can be seen of each object.
+
+class Seen(NamedTuple):
     """What is visible after occlusion, as shares of the picture: `area` and `box` (x, y, width, height) per placed
     sprite, `stuff` per item and kind of stuff."""
 
@@ -34,7 +80,7 @@ class Seen:
     stuff: Floats
 
 
-def render(layout: Layout, size: int, progress: Progress | None = None) -> tuple[Images, Seen]:
+def render(layout: Layout, size: int, progress: Advance | None = None) -> tuple[Images, Seen]:
     """Draw every picture of a layout at `size` × `size`, and measure it at that size."""
     from shiftbench.worlds.scenes.raster import paint  # numba is loaded by the first picture, not by the import
 
@@ -59,6 +105,8 @@ def render(layout: Layout, size: int, progress: Progress | None = None) -> tuple
     corner, far = box[:, :2] / side, box[:, 2:] / side
     return images, Seen(area / side**2, np.column_stack([corner, far - corner]), stuff / side**2)
 
+
+# Tags.
 
 VISIBLE = 0.004  # an object or stuff that covers less of the picture is not tagged: it would not be seen
 
@@ -91,37 +139,39 @@ def tags(scenes: Scenes, layout: Layout, seen: Seen) -> Tags:
 
     The areas are visible shares after occlusion. A place covers what no object hides; weather has no area.
     """
-    code = vocabulary()
     n = len(scenes.index)
     rows = shown(layout, seen)
     item, name, area, box = layout.item[rows], layout.name[rows], seen.area[rows], seen.box[rows]
     size = np.where(layout.subject[rows], scenes.factors["size"][item], "")
-    parts: list[tuple[Ints, Strs, str, np.ndarray, np.ndarray]] = [(item, name, "object", area, box)]
-    blank = np.full((len(rows), 4), np.nan)
+    groups: list[tuple[str, Ints, Strs, Floats, Floats]] = [("object", item, name, area, box)]
     for trait in (layout.main[rows], layout.pose[rows], np.where(size == "medium", "", size)):
         has = np.isin(name, list(themes.CLASSES)) & (trait != "")
         words = np.char.add(np.char.add(np.char.add(name[has], "("), trait[has]), ")")
-        parts.append((item[has], words, "attribute", area[has], blank[has]))
+        groups.append(("attribute", item[has], words, area[has], no_boxes(words)))
     where, which = np.nonzero(seen.stuff[:, 1:] >= VISIBLE)
     ground = np.asarray(sheet().stuff)[1:][which]
-    parts.append((where, ground, "stuff", seen.stuff[where, which + 1], np.full((len(where), 4), np.nan)))
+    groups.append(("stuff", where, ground, seen.stuff[where, which + 1], no_boxes(where)))
     every, free = np.arange(n), seen.stuff.sum(1)
     for factor, kind in (("place", "place"), ("location", "place"), ("weather", "weather")):
         words = scenes.factors[factor]
         has = words != "none"
         covers = free if kind == "place" else np.full(n, np.nan)
-        parts.append((every[has], words[has], kind, covers[has], np.full((int(has.sum()), 4), np.nan)))
+        groups.append((kind, every[has], words[has], covers[has], no_boxes(words[has])))
+    kinds, items, names, areas, boxes = zip(*groups, strict=True)
     return Tags.of(
-        item=np.concatenate([part[0] for part in parts]),
-        tag=np.concatenate([codes(part[1], part[2], code) for part in parts]),
-        names=[name for _, name in code], kinds=[kind for kind, _ in code],
-        area=np.concatenate([part[3] for part in parts]),
-        boxes=np.concatenate([part[4] for part in parts]))
+        item=np.concatenate(items), tag=np.concatenate([codes(*pair) for pair in zip(kinds, names, strict=True)]),
+        names=[name for _, name in vocabulary()], kinds=[kind for kind, _ in vocabulary()],
+        area=np.concatenate(areas), boxes=np.concatenate(boxes))
 
 
-def codes(names: Strs, kind: str, code: dict[tuple[str, str], int]) -> Ints:
+def codes(kind: str, names: Strs) -> Ints:
+    """The codes of tags of one kind."""
     distinct, back = np.unique(names, return_inverse=True)
-    return np.asarray([code[kind, str(name)] for name in distinct], np.int64)[back]
+    return np.asarray([vocabulary()[kind, str(name)] for name in distinct], np.int64)[back]
+
+
+def no_boxes(rows: Values) -> Floats:
+    return np.full((len(rows), 4), np.nan)
 
 
 # Five captions per scene, from what is in it and can be seen.
@@ -175,6 +225,17 @@ def listed(words: Sequence[str]) -> str:
 def sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
+
+def neighbours(layout: Layout, seen: Seen, items: int) -> list[list[str]]:
+    """The objects beside each item's subject, the most visible first, each named once."""
+    rows = shown(layout, seen)
+    rows = rows[~layout.subject[rows]]
+    rows = rows[np.lexsort((-seen.area[rows], layout.item[rows]))]
+    bounds = np.searchsorted(layout.item[rows], np.arange(items + 1))
+    names: list[str] = layout.name[rows].tolist()
+    return [list(dict.fromkeys(names[lo:hi])) for lo, hi in pairwise(bounds.tolist())]
+
+
 # The class tree: breed -> class -> superclass -> animal or artifact -> entity.
 
 SUPERCLASSES = {
@@ -197,60 +258,3 @@ def parents() -> dict[str, tuple[str, ...]]:
     """The tree as a collection stores it: a name and the names above it."""
     above = {**breeds(), **SUPERCLASSES, **KINDS, **dict.fromkeys(KINDS.values(), ROOT)}
     return {name: (parent,) for name, parent in above.items()}
-
-
-SMALLEST, LARGEST = 32, 256
-
-
-def scenes(items: int = 6000, seed: int = 0, size: int = 64, progress: Progress | None = None) -> Collection:
-    """The first `items` scenes of a seed, drawn at `size` × `size` and fully annotated.
-
-    Item i of a seed is the same picture with the same annotations however many items are drawn. Areas and boxes are
-    measured at 64 px whatever size is asked for, so that a collection's annotations do not depend on its resolution.
-    `progress(done, items)` is called now and then.
-    """
-    if items < 1:
-        raise ShiftBenchError(f"scenes: items is {items}, but a collection needs at least 1.")
-    check(size)
-    index = np.arange(items)
-    facts = sample(index, seed)
-    layout = arrange(facts, seed)
-    pixels, seen = render(layout, size, progress)
-    if size != CANONICAL:
-        seen = render(layout, CANONICAL)[1]
-    factors = {**facts.factors, "colour": layout.main[layout.subject]}
-    texts = captions(factors, neighbours(layout, seen, items))
-    return Collection(
-        name="scenes", items=np.char.mod("scene-%06d", index), factors=factors, tags=tags(facts, layout, seen),
-        texts=Texts(np.repeat(index, 5), np.asarray([text for five in texts for text in five], np.str_)),
-        parents=parents(), pixels=pixels)
-
-
-def draw(index: npt.ArrayLike, seed: int = 0, size: int = 64) -> Images:
-    """The pictures of these items of a seed, without drawing any other.
-
-    `draw([7], seed, size)[0]` has the pixels of item 7 of `scenes(items, seed, size)`.
-    """
-    check(size)
-    numbers: Ints = np.atleast_1d(np.asarray(index, np.int64))
-    if not len(numbers):
-        return np.zeros((0, size, size, 3), np.uint8)
-    if numbers.min() < 0:
-        raise ShiftBenchError(f"scenes: item {int(numbers.min())} does not exist. Items are numbered from 0.")
-    return render(arrange(sample(numbers, seed), seed), size)[0]
-
-
-def check(size: int) -> None:
-    if not SMALLEST <= size <= LARGEST:
-        raise ShiftBenchError(f"scenes: size is {size}, but pictures are drawn from {SMALLEST} to {LARGEST} pixels. "
-                              "64 is usual.")
-
-
-def neighbours(layout: Layout, seen: Seen, items: int) -> list[list[str]]:
-    """The objects beside each item's subject, the most visible first, each named once."""
-    rows = shown(layout, seen)
-    rows = rows[~layout.subject[rows]]
-    rows = rows[np.lexsort((-seen.area[rows], layout.item[rows]))]
-    bounds = np.searchsorted(layout.item[rows], np.arange(items + 1))
-    names: list[str] = layout.name[rows].tolist()
-    return [list(dict.fromkeys(names[lo:hi])) for lo, hi in pairwise(bounds.tolist())]

@@ -1,4 +1,6 @@
-"""The grid: every combination of six factors has a number, and a seed puts the numbers in an order.
+"""Sprites: dSprites' grid of squares, ellipses and hearts, painted red, green and blue, drawn by our own code.
+
+Every combination of six factors has a number, and a seed puts the numbers in an order.
 
     number = colour * 737,280 + the number of the picture in dSprites (Matthey et al., 2017; y runs fastest)
 
@@ -8,6 +10,7 @@ a half turn are no whole number of steps (9.75 and 19.5), so squares and ellipse
 
 import math
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import product
@@ -34,7 +37,42 @@ VALUES: dict[str, Values] = {
 }
 LENGTHS = tuple(len(values) for values in VALUES.values())
 CELLS = int(np.prod(LENGTHS))  # 3 × 737,280
+SIZES = (32, 64, 128, 256)
+CHUNK = 512
+IN_MEMORY = 4 * 2**30  # bytes of pixels; what is larger lives in a file
 
+
+def sprites(items: int = 6000, seed: int = 0, size: int = 64, progress: Advance | None = None) -> Collection:
+    """The first `items` pictures of the grid in the order of a seed, at `size` × `size`.
+
+    Item i of a seed is the same however many are drawn; no picture comes twice before all the others have come once,
+    and `items=2_211_840` is the whole grid (27 GB). An id is `sprite-` and the number in the grid, so the same picture
+    has the same id under every seed. `progress(done, items)` is called now and then.
+    """
+    if not 1 <= items <= CELLS:
+        raise ShiftBenchError(f"sprites: items is {items}, but the grid has from 1 to {CELLS:,} to draw.")
+    check(size)
+    number = order(seed)[:items]
+    return Collection(name="sprites", items=np.char.mod("sprite-%07d", number), factors=factors(number),
+                      pixels=render(number, size, progress))
+
+
+def draw(number: npt.ArrayLike, size: int = 64) -> Images:
+    """The pictures with these numbers of the grid, in any order, without drawing any other.
+
+    `draw(order(seed)[i], size)[0]` has the pixels of item i of `sprites(items, seed, size)`.
+    """
+    check(size)
+    return render(np.atleast_1d(np.asarray(number, np.int64)), size)
+
+
+def check(size: int) -> None:
+    if size not in SIZES:
+        raise ShiftBenchError(f"sprites: size is {size}, but pictures are drawn at 32, 64, 128 or 256 pixels. "
+                              "64 is usual.")
+
+
+# The grid.
 
 def codes(number: Ints) -> Ints:
     """One row per grid number: the position of its colour, shape, scale, orientation, x and y in `VALUES`."""
@@ -117,58 +155,22 @@ def stencils(zoom: int) -> Images:
     return shapes
 
 
-# The world as a collection, and single pictures of it.
-
-SIZES = (32, 64, 128, 256)
-CHUNK = 512
-IN_MEMORY = 4 * 2**30  # bytes of pixels; what is larger lives in a file
-
-
-def sprites(items: int = 6000, seed: int = 0, size: int = 64, progress: Advance | None = None) -> Collection:
-    """The first `items` pictures of the grid in the order of a seed, at `size` × `size`.
-
-    Item i of a seed is the same however many are drawn; no picture comes twice before all the others have come once,
-    and `items=2_211_840` is the whole grid (27 GB). An id is `sprite-` and the number in the grid, so the same picture
-    has the same id under every seed. `progress(done, items)` is called now and then.
-    """
-    if not 1 <= items <= CELLS:
-        raise ShiftBenchError(f"sprites: items is {items}, but the grid has from 1 to {CELLS:,} to draw.")
-    check(size)
-    number = order(seed)[:items]
-    return Collection(name="sprites", items=np.char.mod("sprite-%07d", number), factors=factors(number),
-                      pixels=render(number, size, progress))
-
-
-def draw(number: npt.ArrayLike, size: int = 64) -> Images:
-    """The pictures with these numbers of the grid, in any order, without drawing any other.
-
-    `draw(order(seed)[i], size)[0]` has the pixels of item i of `sprites(items, seed, size)`.
-    """
-    check(size)
-    return render(np.atleast_1d(np.asarray(number, np.int64)), size)
-
-
-def check(size: int) -> None:
-    if size not in SIZES:
-        raise ShiftBenchError(f"sprites: size is {size}, but pictures are drawn at 32, 64, 128 or 256 pixels. "
-                              "64 is usual.")
-
+# Pictures: a stencil is put at its place in one colour channel of a black picture.
 
 def render(number: Ints, size: int, progress: Advance | None = None) -> Images:
     """Draw pictures of the grid on all cores; at 32 px each pixel is the mean of four of the 64 px picture."""
-    from shiftbench.worlds.sprites.paint import halve, paint  # numba is loaded by the first picture, not by the import
-
+    draw_stencils, shrink = compiled(paint), compiled(halve)
     cells, zoom, n = codes(number), max(1, size // 64), len(number)
     table, images = stencils(zoom), space(n, size)
 
     def work(lo: int) -> int:
         rows = cells[lo:lo + CHUNK]
         if size >= 64:
-            paint(rows, table, zoom, images[lo:lo + CHUNK])
+            draw_stencils(rows, table, zoom, images[lo:lo + CHUNK])
         else:
             whole = np.zeros((len(rows), 64, 64, 3), np.uint8)
-            paint(rows, table, zoom, whole)
-            halve(whole, images[lo:lo + CHUNK])
+            draw_stencils(rows, table, zoom, whole)
+            shrink(whole, images[lo:lo + CHUNK])
         return len(rows)
 
     done = 0
@@ -184,3 +186,40 @@ def space(n: int, size: int) -> Images:
     """Room for n black pictures: memory, or where they are many a file without a name that vanishes with the array."""
     shape = (n, size, size, 3)
     return np.zeros(shape, np.uint8) if math.prod(shape) <= IN_MEMORY else room(shape, Path("sprites"))
+
+
+@cache
+def compiled(function: Callable[..., None]) -> Callable[..., None]:
+    """The function as machine code; numba is loaded by the first picture, not by the import."""
+    from numba import njit
+
+    machine_code: Callable[..., None] = njit(nogil=True, cache=True)(function)
+    return machine_code
+
+
+def paint(codes: Ints, stencils: Images, zoom: int, images: Images) -> None:
+    """Paint one picture per row of codes (colour, shape, scale, orientation, x, y): red is channel 0, blue 2.
+
+    Images come black: fresh memory is, and what is not touched costs nothing.
+    """
+    side = stencils.shape[3]
+    for item in range(len(codes)):
+        channel, shape, scale, orientation = codes[item, 0], codes[item, 1], codes[item, 2], codes[item, 3]
+        left, top = codes[item, 4] * zoom, codes[item, 5] * zoom
+        stencil, image = stencils[shape, scale, orientation], images[item]
+        for row in range(side):
+            for column in range(side):
+                image[top + row, left + column, channel] = stencil[row, column]
+
+
+def halve(images: Images, halves: Images) -> None:
+    """Every pixel of a half is the mean of 2 × 2 of the whole, rounded."""
+    n, height, width, channels = halves.shape
+    for item in range(n):
+        for row in range(height):
+            for column in range(width):
+                for channel in range(channels):
+                    total = 2
+                    for k in range(4):
+                        total += images[item, 2 * row + (k >> 1), 2 * column + (k & 1), channel]
+                    halves[item, row, column, channel] = total >> 2
