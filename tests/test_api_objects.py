@@ -1,5 +1,6 @@
 """The verbs take what is in memory: arrays of predictions, benchmarks and collections, as well as folders."""
 
+import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import shiftbench as sb
+from shiftbench.cli import app
 from shiftbench.core.errors import ShiftBenchError
 from tests.toys import toy_rows
 
@@ -371,3 +373,18 @@ def test_a_repr_is_one_line_of_counts_and_names(probabilities):
         assert "array" not in repr(thing)
         assert "\n" not in repr(thing)
         assert len(repr(thing)) < 300
+
+
+@pytest.mark.parametrize("verb", ["score", "select", "gap", "table", "report", "board"])
+def test_help_shows_the_words_that_describe_predictions(verb):
+    """The words are carried together, and every verb that takes them lists each in its signature and on the command
+    line; a word that nobody knows is refused."""
+    words = {"name": "", "method": "", "setting": "", "seed": (), "ignore_extra": False}
+    shown = inspect.signature(getattr(sb, verb)).parameters
+    assert {word: shown[word].default for word in words} == words
+    assert {shown[word].kind for word in words} == {inspect.Parameter.KEYWORD_ONLY}
+    assert all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in shown.values())
+    (command,) = [command for command in app.registered_commands if command.callback.__name__ == verb]
+    assert set(words) < set(inspect.signature(command.callback).parameters)
+    with pytest.raises(TypeError, match="nmae"):
+        getattr(sb, verb)(*("a", "b")[:1 if verb == "table" else 2], nmae="mine")

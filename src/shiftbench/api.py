@@ -15,14 +15,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.later import load_torch
 from shiftbench.core.registry import listed, make
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from shiftbench.auditing.findings import Audit
     from shiftbench.auditing.gate import Gate
     from shiftbench.conflict.matrix import Conflicts
@@ -50,63 +53,44 @@ if TYPE_CHECKING:
     Place = Path | str
     Benchmarks = Benchmark | Place | Sequence[Benchmark | Place]
     Advance = Callable[[int, int], None]
+    Say = Callable[[str], None]
 
 
-def _benchmark(source: Benchmark | Place) -> Benchmark:
-    from shiftbench.data.benchmark import Benchmark
+# Words about predictions from outside
 
-    return source if isinstance(source, Benchmark) else Benchmark.load(_place(source, "a Benchmark"))
+class Described(TypedDict, total=False):
+    """What describes the models of predictions: a word for all of them, or a list with one for each in their order."""
 
-
-def _collection(source: Collection | Place) -> Collection:
-    from shiftbench.data.collection import Collection
-
-    return source if isinstance(source, Collection) else Collection.load(_place(source, "a Collection"))
-
-
-def _place(source: Any, instead: str, what: str = "folder") -> Path:
-    from shiftbench.core.files import path_of
-
-    return path_of(source, f"{instead} nor the {what} of one")
+    name: str | Sequence[str]  # of the run
+    method: str | Sequence[str]
+    setting: str | Sequence[str]  # of the method: "lr=0.1"
+    seed: int | Sequence[int]
+    ignore_extra: bool  # leave out, and count, predictions of items that the benchmark does not have
 
 
-def _scores(source: Any) -> Scores | Place:
-    """Scores, or the folder or file that they come from; a data frame is a table of scores."""
-    from shiftbench.core.tables import is_frame
-    from shiftbench.data.scores import Scores
+def _words(
+    name: str | Sequence[str] = "", method: str | Sequence[str] = "", setting: str | Sequence[str] = "",
+    seed: int | Sequence[int] = (), ignore_extra: bool = False,
+) -> dict[str, Any]:
+    """What describes predictions from outside, as the functions of `scoring.outside_runs` take it."""
+    from shiftbench.scoring.outside_runs import Words
 
-    return Scores.from_frame(source) if is_frame(source) else source
-
-
-def _with_collection(
-    benchmark: Benchmark | Place, collection: Collection | Place | None
-) -> tuple[Benchmark, Collection]:
-    """A benchmark and the collection that it was built from."""
-    from shiftbench.data.benchmark import check_origin, collection_of
-
-    loaded = _benchmark(benchmark)
-    images = collection_of(loaded, benchmark, collection)
-    if benchmark is loaded or collection is images:  # those in folders were compared
-        check_origin(loaded, images)
-    return loaded, images
+    seeds = (seed,) if isinstance(seed, int) else tuple(seed)
+    return {"words": Words(listed(name), listed(method), listed(setting), seeds), "ignore_extra": ignore_extra}
 
 
-def _in_folders(
-    benchmark: Benchmark | Place, collection: Collection | Place | None, out: Place
-) -> tuple[Benchmark, Path, Collection]:
-    """A benchmark, its folder and its collection. What is in memory is saved below `out`: its runs need it again."""
-    from shiftbench.data.benchmark import saved_below
-
-    loaded, images = _with_collection(benchmark, collection)
-    if isinstance(benchmark, str | Path):
-        return loaded, Path(benchmark), images
-    if "://" in str(out):
-        raise ShiftBenchError(f"{out}: is a URL, where a benchmark in memory cannot be saved. Save it, and name its "
-                              "folder.")
-    return saved_below(loaded, images, out)
+_Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 
-# Data and shifts
+def _takes_words(verb: _Verb) -> _Verb:
+    """List the words of `Described` in the signature that help() and notebooks show."""
+    own = [parameter for parameter in signature(verb).parameters.values() if parameter.name != "described"]
+    words = [word.replace(kind=Parameter.KEYWORD_ONLY) for word in signature(_words).parameters.values()]
+    verb.__signature__ = signature(verb).replace(parameters=[*own, *words])  # type: ignore[attr-defined]
+    return verb
+
+
+# Data
 
 def download(
     *name: str, root: Place = "data", origin: Place | None = None, accept_licence: bool = False,
@@ -125,15 +109,14 @@ def download(
     return bring(find_source(*name), root, accept_licence, options)[0]
 
 
-
 def read(
     format: str, *sources: Any, out: Place | None = None, overwrite: bool = False, drop_missing: bool = False,
     **options: Any,
 ) -> Collection:
     """Read annotations, or draw a world, into a collection: read("world", "scenes", items=6000, seed=0).
 
-    Where `out` holds another collection it is replaced only with `overwrite`. Image files that are not there are
-    counted in a warning; with `drop_missing` their items are dropped.
+    If `out` holds another collection, it is replaced only with `overwrite`. Image files that do not exist are counted
+    in a warning; with `drop_missing` their items are dropped.
     """
     from shiftbench.readers import keep, read_files
 
@@ -143,6 +126,44 @@ def read(
     keep(collection, out, overwrite)
     return collection.lying_in(out)
 
+
+def export(
+    benchmark: Benchmark | Place, out: Place, *, to: str = "folder", copy: bool = False,
+    collection: Collection | Place | None = None, licence: str = "", citation: str = "",
+) -> Path:
+    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's), `csv`, `coco`, `hf` (parquet for
+    `datasets`), `torch` (ImageFolder), `domainbed`, `wilds`; croissant.json describes it, with licence and citation.
+
+    With `to="wilds-submission"` the folder is one of runs, whose predictions are written for WILDS' leaderboard.
+    """
+    if to == "wilds-submission":
+        from shiftbench.compat.wilds_submission import write_submission
+
+        if not isinstance(benchmark, str | Path):
+            raise ShiftBenchError("A submission is made of runs: name their folder.")
+        return write_submission(benchmark, out)
+    from shiftbench.data.benchmark import collection_if_there
+    from shiftbench.exports import export as write_export
+
+    loaded = _benchmark(benchmark)
+    return write_export(loaded, collection_if_there(loaded, benchmark, collection), out, to=to, copy=copy,
+                        licence=licence, citation=citation)
+
+
+def trust(collection: Collection | Place, root: Place | None = None) -> Path:
+    """Allow a collection that was made elsewhere to use its image folder, or another folder; return that folder."""
+    from shiftbench.data.collection import MARKER
+    from shiftbench.data.image_files import confirm
+
+    loaded = _collection(collection)
+    if loaded.root is None or loaded.home is None:
+        raise ShiftBenchError(f"{loaded.home or loaded.name}: names no folder of files, so there is nothing to trust.")
+    folder = loaded.root if root is None else Path(root).resolve()
+    confirm(loaded.home / MARKER, folder)
+    return folder
+
+
+# Shifts
 
 def graph(collection: Collection | Place, cls: str, **options: Any) -> MetaGraph:
     """The meta-graph of a class: its subsets, how they overlap, their communities and their embedding."""
@@ -172,11 +193,10 @@ def superclasses(
 
     superclasses("breeds", level=4, subclasses=8, split="bad"); superclasses(task="living17") needs no files.
     """
-    from shiftbench.hierarchies.hierarchy import Hierarchy
     from shiftbench.hierarchies.superclasses import named_task
     from shiftbench.hierarchies.superclasses import superclasses as cut
 
-    whole = source if source is None or isinstance(source, Hierarchy) else hierarchy(source)
+    whole = None if source is None else _hierarchy(source)
     if task:
         return named_task(task, whole, level=level, **choice)
     if whole is None or level is None:
@@ -209,27 +229,27 @@ def build(
     if finding or isinstance(recipe, Audit):
         from shiftbench.auditing.finding_shift import build_finding
 
-        audited = recipe if isinstance(recipe, Audit) else Audit.load(_place(recipe, "an Audit", "file"))
+        audit = recipe if isinstance(recipe, Audit) else Audit.load(_path(recipe, "an Audit", "file"))
         if collection is None or not finding:
             raise ShiftBenchError("A benchmark of an audit is made of one finding and of a collection: sb.build(audit, "
                                   "finding=1, collection=scenes). Give both.")
         images = _collection(collection)
-        benchmark = build_finding(audited, finding, images, label=label, seed=seed, changes=changes)
-        return benchmark if out is None else save_for(benchmark, out, images.home)
-    if isinstance(recipe, str | Path):
+        benchmark = build_finding(audit, finding, images, label=label, seed=seed, changes=changes)
+    elif isinstance(recipe, str | Path):
         if collection is not None or seed:
             raise ShiftBenchError(f"{recipe}: a recipe has its own collection and seed. Change them with `changes`.")
         return build_recipe(recipe, out, changes)
-    if isinstance(recipe, type):
-        raise ShiftBenchError(f"{recipe.__name__} is a class, and a shift has its settings: write "
-                              f"{recipe.__name__}(…).")
-    if not hasattr(recipe, "build"):
-        _place(recipe, "a shift, nor an audit, nor a recipe,", "file")
-    if collection is None or changes:
-        raise ShiftBenchError("A shift is built on a collection and has its settings: sb.build(sb.Given(), "
-                              "collection=scenes). Give both, without `changes`.")
-    images = _collection(collection)
-    benchmark = applied(recipe, images, seed)
+    else:
+        if isinstance(recipe, type):
+            raise ShiftBenchError(f"{recipe.__name__} is a class, and a shift has its settings: write "
+                                  f"{recipe.__name__}(…).")
+        if not hasattr(recipe, "build"):
+            _path(recipe, "a shift, nor an audit, nor a recipe,", "file")
+        if collection is None or changes:
+            raise ShiftBenchError("A shift is built on a collection and has its settings: sb.build(sb.Given(), "
+                                  "collection=scenes). Give both, without `changes`.")
+        images = _collection(collection)
+        benchmark = applied(recipe, images, seed)
     return benchmark if out is None else save_for(benchmark, out, images.home)
 
 
@@ -251,7 +271,7 @@ def suite(
 
     path_of(name, "the name of a suite nor the file of a recipe")
     if collection is not None and not isinstance(collection, Collection):
-        _place(collection, "a Collection")
+        _path(collection, "a Collection")
     return list(build_suite(name, collection, out, seed=seed, only=only, replicates=replicates, changes=changes,
                             progress=progress))
 
@@ -282,54 +302,31 @@ def check(benchmark: Benchmark | Collection | Place, collection: Collection | Pl
     from shiftbench.data.benchmark import collection_if_there
     from shiftbench.data.checks import check as find_faults
     from shiftbench.data.checks import check_collection
-    from shiftbench.data.collection import MARKER, Collection
     from shiftbench.images.decode import hashes_and_missing
 
-    if isinstance(benchmark, Collection):
-        return check_collection(benchmark)
-    if isinstance(benchmark, Path | str) and (Path(benchmark) / MARKER).is_file():
-        return check_collection(Collection.load(benchmark))
-    loaded = _benchmark(benchmark)
-    images = collection_if_there(loaded, benchmark, collection)
+    if _is_collection(benchmark):
+        return check_collection(_collection(benchmark))
+    loaded, folder = _benchmark(benchmark), cast("Benchmark | Place", benchmark)
+    images = collection_if_there(loaded, folder, collection)
     if images is None or images.pixels is None:
         return find_faults(loaded)
     return find_faults(loaded, *hashes_and_missing(images, loaded.items))
 
 
-def trust(collection: Collection | Place, root: Place | None = None) -> Path:
-    """Allow a collection that was made elsewhere to use its image folder, or another folder; return that folder."""
-    from shiftbench.data.collection import MARKER
-    from shiftbench.data.image_files import confirm
+def power(
+    benchmark: Benchmark | Place, difference: float | None = None, *, split: str = "test", **assumed: Any
+) -> list[dict[str, Any]]:
+    """Each group's items, the smallest difference they show, and how many items a difference (a share) needs.
 
-    loaded = _collection(collection)
-    if loaded.root is None or loaded.home is None:
-        raise ShiftBenchError(f"{loaded.home or loaded.name}: names no folder of files, so there is nothing to trust.")
-    folder = loaded.root if root is None else Path(root).resolve()
-    confirm(loaded.home / MARKER, folder)
-    return folder
-
-
-def export(
-    benchmark: Benchmark | Place, out: Place, *, to: str = "folder", copy: bool = False,
-    collection: Collection | Place | None = None, licence: str = "", citation: str = "",
-) -> Path:
-    """Write a benchmark in a layout that other tools read: `folder` (MetaShift's), `csv`, `coco`, `hf` (parquet for
-    `datasets`), `torch` (ImageFolder), `domainbed`, `wilds`; croissant.json describes it, with licence and citation.
-
-    With `to="wilds-submission"` the folder is one of runs, whose predictions are written for WILDS' leaderboard.
+    What is `assumed` is accuracy, correlation or disagreement of the two models, level, power and comparisons.
     """
-    if to == "wilds-submission":
-        from shiftbench.compat.wilds_submission import write_submission
-
-        if not isinstance(benchmark, str | Path):
-            raise ShiftBenchError("A submission is made of runs: name their folder.")
-        return write_submission(benchmark, out)
-    from shiftbench.data.benchmark import collection_if_there
-    from shiftbench.exports import export as write_export
+    from shiftbench.data.scores import ALL
+    from shiftbench.scoring.intervals import group_power
 
     loaded = _benchmark(benchmark)
-    return write_export(loaded, collection_if_there(loaded, benchmark, collection), out, to=to, copy=copy,
-                        licence=licence, citation=citation)
+    if split not in loaded.splits:
+        raise unknown("split", split, loaded.splits)
+    return group_power({ALL: len(loaded.rows(split)), **loaded.counts()[split]}, difference, **assumed)
 
 
 # Training
@@ -360,7 +357,7 @@ def embed(
 def train(
     benchmark: Benchmark | Place, method: str = "", out: Place = "runs", *, preset: str | Sequence[str] = (),
     collection: Collection | Place | None = None, device: str = "auto", params: Mapping[str, Any] | None = None,
-    strict: bool = False, progress: Advance | None = None, say: Callable[[str], None] | None = None, **settings: Any,
+    strict: bool = False, progress: Advance | None = None, say: Say | None = None, **settings: Any,
 ) -> Path:
     """Train one method on one benchmark with one seed, and return the run's folder. A finished run is not repeated.
 
@@ -379,16 +376,23 @@ def train(
     from shiftbench.training.run import run_of
 
     check_device(device)
-    if str(settings.get("model", "")).startswith(ESTIMATOR):
+    params, model = params or {}, settings.get("model", "")
+    if isinstance(model, str) and model.startswith(ESTIMATOR):
+        from shiftbench.training.estimators import Where, fit_settings
+        from shiftbench.training.estimators import fit as fit_copy
+
         if preset:
-            raise ShiftBenchError(f"train: a preset has settings of nets, and model '{settings['model']}' is fitted at "
-                                  "once. Leave the preset out.")
-        return _fit_by_name(benchmark, method or "erm", out, collection, {**(params or {}), **settings}, progress, say)
-    if not isinstance(settings.get("model", ""), str):
+            raise ShiftBenchError(f"train: a preset has settings of nets, and model '{model}' is fitted at once. Leave "
+                                  "the preset out.")
+        fitting = fit_settings(method or "erm", {**params, **settings}, say)
+        loaded, folder, images = _in_folders(benchmark, collection, out)
+        return fit_copy(loaded, images, where=Where(Path(out), folder, images.home), progress=progress, say=say,
+                        **fitting)
+    if not isinstance(model, str):
         settings["model"] = _model_name(settings, _benchmark(benchmark))
-    run_of(method, params or {}, settings, preset)  # which checks all of it
+    run_of(method, params, settings, preset)  # which checks all of it
     loaded, folder, images = _in_folders(benchmark, collection, out)
-    run = run_of(method, params or {}, settings, preset, loaded)
+    run = run_of(method, params, settings, preset, loaded)
     if strict:
         check_unseen(run.to_json(), loaded)
     load_torch()
@@ -398,20 +402,10 @@ def train(
                      collection_path=images.home, progress=progress, say=say)
 
 
-def _model_name(settings: Mapping[str, Any], benchmark: Benchmark) -> str:
-    """The name of a module, or of a function that builds one, by which training finds it in this process."""
-    load_torch()
-    from shiftbench.models.wrapped import name_object
-
-    outputs = benchmark.target.n or len(benchmark.names["label"])
-    return name_object(settings["model"], outputs, int(settings.get("size") or 32),
-                       "features" if settings.get("features") else "images")
-
-
 def fit(
     benchmark: Benchmark | Place, estimator: Any, features: str | Sequence[str] = "columns", out: Place = "runs", *,
     weights: str = "", name: str = "", collection: Collection | Place | None = None, seed: int = 0,
-    progress: Advance | None = None, say: Callable[[str], None] | None = None,
+    progress: Advance | None = None, say: Say | None = None,
 ) -> Path:
     """Fit an estimator with scikit-learn's interface on the training rows; return the run's folder, as `train` does.
 
@@ -430,34 +424,6 @@ def fit(
     method, params = WEIGHTS[weights]
     return fit_copy(loaded, images, estimator, Where(Path(out), folder, images.home), features=features, method=method,
                     params=params, name=name, seed=seed, progress=progress, say=say)
-
-
-def _fit_by_name(
-    benchmark: Benchmark | Place, method: str, out: Place, collection: Collection | Place | None,
-    settings: dict[str, Any], progress: Advance | None, say: Callable[[str], None] | None,
-) -> Path:
-    """`train` with an estimator's name: settings that are not the method's are the estimator's. Those of nets alone,
-    such as `steps`, have no effect, and `say` is told."""
-    from dataclasses import fields
-
-    from shiftbench.methods.presets import find_method
-    from shiftbench.training.estimators import Where, named_estimator
-    from shiftbench.training.estimators import fit as fit_copy
-    from shiftbench.training.run import split_settings
-
-    features, seed = settings.pop("features", "columns"), settings.pop("seed", 0)
-    features = listed(features, ",") if "," in features else features
-    of_method = {field.name for field in fields(find_method(method))}
-    params = {key: settings.pop(key) for key in list(settings) if key in of_method}
-    model = settings.pop("model")
-    own, of_run = split_settings(settings)
-    estimator, idle = named_estimator(model, own, of_run)
-    if say is not None:
-        for key in idle:
-            say(f"{model}: {key}={settings[key]} has no effect: the model is fitted at once.")
-    loaded, folder, images = _in_folders(benchmark, collection, out)
-    return fit_copy(loaded, images, estimator, Where(Path(out), folder, images.home), features=features, method=method,
-                    params=params, seed=seed, progress=progress, say=say)
 
 
 def pretrain(
@@ -511,7 +477,7 @@ def sweep(
     """Do every run of a study, and say how each ended. Finished runs are found, whoever made them, and not repeated.
 
     `engine` is `local` (processes on this machine) or `ray` (a cluster; `out` may be a URL there). `logs` names where
-    the logs are copied while it goes on: tensorboard, mlflow. `progress(end, total)` hears of every run that ended.
+    the logs are copied while it goes on: tensorboard, mlflow. `progress(end, total)` is called for every run that ends.
     `strict` refuses the study, before a run is trained, where pretrained weights have seen subclasses of a target.
 
     `benchmarks` take the place of the study's; those in memory come with their `collection` and are saved below `out`.
@@ -521,14 +487,12 @@ def sweep(
     from shiftbench.training.device import check_device
 
     check_device(device)
-    members = benchmarks if isinstance(benchmarks, Sequence) and not isinstance(benchmarks, str) else [benchmarks]
-    if members:
-        folders = [str(_in_folders(one, collection, out)[1]) for one in members]
+    if folders := [str(_in_folders(benchmark, collection, out)[1]) for benchmark in _each(benchmarks)]:
         if isinstance(study, Study):
             study = replace(study, benchmarks=tuple(folders), suites=(), recipes=())
         else:
             changes = {**(changes or {}), "benchmarks": folders}
-    plan = study if isinstance(study, Study) else Study.load(_place(study, "a Study", "file"), changes)
+    plan = study if isinstance(study, Study) else Study.load(_path(study, "a Study", "file"), changes)
     return do_all(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
                   logs=listed(logs, ","), checkpoint_seconds=checkpoint_seconds, strict=strict, progress=progress)
 
@@ -544,39 +508,15 @@ def fetch(url: str, out: Place) -> list[str]:
     return copy_runs(url, out)
 
 
-def conflicts(
-    benchmark: Benchmark | Place, out: Place | None = None, *, collection: Collection | Place | None = None,
-    device: str = "auto", progress: Advance | None = None, **settings: Any,
-) -> Conflicts:
-    """What training on each subset does to the loss on every other: a matrix, its heatmap and what stands out.
-
-    `settings` are those of `shiftbench.conflict.Settings`: model, features, steps, repeats, makeup, seed, …
-    """
-    from shiftbench.conflict import Settings
-    from shiftbench.training.device import check_device
-
-    check_device(device)
-    plan = make(Settings, settings, "conflicts")
-    plan.run("", 0)  # which checks the rest
-    loaded, images = _with_collection(benchmark, collection)
-    load_torch()
-    from shiftbench.conflict.measure import conflicts as measure
-
-    matrix = measure(loaded, images, plan, device=device, cache=images.home, progress=progress)
-    if out is not None:
-        matrix.save(out)
-    return matrix
-
-
 def predict(
     source: Benchmark | Collection | Place, model: Any, out: Place | None = None, *,
     collection: Collection | Place | None = None, split: str | Sequence[str] = (), label: str = "",
-    classes: Place | Sequence[str] = (), map: Any = None,
-    hierarchy: Hierarchy | Place | None = None, allow_unmapped: bool = False, map_out: Place | None = None,
+    classes: Place | Sequence[str] = (), map: Any = None, hierarchy: Hierarchy | Place | None = None,
+    allow_unmapped: bool = False, map_out: Place | None = None,
     prompt: str | Sequence[str] = (), weights: str = "", takes: str = "", size: int = 0,
     mean: str | float | Sequence[float] = (), std: str | float | Sequence[float] = (), outputs: str = "auto",
     batch_size: int = 0, device: str = "auto", overwrite: bool = False, progress: Advance | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Predictions:
     """Run a finished model on the items of a benchmark or a collection, and give its predictions.
 
@@ -590,53 +530,40 @@ def predict(
     is repeated goes on and ends with the same bytes. Of a collection, the labels are the values of factor `label`, or
     the model's own classes.
     """
-    from shiftbench.data.collection import MARKER, Collection
     from shiftbench.predicting.class_names import read_class_names, read_map
     from shiftbench.predicting.classifier import Options, channels
-    from shiftbench.predicting.predict import Request
+    from shiftbench.predicting.predict import Request, check_out
     from shiftbench.predicting.predict import predict as run_model
     from shiftbench.training.device import check_device
 
     check_device(device)
     options = Options(listed(prompt), weights, takes, size, channels(mean, "mean"), channels(std, "std"),
                       outputs, device)
-    file = None if out is None else Path(out)
-    if file is not None and file.suffix not in (".parquet", ".csv"):
-        raise ShiftBenchError(f"{file}: predictions are written to a file that ends in .parquet or .csv.")
-    if file is not None and file.exists() and not overwrite:
-        raise ShiftBenchError(f"{file}: is there already. Name another file, or replace it with --overwrite.")
-    maps: dict[str, Any] = {"allow_unmapped": allow_unmapped,
-                            "class_map": dict(map) if isinstance(map, Mapping) else {} if map is None else
-                            read_map(map)}
+    file = None if out is None else check_out(Path(out), overwrite)
+    class_map = dict(map) if isinstance(map, Mapping) else {} if map is None else read_map(map)
     names = read_class_names(classes) if isinstance(classes, str | Path) else tuple(classes)
-    if isinstance(source, Collection) or (isinstance(source, str | Path) and (Path(source) / MARKER).is_file()):
+    if _is_collection(source):
         images = _collection(source)
-        request = Request.of_collection(images, label, hierarchy=_hierarchy(hierarchy, images), **maps)
+        request = Request.of_collection(images, label)
     else:
         loaded, images = _with_collection(source, collection)
-        request = Request.of(loaded, images, listed(split, ","), hierarchy=_hierarchy(hierarchy, images), **maps)
+        request = Request.of(loaded, images, listed(split, ","))
+    tree = hierarchy if hierarchy is not None else images if images.parents else None
+    request = replace(request, class_map=class_map, allow_unmapped=allow_unmapped,
+                      hierarchy=None if tree is None else _hierarchy(tree))
     return run_model(request, model, options, classes=names, batch_size=batch_size, out=file, progress=progress,
                      say=say, show=None if map_out is None else lambda table: table.save(map_out))
 
 
-def _hierarchy(source: Hierarchy | Place | None, images: Collection) -> Hierarchy | None:
-    """The hierarchy that is given, else the collection's own, if it has one."""
-    if source is None:
-        return hierarchy(images) if images.parents else None
-    from shiftbench.hierarchies.hierarchy import Hierarchy
+# Judging
 
-    return source if isinstance(source, Hierarchy) else hierarchy(source)
-
-
-# Scores
-
+@_takes_words
 def score(
-    benchmark: Benchmark | Place, *models: Any, ids: Any = None, probabilities: Any = None,
-    logits: Any = None, predictions: Any = None, classes: Any = None, name: str | Sequence[str] = "",
-    method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
-    study: Place | None = None, nooch: Place | None = None, task: str = "", by: str | Sequence[str] = (),
-    collection: Collection | Place | None = None, ignore_splits: bool = False,
-    columns: Mapping[str, str] | None = None, ignore_extra: bool = False, **options: Any,
+    benchmark: Benchmark | Place, *models: Any, ids: Any = None, probabilities: Any = None, logits: Any = None,
+    predictions: Any = None, classes: Any = None, metrics: str | Sequence[str] = (), by: str | Sequence[str] = (),
+    replicates: int = 1000, level: float = 0.95, study: Place | None = None, nooch: Place | None = None,
+    task: str = "", collection: Collection | Place | None = None, ignore_splits: bool = False,
+    columns: Mapping[str, str] | None = None, **described: Unpack[Described],
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
 
@@ -649,8 +576,9 @@ def score(
     Several models are also compared, on the same items: rows of stat `difference` say how far each is behind the best
     one, with an interval and a p-value (docs/statistics.md).
 
-    `by` are further groupings of any columns, as "region" or "male+female,label" (docs/groups.md); a column that the
-    benchmark does not keep is looked for in its collection.
+    `metrics` are further metrics, and `by` further groupings of any columns, as "region" or "male+female,label"
+    (docs/groups.md); a column that the benchmark does not keep is looked for in its collection. `replicates` are those
+    of the bootstrap, for metrics without a formula; 0 turns all intervals off.
 
     Predictions whose `split` says `train` of items that the benchmark holds out are refused: the model has seen them.
     `ignore_splits` scores them all the same. `columns` says what the files call our columns, {"item": "img",
@@ -666,21 +594,22 @@ def score(
     from shiftbench.scoring import score_models
     from shiftbench.scoring.outside_runs import is_described, outside_runs, score_outside
 
-    if "metrics" in options:
-        options["metrics"] = listed(options["metrics"], ",")
-    if by:
-        options["by"] = by = listed(by)
+    by, outside = listed(by), _words(**described)
+    options: dict[str, Any] = {"metrics": listed(metrics, ","), "by": by, "replicates": replicates, "level": level}
     if nooch is not None:
         from shiftbench.scoring.official import score_on_lists
 
-        if columns or ignore_extra:
+        if columns or outside["ignore_extra"]:
             raise ShiftBenchError("--column and --ignore-extra are for a benchmark, not for NOOCh's lists: rename the "
                                   "columns to item and prediction.")
         return score_on_lists(benchmark, models, nooch, task, ignore_splits=ignore_splits, **options)
     loaded = _benchmark(benchmark)
+    reading: dict[str, Any] = {"ignore_splits": ignore_splits, "columns": columns,
+                               "ignore_extra": outside["ignore_extra"]}
     if ids is not None:
         models = (*models, Predictions.of(loaded, ids, probabilities=probabilities, logits=logits,
-                                          predictions=predictions, classes=classes, ignore_extra=ignore_extra))
+                                          predictions=predictions, classes=classes,
+                                          ignore_extra=outside["ignore_extra"]))
     elif any(values is not None for values in (probabilities, logits, predictions, classes)):
         raise ShiftBenchError("ids: is missing. Say which item each prediction is of.")
     if not models:
@@ -689,27 +618,17 @@ def score(
         options["collection"] = collection_if_there(loaded, benchmark, collection)
     answers = [Path(str(source)) for source in models if is_answers(source)]
     files = [source for source in models if not is_answers(source)]
-    reading: dict[str, Any] = {"ignore_splits": ignore_splits, "columns": columns, "ignore_extra": ignore_extra}
-    words = _words(name, method, setting, seed)
-    if files and (words or any(is_described(source, loaded, (columns or {}).values()) for source in files)):
+    if files and (outside["words"] or any(is_described(file, loaded, (columns or {}).values()) for file in files)):
         if answers:
             raise ShiftBenchError("name, method, setting and seed describe models, not annotators. Score them apart.")
-        return score_outside(loaded, outside_runs(files, [loaded], words, **reading), **options)
-    named = {shown: read_predictions(source, loaded, **reading)
-             for shown, source in zip(model_names(models), models, strict=True) if not is_answers(source)}
+        return score_outside(loaded, outside_runs(files, [loaded], outside["words"], **reading), **options)
+    named = {name: read_predictions(source, loaded, **reading)
+             for name, source in zip(model_names(models), models, strict=True) if not is_answers(source)}
     if not answers and study is None:
         return score_models(loaded, named, **options)
     from shiftbench.human.people import score_people
 
     return score_people(loaded, answers, named, study, **options)
-
-
-def _words(
-    name: str | Sequence[str], method: str | Sequence[str], setting: str | Sequence[str], seed: int | Sequence[int]
-) -> Any:
-    from shiftbench.scoring.outside_runs import Words
-
-    return Words(listed(name), listed(method), listed(setting), (seed,) if isinstance(seed, int) else tuple(seed))
 
 
 def audit(
@@ -756,7 +675,9 @@ def audit(
     old = "" if against is None else str(against) if isinstance(against, str | Path) else "the old model"
     report, predicates, confirming = search_and_confirm(items, measure, options, against=old, features=embedded,
                                                         progress=progress)
-    report = replace(report, card={**report.card, "sources": _sources(predictions=predictions, data=data)})
+    sources = {name: str(Path(source).resolve()) for name, source in (("predictions", predictions), ("data", data))
+               if isinstance(source, str | Path)}
+    report = replace(report, card={**report.card, "sources": sources})
     if file is not None and file.suffix == ".html":
         from shiftbench.reporting.audit_evidence import Evidence
         from shiftbench.reporting.audit_page import audit_page
@@ -769,11 +690,6 @@ def audit(
 
         keep_contexts(report, keep)
     return report
-
-
-def _sources(**given: Any) -> dict[str, str]:
-    """Where that which was given as a file or a folder lies."""
-    return {name: str(Path(source).resolve()) for name, source in given.items() if isinstance(source, str | Path)}
 
 
 def gate(
@@ -805,138 +721,73 @@ def gate(
     return outcome
 
 
-def gap(
-    *runs: Any, reference: str = "", level: float = 0.95, benchmarks: Benchmarks = (), name: str | Sequence[str] = "",
-    method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
-    ignore_extra: bool = False,
-) -> Scores:
-    """What the shift costs each method: in distribution minus out of distribution, with an interval.
-
-    `runs` are runs, or folders of them, on a benchmark and on what `reference` made of it: gap("runs", "runs-mixed").
-    Or predictions, with one of `benchmarks` for each, the words that describe them and `ignore_extra`, as in `score`.
-    """
-    from shiftbench.data.scores import Scores
-    from shiftbench.scoring.gaps import gaps_of
-    from shiftbench.scoring.outside_runs import is_predictions, runs_or_scores
-
-    words = _words(name, method, setting, seed)
-    sources = [member for source in runs for member in (source if isinstance(source, list | tuple) else [source])]
-    if sources and not words and not any(is_predictions(source) for source in sources):
-        return gaps_of(sources, reference=reference, level=level)
-    members = benchmarks if isinstance(benchmarks, Sequence) and not isinstance(benchmarks, str) else [benchmarks]
-    loaded = [_benchmark(member) for member in members]
-    compared = runs_or_scores(sources, loaded, words, ignore_extra=ignore_extra)
-    assert not isinstance(compared, Scores)  # predictions are among the sources
-    return gaps_of(compared, reference=reference, level=level, benchmarks=loaded)
-
-
+@_takes_words
 def select(
-    source: Any, rule: str = "", *, target: str = "accuracy", benchmarks: Benchmarks = (),
-    allow_target: bool = False, name: str | Sequence[str] = "", method: str | Sequence[str] = "",
-    setting: str | Sequence[str] = "", seed: int | Sequence[int] = (), ignore_extra: bool = False,
+    source: Any, rule: str = "", *, target: str = "accuracy", benchmarks: Benchmarks = (), allow_target: bool = False,
+    out: Place | None = None, **described: Unpack[Described],
 ) -> Selection:
     """Choose among settings: by one rule, or compare all rules with their regret.
 
     `source` is a table of scores, a run or a folder of runs, or predictions (several in a list, runs among them) with
-    their benchmark, the words that describe them and `ignore_extra`, as in `score`. A single rule that used labels of
-    the target is refused unless `allow_target`.
+    their benchmark and the words that describe them, as in `score`. A single rule that used labels of the target is
+    refused unless `allow_target`; `out` is a file for the scores of the runs that it chooses.
     """
     from shiftbench.scoring.outside_runs import runs_or_scores
     from shiftbench.scoring.runs import scores_of
-    from shiftbench.scoring.select import RULES, refuse_target
+    from shiftbench.scoring.select import RULES, chosen, refuse_target
     from shiftbench.scoring.select import select as apply
 
-    runs = runs_or_scores(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
-    scores, folders = scores_of(runs, benchmarks)
-    selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target],
-                      benchmarks=[benchmark for benchmark, _ in folders])
-    refuse_target(selection.choices if rule else (), allow_target=allow_target)
+    scores, folders = scores_of(runs_or_scores(source, benchmarks, **_words(**described)), benchmarks)
+    if out is not None and not rule:
+        raise ShiftBenchError(f"--out writes the runs that one rule chooses. Name it with --rule: {', '.join(RULES)}.")
+    loaded = [benchmark for benchmark, _ in folders]
+    selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target], benchmarks=loaded)
+    if rule:
+        refuse_target(selection.choices, allow_target=allow_target)
+    if out is not None:
+        chosen(scores, rule, target=target, benchmarks=loaded, allow_target=allow_target).save(out)
     return selection
 
 
 def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: str = "test") -> list[Ranked]:
     """Rank tasks (benchmarks) by how much more hard items cost than the average item; the first n."""
+    from shiftbench.core.tables import is_frame
+    from shiftbench.data.scores import Scores
     from shiftbench.scoring.hard_items import hardest as rank
     from shiftbench.scoring.runs import scores_of
 
-    return rank(scores_of(_scores(source))[0], n, method=method, split=split)
+    scores, _ = scores_of(Scores.from_frame(source) if is_frame(source) else source)
+    return rank(scores, n, method=method, split=split)
 
 
-def power(
-    benchmark: Benchmark | Place, difference: float | None = None, *, split: str = "test", **known: Any
-) -> list[dict[str, Any]]:
-    """Each group's items, the smallest difference they show, and how many items a difference (a share) needs."""
-    from shiftbench.scoring.intervals import group_power
+@_takes_words
+def gap(
+    *runs: Any, reference: str = "", level: float = 0.95, benchmarks: Benchmarks = (), **described: Unpack[Described],
+) -> Scores:
+    """What the shift costs each method: in distribution minus out of distribution, with an interval.
 
-    loaded = _benchmark(benchmark)
-    return group_power({"all": len(loaded.rows(split)), **loaded.counts()[split]}, difference, **known)
-
-
-# Pages and tables
-
-def report(
-    source: Any, out: Place, *, benchmarks: Benchmarks = (), rule: str = "id",
-    title: str = "", compare: str | Sequence[str] = (), study: Study | Place | None = None,
-    figures: Place | None = None, left_out: list[Status] | None = None, name: str | Sequence[str] = "",
-    method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
-    ignore_extra: bool = False,
-) -> Path:
-    """One self-contained HTML page from a run, a folder of runs, a table of scores, or predictions as in `select`.
-
-    An audit, or the .json or .parquet file of one, has its own page: what was found, without the examples that only
-    `audit` shows.
-
-    Runs that failed, that have not ended or that cannot be read are in no number; they are named on the page and in
-    a warning, and added to `left_out`. With `study` the page has the runs of
-    that study alone; what is missing of it, and what else lies in the folder, is named as well.
-
-    Where a method has several settings, `rule` chooses the one that counts; one that used target labels is refused.
-    `compare` names two methods of a runs folder: for benchmarks with hard items the page shows those on which the
-    two differ most. Default: the baseline and the method that is best on hard items.
-
-    `figures` is a folder: each figure is written there as SVG and PNG, and the table behind it as CSV and LaTeX.
+    `runs` are runs, or folders of them, on a benchmark and on what `reference` made of it: gap("runs", "runs-mixed").
+    Or predictions, with one of `benchmarks` for each, and the words that describe them, as in `score`.
     """
-    from shiftbench.reporting.page import report as write_report
-    from shiftbench.reporting.results import check_compared, is_score_table, read_source
+    from shiftbench.data.scores import Scores
+    from shiftbench.scoring.gaps import gaps_of
+    from shiftbench.scoring.outside_runs import is_predictions, runs_or_scores
 
-    scored = is_score_table(source)
-    if not scored:
-        from shiftbench.auditing.findings import Audit, is_audit
-
-        if is_audit(source):
-            from shiftbench.reporting.audit_page import audit_page
-
-            if benchmarks or compare or study is not None or figures is not None:
-                raise ShiftBenchError("The page of an audit shows the audit alone, no benchmarks, methods or figures.")
-            audited = source if isinstance(source, Audit) else Audit.load(source)
-            return audit_page(audited, out, title=title or "shiftbench audit")
-    runs = source
-    if not scored or name or method or setting or seed != ():
-        from shiftbench.scoring.outside_runs import runs_or_scores
-
-        runs = runs_or_scores(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
-    compared = check_compared(listed(compare, ","), runs)
-    results = read_source(runs, benchmarks, rule=rule, study=study, tolerant=True)
-    page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(),
-                        title=title or "shiftbench report", rule=rule, index=results.runs, compare=compared,
-                        absent=results.absent, figures=figures)
-    if results.absent:
-        from shiftbench.core.arrays import in_short
-        from shiftbench.core.tables import table_name
-        from shiftbench.sweeps.status import in_words
-
-        shown = in_short(map(table_name, source)) if isinstance(source, list | tuple) else table_name(source)
-        warnings.warn(f"{shown}: {in_words(results.absent)}", UserWarning, stacklevel=2)
-    if left_out is not None:
-        left_out += results.absent
-    return page
+    outside = _words(**described)
+    sources = [source for run in runs for source in (run if isinstance(run, list | tuple) else [run])]
+    if sources and not outside["words"] and not any(map(is_predictions, sources)):
+        return gaps_of(sources, reference=reference, level=level)
+    loaded = [_benchmark(benchmark) for benchmark in _each(benchmarks)]
+    compared = runs_or_scores(sources, loaded, **outside)
+    assert not isinstance(compared, Scores)  # predictions are among the sources
+    return gaps_of(compared, reference=reference, level=level, benchmarks=loaded)
 
 
+@_takes_words
 def table(
     source: Any, out: Place | None = None, *, format: str = "", metrics: str | Sequence[str] = (),
     split: str = "test", against: str = "", benchmarks: Benchmarks = (), rule: str = "id",
-    study: Study | Place | None = None, name: str | Sequence[str] = "", method: str | Sequence[str] = "",
-    setting: str | Sequence[str] = "", seed: int | Sequence[int] = (), ignore_extra: bool = False,
+    study: Study | Place | None = None, **described: Unpack[Described],
 ) -> Comparison:
     """Every method's mean with its interval, and its difference to the best method with a p-value.
 
@@ -952,7 +803,7 @@ def table(
     from shiftbench.scoring.outside_runs import runs_or_scores
 
     write = writer(format, out)
-    runs = runs_or_scores(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
+    runs = runs_or_scores(source, benchmarks, **_words(**described))
     results = read_source(runs, benchmarks, rule=rule, study=study)
     rows = Comparison(lines(
         shown_scores(results.scores, results.benchmarks, rule), results.benchmarks, listed(metrics, ","),
@@ -960,6 +811,86 @@ def table(
     if out is not None:
         write_text(out, write(rows))
     return rows
+
+
+def conflicts(
+    benchmark: Benchmark | Place, out: Place | None = None, *, collection: Collection | Place | None = None,
+    device: str = "auto", progress: Advance | None = None, **settings: Any,
+) -> Conflicts:
+    """What training on each subset does to the loss on every other: a matrix, its heatmap and what stands out.
+
+    `settings` are those of `shiftbench.conflict.Settings`: model, features, steps, repeats, makeup, seed, …
+    """
+    from shiftbench.conflict import Settings
+    from shiftbench.training.device import check_device
+
+    check_device(device)
+    plan = make(Settings, settings, "conflicts")
+    plan.run("", 0)  # which checks the rest
+    loaded, images = _with_collection(benchmark, collection)
+    load_torch()
+    from shiftbench.conflict.measure import conflicts as measure
+
+    matrix = measure(loaded, images, plan, device=device, cache=images.home, progress=progress)
+    if out is not None:
+        matrix.save(out)
+    return matrix
+
+
+# Sharing
+
+@_takes_words
+def report(
+    source: Any, out: Place, *, benchmarks: Benchmarks = (), rule: str = "id", title: str = "",
+    compare: str | Sequence[str] = (), study: Study | Place | None = None, figures: Place | None = None,
+    left_out: list[Status] | None = None, **described: Unpack[Described],
+) -> Path:
+    """One self-contained HTML page from a run, a folder of runs, a table of scores, or predictions as in `select`.
+
+    An audit, or the .json or .parquet file of one, has its own page: what was found, without the examples that only
+    `audit` shows.
+
+    Runs that failed, that have not ended or that cannot be read are in no number; they are named on the page and in
+    a warning, and added to `left_out`. With `study` the page has only the runs of that study; what is missing of it,
+    and what else lies in the folder, is named as well.
+
+    Where a method has several settings, `rule` chooses the one that counts; one that used target labels is refused.
+    `compare` names two methods of a runs folder: for benchmarks with hard items the page shows those on which the
+    two differ most. Default: the baseline and the method that is best on hard items.
+
+    `figures` is a folder: each figure is written there as SVG and PNG, and the table behind it as CSV and LaTeX.
+    """
+    from shiftbench.reporting.page import report as write_report
+    from shiftbench.reporting.results import check_compared, is_score_table, read_source
+
+    runs = source
+    if described or not is_score_table(source):
+        from shiftbench.auditing.findings import Audit, is_audit
+        from shiftbench.scoring.outside_runs import runs_or_scores
+
+        if is_audit(source):
+            from shiftbench.reporting.audit_page import audit_page
+
+            if benchmarks or compare or study is not None or figures is not None:
+                raise ShiftBenchError("The page of an audit shows the audit alone, no benchmarks, methods or figures.")
+            return audit_page(source if isinstance(source, Audit) else Audit.load(source), out,
+                              title=title or "shiftbench audit")
+        runs = runs_or_scores(source, benchmarks, **_words(**described))
+    compared = check_compared(listed(compare, ","), runs)
+    results = read_source(runs, benchmarks, rule=rule, study=study, tolerant=True)
+    page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(),
+                        title=title or "shiftbench report", rule=rule, index=results.runs, compare=compared,
+                        absent=results.absent, figures=figures)
+    if results.absent:
+        from shiftbench.core.arrays import in_short
+        from shiftbench.core.tables import table_name
+        from shiftbench.sweeps.status import in_words
+
+        name = in_short(map(table_name, source)) if isinstance(source, list | tuple) else table_name(source)
+        warnings.warn(f"{name}: {in_words(results.absent)}", UserWarning, stacklevel=2)
+    if left_out is not None:
+        left_out += results.absent
+    return page
 
 
 def studio(
@@ -981,6 +912,38 @@ def studio(
     return start(folders or ["."], host=host, port=port, token=token, edit=edit)
 
 
+@_takes_words
+def board(
+    folder: Any, benchmark: Benchmarks, out: Place | None = None, *, metric: str = "", seeds: int | None = None,
+    title: str = "", **described: Unpack[Described],
+) -> Board:
+    """A leaderboard of a folder of submissions, each number recomputed from its predictions; see docs/board.md.
+
+    `metric` on test ranks the submissions, by default the benchmark's headline. If you name several benchmarks (folds
+    of one), the mean over them ranks. A submission for another benchmark, with too few seeds or against the rules is
+    listed with the reason. `out` is the folder for index.html, board.json and board.csv.
+
+    In place of submissions: runs, or predictions with the words that describe them, as in `select`. A file may predict
+    one fold or several.
+    """
+    from shiftbench.leaderboard import holds_submissions, make_board, make_folds, write_board
+    from shiftbench.scoring.outside_runs import runs_on_folds
+
+    outside = _words(**described)
+    submitted = holds_submissions(folder) and not outside["words"]
+    if submitted and outside["ignore_extra"]:
+        raise ShiftBenchError("--ignore-extra is for predictions; a submission predicts the items of its benchmark.")
+    folds = [_benchmark(fold) for fold in _each(benchmark)]
+    runs = [] if submitted else runs_on_folds(folder, folds, **outside)
+    if isinstance(benchmark, Sequence) and not isinstance(benchmark, str):
+        ranking = make_folds(folder if submitted else runs, folds, metric=metric, seeds=1 if seeds is None else seeds)
+    else:
+        ranking = make_board(folder if submitted else runs[0], folds[0], metric=metric, seeds=seeds)
+    if out is not None:
+        write_board(ranking, out, title=title)
+    return ranking
+
+
 def study(
     benchmark: Benchmark | Place, out: Place, *, collection: Collection | Place | None = None,
     progress: Advance | None = None, **design: Any,
@@ -998,36 +961,75 @@ def study(
     return write_study(loaded, images, out, make(Design, design, "study"), progress)
 
 
-def board(
-    folder: Any, benchmark: Benchmark | Place | Sequence[Benchmark | Place], out: Place | None = None, *,
-    metric: str = "", seeds: int | None = None, title: str = "", name: str | Sequence[str] = "",
-    method: str | Sequence[str] = "", setting: str | Sequence[str] = "", seed: int | Sequence[int] = (),
-    ignore_extra: bool = False,
-) -> Board:
-    """A leaderboard of a folder of submissions, each number recomputed from its predictions; see docs/board.md.
+# What verbs are given: folders or objects, one or several
 
-    `metric` on test ranks the submissions, by default the benchmark's headline. If you name several benchmarks (folds
-    of one), the mean over them ranks. A submission for another benchmark, with too few seeds or against the rules is
-    listed with the reason. `out` is the folder for index.html, board.json and board.csv.
+def _benchmark(source: Any) -> Benchmark:
+    from shiftbench.data.benchmark import Benchmark
 
-    In place of submissions: runs, or predictions with the words that describe them, as in `select`. A file may predict
-    one fold or several.
-    """
-    from shiftbench.leaderboard import holds_submissions, make_board, make_folds, write_board
-    from shiftbench.scoring.outside_runs import runs_on, runs_on_folds
+    return source if isinstance(source, Benchmark) else Benchmark.load(_path(source, "a Benchmark"))
 
-    words = _words(name, method, setting, seed)
-    submitted = holds_submissions(folder) and not words
-    if submitted and ignore_extra:
-        raise ShiftBenchError("--ignore-extra is for predictions; a submission predicts the items of its benchmark.")
-    if isinstance(benchmark, Sequence) and not isinstance(benchmark, str):
-        folds = [_benchmark(fold) for fold in benchmark]
-        ranking = make_folds(folder if submitted else runs_on_folds(folder, folds, words, ignore_extra=ignore_extra),
-                             folds, metric=metric, seeds=1 if seeds is None else seeds)
-    else:
-        loaded = _benchmark(benchmark)
-        ranking = make_board(folder if submitted else runs_on(folder, loaded, words, ignore_extra=ignore_extra),
-                             loaded, metric=metric, seeds=seeds)
-    if out is not None:
-        write_board(ranking, out, title=title)
-    return ranking
+
+def _collection(source: Any) -> Collection:
+    from shiftbench.data.collection import Collection
+
+    return source if isinstance(source, Collection) else Collection.load(_path(source, "a Collection"))
+
+
+def _is_collection(source: Any) -> bool:
+    """Whether this is a collection or the folder of one."""
+    from shiftbench.data.collection import MARKER, Collection
+
+    return isinstance(source, Collection) or (isinstance(source, str | Path) and (Path(source) / MARKER).is_file())
+
+
+def _hierarchy(source: Hierarchy | Collection | Place) -> Hierarchy:
+    from shiftbench.hierarchies.hierarchy import Hierarchy
+    from shiftbench.hierarchies.sources import open_hierarchy
+
+    return source if isinstance(source, Hierarchy) else open_hierarchy(source)
+
+
+def _with_collection(benchmark: Any, collection: Collection | Place | None) -> tuple[Benchmark, Collection]:
+    """A benchmark and the collection that it was built from."""
+    from shiftbench.data.benchmark import check_origin, collection_of
+
+    loaded = _benchmark(benchmark)
+    images = collection_of(loaded, benchmark, collection)
+    if benchmark is loaded or collection is images:  # those in folders were compared
+        check_origin(loaded, images)
+    return loaded, images
+
+
+def _in_folders(
+    benchmark: Benchmark | Place, collection: Collection | Place | None, out: Place
+) -> tuple[Benchmark, Path, Collection]:
+    """A benchmark, its folder and its collection. What is in memory is saved below `out`: its runs need it again."""
+    from shiftbench.data.benchmark import saved_below
+
+    loaded, images = _with_collection(benchmark, collection)
+    if isinstance(benchmark, str | Path):
+        return loaded, Path(benchmark), images
+    if "://" in str(out):
+        raise ShiftBenchError(f"{out}: is a URL, where a benchmark in memory cannot be saved. Save it, and name its "
+                              "folder.")
+    return saved_below(loaded, images, out)
+
+
+def _path(source: Any, instead: str, what: str = "folder") -> Path:
+    from shiftbench.core.files import path_of
+
+    return path_of(source, f"{instead} nor the {what} of one")
+
+
+def _each(benchmarks: Benchmarks) -> Sequence[Benchmark | Place]:
+    return benchmarks if isinstance(benchmarks, Sequence) and not isinstance(benchmarks, str) else [benchmarks]
+
+
+def _model_name(settings: Mapping[str, Any], benchmark: Benchmark) -> str:
+    """The name of a module, or of a function that builds one, by which training finds it in this process."""
+    load_torch()
+    from shiftbench.models.wrapped import name_object
+
+    outputs = benchmark.target.n or len(benchmark.names["label"])
+    return name_object(settings["model"], outputs, int(settings.get("size") or 32),
+                       "features" if settings.get("features") else "images")

@@ -10,7 +10,6 @@ import pytest
 import typer
 
 from shiftbench.cli import app
-from shiftbench.cli.data import size_words
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.downloads.data_sets import SOURCES, find_source
 from shiftbench.readers import READERS
@@ -131,7 +130,7 @@ def test_a_name_may_be_given_in_words_or_as_one():
 def test_the_page_has_the_table():
     """docs/download.md says of every source what `--list` says, and where its facts come from."""
     page = (Path(__file__).parents[2] / "docs" / "download.md").read_text(encoding="utf-8")
-    rows = [f"| `{source.words}` | {size_words(source)} | [{source.licence.name}]({source.licence.url}) | "
+    rows = [f"| `{source.words}` | {source.size_in_words} | [{source.licence.name}]({source.licence.url}) | "
             f"{source.licence.commercial} | {source.checksums} | {source.origin} |" for source in SOURCES.values()]
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from shiftbench.cli.training import summary, sweep
+from shiftbench.cli.training import sweep
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods import METHODS
 from shiftbench.methods.method import Environments
 from shiftbench.methods.presets import PRESETS, PUBLISHED, wilds
+from shiftbench.sweeps.status import outcome_facts
 from shiftbench.sweeps.study import Study
 from shiftbench.training.data import Data
 from shiftbench.training.evaluate import predict_all
@@ -239,7 +240,8 @@ steps = 5
 anneal = 1.0
 """)
     assert f"in 2 runs: {note}" in shell("sweep", "study.toml", "--out", "runs", "--workers", "1", "--device", "cpu")[1]
-    assert summary([Outcome("a", "done", notes=(note,)), Outcome("b", "done")])["notes"] == [{"note": note, "runs": 1}]
+    facts = outcome_facts([Outcome("a", "done", notes=(note,)), Outcome("b", "done")])
+    assert facts["notes"] == [{"note": note, "runs": 1}]
 
 
 def test_anneal_in_steps_is_refused():

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbench.cli.output import Tally, how_long, sweep_progress
-from shiftbench.cli.training import summary
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.sweeps.estimate import estimate, few
 from shiftbench.sweeps.jobs import embed_missing, needed_features, train_jobs
+from shiftbench.sweeps.status import outcome_facts
 from shiftbench.sweeps.study import Study
 from shiftbench.training.run import Outcome
 from shiftbench.worlds import WORLDS
@@ -125,7 +125,7 @@ def test_reasons_are_grouped():
     """Failures that differ in numbers alone are one reason, the commonest first."""
     ends = [Outcome("a", "failed", "out of memory"), *(
         Outcome(f"r{step}", "failed", f"the loss is nan at step {step}.") for step in (3, 17)), Outcome("b", "done")]
-    assert json.loads(json.dumps(summary(ends))) == {
+    assert json.loads(json.dumps(outcome_facts(ends))) == {
         "runs": 4, "done": 1, "failed": 3, "reasons": [
             {"reason": "the loss is nan at step 3.", "runs": 2, "example": "r3"},
             {"reason": "out of memory", "runs": 1, "example": "a"}], "notes": []}

@@ -1,4 +1,8 @@
-"""The command line: one file per verb, the same words as in Python."""
+"""The command line: one page per panel of `--help`, the same words as in Python.
+
+A verb parses its options, calls the function of its name in `shiftbench.api` and prints. What verbs share is in
+`options` and `output`; `read` has a command per format.
+"""
 
 import os
 import sys
@@ -12,7 +16,8 @@ import typer
 from shiftbench import __version__
 from shiftbench.cli.data import download, export, show, trust
 from shiftbench.cli.judging import audit, conflicts, gap, gate, score, select, table
-from shiftbench.cli.output import importing, note, silence_pillow
+from shiftbench.cli.options import importing
+from shiftbench.cli.output import note, silence_pillow
 from shiftbench.cli.read import read
 from shiftbench.cli.sharing import board, demo, report, studio, study
 from shiftbench.cli.shifts import build, check, graph, hierarchy, power

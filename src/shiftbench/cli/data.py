@@ -1,26 +1,29 @@
-"""shiftbench trust COLLECTION [--root FOLDER]"""
+"""Verbs about data: fetch it, look at it, write it for other tools, and say which files may be used.
+
+    shiftbench download NAME --root FOLDER
+    shiftbench read FORMAT SOURCE… --out COLLECTION          (cli/read.py)
+    shiftbench show COLLECTION|BENCHMARK|RUNS|RUN|HIERARCHY
+    shiftbench export BENCHMARK|RUNS --to LAYOUT --out FOLDER
+    shiftbench trust COLLECTION [--root FOLDER]
+"""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress, say, say_titled, teller
-from shiftbench.cli.shifts import show_hierarchy
+from shiftbench.cli.contents import show_benchmark, show_collection, show_hierarchy, show_run, show_runs
+from shiftbench.cli.options import Json, Quiet
+from shiftbench.cli.output import print_json, print_table, progress, say, teller
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
-from shiftbench.reporting.terminal import COLUMNS, collection_facts, contents_rows, contents_title
-from shiftbench.sweeps.status import STATES, describe, summary
 
 if TYPE_CHECKING:
+    from shiftbench.auditing.predicates import Predicate
     from shiftbench.data.collection import Collection
     from shiftbench.downloads.data_sets import Source
 
-
-# shiftbench download NAME --root FOLDER
 
 def download(
     name: Annotated[list[str] | None, typer.Argument(
@@ -47,13 +50,13 @@ def download(
     from shiftbench.downloads.data_sets import SOURCES, find_source
 
     if list_:
-        _list(list(SOURCES.values()), json)
+        _list_sources(list(SOURCES.values()), json)
         return
     if not name:
         raise typer.BadParameter("Name a data set, or use --list.", param_hint="NAME")
     source = find_source(*name)
     if check:
-        _check(source, root, json, quiet)
+        _compare(source, root, json, quiet)
     else:
         _download(source, root, origin, accept_licence, keep_archives, json, quiet)
 
@@ -64,9 +67,9 @@ def _download(
     from shiftbench.downloads.fetching import Options, is_finished, licence_words
     from shiftbench.downloads.fetching import download as fetch
 
-    asked = sys.stdin.isatty() and sys.stderr.isatty() and not json and not quiet
-    if asked and not accept_licence and not source.login and not is_finished(source, root):
-        typer.echo(f"{source.what}: {size_words(source)}. {licence_words(source)}", err=True)
+    asks = sys.stdin.isatty() and sys.stderr.isatty() and not json and not quiet
+    if asks and not accept_licence and not source.login and not is_finished(source, root):
+        typer.echo(f"{source.what}: {source.size_in_words}. {licence_words(source)}", err=True)
         accept_licence = typer.confirm("Do you accept it?", err=True)
     with progress(source.words, quiet or json, in_bytes=True) as advance:
         folder, fetched = fetch(source, root, accept_licence, Options(
@@ -80,7 +83,7 @@ def _download(
         say(f"Next: {command}" if command else "ShiftBench has no reader for it.")
 
 
-def _check(source: "Source", root: Path, json: bool, quiet: bool) -> None:
+def _compare(source: "Source", root: Path, json: bool, quiet: bool) -> None:
     from shiftbench.downloads.fetching import compare
 
     differences = compare(source, root)
@@ -96,97 +99,14 @@ def _check(source: "Source", root: Path, json: bool, quiet: bool) -> None:
         raise typer.Exit(1)
 
 
-def _list(sources: "list[Source]", json: bool) -> None:
+def _list_sources(sources: "list[Source]", json: bool) -> None:
     if json:
-        print_json([_facts(source) for source in sources])
+        print_json([source.to_json() for source in sources])
         return
     print_table("", ["name", "size", "licence", "commercial use", "checksums", "what it is"], [
-        [source.words, size_words(source), source.licence.name, source.licence.commercial,
+        [source.words, source.size_in_words, source.licence.name, source.licence.commercial,
          source.checksums, source.what + (" (needs a login)" if source.login else "")] for source in sources])
 
-
-def _facts(source: "Source") -> dict[str, Any]:
-    return {
-        "name": source.words, "what": source.what, "folder": source.folder,
-        "size": source.size if source.sized else None, "disk": source.disk,
-        "licence": {"name": source.licence.name, "url": source.licence.url, "commercial": source.licence.commercial,
-                    "note": source.licence.note},
-        "citation": source.citation, "origin": source.origin, "next": source.read, "login": source.login,
-        "files": [{
-            "path": file.path, "urls": list(file.urls), "size": file.size, "exact": file.exact,
-            "checksum": file.checksum and {"algorithm": file.checksum.algorithm, "value": file.checksum.value,
-                                           "by": file.checksum.by}} for file in source.files]}
-
-
-def size_words(source: "Source") -> str:
-    """The size of what is fetched; "or more" where it is published of some files only."""
-    if not source.size:
-        return "not published"
-    size = f"{source.size / 1e9:,.1f} GB" if source.size >= 1e9 else f"{max(1, round(source.size / 1e6))} MB"
-    return size if source.sized else f"{size} or more"
-
-
-# The contents of a collection, a folder of runs or a run, as tables on a terminal.
-
-def show_collection(collection: Collection) -> None:
-    facts = collection_facts(collection)
-    say_titled(facts["name"], contents_title(facts))
-    print_table("", COLUMNS, contents_rows(collection, facts))
-
-
-def show_runs(folder: Path, runs: Mapping[str, str]) -> None:
-    """How many runs are in each state, the failed ones with their reasons, then the others, done ones last."""
-    say_titled(folder, summary(runs.values()))
-    failed = [run for run, state in runs.items() if state == "failed"]
-    others = sorted((run for run in runs if runs[run] != "failed"), key=lambda run: STATES.index(runs[run]))
-    for listed, most, columns in ((failed, 20, ("run", "benchmark", "method", "seed", "reason")),
-                                  (others, 40, ("run", "state", "benchmark", "method", "model", "seed", "seconds"))):
-        if listed:
-            rows = [describe(folder / run, runs[run])._asdict() for run in listed[:most]]
-            print_table("\nfailed" if listed is failed else "", columns,
-                        [[row[column] for column in columns] for row in rows])
-        if len(listed) > most:
-            say(f"… and {len(listed) - most:,} more; --json lists all")
-    if failed:
-        say("", "To try the failed ones again, start the sweep with --retry-failed.")
-
-
-def run_facts(folder: Path, data: Path | None, against: Path | None, where: str) -> dict[str, Any]:
-    """How a run does on the open items that fulfil a filter, and elsewhere: the numbers of the Failures page."""
-    from shiftbench.webapp.failures_view import map_counts, numbers_inside
-    from shiftbench.webapp.outcomes import outcomes_in
-    from shiftbench.webapp.studio import Query
-
-    held = outcomes_in(folder, data, against)
-    return {**numbers_inside(held, Query({"where": where}).where()), "maps": map_counts(held)}
-
-
-def show_run(facts: Mapping[str, Any]) -> None:
-    percent = facts["unit"] == "share"
-
-    def number(value: float | None) -> str:
-        return "–" if value is None or value != value else f"{100 * value:.1f}" if percent else f"{value:.3g}"
-
-    say_titled(facts["name"], f"{facts['n']:,} of {facts['n_open']:,} open items")
-    print_table("", ["", f"{facts['words']}{' in %' if percent else ''}", "low", "high"],
-                [[side, *map(number, facts[side])] for side in ("inside", "outside", "difference") if facts[side]])
-    if facts["pairs"]:
-        print_table("\nItems that a run gets right", list(facts["pairs"]), [list(facts["pairs"].values())])
-    if (table := facts["confusion"]) is not None:
-        rest = [f"{table['others']} others"] if table["others"] else []
-        names = [row["value"] for row in table["rows"]] + rest
-        print_table("\nConfusion: labels down, predictions across", ["", *names],
-                    [[name, *cells] for name, cells in zip(names, table["cells"], strict=True)])
-    if facts["calibration"] is not None:
-        print_table("\nCalibration", ["side", "confidence", "right", "low", "high", "items"],
-                    [[side, *(f"{100 * bin[name]:.1f}" for name in ("confidence", "right", "low", "high")), bin["n"]]
-                     for side, bins in facts["calibration"].items() for bin in bins])
-    if facts["maps"]:
-        print_table("\nEmbedding maps", ["features", "open items", "failing"],
-                    [[name, sizes["n"], sizes["fail"]] for name, sizes in facts["maps"].items()])
-
-
-# shiftbench show COLLECTION | BENCHMARK | RUNS | RUN | HIERARCHY
 
 def show(
     folder: Annotated[Path, typer.Argument(help="Folder of a collection, a benchmark, runs, a run or a class "
@@ -204,7 +124,6 @@ def show(
 
     shiftbench show benchmarks/cat-dog
     """
-    from shiftbench.cli.shifts import show_benchmark
     from shiftbench.data.benchmark import MARKER as BENCHMARK
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.data.collection import MARKER as COLLECTION
@@ -220,7 +139,7 @@ def show(
     if (data or against) and not of_run:
         raise ShiftBenchError(f"{folder}: is no run. --data and --against are for the folder of one run.")
     if of_run:
-        facts = run_facts(folder, data, against, where)
+        facts = _run_facts(folder, data, against, where)
         print_json(facts) if json else show_run(facts)
     elif (folder / COLLECTION).exists():
         collection = _filtered(Collection.load(folder), where)
@@ -235,8 +154,15 @@ def show(
     elif folder.is_dir() and (runs := states(folder)):
         print_json([run._asdict() for run in status(folder)]) if json else show_runs(folder, runs)
     else:
-        there = "is not there" if not folder.exists() else f"has no {COLLECTION}, no {BENCHMARK} and no runs"
-        raise ShiftBenchError(f"{folder} {there}. Name the folder of a collection, a benchmark or runs.")
+        problem = f"has no {COLLECTION}, no {BENCHMARK} and no runs" if folder.exists() else "is not there"
+        raise ShiftBenchError(f"{folder} {problem}. Name the folder of a collection, a benchmark or runs.")
+
+
+def _where(words: str) -> "tuple[Predicate, ...]":
+    """The predicates of --where."""
+    from shiftbench.webapp.studio import Query
+
+    return Query({"where": words}).where()
 
 
 def _filtered(collection: "Collection", where: str) -> "Collection":
@@ -244,13 +170,19 @@ def _filtered(collection: "Collection", where: str) -> "Collection":
     import numpy as np
 
     from shiftbench.auditing.contexts import inside
-    from shiftbench.webapp.studio import Query
 
-    predicates = Query({"where": where}).where()
+    predicates = _where(where) if where else ()
     return collection.take(np.flatnonzero(inside(predicates, collection))) if predicates else collection
 
 
-# shiftbench export BENCHMARK|RUNS --to LAYOUT --out DIR
+def _run_facts(folder: Path, data: Path | None, against: Path | None, where: str) -> dict[str, Any]:
+    """How a run does on the open items that fulfil a filter, and elsewhere: the numbers of the Failures page."""
+    from shiftbench.webapp.failures_view import map_counts, numbers_inside
+    from shiftbench.webapp.outcomes import outcomes_in
+
+    outcomes = outcomes_in(folder, data, against)
+    return {**numbers_inside(outcomes, _where(where)), "maps": map_counts(outcomes)}
+
 
 def export(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark; of runs for wilds-submission.")],
@@ -277,8 +209,6 @@ def export(
     if not quiet:
         say(f"wrote {out}")
 
-
-# shiftbench trust COLLECTION [--root FOLDER]
 
 def trust(
     collection: Annotated[Path, typer.Argument(help="Folder of a collection that was made elsewhere.")],

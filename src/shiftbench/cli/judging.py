@@ -1,4 +1,13 @@
-"""shiftbench conflicts BENCHMARK --out DIR"""
+"""Verbs that judge predictions: scores, failures, release, choice of settings, the cost of the shift, tables.
+
+    shiftbench score BENCHMARK PREDICTIONS…
+    shiftbench audit PREDICTIONS --data TABLE|COLLECTION|BENCHMARK
+    shiftbench gate NEW [--against OLD] --data TABLE|COLLECTION|BENCHMARK
+    shiftbench select SCORES|RUNS [--rule NAME]
+    shiftbench gap RUNS…
+    shiftbench table RUNS|SCORES --format latex
+    shiftbench conflicts BENCHMARK --out FOLDER
+"""
 
 import math
 from pathlib import Path
@@ -7,52 +16,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import (
-    IgnoreExtra,
-    Json,
-    Methods,
-    Names,
-    Quiet,
-    Seeds,
-    Settings,
-    console,
-    note,
-    noted,
-    pairs,
-    print_json,
-    print_table,
-    progress,
-    rates,
-    say,
-)
+from shiftbench.cli.options import Json, Quiet, describing, pairs, rates
+from shiftbench.cli.output import console, note, noted, print_json, print_table, progress, say
 from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
     from shiftbench.auditing.findings import Audit, Finding
-    from shiftbench.data.benchmark import Benchmark
-    from shiftbench.data.scores import Scores
-    from shiftbench.scoring.outside_runs import Words
 
 
-# shiftbench score BENCHMARK PREDICTIONS...
-
+@describing
 def score(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark; not needed with --nooch.")],
     predictions: Annotated[list[Path] | None, typer.Argument(help="Parquet or CSV files with a column of item ids, and "
                                                             "JSON files of annotators' answers.")] = None,
     by: Annotated[list[str] | None, typer.Option(
-        help="Score by further groups, from any columns: region, or urban,label, or "
-                                                 "male+female,label, or region!Other; may be repeated.")] = None,
+        help="Score by further groups, from any columns: region, or urban,label, or male+female,label, or "
+             "region!Other; may be repeated.")] = None,
     metrics: Annotated[str, typer.Option(
         help="Further metrics, separated by commas: auc, macro_recall, or one of your own (--import).")] = "",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
     replicates: Annotated[int, typer.Option(
-        min=0, help="Bootstrap replicates for metrics without a formula; 0 turns all "
-                                              "intervals off.")] = 1000,
+        min=0, help="Bootstrap replicates for metrics without a formula; 0 turns all intervals off.")] = 1000,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     study: Annotated[Path | None, typer.Option(
-        help="Folder of the human study that the annotators answered; default: the one "
-                                               "beside the answers.")] = None,
+        help="Folder of the human study that the annotators answered; default: the one beside the answers.")] = None,
     nooch: Annotated[Path | None, typer.Option(
         help="Folder of NOOCh's published lists, which say which images are hard.")] = None,
     task: Annotated[str, typer.Option(help="Class of the lists, if the folder has lists of several classes.")] = "",
@@ -61,11 +48,8 @@ def score(
                                                 "'train' that the benchmark holds out.")] = False,
     column: Annotated[list[str] | None, typer.Option(help="What the file calls a column of ours: --column item=img "
                                                      "--column prediction=pred; or confidence.")] = None,
-    ignore_extra: IgnoreExtra = False,
-    name: Names = None,
-    method: Methods = None,
-    setting: Settings = None,
-    seed: Seeds = None,
+    *,
+    described: dict[str, Any],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -97,8 +81,7 @@ def score(
         scores = verbs.score(benchmark, *files, replicates=replicates, level=level, study=study, nooch=nooch,
                              task=task, by=by or (), metrics=metrics, collection=collection,
                              ignore_splits=ignore_splits, columns=pairs(column or [], "--column", "item=img"),
-                             ignore_extra=ignore_extra, name=name or (), method=method or (), setting=setting or (),
-                             seed=seed or ())
+                             **described)
     if out is not None:
         scores.save(out)
     if json:
@@ -115,8 +98,6 @@ def score(
             console().print(table)
         say(*notes)
 
-
-# shiftbench audit PREDICTIONS --data TABLE|COLLECTION|BENCHMARK
 
 def audit(
     predictions: Annotated[Path, typer.Argument(help="Parquet or CSV file of predictions, or the folder of a run.")],
@@ -178,10 +159,9 @@ def audit(
         report = verbs.audit(
             predictions, data, label=label, loss=loss, against=against, depth=depth, least=least, confirm=confirm,
             fdr=fdr, dependence=dependence, better=better, cluster=cluster, include=include or (),
-            exclude=exclude or (), most_values=most_values, features=features,
-            flips=_flips(flips or []), split=split, id=id,
-            columns=pairs(column or [], "--column", "prediction=pred"), unsealed=unsealed, seed=seed,
-            out=out, keep=keep, progress=advance)
+            exclude=exclude or (), most_values=most_values, features=features, flips=_flips(flips or []), split=split,
+            id=id, columns=pairs(column or [], "--column", "prediction=pred"), unsealed=unsealed, seed=seed, out=out,
+            keep=keep, progress=advance)
     if json:
         print_json(_plain(report))
         return
@@ -237,8 +217,6 @@ def _plain(report: "Audit") -> dict[str, Any]:
     return {"sentences": report.sentences(), "findings": [row for row in rows if row["confirmed"]],
             "undecided": [row for row in rows if not row["confirmed"]], "card": dict(report.card)}
 
-
-# shiftbench gate NEW [--against OLD] --data TABLE|COLLECTION|BENCHMARK
 
 def gate(
     new: Annotated[Path, typer.Argument(help="Predictions of the new model: a parquet or CSV file, or the folder of a "
@@ -299,8 +277,7 @@ def gate(
         raise typer.Exit(1)
 
 
-# shiftbench select SCORES|RUNS [--rule NAME]
-
+@describing
 def select(
     source: Annotated[list[Path], typer.Argument(help="A table of scores, a folder of runs, or files of predictions, "
                                                  "with --benchmark.")],
@@ -313,14 +290,10 @@ def select(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the scores of the chosen runs.")] = None,
     allow_target: Annotated[bool, typer.Option("--allow-target", help="Choose even by labels of the target.")] = False,
     hardest: Annotated[int, typer.Option(min=0, help="Choose tasks instead: rank this many by how much more --method "
-                                         "loses on their hard items than on all items.")] = 0,
+                                         "(default: erm) loses on their hard items than on all items.")] = 0,
     split: Annotated[str, typer.Option(help="The split that --hardest compares.")] = "test",
-    name: Names = None,
-    method: Annotated[list[str] | None, typer.Option(
-        help="Method that predicted, as in `score`; with --hardest the method to compare, by default erm.")] = None,
-    setting: Settings = None,
-    seed: Seeds = None,
-    ignore_extra: IgnoreExtra = False,
+    *,
+    described: dict[str, Any],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -334,58 +307,32 @@ def select(
     shiftbench select runs --hardest 12
     """
     if hardest:
-        _hardest(source[0], hardest, (method or ["erm"])[0], split, json)
+        tasks = verbs.hardest(source[0], hardest, method=described.get("method", ["erm"])[0], split=split)
+        if json:
+            print_json([task._asdict() for task in tasks])
+        else:
+            print_table("", ["task", "loss on hard", "on all", "difference"],
+                        [[task.task, task.hard, task.all, task.gap] for task in tasks])
         return
     from shiftbench.reporting.terminal import choices_table, rules_table
-    from shiftbench.scoring.outside_runs import Words
-    from shiftbench.scoring.select import RULES, chosen, over_seeds, refuse_target
-    from shiftbench.scoring.select import select as apply
+    from shiftbench.scoring.select import over_seeds
 
-    words = Words(name or (), method or (), setting or (), seed or ())
-    scores, benchmarks = _read(source, benchmark or [], words, ignore_extra)
-    if out is not None and not rule:
-        raise ShiftBenchError(f"--out writes the runs that one rule chooses. Name it with --rule: {', '.join(RULES)}.")
-    selection = apply(scores, [rule] if rule else tuple(RULES), targets=[target], benchmarks=benchmarks)
-    if rule:
-        refuse_target(selection.choices, allow_target=allow_target)
-    if out is not None:
-        chosen(scores, rule, target=target, benchmarks=benchmarks, allow_target=allow_target).save(out)
+    selection = verbs.select(source, rule, target=target, benchmarks=benchmark or (), allow_target=allow_target,
+                             out=out, **described)
     if json:
         print_json({"choices": [choice._asdict() | {"regret": choice.regret} for choice in selection.choices],
                     "means": [choice._asdict() for choice in over_seeds(selection.choices)],
                     "refused": [refusal._asdict() for refusal in selection.refused]})
     elif not quiet:
         console().print(choices_table(selection.choices) if rule else rules_table(selection, target))
-        for reason in dict.fromkeys((refusal.rule, refusal.why, refusal.method) for refusal in selection.refused):
-            places = [other.benchmark for other in selection.refused if (other.rule, other.why, other.method) == reason]
-            say(f"{reason[0]} chose nothing on {', '.join(places)}{': ' + reason[2] if reason[2] else ''}: {reason[1]}")
+        refused: dict[tuple[str, str, str], list[str]] = {}
+        for refusal in selection.refused:
+            refused.setdefault((refusal.rule, refusal.why, refusal.method), []).append(refusal.benchmark)
+        for (name, why, method), benchmarks in refused.items():
+            say(f"{name} chose nothing on {', '.join(benchmarks)}{': ' + method if method else ''}: {why}")
 
 
-def _read(
-    source: list[Path], folders: list[Path], words: "Words", ignore_extra: bool
-) -> "tuple[Scores, list[Benchmark]]":
-    """The scores, and the benchmarks that are at hand."""
-    from shiftbench.scoring.outside_runs import runs_or_scores
-    from shiftbench.scoring.runs import scores_of
-
-    scores, benchmarks = scores_of(runs_or_scores(source, folders, words, ignore_extra=ignore_extra), folders)
-    return scores, [loaded for loaded, _ in benchmarks]
-
-
-def _hardest(source: Path, n: int, method: str, split: str, json: bool) -> None:
-    """The tasks whose hard items cost most, as NOOCh chose its twelve."""
-    from shiftbench.api import hardest
-
-    tasks = hardest(source, n, method=method, split=split)
-    if json:
-        print_json([ranked._asdict() for ranked in tasks])
-    else:
-        print_table("", ["task", "loss on hard", "on all", "difference"],
-                    [[ranked.task, ranked.hard, ranked.all, ranked.gap] for ranked in tasks])
-
-
-# shiftbench gap RUNS...
-
+@describing
 def gap(
     runs: Annotated[list[Path], typer.Argument(
         help="Folders of runs on a benchmark and on its references, or files of predictions.")],
@@ -394,11 +341,8 @@ def gap(
         help="Benchmark of files of predictions: one for all, or one per file.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    name: Names = None,
-    method: Methods = None,
-    setting: Settings = None,
-    seed: Seeds = None,
-    ignore_extra: IgnoreExtra = False,
+    *,
+    described: dict[str, Any],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -411,29 +355,26 @@ def gap(
     from shiftbench.scoring.metrics import in_words, is_worst
     from shiftbench.scoring.views import to_json
 
-    scores = verbs.gap(*runs, reference=reference, level=level, benchmarks=benchmark or (), name=name or (),
-                       method=method or (), setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)
+    scores = verbs.gap(*runs, reference=reference, level=level, benchmarks=benchmark or (), **described)
     if out is not None:
         scores.save(out)
     if json:
         print_json(to_json(scores, level=level))
-        return
-    listed, names = list(scores), scores.names.tolist()
-    rows = []
-    for before, after, both, name in zip(listed[::3], listed[1::3], listed[2::3], names[::3], strict=True):
-        # The name of a metric is short enough; over a grouping, words are shorter.
-        metric = in_words(after["metric"], after["by"]) if after["by"] else after["metric"]
-        rows.append([both["benchmark"], both["split"], name, both["runs"], metric, both["n"], before["value"],
-                     after["value"], both["value"], f"{both['low']:.3f} to {both['high']:.3f}"])
-    if not quiet:
+    elif not quiet:
+        values, names = list(scores), scores.names.tolist()
+        rows = []
+        for inside, outside, gap, name in zip(values[::3], values[1::3], values[2::3], names[::3], strict=True):
+            # The name of a metric is short enough; over a grouping, words are shorter.
+            metric = in_words(outside["metric"], outside["by"]) if outside["by"] else outside["metric"]
+            rows.append([gap["benchmark"], gap["split"], name, gap["runs"], metric, gap["n"], inside["value"],
+                         outside["value"], gap["value"], f"{gap['low']:.3f} to {gap['high']:.3f}"])
         print_table("", ["benchmark", "reference", "method", "runs", "metric", "items", "in", "out", "gap",
                          f"{level:.0%} interval"], rows)
-        if any(is_worst(row["metric"]) for row in listed):
+        if any(is_worst(row["metric"]) for row in values):
             say("For a worst group, the items are those of the worst group out of distribution.")
 
 
-# shiftbench table RUNS|SCORES --format latex
-
+@describing
 def table(
     source: Annotated[list[Path], typer.Argument(help="A folder of runs, a table of scores, or files of "
                                                  "predictions, with --benchmark.")],
@@ -447,11 +388,8 @@ def table(
         help="Folder of a benchmark that the runs or scores do not find themselves; may be repeated.")] = None,
     rule: Annotated[str, typer.Option(help="Chooses among a method's settings: see `shiftbench select`.")] = "id",
     study: Annotated[Path | None, typer.Option(help="The study that was swept: use only its runs.")] = None,
-    name: Names = None,
-    method: Methods = None,
-    setting: Settings = None,
-    seed: Seeds = None,
-    ignore_extra: IgnoreExtra = False,
+    *,
+    described: dict[str, Any],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -472,8 +410,7 @@ def table(
 
     write = writer(format, out)
     lines = verbs.table(source if len(source) > 1 else source[0], out, format=format, metrics=metric or (), split=split,
-                        against=against, benchmarks=benchmark or (), rule=rule, study=study, name=name or (),
-                        method=method or (), setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)
+                        against=against, benchmarks=benchmark or (), rule=rule, study=study, **described)
     if json:
         print_json([line._asdict() for line in lines])
     elif out is None:
@@ -481,8 +418,6 @@ def table(
     elif not quiet:
         say(f"wrote {out}")
 
-
-# shiftbench conflicts BENCHMARK --out DIR
 
 def conflicts(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark whose groups are subsets.")],

@@ -4,7 +4,6 @@ Everything on the terminal goes through this module. Names come from data, and d
 read as markup or emoji, and control characters are escaped.
 """
 
-import inspect
 import json
 import math
 import re
@@ -13,12 +12,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
-from itertools import pairwise
 from threading import Event, Thread
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
-import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
@@ -34,20 +30,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from shiftbench.core.errors import ShiftBenchError, printable
-
-Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no table.")]
-Names = Annotated[list[str] | None, typer.Option(
-    "--name", help="Name of the run that predicted; repeated, one per file.")]
-Methods = Annotated[list[str] | None, typer.Option(
-    "--method", help="Method that predicted: one for all files, or repeated, one per file.")]
-Settings = Annotated[list[str] | None, typer.Option(
-    "--setting", help="Setting of the method, in your words: lr=0.1; one for all files, or one per file.")]
-Seeds = Annotated[list[int] | None, typer.Option(
-    "--seed", min=0, help="Seed of the run that predicted: one for all files, or repeated, one per file.")]
-IgnoreExtra = Annotated[bool, typer.Option(
-    "--ignore-extra", help="Leave out predictions of items that are not in the benchmark, and say how many.")]
+from shiftbench.core.errors import printable
 
 Advance = Callable[[int, int], None]
 
@@ -115,28 +98,6 @@ def noted() -> Iterator[list[str]]:
 def silence_pillow() -> None:
     """Turn Pillow's warnings about damaged images off: our error names the file and the reason."""
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
-
-
-def rates(words: list[str], option: str, example: str) -> dict[str, float]:
-    """Numbers by name: {"accuracy": 0.8} of --floor accuracy=0.8; the last = is the one that counts."""
-    numbers: dict[str, float] = {}
-    for word in words:
-        name, _, number = word.rpartition("=")
-        try:
-            numbers[name] = float(number)
-        except ValueError:
-            name = ""
-        if not name:
-            raise ShiftBenchError(f"{option} '{word}' is not of the form NAME=NUMBER. Write {option} {example}.")
-    return numbers
-
-
-def pairs(words: Sequence[str], option: str, example: str) -> dict[str, str]:
-    """The names in an option that may be repeated: {"valid": "val"} of --rename valid=val."""
-    for word in words:
-        if not all(word.partition("=")):
-            raise ShiftBenchError(f"{option} '{word}' is not of the form NAME=NAME. Write {option} {example}.")
-    return dict(word.split("=", 1) for word in words)
 
 
 def print_json(value: Any) -> None:
@@ -293,45 +254,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(element) for element in value]
     return value.item() if hasattr(value, "item") else value
-
-
-# --import FILE.py|PACKAGE: an option of every verb, which loads users' code before the verb looks names up.
-
-OPTION = "--import"
-
-
-def load(names: list[str] | None) -> list[str] | None:
-    """Load users' code; an error in it names the file."""
-    if names:
-        from shiftbench.core.registry import load_plugins
-
-        load_plugins(names)
-    return names
-
-
-Plugins = Annotated[list[str] | None, typer.Option(
-    OPTION, callback=load, is_eager=True, metavar="FILE.py|PACKAGE",
-    help="Your own methods, shifts, readers, metrics, models or sections; may be repeated. See docs/extend.md.")]
-
-
-def importing(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """The verb with the option `--import`, before those about what is printed."""
-
-    @wraps(verb)
-    def run(plugins: object = None, **settings: Any) -> Any:
-        return verb(**settings)
-
-    parameters = list(inspect.signature(verb).parameters.values())
-    last = next((number for number, one in enumerate(parameters) if one.name in ("json", "quiet")), len(parameters))
-    parameters.insert(last, inspect.Parameter("plugins", inspect.Parameter.KEYWORD_ONLY, default=None,
-                                              annotation=Plugins))
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters])
-    run.__annotations__ = {**verb.__annotations__, "plugins": Plugins}
-    return run
-
-
-def words_after(option: str, words: list[str]) -> list[str]:
-    """The values of an option in words that are not parsed yet: ["a.py"] of --import a.py, or --import=a.py."""
-    values = [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
-    return [*values, *(value for word, value in pairwise(words) if word == option)]

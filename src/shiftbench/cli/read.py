@@ -15,19 +15,9 @@ import typer
 import typer.core
 import typer.main
 
-from shiftbench.cli.output import (
-    OPTION,
-    Json,
-    Plugins,
-    Quiet,
-    importing,
-    load,
-    noted,
-    pairs,
-    print_json,
-    progress,
-    words_after,
-)
+from shiftbench.cli.contents import show_collection
+from shiftbench.cli.options import OPTION, Json, Plugins, Quiet, importing, load, pairs, words_after
+from shiftbench.cli.output import noted, print_json, progress
 from shiftbench.core.registry import listed, load_installed
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the new collection.")]
@@ -108,8 +98,6 @@ def command_of(format: str) -> Any:
         if json:
             print_json({"collection": str(out), "items": len(collection), "digest": collection.digest, "notes": notes})
         elif not quiet:
-            from shiftbench.cli.data import show_collection
-
             show_collection(collection)
 
     to, *common, _ = inspect.signature(command).parameters.values()

@@ -1,4 +1,11 @@
-"""shiftbench demo --out DIR"""
+"""Verbs that share results: a page, the studio in a browser, a leaderboard, a human study; and the demo.
+
+    shiftbench report RUNS|SCORES|AUDIT --out report.html
+    shiftbench studio [FOLDER…]
+    shiftbench board FOLDER --benchmark BENCHMARK --out FOLDER
+    shiftbench study BENCHMARK --out FOLDER
+    shiftbench demo --out FOLDER
+"""
 
 import signal
 from pathlib import Path
@@ -7,23 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import (
-    IgnoreExtra,
-    Json,
-    Methods,
-    Names,
-    Quiet,
-    Seeds,
-    Settings,
-    console,
-    noted,
-    print_json,
-    progress,
-    say,
-)
+from shiftbench.cli.options import Json, Quiet, describing
+from shiftbench.cli.output import console, noted, print_json, progress, say
 
-# shiftbench report RUNS|SCORES|AUDIT --out report.html
 
+@describing
 def report(
     source: Annotated[list[Path], typer.Argument(help="A folder of runs, a table of scores, a saved audit, or files "
                                                  "of predictions, with --benchmark.")],
@@ -38,11 +33,8 @@ def report(
                                                "that are missing or left over.")] = None,
     figures: Annotated[Path | None, typer.Option(
         help="Folder for every figure as SVG and PNG, and for its table as CSV and LaTeX.")] = None,
-    name: Names = None,
-    method: Methods = None,
-    setting: Settings = None,
-    seed: Seeds = None,
-    ignore_extra: IgnoreExtra = False,
+    *,
+    described: dict[str, Any],
     quiet: Quiet = False,
 ) -> None:
     """Write one self-contained HTML page: cards of the shifts, tables with intervals, figures. It opens from disk.
@@ -60,19 +52,15 @@ def report(
 
     shiftbench report audit.json --out audit.html
     """
-    pair = [name.strip() for name in compare.split(",")] if compare else []
     absent: list[Any] = []
     with noted():
         verbs.report(source if len(source) > 1 else source[0], out, benchmarks=benchmark or (), rule=rule, title=title,
-                     compare=pair, study=study, figures=figures, left_out=absent, name=name or (),
-                     method=method or (), setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)
+                     compare=compare, study=study, figures=figures, left_out=absent, **described)
     if not quiet:
         say(f"wrote {out}", *([f"wrote {figures}"] if figures else []))
     if any(run.state in ("failed", "unreadable") for run in absent):
         raise typer.Exit(1)
 
-
-# shiftbench studio [FOLDER…]
 
 def studio(
     folder: Annotated[list[Path] | None, typer.Argument(
@@ -121,8 +109,7 @@ def studio(
         running.wait(signals)
 
 
-# shiftbench board FOLDER --benchmark BENCHMARK --out DIR
-
+@describing
 def board(
     folder: Annotated[list[Path], typer.Argument(help="Folder of submissions, each a folder with submission.toml; or "
                                                  "a folder of runs, or files of predictions.")],
@@ -134,11 +121,8 @@ def board(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Seeds required; default: WILDS' number for its data, else 3.")] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "",
-    name: Names = None,
-    method: Methods = None,
-    setting: Settings = None,
-    seed: Seeds = None,
-    ignore_extra: IgnoreExtra = False,
+    *,
+    described: dict[str, Any],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -148,25 +132,16 @@ def board(
 
     shiftbench board a0.csv a1.csv --method forest --seed 0 --seed 1 --benchmark benchmarks/cat-dog --out board
     """
-    chosen = benchmark if len(benchmark) > 1 else benchmark[0]
-    source = folder if len(folder) > 1 else folder[0]
-    ranking = verbs.board(source, chosen, out, metric=metric, seeds=seeds, title=title,
-                          name=name or (), method=method or (), setting=setting or (), seed=seed or (),
-                          ignore_extra=ignore_extra)
+    from shiftbench.leaderboard.writing import board_table, plain
+
+    ranking = verbs.board(folder if len(folder) > 1 else folder[0], benchmark if len(benchmark) > 1 else benchmark[0],
+                          out, metric=metric, seeds=seeds, title=title, **described)
     if json:
-        from shiftbench.leaderboard.writing import plain
-
         print_json(plain(ranking))
-        return
-    if quiet:
-        return
-    from shiftbench.leaderboard.writing import board_table
+    elif not quiet:
+        console().print(board_table(ranking))
+        say(f"wrote {out / 'index.html'}")
 
-    console().print(board_table(ranking))
-    say(f"wrote {out / 'index.html'}")
-
-
-# shiftbench study BENCHMARK --out DIR
 
 def study(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
@@ -207,8 +182,6 @@ def study(
             f"hand out  {out / 'page'}  (open index.html; index.html#2/6 is the second of six parts)",
             f"keep      {out / 'key.json'}")
 
-
-# shiftbench demo --out DIR
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for everything the demo makes.")] = Path("demo"),

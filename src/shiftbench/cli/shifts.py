@@ -1,4 +1,11 @@
-"""shiftbench power [BENCHMARK]"""
+"""Verbs about shifts: subsets and class hierarchies, benchmarks, what they are fit for and what they can show.
+
+    shiftbench graph COLLECTION --class cat
+    shiftbench hierarchy FILES|COLLECTION [--level L | --task living17]
+    shiftbench build RECIPE|SUITE|BENCHMARK|--from AUDIT#N --out BENCHMARK
+    shiftbench check BENCHMARK
+    shiftbench power [BENCHMARK]
+"""
 
 import math
 import re
@@ -8,17 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.output import Json, Quiet, print_json, print_table, progress, say, say_titled
+from shiftbench.cli.contents import show_benchmark, show_hierarchy, show_superclasses
+from shiftbench.cli.options import Json, Quiet
+from shiftbench.cli.output import print_json, print_table, progress, say
 from shiftbench.core.errors import ShiftBenchError, unknown
 
 if TYPE_CHECKING:
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.data.collection import Collection
-    from shiftbench.hierarchies.hierarchy import Hierarchy
-    from shiftbench.hierarchies.superclasses import Superclasses
+    from shiftbench.metagraph.graph import MetaGraph
 
-
-# shiftbench graph COLLECTION --class cat
 
 def graph(
     collection: Annotated[Path, typer.Argument(help="Folder of a collection.")],
@@ -60,42 +66,31 @@ def graph(
         source = paper_contexts(Collection.load(collection)) if ontology else collection
         _overview(source, threshold, min_size, tuple(kinds or ()), engine, out, json)
     elif rungs:
-        _ladder(collection, origin, rungs, items, threshold, min_size, tuple(kinds or ("object",)), merge, out, json)
+        if origin is None:
+            raise typer.BadParameter("--ladder needs the test subset: --from 'dog(shelf)'.")
+        training_sets = verbs.ladder(collection, origin, rungs, items=items, threshold=threshold, min_size=min_size,
+                                     kinds=tuple(kinds or ("object",)), merge=merge)
+        if not _written({"test": origin, "rungs": [rung._asdict() for rung in training_sets]}, out, json):
+            print_table(f"training sets for {origin}, from near to far", ["subset", "distance", "items"], training_sets)
     elif cls:
         loaded = paper_contexts(Collection.load(collection)) if ontology else Collection.load(collection)
         with progress(f"meta-graph of {cls}"):
             metagraph = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()),
-                               scaling=scaling, seed=seed, communities=communities)
-        _one(metagraph, loaded, origin, out, json)
+                                    scaling=scaling, seed=seed, communities=communities)
+        _one_class(metagraph, loaded, origin, out, json)
     else:
         raise typer.BadParameter("Name a class with --class, or say --all.")
 
 
-def _one(metagraph: Any, collection: "Collection", origin: str | None, out: Path | None, json: bool) -> None:
-    """One class: a table, JSON, and a picture where asked."""
+def _written(facts: dict[str, Any], out: Path | None, json: bool) -> bool:
+    """Write the facts of a graph to `out`, if given, and print them as JSON, if asked; whether they were printed."""
     from shiftbench.core.files import write_json
-    from shiftbench.metagraph.graph import to_json
-    from shiftbench.metagraph.picture import draw_html, draw_png
 
-    facts = to_json(metagraph, origin)
-    if out is not None and out.suffix == ".json":
+    if out is not None:
         write_json(out, facts)
-    elif out is not None and out.suffix == ".png":
-        draw_png(metagraph, out)
-    elif out is not None and out.suffix == ".html":
-        with progress(f"page of {metagraph.cls}"):
-            draw_html(metagraph, out, collection)
-    elif out is not None:
-        raise ShiftBenchError(f"{out}: a graph is written as .png, .html or .json. Give one of these endings.")
     if json:
         print_json(facts)
-        return
-    far = facts.get("distances") or {}
-    print_table(f"{metagraph.cls}: {len(facts['subsets'])} subsets, {metagraph.edges} edges of overlap ≥ "
-                f"{metagraph.threshold}, {facts['communities']} communities",
-                ["subset", "items", "community", *(["distance"] if far else [])],
-                [[subset["name"], subset["size"], subset["community"], *([far[subset["name"]]] if far else [])]
-                 for subset in facts["subsets"]])
+    return json
 
 
 def _overview(
@@ -103,42 +98,40 @@ def _overview(
     out: Path | None, json: bool,
 ) -> None:
     """All classes: the paper's summary and a line for each class."""
-    from shiftbench.core.files import write_json
     from shiftbench.metagraph.catalogue import Terms
     from shiftbench.metagraph.stream import overview
 
     facts = overview(collection, Terms(kinds=kinds, min_size=min_size, threshold=threshold), engine=engine)
-    if out is not None:
-        write_json(out, facts)
-    if json:
-        print_json(facts)
-        return
-    rows = facts["per_class"]
-    whole = ", ".join(f"{key.replace('_', ' ')} {value:,.6g}" for key, value in facts.items() if key != "per_class")
-    print_table(whole, [key.replace("_", " ") for key in rows[0]] if rows else [], [list(row.values()) for row in rows])
+    if not _written(facts, out, json):
+        rows = facts["per_class"]
+        title = ", ".join(f"{key.replace('_', ' ')} {value:,.6g}" for key, value in facts.items() if key != "per_class")
+        print_table(title, [key.replace("_", " ") for key in rows[0]] if rows else [],
+                    [list(row.values()) for row in rows])
 
 
-def _ladder(
-    collection: Path, origin: str | None, rungs: int, items: int, threshold: float, min_size: int,
-    kinds: tuple[str, ...], merge: bool, out: Path | None, json: bool,
+def _one_class(
+    metagraph: "MetaGraph", collection: "Collection", origin: str | None, out: Path | None, json: bool
 ) -> None:
-    """Training sets at growing distance from a test subset."""
-    from shiftbench.core.files import write_json
+    """One class: a table, JSON, and a picture where asked."""
+    from shiftbench.metagraph.graph import to_json
+    from shiftbench.metagraph.picture import draw_html, draw_png
 
-    if origin is None:
-        raise typer.BadParameter("--ladder needs the test subset: --from 'dog(shelf)'.")
-    training_sets = verbs.ladder(collection, origin, rungs, items=items, threshold=threshold, min_size=min_size,
-                                 kinds=kinds, merge=merge)
-    facts = {"test": origin, "rungs": [rung._asdict() for rung in training_sets]}
-    if out is not None:
-        write_json(out, facts)
-    if json:
-        print_json(facts)
-        return
-    print_table(f"training sets for {origin}, from near to far", ["subset", "distance", "items"], training_sets)
+    if out is not None and out.suffix not in (".png", ".html", ".json"):
+        raise ShiftBenchError(f"{out}: a graph is written as .png, .html or .json. Give one of these endings.")
+    facts = to_json(metagraph, origin)
+    if out is not None and out.suffix == ".png":
+        draw_png(metagraph, out)
+    elif out is not None and out.suffix == ".html":
+        with progress(f"page of {metagraph.cls}"):
+            draw_html(metagraph, out, collection)
+    if not _written(facts, out if out is not None and out.suffix == ".json" else None, json):
+        far = facts.get("distances") or {}
+        print_table(f"{metagraph.cls}: {len(facts['subsets'])} subsets, {metagraph.edges} edges of overlap ≥ "
+                    f"{metagraph.threshold}, {facts['communities']} communities",
+                    ["subset", "items", "community", *(["distance"] if far else [])],
+                    [[subset["name"], subset["size"], subset["community"], *([far[subset["name"]]] if far else [])]
+                     for subset in facts["subsets"]])
 
-
-# shiftbench hierarchy FILES|COLLECTION [--level L | --task living17]
 
 def hierarchy(
     source: Annotated[Path | None, typer.Argument(help="BREEDS' folder, WordNet's folder, a collection, or a file of "
@@ -195,46 +188,8 @@ def hierarchy(
         opened, level=level, task=task, root=root, subclasses=subclasses, split=split or ("rand" if asked else "none"),
         adversariality=adversariality, balanced=asked if balanced is None else balanced, compat=compat, seed=seed,
         **({} if asked else {"keep_shared": True}), **({"cluster": cluster} if cluster else {}))
-    print_json(cut.to_json()) if json else _show_superclasses(cut)
+    print_json(cut.to_json()) if json else show_superclasses(cut)
 
-
-def show_hierarchy(hierarchy: "Hierarchy") -> None:
-    """Levels, sizes, leaves, nodes with several parents, and the level to cut at."""
-    from shiftbench.hierarchies.cuts import facts
-
-    known = facts(hierarchy)
-    roots, several = len(known["roots"]), len(known["several_parents"])
-    shape = f"{several:,} nodes with several parents" if several else "a tree" if roots == 1 else f"{roots} trees"
-    say(f"{known['name']}  {known['nodes']:,} nodes, {known['leaves']:,} leaves, {shape}", style="bold")
-    if known["missing"]:
-        say(f"{len(known['missing']):,} classes have no node: {', '.join(known['missing'][:5])} …"
-            if len(known["missing"]) > 5 else f"no node for: {', '.join(known['missing'])}")
-    if not known["tree"]:
-        listed = [f"{node} {hierarchy.title(node)}" if hierarchy.title(node) != node else node
-                  for node in known["several_parents"][:5]]
-        say(f"several parents: {', '.join(listed)}"
-            f"{' …' if len(known['several_parents']) > 5 else ''}")
-    print_table("", ["level", "nodes", "leaves", "superclasses", "smallest", "median", "largest", "balance"],
-                [[f"{value:g}" if key == "median" else value for key, value in row.items()] for row in known["levels"]])
-    if known["proposed_level"] is not None:
-        say("", f"The most balanced superclasses are at level {known['proposed_level']}: "
-            f"--level {known['proposed_level']}")
-
-
-def _show_superclasses(cut: "Superclasses") -> None:
-    def words(side: tuple[str, ...]) -> str:
-        return ", ".join(cut.title(node) for node in side[:20]) + (" …" if len(side) > 20 else "")
-
-    split = any(cut.target)
-    rows = [[node, cut.title(node), words(source), *([words(target)] if split else [])]
-            for node, source, target in zip(cut.nodes, cut.source, cut.target, strict=True)]
-    print_table(f"{len(cut)} superclasses, {len(cut.subclasses):,} subclasses",
-                ["id", "superclass", *(["source", "target"] if split else ["subclasses"])], rows)
-    for note in cut.notes:
-        say(note)
-
-
-# shiftbench build RECIPE|SUITE|BENCHMARK|--from AUDIT#N --out BENCHMARK
 
 def build(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the new benchmark.")],
@@ -313,14 +268,12 @@ def _from_finding(
     source: str, out: Path, changes: dict[str, Any], collection: Path | None, seed: int, label: str
 ) -> "Benchmark":
     """The shift of a finding, by the file of an audit and the number of the finding."""
-    from shiftbench.api import build
-
     file, mark, number = source.rpartition("#")
     if not mark or not re.fullmatch("[1-9][0-9]{0,8}", number):
         raise ShiftBenchError(f"--from '{source}' names no finding. Write --from audit.json#3.")
     if collection is None:
         raise ShiftBenchError("--from needs the collection that was audited. Name its folder with --collection.")
-    return build(file, out, changes, collection=collection, seed=seed, finding=int(number), label=label)
+    return verbs.build(file, out, changes, collection=collection, seed=seed, finding=int(number), label=label)
 
 
 def _reference(
@@ -328,26 +281,13 @@ def _reference(
     quiet: bool,
 ) -> None:
     """The in-distribution reference of a benchmark."""
-    from shiftbench.api import reference
-
     known = {"moved": float, "unseen": bool, "given": str}
     for key, value in changes.items():
         if key not in known:
             raise unknown("setting", key, known, "--reference")
         if not isinstance(value, known[key]):
             raise ShiftBenchError(f"--reference: '{key}' is {value!r}, but it must be of type {known[key].__name__}.")
-    _show(reference(benchmark, name, out, seed=seed, collection=collection, **changes), out, json, quiet)
-
-
-def _show(benchmark: "Benchmark", out: Path, json: bool, quiet: bool) -> None:
-    if json:
-        print_json(_facts(out, benchmark))
-    elif not quiet:
-        show_benchmark(benchmark)
-
-
-def _facts(folder: Path, benchmark: "Benchmark") -> dict[str, Any]:
-    return {"benchmark": str(folder), "digest": benchmark.digest, "rows": len(benchmark), "card": benchmark.card}
+    _show(verbs.reference(benchmark, name, out, seed=seed, collection=collection, **changes), out, json, quiet)
 
 
 def _suite(name: str, changes: dict[str, Any], out: Path, only: str, replicates: int, json: bool, quiet: bool) -> None:
@@ -371,36 +311,16 @@ def _suite(name: str, changes: dict[str, Any], out: Path, only: str, replicates:
             for folder, built in benchmarks.items()])
 
 
-def show_benchmark(benchmark: "Benchmark") -> None:
-    card = benchmark.card
-    params = ", ".join(f"{key} = {value}" for key, value in card.get("params", {}).items() if value not in ("", [], {}))
-    say_titled(benchmark.name, f"{card.get('shift')}({params})")
-    say(f"seed {card.get('seed')}, {len(benchmark):,} rows, digest {benchmark.digest[:16]}")
-    if card.get("distance") is not None:
-        distances = ", ".join(f"{name} {value:.3f}" for name, value in (card.get("subsets") or {}).items())
-        say(f"distance {card['distance']:.3f}" + (f" ({distances})" if distances else ""))
-    counts, splits = benchmark.counts(), benchmark.splits
-    groups = [name for name in benchmark.names["group"] if any(name in sizes for sizes in counts.values())]
-    print_table("", ["group", *splits],
-                [[name, *(counts[split].get(name, 0) for split in splits)] for name in groups[:40]])
-    if len(groups) > 40:
-        say(f"… and {len(groups) - 40} more groups")
-    if card.get("explanation"):
-        print_table("\nwhat differs most", ["tag", "kind", "train", "test", "lift"],
-                    [[tag[key] for key in ("tag", "kind", "train", "test", "lift")] for tag in card["explanation"]])
-    if card.get("cues"):
-        print_table("\ncontext cues", ["tag", "kind", "A(C, Y)"],
-                    [[cue["tag"], cue["kind"], float(cue["strength"])] for cue in card["cues"]])
-    if card.get("superclasses"):
-        print_table("\nsuperclasses", ["superclass", "source", "target"], [
-            [row["name"], *(", ".join(subclass["name"] for subclass in row[side]) or "the same"
-                            for side in ("source", "target"))]
-            for row in card["superclasses"]])
-    for note in card.get("notes", []):
-        say(note)
+def _show(benchmark: "Benchmark", out: Path, json: bool, quiet: bool) -> None:
+    if json:
+        print_json(_facts(out, benchmark))
+    elif not quiet:
+        show_benchmark(benchmark)
 
 
-# shiftbench check BENCHMARK
+def _facts(folder: Path, benchmark: "Benchmark") -> dict[str, Any]:
+    return {"benchmark": str(folder), "digest": benchmark.digest, "rows": len(benchmark), "card": benchmark.card}
+
 
 def check(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark, or of a collection.")],
@@ -458,8 +378,6 @@ def _references(benchmark: "Benchmark", json: bool) -> None:
                     [[name, "no" if reason else "yes", reason] for name, reason in reasons.items()])
 
 
-# shiftbench power [BENCHMARK]
-
 def power(
     benchmark: Annotated[Path | None, typer.Argument(help="Folder of a benchmark: what its groups can show.")] = None,
     difference: Annotated[float | None, typer.Option(help="Points of accuracy between two models, e.g. 2.")] = None,
@@ -482,26 +400,26 @@ def power(
 
     shiftbench power benchmarks/cat-dog --accuracy 0.8 --comparisons 10
     """
-    from shiftbench.scoring.intervals.differences import group_power, items_needed
+    from shiftbench.scoring.intervals.differences import items_needed
 
-    known: dict[str, Any] = {"accuracy": accuracy, "correlation": correlation, "disagreement": disagreement,
-                             "level": level, "comparisons": comparisons}
+    assumed: dict[str, Any] = {"accuracy": accuracy, "correlation": correlation, "disagreement": disagreement,
+                               "level": level, "comparisons": comparisons}
     share = None if difference is None else difference / 100
     if benchmark is None:
         if share is None:
             raise ShiftBenchError("Give --difference, in points, or a benchmark: shiftbench power --difference 2")
-        needed = {kind: items_needed(share, power, paired=kind == "paired", **known)
-                  for kind in ("paired", "unpaired")}
+        needed = {design: items_needed(share, power, paired=design == "paired", **assumed)
+                  for design in ("paired", "unpaired")}
         if json:
-            print_json({"difference": difference, "power": power, **known, "items_per_group": needed})
+            print_json({"difference": difference, "power": power, **assumed, "items_per_group": needed})
             return
         say(f"To see {difference:g} points with probability {power:g}, at an accuracy of {accuracy:g}:")
         print_table("", ["models are given", "items per group"],
                     [("the same items", needed["paired"]), ("different items, each", needed["unpaired"])])
         return
-    rows = group_power(_sizes(benchmark, split), share, power, **known)
+    rows = verbs.power(benchmark, share, split=split, power=power, **assumed)
     if json:
-        print_json({"benchmark": str(benchmark), "split": split, "difference": difference, "power": power, **known,
+        print_json({"benchmark": str(benchmark), "split": split, "difference": difference, "power": power, **assumed,
                     "groups": [{**row, "smallest": 100 * row["smallest"]} for row in rows]})
         return
     heads = ["group", "items", "smallest difference, points"]
@@ -509,18 +427,6 @@ def power(
     print_table(f"{benchmark}, {split}: seen with probability {power:g} at an accuracy of {accuracy:g}", heads, [
         (row["group"], row["items"], _points(row["smallest"]),
          *(() if share is None else (row["needed"], f"{row['chance']:.2f}"))) for row in rows])
-
-
-def _sizes(folder: Path, split: str) -> dict[str, int]:
-    """Items of the whole split and of every group in it."""
-    from shiftbench.core.errors import unknown
-    from shiftbench.data.benchmark import Benchmark
-    from shiftbench.data.scores import ALL
-
-    loaded = Benchmark.load(folder)
-    if split not in loaded.splits:
-        raise unknown("split", split, loaded.splits)
-    return {ALL: len(loaded.rows(split)), **loaded.counts()[split]}
 
 
 def _points(share: float) -> str:

@@ -1,19 +1,27 @@
-"""shiftbench predict BENCHMARK|COLLECTION --model MODEL --out FILE"""
+"""Verbs about training: methods, features, one run or a whole study, and the predictions of finished models.
+
+    shiftbench methods [--presets]
+    shiftbench embed BENCHMARK --model NAME
+    shiftbench train BENCHMARK --method NAME --out RUNS
+    shiftbench pretrain COLLECTION --label FACTOR --out FOLDER
+    shiftbench retrain RUNS
+    shiftbench sweep STUDY.toml --out RUNS
+    shiftbench fetch URL --out RUNS
+    shiftbench predict BENCHMARK|COLLECTION --model MODEL --out FILE
+"""
 
 import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shiftbench import api as verbs
+from shiftbench.cli.options import Json, Quiet
 from shiftbench.cli.output import (
-    Json,
-    Quiet,
     how_long,
     note,
     print_json,
@@ -29,10 +37,10 @@ if TYPE_CHECKING:
     from shiftbench.sweeps.estimate import Estimate
     from shiftbench.sweeps.study import Study
     from shiftbench.sweeps.study_benchmarks import Say
-    from shiftbench.training.run import Outcome
 
+MOST = 40
+"""Most lines of a table; the rest is only counted."""
 
-# shiftbench methods
 
 def methods(
     presets: Annotated[bool, typer.Option("--presets", help="List presets: names for settings of a run.")] = False,
@@ -47,23 +55,21 @@ def methods(
     from shiftbench.methods.presets import PRESETS, preset_facts
 
     load_installed()
-    listed = [preset_facts(name) for name in PRESETS] if presets else [facts(name) for name in sorted(METHODS)]
+    rows = [preset_facts(name) for name in PRESETS] if presets else [facts(name) for name in sorted(METHODS)]
     if json:
-        print_json(listed)
+        print_json(rows)
     elif presets:
         print_table("", ["preset", "method", "settings", "source", "what it is"], [
             [row["name"], row["method"], _pairs(row["settings"]), f"{row['paper']}: {row['source']}", row["summary"]]
-            for row in listed])
+            for row in rows])
     else:
         print_table("", ["method", "family", "needs", "parameters", "what it does"], [
-            [row["name"], row["family"], row["needs"], _pairs(row["parameters"]), row["summary"]] for row in listed])
+            [row["name"], row["family"], row["needs"], _pairs(row["parameters"]), row["summary"]] for row in rows])
 
 
 def _pairs(settings: dict[str, object]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in settings.items())
 
-
-# shiftbench embed BENCHMARK --model NAME
 
 def embed(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
@@ -85,8 +91,6 @@ def embed(
     elif not quiet:
         say(f"features in {folder}; train on them with --model linear --features {model}@{size}")
 
-
-# shiftbench train BENCHMARK --method NAME --out RUNS
 
 def train(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark.")],
@@ -135,8 +139,6 @@ def train(
         say(f"done: {folder}")
 
 
-# shiftbench pretrain COLLECTION --label FACTOR --out FOLDER
-
 def pretrain(
     collection: Annotated[Path, typer.Argument(help="Folder of a collection with images.")],
     label: Annotated[str, typer.Option(help="The factor to predict, e.g. class or shape.")],
@@ -167,8 +169,6 @@ def pretrain(
         say(f"weights in {file}; start from them with --preset pretrained --model {model} --weights {file}")
 
 
-# shiftbench retrain RUNS
-
 def retrain(
     runs: Annotated[Path, typer.Argument(help="Folder of finished runs on benchmarks with target_train.")],
     steps: Annotated[int, typer.Option(min=1, help="Steps per learning rate; BREEDS uses 40,000.")] = 40_000,
@@ -186,10 +186,9 @@ def retrain(
 
     shiftbench retrain runs --steps 4000
     """
-    chosen = _rates(rates) if rates else None
     with progress("retraining", quiet or json) as advance:
-        outcomes = verbs.retrain(runs, steps=steps, rates=chosen, collection=collection, device=device,
-                                 progress=advance)
+        outcomes = verbs.retrain(runs, steps=steps, rates=_rates(rates) if rates else None, collection=collection,
+                                 device=device, progress=advance)
     if json:
         print_json([{"run": run, **outcome._asdict()} for run, outcome in outcomes.items()])
     elif not quiet:
@@ -206,12 +205,6 @@ def _rates(text: str) -> list[float]:
     if not rates or not all(0 < rate < float("inf") for rate in rates):
         raise ShiftBenchError(f"--rates '{text}': write learning rates above 0 with commas between: --rates 0.1,0.5,1.")
     return rates
-
-
-# shiftbench sweep STUDY.toml --out RUNS
-
-MOST = 40
-"""Most lines of a table; the rest is only counted."""
 
 
 def sweep(
@@ -262,6 +255,7 @@ def sweep(
     shiftbench show runs; shiftbench report runs --out report.html
     """
     from shiftbench.core.toml import parse_changes
+    from shiftbench.sweeps.status import outcome_facts
     from shiftbench.sweeps.study import Study
 
     plan = Study.load(study, parse_changes(changes or []))
@@ -282,7 +276,7 @@ def sweep(
     except KeyboardInterrupt as stop:  # typer would exit silently
         sys.stderr.write(f"shiftbench: {printable(stop) or 'Stopped. Start the same again to go on.'}\n")
         raise typer.Exit(130) from None
-    outcome = summary(ends)
+    outcome = outcome_facts(ends)
     if json:
         print_json({"out": str(out), **outcome})
     elif not quiet:
@@ -297,19 +291,6 @@ def sweep(
             say(f"next: shiftbench report {out} --out report.html")
     if outcome["failed"]:
         raise typer.Exit(1)
-
-
-def summary(ends: "Sequence[Outcome]") -> dict[str, Any]:
-    """How many runs ended in which state, and why runs failed; reasons that differ only in numbers count as one."""
-    reasons: dict[str, list[Outcome]] = {}
-    for end in ends:
-        if end.state == "failed":
-            reasons.setdefault(re.sub(r"\d[\d.e+-]*", "N", end.reason), []).append(end)
-    listed = sorted(reasons.values(), key=len, reverse=True)
-    notes = Counter(note for end in ends for note in end.notes)
-    return {"runs": len(ends), "done": sum(end.state == "done" for end in ends), "failed": sum(map(len, listed)),
-            "reasons": [{"reason": alike[0].reason, "runs": len(alike), "example": alike[0].run} for alike in listed],
-            "notes": [{"note": note, "runs": runs} for note, runs in notes.most_common()]}
 
 
 def _making(silent: bool) -> "Say":
@@ -335,18 +316,18 @@ def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, r
         with progress("warming up", quiet or json) as advance:
             estimated = estimate(jobs, out, workers=workers, device=device, retry_failed=retry_failed, progress=advance)
     if json:
-        print_json({**_as_json(estimated), "search": plan.search_notes()})
+        print_json({**estimated.to_json(), "search": plan.search_notes()})
     else:
-        _print(estimated, study, quiet)
+        _print_estimate(estimated, study, quiet)
     if any(row.problem for row in estimated.rows):
         raise typer.Exit(1)
 
 
-def _print(estimated: "Estimate", study: Path, quiet: bool) -> None:
-    from shiftbench.sweeps.status import summary as standing
+def _print_estimate(estimated: "Estimate", study: Path, quiet: bool) -> None:
+    from shiftbench.sweeps.status import summary
 
     if not quiet:
-        say(f"{study}: {standing(count_all(estimated).elements())}", style="bold")
+        say(f"{study}: {summary(estimated.states.elements())}", style="bold")
         _print_counts(estimated)
         if estimated.rows:
             columns = ["method", "model", "inputs", "batch", "runs", "at once", "ms a step", "s a run", "one worker"]
@@ -355,7 +336,7 @@ def _print(estimated: "Estimate", study: Path, quiet: bool) -> None:
                  row.runs, row.runs / row.packs, 1000 * row.cost.step * row.packs / row.runs if row.cost else math.nan,
                  row.seconds / row.runs if row.cost else math.nan, row.problem or how_long(row.seconds)]
                 for row in estimated.rows])
-    left = sum(row.runs for row in estimated.rows)
+    left = estimated.left
     say(*([""] if left else []), f"{left:,} runs left, about {how_long(estimated.seconds)} with {estimated.workers} "
         f"{'worker' if estimated.workers == 1 else 'workers'} on {estimated.device}" if left else
         "nothing is left to do", style="bold")
@@ -363,11 +344,6 @@ def _print(estimated: "Estimate", study: Path, quiet: bool) -> None:
         if estimated.embedding:
             say(f"of this {how_long(estimated.embedding)} to compute features that are not cached yet")
         say(f"assumed: {'; '.join(estimated.assumed)}.")
-
-
-def count_all(estimated: "Estimate") -> Counter[str]:
-    """State -> runs."""
-    return sum(estimated.counts.values(), Counter())
 
 
 def _print_counts(estimated: "Estimate") -> None:
@@ -393,23 +369,6 @@ def _print_some(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         say(f"… and {len(rows) - MOST:,} more lines; --json has all")
 
 
-def _as_json(estimated: "Estimate") -> dict[str, Any]:
-    return {
-        "runs": count_all(estimated).total(), "states": dict(count_all(estimated)),
-        "left": sum(row.runs for row in estimated.rows),
-        "seconds": estimated.seconds, "embedding_seconds": estimated.embedding, "start_seconds": estimated.start,
-        "workers": estimated.workers, "device": estimated.device, "assumed": list(estimated.assumed),
-        "counts": [{"benchmark": benchmark, "method": method, **count}
-                   for (benchmark, method), count in estimated.counts.items()],
-        "shapes": [{**row.shape._asdict(), "packs": row.packs, "runs": row.runs, "seconds": row.seconds,
-                    "problem": row.problem, "cost": row.cost and {
-                        "fixed": row.cost.fixed, "step": row.cost.step, "evaluation": row.cost.evaluation,
-                        "measured": row.cost.like == row.shape}} for row in estimated.rows],
-    }
-
-
-# shiftbench fetch URL --out RUNS
-
 def fetch(
     url: Annotated[str, typer.Argument(
         help="Store into which a sweep on Ray wrote its runs: s3://…, gs://…, file:///….")],
@@ -427,8 +386,6 @@ def fetch(
     elif not quiet:
         say(f"{out}: {len(done):,} finished runs")
 
-
-# shiftbench predict BENCHMARK|COLLECTION --model MODEL --out FILE
 
 def predict(
     source: Annotated[Path, typer.Argument(help="Folder of a benchmark or of a collection.")],
@@ -480,7 +437,7 @@ def predict(
     """
     notes: list[str] = []
 
-    def hear(line: str) -> None:
+    def keep_and_print(line: str) -> None:
         notes.append(line)
         if not quiet and not json:
             note(line)
@@ -490,7 +447,7 @@ def predict(
             source, model, out, collection=collection, split=split, label=label, classes=classes or (), map=map,
             hierarchy=hierarchy, allow_unmapped=allow_unmapped, map_out=map_out, prompt=prompt or (), weights=weights,
             takes=takes, size=size, mean=mean, std=std, outputs=outputs, batch_size=batch_size, device=device,
-            overwrite=overwrite, progress=advance, say=hear)
+            overwrite=overwrite, progress=advance, say=keep_and_print)
     if json:
         print_json({"predictions": str(out), "items": len(predictions), "classes": list(predictions.classes),
                     "notes": notes})

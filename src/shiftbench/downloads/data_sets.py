@@ -5,8 +5,9 @@ or a checksum that nobody publishes is None. A checksum `git` is the id of a fil
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files as resources
+from typing import Any
 
 from shiftbench.core.errors import unknown
 
@@ -86,6 +87,23 @@ class Source:
         """Which files have a published checksum: all, some, or "not published"."""
         count = sum(file.checksum is not None for file in self.files)
         return "all" if count == len(self.files) else "some" if count else "not published"
+
+    @property
+    def size_in_words(self) -> str:
+        """The size of what is fetched; "or more" where it is published of some files only."""
+        if not self.size:
+            return "not published"
+        size = f"{self.size / 1e9:,.1f} GB" if self.size >= 1e9 else f"{max(1, round(self.size / 1e6))} MB"
+        return size if self.sized else f"{size} or more"
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, in plain types."""
+        return {
+            "name": self.words, "what": self.what, "folder": self.folder, "size": self.size if self.sized else None,
+            "disk": self.disk, "licence": asdict(self.licence), "citation": self.citation, "origin": self.origin,
+            "next": self.read, "login": self.login,
+            "files": [{"path": file.path, "urls": list(file.urls), "size": file.size, "exact": file.exact,
+                       "checksum": file.checksum and asdict(file.checksum)} for file in self.files]}
 
 
 TFDS = "tensorflow/datasets"

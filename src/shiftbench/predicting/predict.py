@@ -159,6 +159,15 @@ class Request:
         return Request(collection, collection.items, np.full(len(collection), "", np.str_), labels, **options)
 
 
+def check_out(file: Path, overwrite: bool) -> Path:
+    """The file for predictions: of a format that is written, and not there yet unless it may be replaced."""
+    if file.suffix not in (".parquet", ".csv"):
+        raise ShiftBenchError(f"{file}: predictions are written to a file that ends in .parquet or .csv.")
+    if file.exists() and not overwrite:
+        raise ShiftBenchError(f"{file}: is there already. Name another file, or replace it with --overwrite.")
+    return file
+
+
 def predict(
     request: Request, model: Any, options: Options, *, classes: Sequence[str] = (), batch_size: int = 0,
     out: Path | None = None, progress: Report | None = None,

@@ -89,6 +89,30 @@ class Estimate(NamedTuple):
     seconds: float
     assumed: Sequence[str]
 
+    @property
+    def states(self) -> Counter[str]:
+        """State -> runs."""
+        return sum(self.counts.values(), Counter())
+
+    @property
+    def left(self) -> int:
+        """Runs that are left to do."""
+        return sum(row.runs for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, in plain types."""
+        return {
+            "runs": self.states.total(), "states": dict(self.states), "left": self.left,
+            "seconds": self.seconds, "embedding_seconds": self.embedding, "start_seconds": self.start,
+            "workers": self.workers, "device": self.device, "assumed": list(self.assumed),
+            "counts": [{"benchmark": benchmark, "method": method, **count}
+                       for (benchmark, method), count in self.counts.items()],
+            "shapes": [{**row.shape._asdict(), "packs": row.packs, "runs": row.runs, "seconds": row.seconds,
+                        "problem": row.problem, "cost": row.cost and {
+                            "fixed": row.cost.fixed, "step": row.cost.step, "evaluation": row.cost.evaluation,
+                            "measured": row.cost.like == row.shape}} for row in self.rows],
+        }
+
 
 def estimate(
     jobs: Sequence[Job], out: Path | str, *, workers: int = 0, device: str = "auto", retry_failed: bool = False,

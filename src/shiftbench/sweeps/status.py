@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from shiftbench.scoring.listing import LOG, last_line
 if TYPE_CHECKING:
     from shiftbench.sweeps.jobs import Job
     from shiftbench.sweeps.study import Study
+    from shiftbench.training.run import Outcome
 
 STATES = ("failed", "running", "unfinished", "not started", "done")
 """In the order in which a person wants to read them."""
@@ -136,6 +138,20 @@ def summary(states: Iterable[str]) -> str:
     parts = [f"{count[state]:,} {state}" for state in ("failed", UNREADABLE, *STATES[1:], LEFT_OVER) if count[state]]
     total = count.total()
     return f"{total:,} {'run' if total == 1 else 'runs'}: {', '.join(parts) or 'none'}"
+
+
+def outcome_facts(ends: Sequence["Outcome"]) -> dict[str, Any]:
+    """How many runs ended in which state, and why runs failed; reasons that differ only in numbers count as one."""
+    failed: dict[str, list[Outcome]] = {}
+    for end in ends:
+        if end.state == "failed":
+            failed.setdefault(re.sub(r"\d[\d.e+-]*", "N", end.reason), []).append(end)
+    most_first = sorted(failed.values(), key=len, reverse=True)
+    notes = Counter(note for end in ends for note in end.notes)
+    return {"runs": len(ends), "done": sum(end.state == "done" for end in ends), "failed": sum(map(len, most_first)),
+            "reasons": [{"reason": alike[0].reason, "runs": len(alike), "example": alike[0].run}
+                        for alike in most_first],
+            "notes": [{"note": note, "runs": runs} for note, runs in notes.most_common()]}
 
 
 def _state(folder: str, files: list[str]) -> str:

@@ -8,6 +8,7 @@ import copy
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
@@ -30,8 +31,9 @@ from shiftbench.data.item_table import features as feature_columns
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import run_id
 from shiftbench.methods import METHODS
+from shiftbench.methods.presets import find_method
 from shiftbench.models.names import COLUMNS, ESTIMATOR, SENTENCES
-from shiftbench.training.run import split_features
+from shiftbench.training.run import split_features, split_settings
 
 FITTED = ("erm", "reweight")
 """The methods that a fit can follow: with equal weights, or with those of groups, classes or domains."""
@@ -112,6 +114,23 @@ def _method(method: str, params: Mapping[str, Any]) -> Any:
 
 
 # The estimator
+
+def fit_settings(method: str, settings: Mapping[str, Any], say: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """What `fit` takes, from the settings of a run whose model is an estimator's name.
+
+    Settings that are not the method's are the estimator's. Those of nets alone, such as `steps`, have no effect, and
+    `say` gets a line about each.
+    """
+    rest = dict(settings)
+    model, features, seed = rest.pop("model"), rest.pop("features", COLUMNS), rest.pop("seed", 0)
+    params = {field.name: rest.pop(field.name) for field in fields(find_method(method)) if field.name in rest}
+    estimator, idle = named_estimator(model, *split_settings(rest))
+    if say is not None:
+        for key in idle:
+            say(f"{model}: {key}={rest[key]} has no effect: the model is fitted at once.")
+    return {"estimator": estimator, "method": method, "params": params, "seed": seed,
+            "features": listed(features, ",") if "," in features else features}
+
 
 def named_estimator(name: str, params: Mapping[str, Any], of_run: Mapping[str, Any]) -> tuple[Any, list[str]]:
     """An estimator of scikit-learn by its class, sklearn:HistGradientBoostingClassifier, with its parameters. Settings
