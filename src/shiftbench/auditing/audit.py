@@ -61,29 +61,30 @@ def audit(
     """
     least = options.least or max(LEAST, math.ceil(SHARE * len(items)))
     clusters = _clusters(items, options.cluster)
-    held = split_items(len(items), confirm=options.confirm, seed=options.seed, strata=_strata(items), cluster=clusters)
+    confirming = split_items(len(items), confirm=options.confirm, seed=options.seed, strata=_strata(items),
+                             cluster=clusters)
     predicates = predicates_of(
-        items.facts, loss=items.loss, explore=~held, truth=items.labels, label=items.label, predicted=items.choices,
-        include=options.include, exclude=[*options.exclude, *filter(None, [options.cluster])],
-        most_values=options.most_values, least=least, features=features)
+        items.facts, loss=items.loss, explore=~confirming, truth=items.labels, label=items.label, features=features,
+        predicted=items.choices, include=options.include, exclude=[*options.exclude, *filter(None, [options.cluster])],
+        most_values=options.most_values, least=least)
     directions = (True, False) if options.better or against else (True,)
     fdr = options.fdr / len(directions)
     lists: list[Confirmed] = []
     looked_at = tested = 0
-    reason = _reason(items, held, least)
+    reason = _reason(items, confirming, least)
     if not reason:
-        explore, losses = predicates.take(~held), items.loss[~held]
+        explore, losses = predicates.take(~confirming), items.loss[~confirming]
         for worse in directions:
             slices = search(explore, losses, depth=options.depth, worse=worse, progress=progress,
                             least=max(1, round(least * (1 - options.confirm))))
             chosen = describe(explore, losses, slices, worse=worse)
             looked_at, tested = looked_at + int(slices.looked_at.sum()), tested + len(chosen.n)
-            lists.append(confirm(predicates, items.loss, chosen, held, fdr=fdr, worse=worse, seed=options.seed,
+            lists.append(confirm(predicates, items.loss, chosen, confirming, fdr=fdr, worse=worse, seed=options.seed,
                                  dependence=options.dependence, flips=options.flips, cluster=clusters))
     card: dict[str, Any] = {
         "loss": loss.name, "words": loss.words, "unit": loss.unit, "label": items.label, "against": against,
-        "better": options.better, "split": items.split, "n": len(items), "n_explore": int((~held).sum()),
-        "n_confirm": int(held.sum()), "mean": float(items.loss.mean()), "sd": float(items.loss.std()),
+        "better": options.better, "split": items.split, "n": len(items), "n_explore": int((~confirming).sum()),
+        "n_confirm": int(confirming.sum()), "mean": float(items.loss.mean()), "sd": float(items.loss.std()),
         "depth": options.depth, "least": least, "confirm": options.confirm, "fdr": options.fdr,
         "dependence": options.dependence, "seed": options.seed, "cluster": options.cluster,
         "predicates": len(predicates), "looked_at": looked_at, "tested": tested,
@@ -97,7 +98,7 @@ def audit(
     card["detectable"] = _detectable(card, fdr, binary)
     card["detectable_better"] = _detectable(card, fdr, binary, worse=False) if len(directions) > 1 else None
     return Audit(_joined([confirmed.findings for confirmed in lists]),
-                 tuple(finding for confirmed in lists for finding in confirmed.undecided), card), predicates, held
+                 tuple(finding for confirmed in lists for finding in confirmed.undecided), card), predicates, confirming
 
 
 def _clusters(items: Items, column: str) -> Ints | None:
@@ -124,9 +125,9 @@ def _strata(items: Items) -> Ints | None:
     return codes.astype(np.int64) if len(names) <= MANY_LABELS else None
 
 
-def _reason(items: Items, held: Bools, least: int) -> str:
+def _reason(items: Items, confirming: Bools, least: int) -> str:
     """Why nothing can be searched; empty where it can."""
-    if min(int(held.sum()), int((~held).sum())) < least:
+    if min(int(confirming.sum()), int((~confirming).sum())) < least:
         few = "1 item is" if len(items) == 1 else f"{len(items):,} items are"
         return (f"{few} too few to say anything, because both parts need at least {least:,}, the smallest group that "
                 "is looked at (--least)")

@@ -7,6 +7,7 @@ share the work: each writes where no other writes, and what comes out depends on
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -97,21 +98,23 @@ def pair_totals(bits: Bits, loss: Floats) -> Floats:
         return np.triu(total, 1), size
 
     total, size = np.zeros((len(bits), len(bits))), np.zeros(len(bits))
-    for part, part_size in in_threads(block, range(0, bits.shape[1], TASKS * words)):
-        total += part[:len(bits), :len(bits)]
-        size += part_size[:len(bits)]
+    for block_total, block_size in in_threads(block, range(0, bits.shape[1], TASKS * words)):
+        total += block_total[:len(bits), :len(bits)]
+        size += block_size[:len(bits)]
     total += total.T
     gamma = (SINGLE + 1) * 2.0**-24 / (1 - (SINGLE + 1) * 2.0**-24)
     return np.asarray(scale * (total + 2 * gamma * np.minimum(size[:, None], size)))
 
 
-def in_threads(work: Callable[[Task], Outcome], tasks: Sequence[Task]) -> Iterator[Outcome]:
-    """The outcome of every task, in their order, with all processors at work."""
-    if len(tasks) < 2:
-        yield from map(work, tasks)
-        return
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        yield from pool.map(work, tasks)
+def in_threads(
+    work: Callable[[Task], Outcome], tasks: Sequence[Task], advance: Callable[[int, int], None] | None = None
+) -> Iterator[Outcome]:
+    """The outcome of every task, in their order, with all processors at work; `advance(done, tasks)` after each."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) if len(tasks) > 1 else nullcontext() as pool:
+        for done, outcome in enumerate(map(work, tasks) if pool is None else pool.map(work, tasks), 1):
+            if advance is not None:
+                advance(done, len(tasks))
+            yield outcome
 
 
 @compiled

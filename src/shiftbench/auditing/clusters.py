@@ -1,8 +1,8 @@
 """Clusters of embeddings as predicates: groups of items that look alike, named by what is frequent in them.
 
 The features are those that `embed` has kept, or a table of yours. K-means runs on the exploring items alone, in the
-first principal components of their features; then every item belongs to the cluster whose centre is nearest. So is a
-cluster's name made: of the predicates that are more frequent in it than elsewhere.
+first principal components of their features; then every item belongs to the cluster whose centre is nearest. The
+predicates that are more frequent in a cluster than elsewhere name it.
 """
 
 from pathlib import Path
@@ -49,8 +49,8 @@ def read_features(source: Any, items: Items, id: str = "") -> Floats:
             raise ShiftBenchError(f"{folder}: holds no features of the {count:,} items of the collection. Name the "
                                   "folder that `shiftbench embed` wrote for it, and audit with --data of a benchmark "
                                   "or of that collection.")
-        own = np.arange(0) if items.rows is None else items.rows
-        rows = np.where(present.astype(np.bool_)[own], own, -1)
+        rows = np.arange(0) if items.rows is None else items.rows
+        rows = np.where(present.astype(np.bool_)[rows], rows, -1)
     if not (rows >= 0).any():
         raise ShiftBenchError(f"{table_name(source)}: has no features of the items that are audited.")
     return np.where(rows[:, None] >= 0, np.asarray(features, np.float64)[rows], np.nan)
@@ -117,9 +117,9 @@ def add_clusters(draft: Draft, features: Floats) -> None:
 
 def _projected(features: Floats, fitted: Ints) -> Floats:
     """All features in the principal components of some items; 0 where they are unknown."""
-    part = features[fitted]
-    centre = part.mean(axis=0)
-    _, vectors = np.linalg.eigh(np.cov(part, rowvar=False).reshape(part.shape[1], part.shape[1]))
+    sample = features[fitted]
+    centre = sample.mean(axis=0)
+    _, vectors = np.linalg.eigh(np.cov(sample, rowvar=False).reshape(sample.shape[1], sample.shape[1]))
     return np.asarray(np.nan_to_num(features - centre) @ vectors[:, ::-1][:, :COMPONENTS])
 
 
@@ -146,9 +146,8 @@ def k_means(points: Floats, count: int, rng: np.random.Generator) -> Floats:
 
 def nearest(points: Floats, centres: Floats) -> Ints:
     """The number of the nearest centre of each point."""
-    parts = [_distances(points[start:start + FITTED], centres).argmin(axis=1)
-             for start in range(0, len(points), FITTED)]
-    return np.concatenate(parts).astype(np.int64)
+    return np.concatenate([_distances(points[start:start + FITTED], centres).argmin(axis=1)
+                           for start in range(0, len(points), FITTED)]).astype(np.int64)
 
 
 def _distances(points: Floats, centres: Floats) -> Floats:
@@ -167,11 +166,12 @@ def _name(draft: Draft, mask: Bools, named: list[tuple[str, Bools]]) -> str:
     """The predicates that tell the cluster from the rest best, by z: of those LIFT times as frequent in it."""
     inside = mask[draft.explore]
     n1, n0 = int(inside.sum()), int((~inside).sum())
+    if not n1 or not n0:
+        return ""
     ranked = []
     for words, holds in named:
-        one, other = holds[inside].mean() if n1 else 0.0, holds[~inside].mean() if n0 else 0.0
-        all_in = holds.mean()
-        if one > LIFT * other and 0 < all_in < 1 and n1 and n0:
-            ranked.append(((one - other) / np.sqrt(all_in * (1 - all_in) * (1 / n1 + 1 / n0)), words))
+        within, elsewhere, overall = holds[inside].mean(), holds[~inside].mean(), holds.mean()
+        if within > LIFT * elsewhere and 0 < overall < 1:
+            ranked.append(((within - elsewhere) / np.sqrt(overall * (1 - overall) * (1 / n1 + 1 / n0)), words))
     ranked.sort(key=lambda pair: (-pair[0], pair[1]))
     return "; ".join(words for z, words in ranked[:NAMES] if z > 3)

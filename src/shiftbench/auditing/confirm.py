@@ -14,6 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import bdtrc, ndtri
 
 from shiftbench.auditing.contrasts import DRAWS, Contrast, Doubt, OneSided, compare, count_chances
 from shiftbench.auditing.findings import Finding
@@ -49,9 +50,9 @@ def split_items(
     count = len(stratum)
     ranked = _ranked(stratum, uniform(seed, "audit split", np.arange(count)))
     steps = np.floor(np.arange(count + 1) * confirm + float(uniform(seed, "audit start", np.zeros(1, np.int64))[0]))
-    taken = np.zeros(count, np.bool_)
-    taken[ranked] = np.diff(steps) > 0
-    return np.asarray(taken[unit], np.bool_)
+    chosen = np.zeros(count, np.bool_)
+    chosen[ranked] = np.diff(steps) > 0
+    return np.asarray(chosen[unit], np.bool_)
 
 
 def _ranked(stratum: Ints, order: Floats) -> Ints:
@@ -73,10 +74,11 @@ class Confirmed(NamedTuple):
 
 
 def confirm(
-    predicates: Predicates, loss: Floats, slices: Slices, held: Bools, *, fdr: float = 0.1, dependence: str = "prds",
-    worse: bool = True, flips: Flips | None = None, cluster: Ints | None = None, seed: int = 0,
+    predicates: Predicates, loss: Floats, slices: Slices, confirming: Bools, *, fdr: float = 0.1,
+    dependence: str = "prds", worse: bool = True, flips: Flips | None = None, cluster: Ints | None = None,
+    seed: int = 0,
 ) -> Confirmed:
-    """Test contexts on the `held` items; predicates and losses are of all items, slices in the order of interest.
+    """Test contexts on the `confirming` items; predicates and losses are of all items, slices in the order of interest.
 
     Reported are those with q ≤ fdr (`q_values`), with intervals whose false coverage rate is ≤ fdr. The test
     is one-sided, so an interval of a difference at the same level may reach past 0; there it is cut at 0. That costs
@@ -85,11 +87,12 @@ def confirm(
     members = [tuple(int(number) for number in row if number >= 0) for row in slices.members]
     if not members:
         return Confirmed((), (), 1 - fdr)
-    cases = _Cases(predicates, loss, held, cluster, members, flip_rates(predicates, flips or {}), 1 if worse else -1)
+    rates = flip_rates(predicates, flips or {})
+    cases = _Cases(predicates, loss, confirming, cluster, members, rates, 1 if worse else -1)
     count = len(members)
     draws = max(DRAWS, math.ceil(20 * count * (harmonic(count) if dependence == "any" else 1) / fdr))
     test = OneSided(cases.loss, cases.cluster, worse=worse, draws=draws, seed=seed)
-    p = np.asarray([test.p(cases.mask(number)[held]) for number in range(count)])
+    p = np.asarray([test.p(cases.mask(number)[confirming]) for number in range(count)])
     within = _within(cases.bits)
     root = trees(within)
     q = q_values(p, root, dependence)
@@ -107,13 +110,13 @@ class _Cases:
     """The candidates, and what the items say about each."""
 
     def __init__(
-        self, predicates: Predicates, loss: Floats, held: Bools, cluster: Ints | None,
+        self, predicates: Predicates, loss: Floats, confirming: Bools, cluster: Ints | None,
         members: Sequence[tuple[int, ...]], rates: Mapping[int, Rates], sign: int,
     ) -> None:
-        self.predicates, self.all, self.held, self.members, self.rates = predicates, loss, held, members, rates
-        self.loss, self.sign = loss[held], sign
+        self.predicates, self.members, self.rates, self.sign = predicates, members, rates, sign
+        self.all_losses, self.confirming, self.loss = loss, confirming, loss[confirming]
         self.binary = is_binary(self.loss)
-        self.cluster = None if cluster is None else np.unique(cluster[held], return_inverse=True)[1]
+        self.cluster = None if cluster is None else np.unique(cluster[confirming], return_inverse=True)[1]
         self.bits = np.stack([np.bitwise_and.reduce(predicates.bits[list(row)], axis=0) for row in members])
 
     def mask(self, number: int) -> Bools:
@@ -125,11 +128,11 @@ class _Cases:
     def weights(self, number: int, rates: Mapping[int, Rates] | None = None) -> Floats:
         """1 inside and 0 outside, on the confirming items; for annotations with flips what they are worth."""
         if not self.corrected(number):
-            return self.mask(number)[self.held].astype(np.float64)
+            return self.mask(number)[self.confirming].astype(np.float64)
         weights = np.ones(len(self.loss))
         for member in self.members[number]:
             each = (rates or self.rates).get(member, Rates(0.0, 0.0))
-            weights *= (self.predicates.mask(member)[self.held] - each.false) / (1 - each.false - each.missing)
+            weights *= (self.predicates.mask(member)[self.confirming] - each.false) / (1 - each.false - each.missing)
         return weights
 
     def doubt(self, number: int, parent: int | None) -> Doubt:
@@ -140,8 +143,8 @@ class _Cases:
                  for member in sorted(members & self.rates.keys()) for each in [self.rates[member]]
                  for name, error in (("false", each.false_error), ("missing", each.missing_error)) if error > 0]
         moved = [np.subtract(*(self._means(number, parent, rates) for rates in pair)) / 2 for pair in steps]
-        return Doubt(*(float(sum(move[one] * move[other] for move in moved))
-                       for one, other in ((0, 0), (1, 1), (0, 1))))
+        return Doubt(*(float(sum(move[first] * move[second] for move in moved))
+                       for first, second in ((0, 0), (1, 1), (0, 1))))
 
     def _means(self, number: int, parent: int | None, rates: Mapping[int, Rates]) -> Floats:
         inside = self.weights(number, rates)
@@ -160,7 +163,7 @@ class _Cases:
 
     def finding(self, number: int, p: float, q: float, share: float, contrast: Contrast | None = None) -> Finding:
         mask = self.mask(number)
-        n, n_all = int(np.count_nonzero(mask[self.held])), int(np.count_nonzero(mask))
+        n, n_all = int(np.count_nonzero(mask[self.confirming])), int(np.count_nonzero(mask))
         inside, outside, difference, ratio, _ = contrast or self.contrast(number, share)
         low, high = difference.low, difference.high
         if contrast is None:
@@ -173,13 +176,11 @@ class _Cases:
 
     def explored(self, mask: Bools) -> float:
         """The difference on the exploring items."""
-        inside, outside = self.all[mask & ~self.held], self.all[~mask & ~self.held]
+        inside, outside = (self.all_losses[side & ~self.confirming] for side in (mask, ~mask))
         return float(inside.mean() - outside.mean()) if len(inside) and len(outside) else math.nan
 
     def undecided(self, number: int, p: float, q: float, share: float) -> Finding:
         """A candidate that was not confirmed, with the items that it would take if the difference is as it seems."""
-        from scipy.special import ndtri
-
         contrast = self.contrast(number, share)
         finding = self.finding(number, p, q, share, contrast)
         effect = self.sign * contrast.difference.value
@@ -227,10 +228,10 @@ def _folded(
 
     def append(number: int, position: int) -> None:
         rows.append(replace(listed[number], parent=position, narrower=narrower.get(number, 0)))
-        own = len(rows) - 1
+        row = len(rows) - 1
         for other in ranks:
             if parents[other] == number:
-                append(other, own)
+                append(other, row)
 
     for number in ranks:
         if parents[number] < 0:
@@ -326,8 +327,6 @@ def detectable(
     >>> round(detectable(1200, 50, 0.12, 0.1 / 50), 2)
     0.23
     """
-    from scipy.special import bdtrc, ndtri
-
     size, rest = round(n_slice), round(n) - round(n_slice)
     if size < 1 or rest < 1:
         return math.nan

@@ -29,6 +29,7 @@ that say nothing about the loss say nothing after flips either.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammaln, stdtr
 
 from shiftbench.auditing.search import is_binary
 from shiftbench.core.arrays import Bools, Floats, Ints
@@ -106,8 +107,6 @@ def fisher(hits: int, size: int, errors: int, n: int) -> float:
 
 def count_chances(k: Floats, size: int, errors: int, n: int) -> Floats:
     """The probability of each number k of errors among `size` of n items."""
-    from scipy.special import gammaln
-
     def choose(total: float, some: Floats | float) -> Floats:
         return np.asarray(gammaln(total + 1.0) - gammaln(some + 1.0) - gammaln(total - some + 1.0))
 
@@ -122,8 +121,8 @@ def fisher_within(errors: Bools, inside: Bools, stratum: Ints) -> float:
     """
     hits, chances, first = int(np.count_nonzero(errors & inside)), np.ones(1), 0
     for code in np.unique(stratum):
-        part = stratum == code
-        n, size, wrong = (int(np.count_nonzero(part & mask)) for mask in (np.ones_like(part), inside, errors))
+        within = stratum == code
+        n, size, wrong = (int(np.count_nonzero(within & mask)) for mask in (within, inside, errors))
         start, terms = _hypergeometric(size, wrong, n)
         chances, first = np.convolve(chances, terms), first + start
     return float(min(1.0, chances[max(0, hits - first):].sum()))
@@ -189,12 +188,12 @@ class OneSided:
             order = _orders(child(self.seed, "audit", "permutation"), len(n), most, self.draws)
             steps = np.broadcast_to(np.arange(1.0, most + 1)[:, None], order.shape)
             x, alone = x[order], bool((n == 1).all())
-            sums, squares = (part.cumsum(axis=0) for part in (x, x * x))
+            sums, squares = (values.cumsum(axis=0) for values in (x, x * x))
             if alone:  # units of one item: n, x n and n n are among the sums already
                 self._tables[key] = Sums(steps, steps, sums, squares, sums, steps)
             else:
                 n = n[order]
-                counts, products, sizes = (part.cumsum(axis=0) for part in (n, x * n, n * n))
+                counts, products, sizes = (values.cumsum(axis=0) for values in (n, x * n, n * n))
                 self._tables[key] = Sums(steps, counts, sums, squares, products, sizes)
         return self._tables[key]
 
@@ -205,11 +204,11 @@ def _orders(rng: np.random.Generator, n: int, most: int, draws: int) -> Ints:
         return np.stack([rng.choice(n, most, replace=False) for _ in range(draws)], axis=1)
     order, columns = np.repeat(np.arange(n, dtype=np.int32)[:, None], draws, axis=1), np.arange(draws)
     flat = order.reshape(-1)  # one index is faster than two
-    for place in range(most):  # Fisher and Yates' shuffle of all columns at once
-        other = rng.integers(place, n, draws) * draws + columns
-        taken = flat[other]
-        flat[other] = order[place]
-        order[place] = taken
+    for row in range(most):  # Fisher and Yates' shuffle of all columns at once
+        other = rng.integers(row, n, draws) * draws + columns
+        drawn = flat[other]
+        flat[other] = order[row]
+        order[row] = drawn
     return order[:most].astype(np.int64)
 
 
@@ -220,28 +219,26 @@ def _by_code(codes: Ints, values: Floats) -> Floats:
 
 def _sums(n: Floats, x: Floats, where: Bools) -> Sums:
     n, x = n[where], x[where]
-    return Sums(*(np.asarray(float(part)) for part in (len(n), n.sum(), x.sum(), x @ x, x @ n, n @ n)))
+    return Sums(*(np.asarray(float(total)) for total in (len(n), n.sum(), x.sum(), x @ x, x @ n, n @ n)))
 
 
-def _welch(one: Sums, whole: Sums) -> tuple[Floats, Floats]:
+def _welch(some: Sums, whole: Sums) -> tuple[Floats, Floats]:
     """t of some units against the others, and Satterthwaite's degrees of freedom; 0 where nothing varies."""
-    other = Sums(*(total - part for total, part in zip(whole, one, strict=True)))
+    other = Sums(*(total - share for total, share in zip(whole, some, strict=True)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = [side.x / side.n for side in (one, other)]
+        means = [side.x / side.n for side in (some, other)]
         variances = [np.where(side.units > 1, np.maximum(side.xx - 2 * mean * side.xn + mean**2 * side.nn, 0)
                               / side.n**2 * side.units / np.maximum(side.units - 1, 1), np.inf)
-                     for side, mean in zip((one, other), means, strict=True)]
+                     for side, mean in zip((some, other), means, strict=True)]
         total = variances[0] + variances[1]
         floor = 1e-12 * (whole.xx / whole.n + 1e-300)  # a side without any variance: rounding must not decide
         t = np.where(np.isfinite(total), (means[0] - means[1]) / np.sqrt(np.maximum(total, floor)), 0.0)
         freedom = total**2 / sum(v**2 / np.maximum(side.units - 1, 1)
-                                 for v, side in zip(variances, (one, other), strict=True))
+                                 for v, side in zip(variances, (some, other), strict=True))
     return t, np.nan_to_num(freedom, nan=1.0)
 
 
 def _student_tail(t: float, freedom: float) -> float:
-    from scipy.special import stdtr
-
     return float(stdtr(max(freedom, 1.0), -t))
 
 
@@ -270,22 +267,22 @@ def compare(
                                          outside > 0, cluster)
         v1, v0, tie = v1 + doubt.inside, v0 + doubt.outside, tie + doubt.both
     correlation = tie / np.sqrt(v1 * v0) if v1 > 0 and v0 > 0 and tie else 0.0
-    one, zero = (_mean(m, v, n, count, 1 - miss, binary=binary, plain=plain)
+    inner, outer = (_mean(m, v, n, count, 1 - miss, binary=binary, plain=plain)
                  for m, v, n, count in ((m1, v1, n1, units[0]), (m0, v0, n0, units[1])))
-    return Contrast(one, zero, _difference(one, zero, correlation), _ratio(one, zero, correlation),
+    return Contrast(inner, outer, _difference(inner, outer, correlation), _ratio(inner, outer, correlation),
                     float(np.sqrt(max(v1 + v0 - 2 * tie, 0.0))))
 
 
 def _linearised(
-    one: Floats, zero: Floats, inside: Bools, outside: Bools, cluster: Ints | None
+    inner: Floats, outer: Floats, inside: Bools, outside: Bools, cluster: Ints | None
 ) -> tuple[tuple[int, int], float, float, float]:
     """Units on both sides, variances and covariance of two means, from what each item contributes to them."""
     units = int(np.count_nonzero(inside)), int(np.count_nonzero(outside))
     if cluster is not None:
         units = len(np.unique(cluster[inside])), len(np.unique(cluster[outside]))
-        one, zero = _by_code(cluster, one), _by_code(cluster, zero)
-    v1, v0 = (float(part @ part) * count / max(count - 1, 1) for part, count in zip((one, zero), units, strict=True))
-    return units, v1, v0, float(one @ zero)
+        inner, outer = _by_code(cluster, inner), _by_code(cluster, outer)
+    v1, v0 = (float(side @ side) * count / max(count - 1, 1) for side, count in zip((inner, outer), units, strict=True))
+    return units, v1, v0, float(inner @ outer)
 
 
 def _mean(m: float, v: float, n: float, units: int, level: float, *, binary: bool, plain: bool) -> Interval:
@@ -300,27 +297,27 @@ def _mean(m: float, v: float, n: float, units: int, level: float, *, binary: boo
     return Interval(m, *(float(end) for end in wilson(m, size * (normal_quantile(level) / t) ** 2, level)))
 
 
-def _difference(one: Interval, zero: Interval, correlation: float) -> Interval:
+def _difference(inner: Interval, outer: Interval, correlation: float) -> Interval:
     def half(a: float, b: float) -> float:
         return float(np.sqrt(max(a * a + b * b - 2 * correlation * a * b, 0.0)))
 
-    value = one.value - zero.value
-    return Interval(value, value - half(one.value - one.low, zero.high - zero.value),
-                    value + half(one.high - one.value, zero.value - zero.low))
+    value = inner.value - outer.value
+    return Interval(value, value - half(inner.value - inner.low, outer.high - outer.value),
+                    value + half(inner.high - inner.value, outer.value - outer.low))
 
 
-def _ratio(one: Interval, zero: Interval, correlation: float) -> Interval:
+def _ratio(inner: Interval, outer: Interval, correlation: float) -> Interval:
     """NaN for a ratio against 0 and for an end that no data bound; losses that may be negative have none."""
-    if not (one.low >= 0 and zero.low >= 0 and zero.value >= 0):
+    if not (inner.low >= 0 and outer.low >= 0 and outer.value >= 0):
         return UNKNOWN
 
     def end(first: float, second: float, sign: int) -> float:
-        product = one.value * zero.value - correlation * (one.value - first) * (second - zero.value)
-        below = second * (2 * zero.value - second)
-        root = product**2 - first * (2 * one.value - first) * below
+        product = inner.value * outer.value - correlation * (inner.value - first) * (second - outer.value)
+        below = second * (2 * outer.value - second)
+        root = product**2 - first * (2 * inner.value - first) * below
         if below == 0 or root < 0 or (sign > 0 and below < 0):
             return np.nan
         return float((product + sign * np.sqrt(root)) / below)
 
-    return Interval(one.value / zero.value if zero.value > 0 else np.nan, end(one.low, zero.high, -1),
-                    end(one.high, zero.low, 1))
+    return Interval(inner.value / outer.value if outer.value > 0 else np.nan, end(inner.low, outer.high, -1),
+                    end(inner.high, outer.low, 1))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import betaincinv, stdtrit
 
 from shiftbench.auditing.contexts import Context, inside, load_contexts
 from shiftbench.auditing.findings import count_items, with_minus
@@ -142,10 +143,10 @@ class Gate(Tabular):
     def headline(self) -> str:
         """The outcome, and how many checks had which."""
         counts = {verdict: sum(check.verdict == verdict for check in self.checks) for verdict in VERDICTS}
-        listed = ", ".join(f"{n} {words}" for words, n in zip(
+        outcomes = ", ".join(f"{n} {words}" for words, n in zip(
             ("passed", "failed", "with too few items to tell"), counts.values(), strict=True) if n)
         word = {PASS: "Pass", WARN: "Pass with a warning", FAIL: "Fail"}[self.outcome]
-        line = f"{word}: {listed} of {len(self.checks)} check{'' if len(self.checks) == 1 else 's'}."
+        line = f"{word}: {outcomes} of {len(self.checks)} check{'' if len(self.checks) == 1 else 's'}."
         return line if self.outcome != WARN else f"{line} What has too few items is not shown to hold (--unsure warn)."
 
     def scope(self) -> list[str]:
@@ -171,8 +172,6 @@ class Gate(Tabular):
 
 def share_limits(wrong: int, n: int, error: float) -> tuple[float, float]:
     """Clopper's and Pearson's limits of a share, each of which misses it with probability `error` at most."""
-    from scipy.special import betaincinv
-
     low = float(betaincinv(wrong, n - wrong + 1, error)) if wrong else 0.0
     high = float(betaincinv(wrong + 1, n - wrong, 1 - error)) if wrong < n else 1.0
     return low, high
@@ -203,8 +202,6 @@ def mean_limits(values: Floats, error: float, cluster: Ints | None = None) -> tu
 
     Infinite below LEAST items or clusters, where nothing is known of the tails.
     """
-    from scipy.special import stdtrit
-
     mean = float(values.mean()) if len(values) else math.nan
     rest: Floats = values - mean
     if cluster is not None and len(rest):
@@ -235,23 +232,23 @@ def gate(
     """
     if unsure not in POLICIES:
         raise unknown("choice of --unsure", unsure, POLICIES)
-    kept_loss, listed = load_contexts(contexts) if isinstance(contexts, str | Path) else ("", tuple(contexts))
-    known = loss_named(loss or kept_loss or "error")
+    kept_loss, kept = load_contexts(contexts) if isinstance(contexts, str | Path) else ("", tuple(contexts))
+    item_loss = loss_named(loss or kept_loss or "error")
     measures = {Measure.parse(name): floor for name, floor in (floors or {}).items()}
     for measure, floor in measures.items():
         find(METRICS, "metric", measure.metric)
         if not math.isfinite(floor):
             raise ShiftBenchError(f"The floor of '{measure}' is {floor}, but must be a number.")
-    several = len(listed) + (against is not None) + len(measures)
-    if not several:
+    n_checks = len(kept) + (against is not None) + len(measures)
+    if not n_checks:
         raise ShiftBenchError("There is nothing to test. Name the old model with --against, contexts that were kept "
                               "with --contexts, or the least value of a metric with --floor.")
     if not math.isfinite(budget):
         raise ShiftBenchError(f"The budget is {budget}, but must be a number.")
-    items = join(new, data, known, label=label, against=against, split=split, id=id, columns=columns)
-    error = (1 - checked(level)) / several
-    room = budget / 100 if known.unit == "share" else budget
-    checks = loss_checks(items, listed, known, room, error, cluster, paired=against is not None)
+    items = join(new, data, item_loss, label=label, against=against, split=split, id=id, columns=columns)
+    error = (1 - checked(level)) / n_checks
+    room = budget / 100 if item_loss.unit == "share" else budget
+    checks = loss_checks(items, kept, item_loss, room, error, cluster, paired=against is not None)
     if measures:
         checks += _floors(new, data, items, measures, error, columns)
     notes = [*items.notes, *(f"The limit of '{check.name}' is 100 % or more, so that it tests nothing."
@@ -282,14 +279,14 @@ def loss_checks(
     whole = {Context(()): np.ones(len(items), np.bool_)} if paired else {}
     checks = []
     for context, mask in {**whole, **masks}.items():
-        values, own = items.loss[mask], None if groups is None else groups[mask]
-        exact = loss.name == "error" and own is None and len(values) > 0
+        values, within = items.loss[mask], None if groups is None else groups[mask]
+        exact = loss.name == "error" and within is None and len(values) > 0
         if exact and paired:
             low, high = paired_limits(int((values > 0).sum()), int((values < 0).sum()), len(values), error)
         elif exact:
             low, high = share_limits(int(values.sum()), len(values), error)
         else:
-            low, high = mean_limits(values, error, own)
+            low, high = mean_limits(values, error, within)
         if not paired and math.isnan(context.loss):
             raise ShiftBenchError(f"The context '{context.name}' has no loss to compare with. Name the old model with "
                                   "--against, or write loss = … into its [[context]].")
@@ -310,7 +307,9 @@ def _floors(
         benchmark = _as_benchmark(items)
         if isinstance(new, Predictions):
             new = _taken(new, benchmark)
-    predictions = read_predictions(_file(new), benchmark, ignore_splits=True, columns=columns, ignore_extra=True)
+    if isinstance(new, str | Path) and Path(new).is_dir():
+        new = Path(new) / PREDICTIONS
+    predictions = read_predictions(new, benchmark, ignore_splits=True, columns=columns, ignore_extra=True)
     scores = score(benchmark, predictions, level=1 - 2 * error, metrics=[measure.metric for measure in measures],
                    by=[measure.by for measure in measures if measure.by], collection=items.known)
     checks = []
@@ -354,7 +353,3 @@ def _taken(predictions: Predictions, benchmark: Benchmark) -> Predictions:
     column = positions(np.asarray(names, np.str_), np.asarray(predictions.classes, np.str_))
     scores = np.where(column >= 0, predictions.scores[rows][:, column], -np.inf).astype(np.float32)
     return Predictions(benchmark.items, benchmark.split, scores, names)
-
-
-def _file(new: Any) -> Any:
-    return Path(new) / PREDICTIONS if isinstance(new, str | Path) and Path(new).is_dir() else new

@@ -100,42 +100,40 @@ def join(
     without a prediction or without a truth, and predictions of unknown items, are counted in `notes` and left out. Of
     items that have splits, those of `split` are taken, by default `test`, or `all`.
     """
-    data_facts = _open_data(data, id, label)
-    notes = list(data_facts.notes)
-    sources = [open_predictions(source, id, columns or {}, data_facts.ids)
+    facts = _open_data(data, id, label)
+    notes = list(facts.notes)
+    sources = [_matched(open_predictions(source, id, columns or {}, facts.ids), facts, notes)
                for source in (predictions, against) if source is not None]
-    sources = [_matched(source, data_facts, notes) for source in sources]
-    kept = np.logical_and.reduce([source.there(len(data_facts)) for source in sources])
-    kept, split = _of_split(kept, data_facts, sources[0], split, notes)
-    label, truth = _truth(data_facts, sources[0], label, loss)
-    there = truth.codes != truth.of_word("") if isinstance(truth, Words) else np.isfinite(truth)
-    if (gaps := int((kept & ~there).sum())) > 0:
+    kept = np.logical_and.reduce([source.there(len(facts)) for source in sources])
+    kept, split = _of_split(kept, facts, sources[0], split, notes)
+    label, truth = _truth(facts, sources[0], label, loss)
+    labelled = truth.codes != truth.of_word("") if isinstance(truth, Words) else np.isfinite(truth)
+    if (gaps := int((kept & ~labelled).sum())) > 0:
         notes.append(f"{gaps:,} items have nothing in column '{label}' and are left out.")
-    kept &= there
+    kept &= labelled
     if not kept.any():
-        raise ShiftBenchError(f"{data_facts.where}: no item has both a prediction and a value in column '{label}'.")
+        raise ShiftBenchError(f"{facts.where}: no item has both a prediction and a value in column '{label}'.")
     rows = None if kept.all() else np.flatnonzero(kept)
     truth = taken(truth, rows)
     outputs = [outputs_of(source, rows, truth, label, loss) for source in sources]
-    facts = data_facts.without({label, *sources[0].own})
-    items = Items(
-        facts=facts if rows is None else facts.take(rows), label=label, labels=truth, choices=outputs[0].choices,
+    known = facts.without({label, *sources[0].predicted_columns})
+    return _with_losses(Items(
+        facts=known if rows is None else known.take(rows), label=label, labels=truth, choices=outputs[0].choices,
         confidence=outputs[0].confidence, notes=tuple(notes),
         loss=outputs[0].loss if against is None else outputs[0].loss - outputs[1].loss,
-        split=split, collection=data_facts.collection,
-        rows=data_facts.rows if rows is None or data_facts.rows is None else data_facts.rows[rows])
-    return _with_losses(items)
+        split=split, collection=facts.collection,
+        rows=facts.rows if rows is None or facts.rows is None else facts.rows[rows]))
 
 
 def _with_losses(items: Items) -> Items:
-    """The items whose loss is a number; a metric of one's own may have none for some."""
-    known = np.isfinite(items.loss)
-    if known.all():
+    """The items whose loss is a number; a user's metric may have none for some."""
+    finite = np.isfinite(items.loss)
+    if finite.all():
         return items
-    if not known.any():
+    if not finite.any():
         raise ShiftBenchError("No item has a loss that is a number.")
-    note = f"{int((~known).sum()):,} items have no loss that is a number and are left out."
-    return replace(items.take(np.flatnonzero(known)), notes=(*items.notes, note))
+    note = f"{int((~finite).sum()):,} items have no loss that is a number and are left out."
+    return replace(items.take(np.flatnonzero(finite)), notes=(*items.notes, note))
 
 
 # Data
@@ -256,13 +254,15 @@ def _matched(source: Source, facts: _Facts, notes: list[str]) -> Source:
         refuse_trained(items, claimed, facts.split if rows is None else facts.split[rows[known]], source.where)
     if rows is None:
         return source
-    found = np.full(len(facts), -1)
-    found[rows[known]] = np.flatnonzero(known)
-    absent = found < 0 if facts.split is None else (found < 0) & np.isin(facts.split, facts.split[found >= 0])
+    prediction = np.full(len(facts), -1)  # of each item
+    prediction[rows[known]] = np.flatnonzero(known)
+    absent = prediction < 0
+    if facts.split is not None:
+        absent &= np.isin(facts.split, facts.split[~absent])
     if absent.any():
-        notes.append(f"{int(absent.sum()):,} of {len(found):,} items of {facts.where} have no prediction in "
+        notes.append(f"{int(absent.sum()):,} of {len(facts):,} items of {facts.where} have no prediction in "
                      f"{source.where}, the first is '{facts.ids[int(absent.argmax())]}'; they are left out.")
-    return source._replace(rows=found)
+    return source._replace(rows=prediction)
 
 
 def _of_split(
@@ -272,8 +272,8 @@ def _of_split(
     splits: Column | None = None if facts.split is None else Words.of_array(facts.split)
     if splits is None and source.table is not None and SPLIT in source.table.column_names:
         splits = taken(words(source.where, source.table, SPLIT, gaps=True), source.rows)
-    elif splits is None and source.table is None:
-        splits = taken(Words.of_array(source.source.split), source.rows)
+    elif splits is None and source.predictions is not None:
+        splits = taken(Words.of_array(source.predictions.split), source.rows)
     elif splits is None and split and SPLIT in facts.known.factors:
         splits = Words.of_array(as_array(facts.known.factors[SPLIT]).astype(np.str_))
     if splits is None:
@@ -300,7 +300,7 @@ def _truth(facts: _Facts, source: Source, label: str, loss: Loss) -> tuple[str, 
     if values is None:
         table = source.table
         columns = [] if table is None else table.column_names
-        predicts = CHOICES[0] in columns or CHOICES[0] in source.columns or bool(source.own)
+        predicts = CHOICES[0] in columns or CHOICES[0] in source.columns or bool(source.predicted_columns)
         name = label or next((word for word in LABELS if word in columns and (word not in CHOICES or predicts)), "")
         if not name and LABELS[0] in columns:
             raise ShiftBenchError(f"{source.where}: has a column '{LABELS[0]}', but no column 'prediction'. Name the "

@@ -1,4 +1,8 @@
-"""What a model says of items: predictions are opened, and read as choices, scores or numbers, with their losses."""
+"""What a model says of items, and what each item loses by it.
+
+Predictions are opened, and read as choices, scores or numbers. The loss of an item is an error, a log-loss, a distance,
+or what a metric of the user's adds for it.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +34,7 @@ from shiftbench.scoring.metrics import METRICS, Table, has_probabilities
 from shiftbench.scoring.metrics import losses as log_losses
 from shiftbench.scoring.metrics.classification import confidences
 
-# The loss of each item, by which an audit judges: an error, a log-loss, a distance, or what a metric of yours adds.
+# Losses
 
 IMPOSSIBLE = 1e-6
 """The probability that counts for a label which a model has ruled out: its log-loss would be infinite."""
@@ -79,8 +83,8 @@ def loss_named(name: str) -> Loss:
     metric = METRICS.get(name)
     target = next((kind for kind in ("class", "number") if metric is not None and kind in metric.targets), "")
     if metric is None or metric.items is None or not target:
-        own = [other.name for other in METRICS.values() if other.items is not None and other.own]
-        raise unknown("loss", name, [*LOSSES, *own])
+        plugged = [other.name for other in METRICS.values() if other.items is not None and other.own]
+        raise unknown("loss", name, [*LOSSES, *plugged])
     items = metric.items
     start = 1.0 if metric.unit == "share" else 0.0
 
@@ -94,14 +98,14 @@ def loss_named(name: str) -> Loss:
 
 def losses_of(outputs: Table, truth: Values, loss: Loss) -> Floats:
     """One loss per item; NaN where the loss of an item is not defined."""
-    values: Any = np.asarray(loss.items(truth, outputs), np.float64)
+    values = np.asarray(loss.items(truth, outputs), np.float64)
     if values.shape != (len(truth),):
         raise ShiftBenchError(f"Loss '{loss.name}' gives an array of shape {values.shape}, but one number per item is "
                               f"needed, of {len(truth):,} items.")
-    return np.asarray(values)
+    return values
 
 
-# What a model says of items: predictions are opened, and read as choices, scores or numbers, with their losses.
+# Predictions
 
 NAMED = 3
 """Items that a message names."""
@@ -111,17 +115,17 @@ MARKS = ("score:", "logit:", "prob:")
 
 
 class Source(NamedTuple):
-    """Predictions before they are read: their ids, and their table where they are not an object of ours."""
+    """Predictions before they are read: their ids, and the object of ours or the table that holds them."""
 
     where: str
-    source: Any
     ids: pa.ChunkedArray
-    table: Any
-    columns: Mapping[str, str]  # what the table calls our columns
+    predictions: Predictions | None = None
+    table: Any = None
+    columns: Mapping[str, str] = {}  # what the table calls our columns
     rows: Ints | None = None  # the prediction of each item of the data, -1 where it has none; None: all in order
 
     @property
-    def own(self) -> set[str]:
+    def predicted_columns(self) -> set[str]:
         """Columns that hold predictions: what is known about an item is not what a model says of it."""
         if self.table is None:
             return set()
@@ -133,14 +137,20 @@ class Source(NamedTuple):
         return np.ones(n, np.bool_) if self.rows is None else self.rows >= 0
 
 
-def open_predictions(source: Any, id: str, columns: Mapping[str, str], known: pa.ChunkedArray) -> Source:
-    """`known` ids have no doubles."""
+def open_predictions(source: Any, id: str, columns: Mapping[str, str], data_ids: pa.ChunkedArray) -> Source:
+    """Predictions, with each id once; `data_ids`, those of the data, are known to be unique."""
     if isinstance(source, Predictions):
-        ids = column_of_ids(source.item)
-        _check_doubles(ids, "the predictions", known)
-        return Source("the predictions", source, ids, None, columns)
-    if not is_frame(source) and not isinstance(source, str | Path):
+        opened = Source("the predictions", column_of_ids(source.item), source)
+    elif is_frame(source) or isinstance(source, str | Path):
+        opened = _open_table(source, id, columns)
+    else:
         raise ShiftBenchError(f"{type(source).__name__} is neither a table of predictions nor the file of one.")
+    if not opened.ids.equals(data_ids):
+        no_doubles(opened.ids, opened.where)
+    return opened
+
+
+def _open_table(source: Any, id: str, columns: Mapping[str, str]) -> Source:
     if not is_frame(source) and Path(source).is_dir():
         source = Path(source) / PREDICTIONS
     where = "the predictions" if is_frame(source) else str(source)
@@ -153,13 +163,7 @@ def open_predictions(source: Any, id: str, columns: Mapping[str, str], known: pa
         if name not in table.column_names:
             raise unknown("column", name, table.column_names, where)
     ids = texts(where, table, id_column(table, named.get(IDS[0], ""), where), gaps=False)
-    _check_doubles(ids, where, known)
-    return Source(where, source, ids, table, named)
-
-
-def _check_doubles(ids: pa.ChunkedArray, where: str, known: pa.ChunkedArray) -> None:
-    if not ids.equals(known):
-        no_doubles(ids, where)
+    return Source(where, ids, table=table, columns=named)
 
 
 class Outputs(NamedTuple):
@@ -171,30 +175,30 @@ class Outputs(NamedTuple):
 
 
 def outputs_of(source: Source, rows: Ints | None, truth: Column, label: str, loss: Loss) -> Outputs:
-    """The outputs of a model for the items in these rows of the data, all of which it has predicted.
+    """The outputs of a model for the items in these rows of the data, all of which have a prediction.
 
     A prediction that is empty, or a score that is no number, is neither right nor wrong: it is refused.
     """
     numbers = loss.target == "number"
-    own = rows if source.rows is None else source.rows if rows is None else source.rows[rows]
-    if source.table is None:
-        scores, classes = source.source.scores, source.source.classes
-        scores = scores if own is None else scores[own]
-        _refuse_gaps(source, own, np.isnan(scores).any(axis=1))
+    at = rows if source.rows is None else source.rows if rows is None else source.rows[rows]
+    if source.predictions is not None:
+        scores, classes = source.predictions.scores, source.predictions.classes
+        scores = scores if at is None else scores[at]
+        _refuse_gaps(source, at, np.isnan(scores).any(axis=1))
     else:
         classes = (_number_column(source, label),) if numbers else _classes(source, truth)
         roles = (IDS[0], SPLIT, CHOICES[0], CONFIDENCE, LISTS[0], *classes)
         table = under_our_names(source.table, source.columns, roles, source.where)
         _refuse_without_predictions(source, table.column_names, classes, label, numbers)
         present = None
-        if own is not None and len(own) < len(source.ids):  # other rows may hold anything
-            present = np.sort(own)
-            table, own = table.take(present), np.searchsorted(present, own)
+        if at is not None and len(at) < len(source.ids):  # other rows may hold anything
+            present = np.sort(at)
+            table, at = table.take(present), np.searchsorted(present, at)
         if loss is LOSSES["error"] and is_choice(table.column_names, classes):
-            return _chosen(source, table, own, present, truth, classes)
+            return _chosen(source, table, at, present, truth, classes)
         _refuse_gaps(source, present, _gaps(source.where, table, classes))
         scores = scores_of_table(table, classes, source.where, numbers=numbers)
-        scores = scores if own is None else scores[own]
+        scores = scores if at is None else scores[at]
     each = losses_of(scores, truth[:, None] if not isinstance(truth, Words) else _codes_among(truth, classes), loss)
     if numbers:
         return Outputs(scores[:, 0].astype(np.float64), each)
@@ -243,7 +247,7 @@ def _refuse_gaps(source: Source, rows: Ints | None, empty: Bools) -> None:
     if not empty.any():
         return
     numbers = np.flatnonzero(empty) if rows is None else np.sort(rows[empty])
-    ids = [f"'{one}'" for one in source.ids.take(pa.array(numbers)).to_pylist()]
+    ids = [f"'{id}'" for id in source.ids.take(pa.array(numbers)).to_pylist()]
     raise ShiftBenchError(
         f"{source.where}: the prediction of {len(numbers):,} of {len(empty):,} items is empty or no number: "
         f"{in_short(ids, NAMED)}. Predict these items, or drop their rows: items without a row are counted and left "

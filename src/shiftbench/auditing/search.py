@@ -33,7 +33,6 @@ ROUNDING = 1e-9
 """A z that is not above this is 0: sums of losses are rounded."""
 Numbers = npt.NDArray[np.int32]
 Progress = Callable[[int, int], None]
-Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
 
 
@@ -75,7 +74,7 @@ def standardised(n: Values, excess: Values, n_all: Values | int, variance: Value
     return z
 
 
-class Part(NamedTuple):
+class Batch(NamedTuple):
     """Slices of one depth that may be among the best, and how many were looked at."""
 
     members: Numbers  # ranks of predicates
@@ -125,7 +124,7 @@ class Field:
         n = np.maximum(total, self.least)
         return standardised(n, total - n * self.mean, self.n, self.variance)
 
-    def part(self, members: Numbers, sums: Sums, parents: Callable[[Numbers], Sums]) -> Part:
+    def select(self, members: Numbers, sums: Sums, parents: Callable[[Numbers], Sums]) -> Batch:
         """Those that are worse than the rest, by `gain` than the others of every parent: the best `most` and ties."""
         z = self.z(sums)
         keep = np.flatnonzero(z > ROUNDING)
@@ -134,7 +133,7 @@ class Field:
             keep = keep[sums.of(keep).inside(parent) > self.gain]
         if len(keep) > self.most:
             keep = keep[z[keep] >= np.partition(z[keep], -self.most)[-self.most]]
-        return Part(members[keep], sums.of(keep), z[keep], len(members))
+        return Batch(members[keep], sums.of(keep), z[keep], len(members))
 
 
 class Shortlist:
@@ -145,16 +144,16 @@ class Shortlist:
         self.slices = Slices(np.zeros((0, depth), np.int32), np.zeros(0, np.int64), np.zeros(0), np.zeros(0),
                              np.zeros(depth, np.int64))
 
-    def add(self, part: Part) -> None:
+    def add(self, batch: Batch) -> None:
         """Enter slices, and drop those that are no longer among the best."""
-        old, length = self.slices, part.members.shape[1]
-        old.looked_at[length - 1] += part.looked_at
-        padding = np.full((len(part.z), old.members.shape[1] - length), -1, np.int32)
-        members = np.concatenate([old.members, np.hstack([part.members, padding])])
-        z = np.concatenate([old.z, part.z])
+        old, length = self.slices, batch.members.shape[1]
+        old.looked_at[length - 1] += batch.looked_at
+        padding = np.full((len(batch.z), old.members.shape[1] - length), -1, np.int32)
+        members = np.concatenate([old.members, np.hstack([batch.members, padding])])
+        z = np.concatenate([old.z, batch.z])
         ranking = np.lexsort([*members.T[::-1], lengths(members), -z])[:self.most]
-        self.slices = Slices(members[ranking], np.concatenate([old.n, part.sums.n])[ranking],
-                             np.concatenate([old.total, part.sums.total])[ranking], z[ranking], old.looked_at)
+        self.slices = Slices(members[ranking], np.concatenate([old.n, batch.sums.n])[ranking],
+                             np.concatenate([old.total, batch.sums.total])[ranking], z[ranking], old.looked_at)
 
     def floor(self) -> float:
         """The z that a slice must reach to enter."""
@@ -219,14 +218,12 @@ def _as_given(slices: Slices, field: Field, loss: Floats, worse: bool) -> Slices
 
 def _gain(extensions: int) -> float:
     """Standard errors that the best of so many extensions exceeds by luck with probability `CHANCE` at most."""
-    from scipy.special import ndtri
-
     return float(-ndtri(CHANCE / max(extensions, 1)))
 
 
 def _field(predicates: Predicates, loss: Floats, worse: bool, least: int, most: int) -> Field:
     """What is searched. In a search for better slices the losses change their signs, and what is right is an error."""
-    names = [(one.column, one.value, one.kind, one.words) for one in predicates.list]
+    names = [(predicate.column, predicate.value, predicate.kind, predicate.words) for predicate in predicates.list]
     order = np.asarray(sorted(range(len(names)), key=names.__getitem__), np.int32)
     mean, variance = (float(loss.mean()), float(loss.var(ddof=1))) if len(loss) > 1 else (0.0, 0.0)
     if is_binary(loss):
@@ -263,7 +260,7 @@ def _singles(field: Field, best: Shortlist) -> Sums:
     ranks = np.arange(len(field.order), dtype=np.int32)[:, None]
     sums = field.sums(ranks)
     enough = sums.n >= field.least
-    best.add(field.part(ranks[enough], sums.of(enough), field.sums))
+    best.add(field.select(ranks[enough], sums.of(enough), field.sums))
     return sums
 
 
@@ -275,7 +272,7 @@ def _pairs(field: Field, best: Shortlist, singles: Sums, column: Numbers, advanc
     sums = Sums(*(np.concatenate(each) for each in zip(*(sums for _, sums in blocks), strict=True)))
     number = np.full(may_meet.shape, -1, np.int32)
     number[tuple(members.T)] = np.arange(len(members))
-    best.add(field.part(members, sums, lambda parent: singles.of(parent[:, 0])))
+    best.add(field.select(members, sums, lambda parent: singles.of(parent[:, 0])))
     return Pairs(members, sums, number)
 
 
@@ -299,16 +296,16 @@ def _last_pairs(field: Field, best: Shortlist, singles: Sums, column: Numbers, a
 
     most, none = pair_totals(field.bits, field.loss), np.zeros(field.bits.shape[1], np.uint64)
 
-    def look(members: Numbers) -> Part:
+    def look(members: Numbers) -> Batch:
         n = counted(field.bits, field.order[members], none, np.zeros(0)).n
         members, n = members[n >= field.least], n[n >= field.least]
         bound = Sums(n, most[tuple(field.order[members].T)], np.zeros(len(n)))
-        able = replace(field, most=len(n)).part(members, bound, lambda parent: singles.of(parent[:, 0])).members
-        part = field.part(able, field.sums(able), lambda parent: singles.of(parent[:, 0]))
-        return part._replace(looked_at=len(members))
+        able = replace(field, most=len(n)).select(members, bound, lambda parent: singles.of(parent[:, 0])).members
+        batch = field.select(able, field.sums(able), lambda parent: singles.of(parent[:, 0]))
+        return batch._replace(looked_at=len(members))
 
-    for part in _in_blocks(look, *_may_meet(field, singles, column), field.bits.shape[1], advance):
-        best.add(part)
+    for batch in _in_blocks(look, *_may_meet(field, singles, column), field.bits.shape[1], advance):
+        best.add(batch)
 
 
 def _triples(field: Field, best: Shortlist, pairs: Pairs, advance: Progress) -> None:
@@ -316,25 +313,28 @@ def _triples(field: Field, best: Shortlist, pairs: Pairs, advance: Progress) -> 
     able = pairs.number >= 0
     able[able] = field.reach(pairs.sums.total[pairs.number[able]]) >= best.floor()
 
-    def look(members: Numbers) -> Part:
-        return field.part(*field.large(members), lambda parent: pairs.sums.of(pairs.number[tuple(parent.T)]))
+    def look(members: Numbers) -> Batch:
+        return field.select(*field.large(members), lambda parent: pairs.sums.of(pairs.number[tuple(parent.T)]))
 
     extended = pairs.members[able[tuple(pairs.members.T)]]
-    for part in _in_blocks(look, extended, able, field.bits.shape[1], advance):
-        best.add(part)
+    for batch in _in_blocks(look, extended, able, field.bits.shape[1], advance):
+        best.add(batch)
 
 
 def _beam(field: Field, best: Shortlist, pairs: Pairs, length: int, advance: Progress) -> None:
     """Look at what the best slices hold together with one more predicate, each once."""
+    from shiftbench.auditing.bit_sets import in_threads
+
     may_meet = (pairs.number >= 0) | (pairs.number >= 0).T
     extended = np.sort(_extended(best.of_length(length - 1)[:BEAM], may_meet), axis=1)
     members = np.unique(extended, axis=0)
 
-    def look(block: Numbers) -> Part:
-        return field.part(*field.large(block), field.sums)
+    def look(block: Numbers) -> Batch:
+        return field.select(*field.large(block), field.sums)
 
-    for part in _each(look, [members[rows] for rows in _blocks(len(members), 1, field.bits.shape[1])], advance):
-        best.add(part)
+    blocks = [members[rows] for rows in _blocks(len(members), 1, field.bits.shape[1])]
+    for batch in in_threads(look, blocks, advance):
+        best.add(batch)
 
 
 def _extended(slices: Numbers, may_meet: Bools) -> Numbers:
@@ -348,8 +348,10 @@ def _in_blocks(
     look: Callable[[Numbers], Outcome], slices: Numbers, may_meet: Bools, words: int, advance: Progress,
 ) -> Iterator[Outcome]:
     """Extend slices, block by block, in threads."""
+    from shiftbench.auditing.bit_sets import in_threads
+
     blocks = _blocks(len(slices), len(may_meet), words)
-    return _each(lambda rows: look(_extended(slices[rows], may_meet)), blocks, advance)
+    return in_threads(lambda rows: look(_extended(slices[rows], may_meet)), blocks, advance)
 
 
 def _blocks(n: int, width: int, words: int) -> list[slice]:
@@ -358,21 +360,12 @@ def _blocks(n: int, width: int, words: int) -> list[slice]:
     return [slice(low, low + size) for low in range(0, max(n, 1), size)]
 
 
-def _each(work: Callable[[Task], Outcome], tasks: list[Task], advance: Progress) -> Iterator[Outcome]:
-    """Outcomes of tasks in threads, in order."""
-    from shiftbench.auditing.bit_sets import in_threads
-
-    for done, outcome in enumerate(in_threads(work, tasks)):
-        advance(done + 1, len(tasks))
-        yield outcome
-
-
 def _advance(progress: Progress | None, length: int, depth: int) -> Progress:
     """Progress within slices of one length, as progress of the whole search."""
     return lambda done, total: None if progress is None else progress((length - 1) * total + done, depth * total)
 
 
-# The few slices that say what many do: orthogonal matching pursuit over what the search kept.
+# The few slices that say what many do
 
 def describe(
     predicates: Predicates, loss: Floats, slices: Slices, *, worse: bool = True, most: int = 50, chance: float = 1.0,
