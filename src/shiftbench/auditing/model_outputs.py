@@ -184,7 +184,7 @@ def outputs_of(source: Source, rows: Ints | None, truth: Column, label: str, los
     if source.predictions is not None:
         scores, classes = source.predictions.scores, source.predictions.classes
         scores = scores if at is None else scores[at]
-        _refuse_gaps(source, at, np.isnan(scores).any(axis=1))
+        _refuse_gaps(source, at, np.asarray(np.isnan(scores).any(axis=1)))
     else:
         classes = (_number_column(source, label),) if numbers else _classes(source, truth)
         roles = (IDS[0], SPLIT, CHOICES[0], CONFIDENCE, LISTS[0], *classes)

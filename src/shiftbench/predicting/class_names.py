@@ -146,12 +146,17 @@ def read_class_names(path: Path | str) -> tuple[str, ...]:
     file = Path(path)
     if file.suffix != ".json":
         return tuple(line.strip() for line in read_text(file).splitlines() if line.strip())
-    value = read_json(file)
+    names = class_list(read_json(file))
+    if names is None:
+        raise ShiftBenchError(f"{file}: must be a list of the names of classes, or an object with their numbers.")
+    return names
+
+
+def class_list(value: Any) -> tuple[str, ...] | None:
+    """The names of classes in a JSON list, or in an object by number; None where it is neither."""
     if isinstance(value, dict) and all(key.isdecimal() for key in value):
         value = [value[key] for key in sorted(value, key=int)]
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ShiftBenchError(f"{file}: must be a list of the names of classes, or an object with their numbers.")
-    return tuple(value)
+    return tuple(value) if isinstance(value, list) and all(isinstance(name, str) for name in value) else None
 
 
 def _plain(name: str) -> str:

@@ -1,14 +1,15 @@
 """ONNX files: what goes in, its shape and its layout come from the file, normalisation from the user."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.predicting.class_names import class_list
 from shiftbench.predicting.classifier import (
-    AUTO,
     Classifier,
     Options,
     Read,
@@ -51,12 +52,13 @@ def open_onnx(path: Path, options: Options) -> Classifier:
         raise ShiftBenchError(f"{path}: not a model that onnxruntime reads ({first_line(problem)[:200]}).") from problem
     inputs = session.get_inputs()
     if len(inputs) != 1:
-        raise ShiftBenchError(f"{path}: has {len(inputs)} inputs ({', '.join(one.name for one in inputs)}), but one is "
-                              "filled. Wrap it in a function: --model my_file.py:function.")
-    outputs = [one for one in session.get_outputs() if one.type in NUMBERS and len(one.shape) == 2]
+        names = ", ".join(entry.name for entry in inputs)
+        raise ShiftBenchError(f"{path}: has {len(inputs)} inputs ({names}), but one is filled. Wrap it in a "
+                              "function: --model my_file.py:function.")
+    outputs = [entry for entry in session.get_outputs() if entry.type in NUMBERS and len(entry.shape) == 2]
     if not outputs:
-        listed = ", ".join(f"{one.name}: {one.type}" for one in session.get_outputs())
-        raise ShiftBenchError(f"{path}: has no output of numbers, items × classes ({listed}). Export it with one; of "
+        types = ", ".join(f"{entry.name}: {entry.type}" for entry in session.get_outputs())
+        raise ShiftBenchError(f"{path}: has no output of numbers, items × classes ({types}). Export it with one; of "
                               "scikit-learn with the option zipmap=False.")
     (entry,), answer = inputs, outputs[0].name
     read, prepare = _input(path, entry, options)
@@ -64,15 +66,15 @@ def open_onnx(path: Path, options: Options) -> Classifier:
 
     def classify(batch: Any) -> Any:
         values = prepare(batch)
-        parts = [values[start:start + fixed] for start in range(0, len(values), fixed)] if fixed else [values]
-        done = []
-        for part in parts:  # a file with a fixed number of items gets as many, the last ones repeated
-            padded = np.concatenate([part, np.repeat(part[-1:], fixed - len(part), axis=0)]) if fixed else part
-            done.append(session.run([answer], {entry.name: padded})[0][:len(part)])
-        return np.concatenate(done)
+        size, outputs = fixed or len(values), []
+        for start in range(0, len(values), size):  # a file with a fixed number of items gets as many, the last repeated
+            inputs = values[start:start + size]
+            padded = np.concatenate([inputs, np.repeat(inputs[-1:], size - len(inputs), axis=0)])
+            outputs.append(session.run([answer], {entry.name: padded})[0][:len(inputs)])
+        return np.concatenate(outputs)
 
     return Classifier(str(path), read, classify, _classes(session.get_modelmeta().custom_metadata_map),
-                      options.outputs or AUTO, file_identity(path))
+                      options.outputs, file_identity(path))
 
 
 def _input(path: Path, entry: Any, options: Options) -> tuple[Read, Any]:
@@ -107,12 +109,7 @@ def _input(path: Path, entry: Any, options: Options) -> tuple[Read, Any]:
 def _classes(facts: dict[str, str]) -> tuple[str, ...]:
     """The names of classes in a file's metadata, where there is a JSON list of them."""
     for key in CLASS_KEYS:
-        try:
-            value = json.loads(facts.get(key, ""))
-        except ValueError:
-            continue
-        if isinstance(value, dict) and all(word.isdecimal() for word in value):
-            value = [value[word] for word in sorted(value, key=int)]
-        if isinstance(value, list) and all(isinstance(name, str) for name in value):
-            return tuple(value)
+        with suppress(ValueError):
+            if (names := class_list(json.loads(facts.get(key, "")))) is not None:
+                return names
     return ()

@@ -5,10 +5,11 @@ import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from shiftbench.data.class_scores import named_columns
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.hierarchies.hierarchy import Hierarchy
+from shiftbench.models.names import LIBRARIES
 from shiftbench.predicting.class_names import ClassMap, by_position, map_classes
 from shiftbench.predicting.classifier import (
     Ahead,
@@ -34,89 +36,10 @@ from shiftbench.predicting.classifier import (
     meaning,
 )
 
-# Batch after batch, each kept on disk until all are there: a killed process goes on, and ends with the same bytes.
-
 Scores = npt.NDArray[np.float32]
 Compute = Callable[[int, int], npt.NDArray[Any]]
 Report = Callable[[int, int], None]
 SCORES, FACTS = "scores.float32", "batches.json"
-
-
-def folder_of(out: Path | str) -> Path:
-    """The folder beside an output file that holds its finished batches."""
-    return Path(f"{out}.batches")
-
-
-def in_batches(
-    n: int, width: int, size: int, compute: Compute, progress: Report | None = None,
-) -> Scores:
-    """compute(start, stop) of every batch of `size` items, n × width."""
-    scores = np.empty((n, width), np.float32)
-    for start in range(0, n, size):
-        stop = min(start + size, n)
-        scores[start:stop] = compute(start, stop)
-        if progress:
-            progress(stop, n)
-    return scores
-
-
-def in_kept_batches(
-    folder: Path, facts: Mapping[str, Any], n: int, width: int, size: int, compute: Compute,
-    progress: Report | None = None, say: Callable[[str], None] | None = None,
-) -> Scores:
-    """The same, with the batches that `folder` has from an earlier process. `drop` removes it when all is saved.
-
-    `facts` describe all that the numbers depend on; batches of other facts are thrown away. A batch counts when it is
-    whole in the file: what a killed process has written of its last one is written again.
-    """
-    wanted = {**facts, "items": n, "width": width, "batch_size": size}
-    folder.mkdir(parents=True, exist_ok=True)
-    with lock(folder / "lock") as held:
-        if not held:
-            raise ShiftBenchError(f"{folder}: another process is writing these predictions. Wait for it, or end it.")
-        if (folder / FACTS).is_file() and read_json(folder / FACTS) != wanted:
-            (folder / SCORES).unlink(missing_ok=True)
-            if say:
-                say(f"{folder} has batches of another model or other settings: starting anew")
-        write_json(folder / FACTS, wanted)
-        return _go_on(folder / SCORES, n, width, size, compute, progress, say)
-
-
-def _go_on(
-    path: Path, n: int, width: int, size: int, compute: Compute, progress: Report | None,
-    say: Callable[[str], None] | None,
-) -> Scores:
-    row = 4 * width
-    with path.open("ab") as file:
-        done = min(file.tell() // row, n)
-        done -= 0 if done == n else done % size
-        file.truncate(done * row)
-        if done and say:
-            say(f"{done:,} of {n:,} items were predicted before; going on")
-
-        def compute_and_keep(start: int, stop: int) -> npt.NDArray[Any]:
-            values = np.asarray(compute(start + done, stop + done), np.float32)
-            file.write(values.tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-            return values
-
-        def advance(at: int, _: int) -> None:
-            if progress:
-                progress(at + done, n)
-
-        rest = in_batches(n - done, width, size, compute_and_keep, advance)
-    before = np.fromfile(path, np.float32, done * width).reshape(done, width)
-    return np.concatenate([before, rest])
-
-
-def drop(folder: Path) -> None:
-    """Remove the batches of an output that is whole."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-# Run a finished model on items and give its predictions: open it, map its classes to labels, go batch by batch.
-
 BATCH = 64
 PICKLES = (".pkl", ".pickle", ".joblib", ".sav")
 FORMS = ("timm:NAME, torchvision:NAME, hf:FOLDER, hf-nli:FOLDER, openclip:MODEL/WEIGHTS, a file model.onnx, a function "
@@ -184,56 +107,76 @@ def predict(
     classifier = open_model(model, request, options)
     if classes:
         classifier = replace(classifier, classes=tuple(classes))
-    size, rows = min(batch_size or BATCH, len(request.items)), request.collection.index(request.items)
+    n, size = len(request.items), min(batch_size or BATCH, len(request.items))
     with ThreadPoolExecutor(1) as pool:
-        ahead = Ahead(pool, classifier.read, request.collection, rows, size)
-        scores, labels = _scores(request, classifier, options, ahead, out, progress, say, show)
-    predictions = Predictions(request.items, request.split, scores, labels)
+        ahead = Ahead(pool, classifier.read, request.collection, request.collection.index(request.items), size)
+        job = _begin(classifier, request, ahead)
+        if job.table is not None:
+            for line in job.table.notes():
+                (say or _ignore)(line)
+            (show or _ignore)(job.table)
+        if out is None or not classifier.identity:
+            scores = in_batches(job.compute, n, len(job.labels), size, progress or _ignore)
+        else:
+            scores = in_kept_batches(job.compute, n, len(job.labels), size, progress or _ignore, say or _ignore,
+                                     folder=Path(f"{out}.batches"), facts=_facts(job, options))
+    predictions = Predictions(request.items, request.split, scores, job.labels)
     if out is not None:
         predictions.save(out)
-        drop(folder_of(out))
+        shutil.rmtree(f"{out}.batches", ignore_errors=True)
     return predictions
 
 
-def _scores(
-    request: Request, classifier: Classifier, options: Options, ahead: Ahead, out: Path | None,
-    progress: Report | None, say: Callable[[str], None] | None, show: Callable[[ClassMap], None] | None,
-) -> tuple[Scores, tuple[str, ...]]:
-    """The scores of every item, and the labels that they are of. The first batch shows what the outputs are."""
-    size = ahead.size
-    first, names = classifier.outputs_of(ahead.batch(0), request.items[:size])
+def _ignore(*_: Any) -> None:
+    """For a caller who wants no reports."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """A model whose first batch is known: what its outputs are called and mean, and which labels they count for."""
+
+    classifier: Classifier
+    request: Request
+    ahead: Ahead
+    first: Floats  # outputs of the first batch
+    names: tuple[str, ...]  # of their columns
+    table: ClassMap | None = None  # None: numbers, taken as they are
+    meaning: str = ""  # logits or probabilities
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.request.labels if self.table is None else self.table.labels
+
+    def compute(self, start: int, stop: int) -> Floats:
+        """The scores of the items from `start` to `stop`."""
+        items = self.request.items[start:stop]
+        outputs, names = (self.first, self.names) if start == 0 else self.classifier.outputs_of(
+            self.ahead.batch(start), items)
+        if names != self.names:
+            raise ShiftBenchError(f"{self.classifier.name}: calls its columns {in_short(names)} from item '{items[0]}' "
+                                  f"on, but {in_short(self.names)} before.")
+        if self.table is None:
+            return outputs
+        return self.table.sum(log_probabilities(outputs, self.meaning, self.classifier.name, items))
+
+
+def _begin(classifier: Classifier, request: Request, ahead: Ahead) -> _Job:
+    """Run the first batch, which shows what the outputs are."""
+    first, names = classifier.outputs_of(ahead.batch(0), request.items[:ahead.size])
     if names and not classifier.classes:
         classifier = replace(classifier, classes=names)
-    if request.numbers and len(names) > 1:
+    if not request.numbers:
+        table = class_map(classifier, first.shape[1], request)
+        return _Job(classifier, request, ahead, first, names, table,
+                    meaning(first, classifier.outputs, classifier.name, request.items))
+    if len(names) > 1:
         theirs = named_columns(classifier.name, names, None, request.labels)
         first, names = first[:, [theirs.index(label) for label in request.labels]], request.labels
         classifier = replace(classifier, classes=request.labels)
-    table, kind = None, ""
-    if not request.numbers:
-        table = class_map(classifier, first.shape[1], request)
-        kind = meaning(first, classifier.outputs, classifier.name, request.items)
-        for line in table.notes():
-            (say or str)(line)
-        (show or str)(table)
-    elif first.shape[1] != len(request.labels):
+    if first.shape[1] != len(request.labels):
         raise ShiftBenchError(f"{classifier.name}: has {first.shape[1]} outputs, but {len(request.labels)} numbers are "
                               f"asked for ({', '.join(request.labels)}).")
-    labels = table.labels if table is not None else request.labels
-
-    def compute(start: int, stop: int) -> Floats:
-        outputs, own = (first, names) if start == 0 else classifier.outputs_of(
-            ahead.batch(start), request.items[start:stop])
-        if own != names:
-            raise ShiftBenchError(f"{classifier.name}: calls its columns {in_short(own)} from item "
-                                  f"'{request.items[start]}' on, but {in_short(names)} before.")
-        if table is None:
-            return outputs
-        return table.sum(log_probabilities(outputs, kind, classifier.name, request.items[start:stop]))
-
-    if out is None or not classifier.identity:
-        return in_batches(len(request.items), len(labels), size, compute, progress), labels
-    return in_kept_batches(folder_of(out), _facts(classifier, request, options, table, kind), len(request.items),
-                           len(labels), size, compute, progress, say), labels
+    return _Job(classifier, request, ahead, first, names)
 
 
 def class_map(classifier: Classifier, n_outputs: int, request: Request) -> ClassMap:
@@ -249,6 +192,24 @@ def class_map(classifier: Classifier, n_outputs: int, request: Request) -> Class
                        hierarchy=request.hierarchy, allow_unmapped=request.allow_unmapped)
 
 
+def _facts(job: _Job, options: Options) -> dict[str, Any]:
+    """All that the scores depend on."""
+    versions = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    classifier, request, table = job.classifier, job.request, job.table
+    return {"model": classifier.name, "identity": classifier.identity, "collection": request.collection.digest,
+            "ids": digest({"items": request.items}), "outputs": job.meaning, "versions": versions,
+            "machine": platform.machine(),
+            "options": {key: list(value) if isinstance(value, tuple) else value
+                        for key, value in vars(options).items()},
+            "map": [] if table is None else [[*pair] for pair in zip(table.classes, table.code.tolist(), strict=True)],
+            "labels": list(request.labels)}
+
+
+# Opening a model
+
 def open_model(model: Any, request: Request, options: Options) -> Classifier:
     """A model from what the user named: FORMS, or a function or module in memory."""
     if not isinstance(model, str | Path):
@@ -256,69 +217,88 @@ def open_model(model: Any, request: Request, options: Options) -> Classifier:
     name, path = str(model), Path(model)
     library, _, rest = name.partition(":")
     if path.suffix in PICKLES:
-        raise ShiftBenchError(f"{name}: a pickle may hold any code, so that none is opened. Load it yourself in a "
+        raise ShiftBenchError(f"{name}: a pickle may hold any code, so it is not opened. Load it yourself in a "
                               "function, FILE.py:FUNCTION, or save the model as ONNX.")
     if path.suffix == ".onnx":
         from shiftbench.predicting.onnx_files import open_onnx
 
         return open_onnx(path, options)
     if library.endswith(".py") and rest:
-        function = function_of_file(name)
-        return from_function(function, request.collection, options, name, file_identity(library))
+        return from_function(function_of_file(name), request.collection, options, name, file_identity(library))
     zero_shot = library in ("openclip", "hf-nli")
     if zero_shot and not request.labels:
         raise ShiftBenchError(f"{name}: a zero-shot model chooses among labels, and a collection has none. Name the "
                               "factor whose values they are: --label NAME.")
     if options.prompts and not zero_shot:
-        raise ShiftBenchError(f"{name}: has classes of its own, so that prompts have no use. They are for openclip: "
-                              "and hf-nli:.")
+        raise ShiftBenchError(f"{name}: has classes of its own, so prompts have no use. They are for openclip: and "
+                              "hf-nli:.")
     if zero_shot and rest:
-        load_torch()
-        if library == "openclip":
-            from shiftbench.predicting.zero_shot import open_clip_model
-
-            return open_clip_model(rest, options, request.labels)
-        from shiftbench.predicting.zero_shot import open_nli
-
-        return open_nli(rest, options, request.labels)
-    if library in ("timm", "torchvision", "hf") and rest:
-        load_torch()
-        from shiftbench.predicting.library_models import open_library_model
-
-        return open_library_model(name, options)
-    if (path / "run.json").is_file():
-        load_torch()
-        from shiftbench.predicting.finished_runs import open_run
-
-        return open_run(path, options)
-    raise ShiftBenchError(f"{name}: not a model that can be run. Name {FORMS}.")
+        zero_shot_models = load_torch("shiftbench.predicting.zero_shot")
+        opener = zero_shot_models.open_clip_model if library == "openclip" else zero_shot_models.open_nli
+        classifier: Classifier = opener(rest, options, request.labels)
+    elif library in LIBRARIES and rest:
+        classifier = load_torch("shiftbench.predicting.torch_models").open_library_model(name, options)
+    elif (path / "run.json").is_file():
+        classifier = load_torch("shiftbench.predicting.torch_models").open_run(path, options)
+    else:
+        raise ShiftBenchError(f"{name}: not a model that can be run. Name {FORMS}.")
+    return classifier
 
 
 def _in_memory(model: Any, request: Request, options: Options) -> Classifier:
     if not callable(model):
         raise ShiftBenchError(f"{type(model).__name__} is no model: give a function of a batch, or name {FORMS}.")
     if hasattr(model, "state_dict") and hasattr(model, "eval"):
-        load_torch()
-        from shiftbench.predicting.library_models import open_module
-
-        return open_module(model, request.collection, options)
+        classifier: Classifier = load_torch("shiftbench.predicting.torch_models").open_module(
+            model, request.collection, options)
+        return classifier
     return from_function(model, request.collection, options)
 
 
-def _facts(
-    classifier: Classifier, request: Request, options: Options, table: ClassMap | None, kind: str
-) -> dict[str, Any]:
-    """All that the scores depend on."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return {"model": classifier.name, "identity": classifier.identity, "collection": request.collection.digest,
-            "ids": digest({"items": request.items}), "outputs": kind, "versions": versions,
-            "machine": platform.machine(),
-            "options": {key: list(value) if isinstance(value, tuple) else value
-                        for key, value in vars(options).items()},
-            "map": [] if table is None else [[*pair] for pair in zip(table.classes, table.code.tolist(), strict=True)],
-            "labels": list(request.labels)}
+# Batch after batch
+
+def in_batches(
+    compute: Compute, n: int, width: int, size: int, progress: Report, file: BinaryIO | None = None
+) -> Scores:
+    """compute(start, stop) of every batch of `size` items, n × width; a `file` has those before its position."""
+    scores = np.empty((n, width), np.float32)
+    done = 0 if file is None else file.tell() // (4 * width)
+    if file is not None:
+        scores[:done] = np.fromfile(file.name, np.float32, done * width).reshape(done, width)
+    for start in range(done, n, size):
+        stop = min(start + size, n)
+        scores[start:stop] = compute(start, stop)
+        if file is not None:
+            file.write(scores[start:stop].tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        progress(stop, n)
+    return scores
+
+
+def in_kept_batches(
+    compute: Compute, n: int, width: int, size: int, progress: Report, say: Callable[[str], None], *, folder: Path,
+    facts: Mapping[str, Any],
+) -> Scores:
+    """The same; a killed process that is started again goes on with the batches in `folder`, and ends with the same
+    bytes.
+
+    `facts` describe all that the numbers depend on; batches of other facts are thrown away. A batch counts when it is
+    whole in the file: what a killed process has written of its last one is written again.
+    """
+    wanted = {**facts, "items": n, "width": width, "batch_size": size}
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock(folder / "lock") as locked:
+        if not locked:
+            raise ShiftBenchError(f"{folder}: another process is writing these predictions. Wait for it, or end it.")
+        if (folder / FACTS).is_file() and read_json(folder / FACTS) != wanted:
+            (folder / SCORES).unlink(missing_ok=True)
+            say(f"{folder} has batches of another model or other settings: starting anew")
+        write_json(folder / FACTS, wanted)
+        with (folder / SCORES).open("ab") as file:
+            done = min(file.tell() // (4 * width), n)
+            done -= 0 if done == n else done % size
+            file.seek(file.truncate(done * 4 * width))
+            if done:
+                say(f"{done:,} of {n:,} items were predicted before; going on")
+            return in_batches(compute, n, width, size, progress, file)

@@ -1,4 +1,4 @@
-"""Zero-shot classification of texts by a model of natural language inference, from the package transformers."""
+"""Zero-shot classification: of images by CLIP and its kin (package open_clip), texts by entailment (transformers)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +15,14 @@ from shiftbench.models.weights import SUFFIXES, weights_digest
 from shiftbench.predicting.classifier import Classifier, Options, read_pictures, read_texts
 from shiftbench.training.device import choose_device, full_precision
 
-# Zero-shot classification with CLIP and its kin, through the package open_clip.
-
 PROMPT = "a photo of a {}"
+HYPOTHESIS = "This example is {}."
+LONGEST = 512
+"""Tokens of a text and its hypothesis, where the tokenizer does not say how many its model reads."""
+
+
+def _sentences(prompt: str, labels: Sequence[str]) -> list[str]:
+    return [prompt.replace("{}", label.replace("_", " ")) for label in labels]
 
 
 def open_clip_model(source: str, options: Options, labels: Sequence[str]) -> Classifier:
@@ -49,8 +54,8 @@ def _label_embeddings(
     vectors = []
     with full_precision(device):
         for prompt in prompts:
-            sentences = [prompt.replace("{}", label.replace("_", " ")) for label in labels]
-            vectors.append(F.normalize(net.encode_text(cut(sentences).to(device)).float(), dim=-1))
+            tokens = cut(_sentences(prompt, labels)).to(device)
+            vectors.append(F.normalize(net.encode_text(tokens).float(), dim=-1))
         return F.normalize(torch.stack(vectors).mean(dim=0), dim=-1)
 
 
@@ -84,13 +89,6 @@ def _load(name: str, source: str) -> tuple[Any, Any, Any]:
                               "Give weights that are on this disk, or that can be fetched.") from problem
 
 
-# Zero-shot classification of texts by a model of natural language inference, from the package transformers.
-
-HYPOTHESIS = "This example is {}."
-LONGEST = 512
-"""Tokens of a text and its hypothesis, where the tokenizer does not say how many its model reads."""
-
-
 def open_nli(source: str, options: Options, labels: Sequence[str]) -> Classifier:
     """Zero-shot classification by entailment (Yin et al., 2019).
 
@@ -111,8 +109,7 @@ def open_nli(source: str, options: Options, labels: Sequence[str]) -> Classifier
                               "finished model. Name one that is.")
     cut, device = of_package(name, source, "AutoTokenizer"), choose_device(options.device)
     net = net.eval().to(device)
-    hypotheses = [prompt.replace("{}", label.replace("_", " ")) for prompt in options.prompts or (HYPOTHESIS,)
-                  for label in labels]
+    hypotheses = [sentence for prompt in options.prompts or (HYPOTHESIS,) for sentence in _sentences(prompt, labels)]
 
     def classify(texts: Sequence[str]) -> Floats:
         pairs: Any = cut([text for text in texts for _ in hypotheses], hypotheses * len(texts), padding=True,
