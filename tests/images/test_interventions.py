@@ -13,7 +13,7 @@ from scipy import stats
 from torch import nn
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.images import ops as hashed
+from shiftbench.images import interventions as hashed
 from shiftbench.images.augment import PRESETS, augment, augmented, draws_of, joined, parts_of
 from shiftbench.images.interventions import MEAN, erase, flattened, noise, texture
 from shiftbench.methods.presets import VARIANTS

@@ -15,27 +15,13 @@ import numpy.typing as npt
 from PIL import Image
 
 from shiftbench.core.arrays import Bools, Images, Ints, Strs, Values
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.data.collection import Collection
 from shiftbench.data.disk_arrays import disk_zeros
 from shiftbench.data.image_files import missing_files
 
-# Space for the images of a benchmark: in memory, or in a file if they do not fit.
-
 SHARE = 0.5
 """The share of this machine's memory that images may use."""
-
-
-def room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """An empty array for images, from a toy's to iWildCam's 122 GB at 448 px.
-
-    The file has no name and goes with the process; it lies where TMPDIR says, and needs as much room there.
-    """
-    if math.prod(shape) * dtype.itemsize <= SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
-        return np.empty(shape, dtype)
-    return disk_zeros(shape, dtype, f"{shape[0]:,} images")
-
-
 MAX_PIXELS = 64_000_000
 """A larger image is refused before it is decoded: a small file can unfold into gigabytes."""
 
@@ -154,16 +140,29 @@ def _unreadable(collection: Collection, row: int, path: Path, problem: Exception
     if path.suffix == ".npz":
         return ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' is an array of any number of "
                                "channels, not a picture. Train with a model that takes those: --model resnet18-ms.")
-    why = "no such file" if isinstance(problem, FileNotFoundError) else str(problem).splitlines()[0] if str(
-        problem) else type(problem).__name__
-    return ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' cannot be read ({why}). "
-                           "Replace the file or drop the item.")
+    return _damaged(collection, row, problem)
+
+
+def _damaged(collection: Collection, row: int, problem: Exception) -> ShiftBenchError:
+    why = "no such file" if isinstance(problem, FileNotFoundError) else first_line(problem)
+    return ShiftBenchError(f"{collection.path(row)}: the image of item '{collection.items[row]}' cannot be read "
+                           f"({why}). Replace the file or drop the item.")
 
 
 def _threaded(work: Callable[[int], T], rows: Ints) -> Iterator[T]:
     """Decoding and resizing release the interpreter lock, so threads use every core. Results come in order."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         yield from pool.map(work, rows.tolist())
+
+
+def room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """An empty array for images, from a toy's to iWildCam's 122 GB at 448 px.
+
+    The file has no name and goes with the process; it lies where TMPDIR says, and needs as much room there.
+    """
+    if math.prod(shape) * dtype.itemsize <= SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        return np.empty(shape, dtype)
+    return disk_zeros(shape, dtype, f"{shape[0]:,} images")
 
 
 def _filled(pictures: Iterator[Images], n: int, shape: tuple[int, int, int]) -> Images:
@@ -223,10 +222,7 @@ def _read(collection: Collection, row: int) -> Channels:
     try:
         values = _array(path)
     except UNREADABLE as problem:
-        why = "no such file" if isinstance(problem, FileNotFoundError) else str(problem).splitlines()[0] if str(
-            problem) else type(problem).__name__
-        raise ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' cannot be read ({why}). "
-                              "Replace the file or drop the item.") from problem
+        raise _damaged(collection, row, problem) from problem
     image = values.astype(np.float32, copy=False)
     if not np.isfinite(image).all():
         raise ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' has a value that is no finite "

@@ -1,4 +1,4 @@
-"""Nets that translate images from one domain to another: a generator, and the discriminator it is trained against."""
+"""Nets that make images: the β-VAE of Wiles et al., and StarGAN's generator with its discriminator."""
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from shiftbench.models.names import CATALOGUE
 from shiftbench.models.net import Net, model
 from shiftbench.models.small import PIXEL_HIDDEN, hidden_layers
 
-# The β-VAE of Wiles et al., appendix F.6: an encoder, its mirror image, and a net on the codes.
+# The β-VAE (appendix F.6): an encoder, its mirror image, and a net on the codes
 
 SIDE, LATENT = CATALOGUE["beta-vae"].side, 10
 
@@ -107,7 +107,7 @@ def _started(layer: nn.Module, n_inputs: float) -> nn.Module:
     return layer
 
 
-# Nets that translate images from one domain to another: a generator, and the discriminator it is trained against.
+# StarGAN: a generator translates images from one domain to another, and is trained against a discriminator
 
 GRID = 4
 """The discriminator predicts the domain from this many by this many patches of an image: the position of a thing may

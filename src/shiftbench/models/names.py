@@ -1,4 +1,7 @@
-"""The models by name, and what is known about each before torch is loaded: a run is checked against this table."""
+"""The models by name, and what is known about each before torch is loaded: a run is checked against this table.
+
+Also what pretrained weights have seen of a target: a model that was shown its subclasses is not tested on new ones.
+"""
 
 import json
 import re
@@ -134,7 +137,7 @@ def backbone(name: str) -> Model:
     return model
 
 
-# What pretrained weights have seen of the target: a model that was shown its subclasses is not tested on new ones.
+# What pretrained weights have seen of the target
 
 SYNSET = re.compile(r"n\d{8}")
 """The id of a class of ImageNet: a noun of WordNet 3.0 by its offset."""

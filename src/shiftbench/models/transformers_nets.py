@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.models.net import Net, model, with_own_dropout
+from shiftbench.models.net import Net, model, with_layers, with_own_dropout
 from shiftbench.models.text_nets import NextToken, repeatable, seen
 from shiftbench.models.weights import SUFFIXES
 
@@ -40,7 +40,7 @@ class Transformers(Net):
         model = load_net(self.name, source, "AutoModelForSequenceClassification", n_inputs, pretrained=pretrained,
                          num_labels=n_classes)
         last = [part for part in model.modules() if isinstance(part, nn.Linear) and part.out_features == n_classes][-1]
-        self.features = Reader(_without(model, last))
+        self.features = Reader(_up_to(model, last))
         self.head = last
 
     @classmethod
@@ -94,7 +94,7 @@ class TransformersLM(NextToken):
         if n_classes > own.out_features:
             raise ShiftBenchError(f"Model '{self.name}' with weights={source} knows {own.out_features} tokens, but the "
                                   f"benchmark's run to {n_classes - 1}: they are another tokenizer's.")
-        self.features = _Writer(_without(model, own))
+        self.features = _Writer(_up_to(model, own))
         self.head = nn.Linear(own.in_features, n_classes, bias=own.bias is not None)
         self.head.load_state_dict({key: value[:n_classes] for key, value in own.state_dict().items()})
         if not self._is_causal(n_classes):
@@ -163,11 +163,9 @@ def _random(name: str, kind: str, config: Any) -> nn.Module:
     return net
 
 
-def _without(model: nn.Module, last: nn.Linear) -> nn.Module:
+def _up_to(model: nn.Module, last: nn.Linear) -> nn.Module:
     """The net whose answer is what its last layer was given."""
-    above, _, leaf = next(path for path, part in model.named_modules() if part is last).rpartition(".")
-    setattr(model.get_submodule(above), leaf, nn.Identity())
-    return model
+    return with_layers(model, lambda layer: nn.Identity() if layer is last else None)
 
 
 def of_package(name: str, source: str, kind: str, **settings: Any) -> Any:

