@@ -38,7 +38,7 @@ def build_finding(
     the shift.
     """
     if not 1 <= number <= len(audit.findings):
-        raise ShiftBenchError(f"The audit has {len(audit.findings)} findings, so that there is no finding {number}.")
+        raise ShiftBenchError(f"The audit has {len(audit.findings)} findings, so there is no finding {number}.")
     audited = str(audit.card.get("label") or "label")
     label = label or audited
     truth = collection.factor(label)
@@ -57,14 +57,14 @@ def build_finding(
     mask = inside(others, collection, truth=truth, label=label)
     factor = CONTEXT if CONTEXT not in collection.factors else "context found"
     widened = replace(collection, factors={**collection.factors, factor: np.where(mask, IN, OUT)})
-    own = np.ones(len(collection), np.bool_)
+    labelled = np.ones(len(collection), np.bool_)
     for member in about_label:
-        own &= holds(member, collection, truth=truth, label=label)
-    shift, settings = _shift(truth.astype(np.str_), own, changes or {})
+        labelled &= holds(member, collection, truth=truth, label=label)
+    shift, settings = _shift(truth.astype(np.str_), labelled, changes or {})
     rare: list[str] = []
     if settings.get("balanced", True) and not {"classes", "n_test"} & set(settings):
         few = settings.get("n_low", settings.get("n_uncorrelated", 0))
-        kept, rare, n_test = _matched(collection, truth.astype(np.str_), mask, own, few if type(few) is int else 0)
+        kept, rare, n_test = _matched(collection, truth.astype(np.str_), mask, labelled, few if type(few) is int else 0)
         settings |= {"classes": kept, "n_test": n_test}
         if isinstance(settings.get("pairs"), dict):
             settings["pairs"] = {name: sides for name, sides in settings["pairs"].items() if name not in rare}
@@ -81,7 +81,7 @@ def build_finding(
 
 
 def _matched(
-    collection: Collection, truth: Strs, mask: Bools, own: Bools, few: int
+    collection: Collection, truth: Strs, mask: Bools, labelled: Bools, few: int
 ) -> tuple[tuple[str, ...], list[str], int]:
     """The labels with items inside the context and elsewhere, the others, and the largest test that matches them.
 
@@ -97,7 +97,7 @@ def _matched(
         raise ShiftBenchError(f"Only {len(kept)} labels have {LEAST} items or more both inside the context and "
                               "elsewhere, and a test takes two. Choose another finding, or draw the test at random: "
                               "--set balanced=false.")
-    unseen = {name for name in kept if own[truth == name].any()}
+    unseen = {name for name in kept if labelled[truth == name].any()}
     each = min(counts[name, side] - few if side and name in unseen else counts[name, side] // 3
                for name in kept for side in (True, False))
     if each < 1:
@@ -106,11 +106,11 @@ def _matched(
     return kept, [name for name in names if name not in kept], 2 * len(kept) * each
 
 
-def _shift(truth: Strs, own: Bools, changes: Mapping[str, Any]) -> tuple[type[Shift], dict[str, Any]]:
-    """The shift that fits, and its settings; `own` are the items of the labels that the context is of."""
-    if own.all():
+def _shift(truth: Strs, labelled: Bools, changes: Mapping[str, Any]) -> tuple[type[Shift], dict[str, Any]]:
+    """The shift that fits, and its settings; `labelled` are the items of the labels that the context names."""
+    if labelled.all():
         if "n_low" in changes:
             return LowData, {"low": (IN,), **changes}
         return Unseen, {"unseen": (IN,), **changes}
-    pairs = {name: (OUT,) if own[truth == name].any() else (IN, OUT) for name in np.unique(truth).tolist()}
+    pairs = {name: (OUT,) if labelled[truth == name].any() else (IN, OUT) for name in np.unique(truth).tolist()}
     return Spurious, {"pairs": pairs, "against": True, "n_uncorrelated": 1, **changes}

@@ -115,14 +115,14 @@ class Audit(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """A row per finding and per undecided candidate, which `confirmed` tells apart."""
-        listed = [*self.findings, *self.undecided]
-        columns: dict[str, Any] = {"confirmed": [row < len(self.findings) for row in range(len(listed))],
-                                   "context": [finding.context for finding in listed]}
+        rows = [*self.findings, *self.undecided]
+        columns: dict[str, Any] = {"confirmed": [number < len(self.findings) for number in range(len(rows))],
+                                   "context": [finding.context for finding in rows]}
         kinds: dict[Any, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-        columns["members"] = pa.array([[asdict(member) for member in finding.members] for finding in listed], pa.list_(
+        columns["members"] = pa.array([[asdict(member) for member in finding.members] for finding in rows], pa.list_(
             pa.struct([(field.name, kinds[field.type]) for field in fields(Predicate)])))
         for field in fields(Finding)[1:]:
-            columns[field.name] = pa.array([getattr(finding, field.name) for finding in listed], kinds[field.type])
+            columns[field.name] = pa.array([getattr(finding, field.name) for finding in rows], kinds[field.type])
         facts = {"version": VERSION, "card": dict(self.card)}
         return pa.table(columns).replace_schema_metadata({KEY: json.dumps(facts, ensure_ascii=False).encode()})
 
@@ -131,8 +131,9 @@ class Audit(Tabular):
         if Path(path).suffix == ".parquet":
             write_table(path, self.to_arrow())
         elif Path(path).suffix == ".json":
-            listed = {name: [_plain(finding) for finding in getattr(self, name)] for name in ("findings", "undecided")}
-            write_json(path, {"format": FORMAT, "version": VERSION, "card": dict(self.card), **listed})
+            write_json(path, {"format": FORMAT, "version": VERSION, "card": dict(self.card),
+                              "findings": [_plain(finding) for finding in self.findings],
+                              "undecided": [_plain(finding) for finding in self.undecided]})
         else:
             raise ShiftBenchError(f"{path}: an audit is saved as .json or .parquet. Choose such a name.")
         return Path(path)

@@ -69,7 +69,7 @@ class _Detector(Net):
         proposals, of_anchors = self.rpn(images, maps, truths)
         boxes, _, kinds, goals = self.choice.select_training_samples(proposals, truths)
         scores, moves = self.head.both(self.features.of(maps, boxes, images.tensors.shape[2]))
-        count = [len(one) for one in boxes]
+        count = [len(box) for box in boxes]
         each = [sum(fastrcnn_loss(score, move, [kind], [goal])) for score, move, kind, goal in zip(
             scores.split(count), moves.split(count), kinds, goals, strict=True)]
         return torch.stack(each) + sum(of_anchors.values())
@@ -250,7 +250,7 @@ class _ProposalHead(RPNHead):
 
     def forward(self, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         scores, moves = super().forward(x)
-        return [one.float() for one in scores], [one.float() for one in moves]
+        return [score.float() for score in scores], [move.float() for move in moves]
 
 
 class Proposals(RegionProposalNetwork):
@@ -301,7 +301,7 @@ def regions(maps: Sequence[Tensor], boxes: Sequence[Tensor], height: int, side: 
     """Boxes × channels × side × side, image after image. `boxes` has one tensor per image, M × 4 in its pixels;
     `height` is that of the images. Where there are several maps, each box is read from the map that fits its size."""
     box = torch.cat(list(boxes))
-    image = torch.repeat_interleave(torch.tensor([len(one) for one in boxes], device=box.device), output_size=len(box))
+    image = torch.repeat_interleave(torch.tensor([len(own) for own in boxes], device=box.device), output_size=len(box))
     level = _levels(box, maps[0].shape[2] / height, len(maps))
     order, parts = [], []
     for number, plane in enumerate(maps):

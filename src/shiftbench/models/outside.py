@@ -4,7 +4,6 @@
 `outside_class` gives the nets of the same name that are trained; what they are fed comes from the same `Feed`.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import torch
 from torch import nn
 
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.models.names import facts, library_of
+from shiftbench.models.names import SYNSET, facts, library_of
 from shiftbench.models.net import Net
 from shiftbench.models.transformers_nets import Reader, Transformers, cut_texts, load_net, of_package
 from shiftbench.models.weights import read_weights
@@ -117,7 +116,7 @@ class Timm:
         data, cfg = import_module("timm.data"), self._cfg(name)
         if cfg.label_names:
             words = cfg.label_descriptions or {}
-            return tuple(str(words.get(one, one)) for one in cfg.label_names), wordnet(cfg.label_names)
+            return tuple(str(words.get(label, label)) for label in cfg.label_names), wordnet(cfg.label_names)
         subset = data.infer_imagenet_subset(module)
         if subset is None:
             return (), ()
@@ -130,7 +129,7 @@ class Timm:
         if not timm.is_model(name):
             raise unlike("timm", name, timm.list_models())
         architecture, dot, _ = name.partition(".")
-        tagged = [one for one in timm.list_pretrained() if one.startswith(f"{architecture}.")]
+        tagged = [model for model in timm.list_pretrained() if model.startswith(f"{architecture}.")]
         if dot and name not in tagged:
             raise unlike("timm", name, tagged)
         return timm.get_pretrained_cfg(name) or import_module("timm.models").PretrainedCfg()
@@ -176,8 +175,8 @@ class Torchvision:
         return models
 
     def _weights(self, name: str) -> Any:
-        listed = self._models(name).get_model_weights(name)
-        return listed.DEFAULT if len(listed) else None
+        weights = self._models(name).get_model_weights(name)
+        return weights.DEFAULT if len(weights) else None
 
 
 class HuggingFace:
@@ -303,7 +302,7 @@ def pixels(name: str, mean: Sequence[float], std: Sequence[float]) -> tuple[Trip
 
 
 def wordnet(ids: Sequence[str]) -> tuple[str, ...]:
-    return tuple(ids) if all(re.fullmatch(r"n\d{8}", one) for one in ids) else ()
+    return tuple(ids) if all(SYNSET.fullmatch(node) for node in ids) else ()
 
 
 def _side(size: Any) -> int:

@@ -35,7 +35,6 @@ class Kept:
     A mark of 0 stands for no vector.
     """
 
-    place: Path
     vectors: Any
     marks: Any
 
@@ -76,7 +75,7 @@ def _make(cache: Path, facts: dict[str, Any], shape: tuple[int, int]) -> None:
 
 
 def _open(cache: Path, shape: tuple[int, int]) -> Kept:
-    return Kept(cache, cached_rows(cache / "vectors.npy", shape, np.float32),
+    return Kept(cached_rows(cache / "vectors.npy", shape, np.float32),
                 cached_rows(cache / "marks.npy", shape[:1], np.uint64))
 
 
@@ -117,7 +116,7 @@ def embed_texts(collection: Collection, encoder: Encoder, folder: Path | str | N
 def _captions(collection: Collection) -> tuple[Ints, list[str]]:
     """Item and text of every caption that says something, in the order of the items."""
     item, text = collection.texts
-    nonblank = np.fromiter((isinstance(one, str) and one.strip() != "" for one in text), np.bool_, len(text))
+    nonblank = np.asarray([isinstance(caption, str) and caption.strip() != "" for caption in text], np.bool_)
     if not nonblank.any():
         raise ShiftBenchError(f"Collection '{collection.name}' has no captions, so there is no text to embed. Read it "
                               "again with them (COCO: add the captions_*.json file to its sources).")
@@ -131,8 +130,8 @@ def _marks(text: Sequence[str], starts: Ints) -> Marks:
     marks = []
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(text)], strict=True):
         total = hashlib.blake2b(digest_size=8)
-        for one in sorted(text[start:stop]):
-            encoded = one.encode("utf-8", "surrogatepass")
+        for caption in sorted(text[start:stop]):
+            encoded = caption.encode("utf-8", "surrogatepass")
             total.update(len(encoded).to_bytes(8, "little") + encoded)
         marks.append(int.from_bytes(total.digest(), "little") or 1)
     return np.asarray(marks, np.uint64)
@@ -159,15 +158,15 @@ def _fill(encoder: Encoder, text: Sequence[str], starts: Ints, missing: Bools, p
     np.maximum.at(last_use, codes, np.arange(len(codes)))
     held: dict[int, npt.NDArray[np.float32]] = {}
     ends = np.cumsum(counts)
-    for part in np.split(np.arange(len(which)), np.flatnonzero(np.diff(ends // CHUNK)) + 1):
-        start, stop = int(ends[part[0]] - counts[part[0]]), int(ends[part[-1]])
+    for chunk in np.split(np.arange(len(which)), np.flatnonzero(np.diff(ends // CHUNK)) + 1):
+        start, stop = int(ends[chunk[0]] - counts[chunk[0]]), int(ends[chunk[-1]])
         distinct, position = np.unique(codes[start:stop], return_inverse=True)
         new = [code for code in distinct.tolist() if code not in held]
         fresh = encoder.encode(words.dictionary.take(pa.array(new, pa.int64())).to_pylist())
         held.update(zip(new, fresh, strict=True))
         vectors = np.stack([held[code] for code in distinct.tolist()])
-        sums = np.add.reduceat(vectors[position].astype(np.float64), ends[part] - counts[part] - start, axis=0)
-        keep(which[part], (sums / counts[part][:, None]).astype(np.float32))
+        sums = np.add.reduceat(vectors[position].astype(np.float64), ends[chunk] - counts[chunk] - start, axis=0)
+        keep(which[chunk], (sums / counts[chunk][:, None]).astype(np.float32))
         for code in distinct[last_use[distinct] < stop].tolist():
             del held[code]
         if progress:
