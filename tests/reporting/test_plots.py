@@ -26,9 +26,9 @@ from shiftbench.reporting.plots import (
     WIDTH,
     Bar,
     Dot,
+    Entry,
     Guide,
     Look,
-    Row,
     Scale,
     Series,
     Spot,
@@ -58,8 +58,8 @@ def figure(name="one", head="A head"):
     series = [Series(EVIL, Look(2, 2), [(0.0, cell(0.3), "a"), (1.0, cell(0.7), "b")]),
               Series("pale", Look(3), [(0.0, cell(0.1), ""), (1.0, cell(9.0), "")], "pale-line"),
               Series("before", Look(), [(0.0, cell(0.5), ""), (1.0, cell(0.6), "")], "before")]
-    listed = [Row(EVIL, Look(4), (Bar(cell(0.5, 0.1), band=(0.4, 0.6)), Bar(cell(0.2), "pale-bar")), number="50.0"),
-              Row("dots", dots=(Dot(0.1, "d"), Dot(0.9, style="hollow-dot")), bridge=(0.1, 0.9), extent=(0.05, 0.2),
+    listed = [Entry(EVIL, Look(4), (Bar(cell(0.5, 0.1), band=(0.4, 0.6)), Bar(cell(0.2), "pale-bar")), number="50.0"),
+              Entry("dots", dots=(Dot(0.1, "d"), Dot(0.9, style="hollow-dot")), bridge=(0.1, 0.9), extent=(0.05, 0.2),
                   under="why", warned=True, median=0.4)]
     panels = (scatter("spots", spots, share, share, ("x", "y"), [Guide("same", "identity", 1.0)]),
               lines("series", series, share, share, ("x", "y"), width=500, room=100, level=(0.5, "chance", "chance")),
@@ -126,7 +126,7 @@ def test_lines_keep_order_and_room(values):
 def test_bars_and_dots_are_as_long_as_their_numbers():
     """A bar begins at 0 and ends at its value; a dot stands at its value on the same axis."""
     axis = Scale(-1, 1, ((0.0, "0"),))
-    panel = rows("t", [Row("a", bars=(Bar(cell(-0.5)),), dots=(Dot(0.25),))], axis, left=100, right=60)
+    panel = rows("t", [Entry("a", bars=(Bar(cell(-0.5)),), dots=(Dot(0.25),))], axis, left=100, right=60)
     at = axis.between(100, WIDTH - 60)
     marks = [mark for group in panel.groups for mark in group.marks]
     (bar,), (dot,) = ([mark for mark in marks if mark.style == style] for style in ("bar", "dot"))

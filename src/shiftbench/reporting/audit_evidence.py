@@ -19,9 +19,9 @@ from shiftbench.data.tags import Texts
 from shiftbench.reporting.drawing import Panel, thumbnails
 from shiftbench.reporting.plots import (
     Bar,
+    Entry,
     Guide,
     Look,
-    Row,
     Spot,
     cell,
     hundredths,
@@ -101,10 +101,10 @@ def _lattice(
     """The contexts one predicate wider and one narrower, with their losses on the confirming items."""
     inside = _mask(predicates, numbers) & confirming
 
-    def row(mask: Bools, name: str, look: Look, style: str = "pale-bar") -> Row:
+    def row(mask: Bools, name: str, look: Look, style: str = "pale-bar") -> Entry:
         mean, n = float(loss[mask].mean()) if mask.any() else math.nan, f"{int(mask.sum()):,} items"
         number = in_unit(mean, {"unit": unit})
-        return Row(name, look, [Bar(cell(mean), style)], title=f"{name}: {number}, {n}", number=number, under=n)
+        return Entry(name, look, [Bar(cell(mean), style)], title=f"{name}: {number}, {n}", number=number, under=n)
 
     contexts = [row(confirming, name_of([]), OUTSIDE)]
     for dropped in numbers if len(numbers) > 1 else ():
@@ -130,7 +130,7 @@ def _lattice(
     return {"wide": panel(HALF, 250), "narrow": panel(NARROW, 168), "n_narrower": len(narrower)}
 
 
-def _loss(entry: Row) -> float:
+def _loss(entry: Entry) -> float:
     return float(entry.bars[0].cell["value"])
 
 

@@ -14,7 +14,7 @@ from shiftbench.data.predictions import PREDICTIONS
 from shiftbench.reporting.audit_evidence import INSIDE, NARROW, Evidence, behind, name_of
 from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.page import environment
-from shiftbench.reporting.plots import Bar, Look, Row, cell, labelled_rows, scale, signed
+from shiftbench.reporting.plots import Bar, Entry, Look, cell, labelled_rows, scale, signed
 from shiftbench.reporting.score_tables import in_unit, percent
 
 SHOWN = 12
@@ -124,7 +124,7 @@ def _differences(audit: Audit, order: Sequence[int], unit: str) -> Figure:
 
     def panel(width: float, left: float, ticks: int) -> Panel:
         axis = scale([factor * number for number in known], write=signed, ticks=ticks)
-        listed = [Row(name_of(finding.members), INSIDE if finding.difference > 0 else Look(3, 0),
+        listed = [Entry(name_of(finding.members), INSIDE if finding.difference > 0 else Look(3, 0),
                       [Bar(cell(factor * finding.difference, factor * finding.difference_low,
                                 factor * finding.difference_high))],
                       title=f"{name_of(finding.members)}: {_points(finding.difference, unit)}, {finding.n:,} items",

@@ -12,7 +12,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
 from shiftbench.reporting.drawing import Figure, to_svg
-from shiftbench.reporting.plots import Bar, Look, Row, hundredths, looks_of, plain, rows, scale
+from shiftbench.reporting.plots import Bar, Entry, Look, hundredths, looks_of, plain, rows, scale
 from shiftbench.reporting.score_tables import in_unit, methods_in
 from shiftbench.reporting.terminal import (
     contents_table,
@@ -102,9 +102,9 @@ def plot(scores: Scores, metric: str = "accuracy", split: str = "test") -> Pictu
                           numbers))
 
 
-def _row(row: dict[str, Any], look: Look) -> Row:
+def _row(row: dict[str, Any], look: Look) -> Entry:
     cell = {key: row[key] for key in ("value", "low", "high")}
     number = in_unit(row["value"], {"unit": metric_of(row["metric"]).unit})
     bars = [Bar(cell)] if row["value"] == row["value"] else []
     name = "all items" if row["group"] == ALL else row["group"]
-    return Row(name, look, bars, title=f"{name}: {number}, n = {row['n']:,}", number=number)
+    return Entry(name, look, bars, title=f"{name}: {number}, n = {row['n']:,}", number=number)

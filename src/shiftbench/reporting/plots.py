@@ -39,6 +39,11 @@ class Look(NamedTuple):
     marker: int = 0
 
 
+def numbers(cell: Cell) -> tuple[float, float, float]:
+    """The value and the ends of its interval, for the table of a figure."""
+    return cell["value"], cell["low"], cell["high"]
+
+
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
     return {name: Look(number, number) for number, name in enumerate(names)}
 
@@ -88,6 +93,13 @@ def scale(values: Iterable[float], *, write: Callable[[float, int], str], least:
     places = [round(step * number, 12) for number in range(first, last + 1)]
     low, high = max(least, places[0]), min(most, places[-1])
     return Scale(low, high, tuple((tick, write(tick, digits)) for tick in places if low <= tick <= high))
+
+
+def shares(cells: Iterable[Cell] | None = None, *, ticks: int = 6) -> Scale:
+    """An axis in per cent: around these shares, or from 0 to 1."""
+    if cells is None:
+        return scale([0.0, 1.0], write=hundredths, ticks=ticks)
+    return scale(around(cells), write=hundredths, least=0.0, most=1.0, ticks=ticks)
 
 
 def plain(value: float, digits: int) -> str:
@@ -255,7 +267,7 @@ class Dot(NamedTuple):
     style: str = "dot"
 
 
-class Row(NamedTuple):
+class Entry(NamedTuple):
     """A name, what is drawn beside it, and a number at the right end of the line."""
 
     name: str
@@ -271,12 +283,14 @@ class Row(NamedTuple):
     warned: bool = False
 
 
-def rows(title: str, listed: Sequence[Row], x: Scale, *, width: float = WIDTH, left: float = 118.0, right: float = 12.0,
-         height: float = 18.0, x_name: str = "", level: tuple[float, str] | None = None, coloured: bool = False,
-         spread: float = 0.0) -> Panel:
+def rows(
+    title: str, entries: Sequence[Entry], x: Scale, *, width: float = WIDTH, left: float = 118.0, right: float = 12.0,
+    height: float = 18.0, x_name: str = "", level: tuple[float, str] | None = None, coloured: bool = False,
+    spread: float = 0.0,
+) -> Panel:
     """A row per entry on one axis; `level` is a dashed upright line with its title, `spread` sets dots apart."""
     top = TOP if title else 10.0
-    bottom = top + height * len(listed)
+    bottom = top + height * len(entries)
     at = x.between(left, width - right)
     grid = [line([(at(tick), top - 3), (at(tick), bottom)], "grid") for tick, _ in x.ticks]
     labels = [text(at(tick), bottom + 17, words, anchor="middle") for tick, words in x.ticks]
@@ -285,15 +299,17 @@ def rows(title: str, listed: Sequence[Row], x: Scale, *, width: float = WIDTH, l
     drawn = [Group((*heads, *grid, line([(left, bottom), (width - right, bottom)], "axis"), *labels, *names))]
     if x.low < 0 < x.high:
         drawn.append(Group((line([(at(0), top), (at(0), bottom)], "axis"),)))
-    for number, row in enumerate(listed):
-        drawn += _row(row, at, top + height * number, left, width, width - right, height, coloured, spread)
+    for number, entry in enumerate(entries):
+        drawn += _entry(entry, at, top + height * number, left, width, width - right, height, coloured, spread)
     if level is not None:
         drawn.append(Group((line([(at(level[0]), top), (at(level[0]), bottom)], "before"),), level[1]))
     return Panel(width, bottom + (44 if x_name else 24), tuple(drawn), title)
 
 
-def _row(row: Row, at: Callable[[float], float], y: float, left: float, width: float, right: float, height: float,
-         coloured: bool, spread: float) -> list[Group]:
+def _entry(
+    row: Entry, at: Callable[[float], float], y: float, left: float, width: float, right: float, height: float,
+    coloured: bool, spread: float,
+) -> list[Group]:
     middle, colour = y + height / 2, row.look.colour
     style = "name" if coloured else "text"
     marks: list[Mark] = [box(left, y, right, y + height, "warned")] if row.warned else []
@@ -326,7 +342,7 @@ def _row(row: Row, at: Callable[[float], float], y: float, left: float, width: f
 
 
 def labelled_rows(
-    listed: Sequence[Row], x: Scale, width: float, left: float, right: float, height: float, x_name: str = ""
+    listed: Sequence[Entry], x: Scale, width: float, left: float, right: float, height: float, x_name: str = ""
 ) -> Panel:
     """Rows with their names at the left; where one is too long for that, each has its whole name above it."""
     if all(LETTER * len(row.name) <= left - 7 for row in listed):

@@ -1,6 +1,6 @@
 """BREEDS (Santurkar, Tsipras and Mądry, 2021): a table per benchmark, and the paper's figures."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shiftbench.data.benchmark import Benchmark
@@ -10,9 +10,9 @@ from shiftbench.reporting.drawing import Figure, Panel
 from shiftbench.reporting.plots import (
     Bar,
     Cell,
+    Entry,
     Guide,
     Look,
-    Scale,
     Series,
     Spot,
     around,
@@ -20,12 +20,13 @@ from shiftbench.reporting.plots import (
     legends,
     lines,
     looks_of,
+    numbers,
     rows,
     scale,
     scatter,
+    shares,
     steps,
 )
-from shiftbench.reporting.plots import Row as Line
 from shiftbench.reporting.results import HUMAN, PAIRWISE, Content, Results
 from shiftbench.reporting.score_tables import (
     Row,
@@ -39,7 +40,7 @@ from shiftbench.reporting.score_tables import (
 from shiftbench.reporting.sections.breeds_points import (
     SOURCE,
     TARGET,
-    Classed,
+    Pair,
     Point,
     by_model,
     by_superclass,
@@ -148,7 +149,7 @@ def _figures(shown: Scores, results: Results, tasks: Tasks, measured: Sequence[s
 
 
 def _listed(benchmark: Benchmark, point: Point, name: str, cell: Cell) -> tuple[Any, ...]:
-    return benchmark.name, point.name, name, cell["value"], cell["low"], cell["high"]
+    return benchmark.name, point.name, name, *numbers(cell)
 
 
 def source_against_target(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
@@ -159,7 +160,7 @@ def source_against_target(listed: Sequence[Point], title: str, looks: Mapping[st
                   f"{point.name}: source {with_interval(point.source)}, {word} {with_interval(cell)}", style)
              for name, (word, style) in reversed(ON_TARGET.items()) for point in listed
              if (cell := getattr(point, name))]
-    x, y = _accuracy(spot.x for spot in spots), _accuracy([*(spot.y for spot in spots), *(spot.x for spot in spots)])
+    x, y = shares(spot.x for spot in spots), shares([*(spot.y for spot in spots), *(spot.x for spot in spots)])
     drop = f"constant drop: what {listed[weakest].name} keeps, {percent(kept)} % of its source accuracy"
     return scatter(title, spots, x, y, ("source accuracy, %", "target accuracy, %"), [
         Guide("same", "identity: no drop", 1.0), Guide("drop", drop, kept)])
@@ -169,7 +170,7 @@ def _pareto(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> P
     """Relative accuracy against source accuracy, with the Pareto frontier dashed (Figure 6)."""
     cells = [point.relative for point in listed if point.relative]
     best = frontier([point.source["value"] for point in listed], [cell["value"] for cell in cells])
-    x, y = _accuracy(point.source for point in listed), scale(around(cells), write=hundredths, least=0.0)
+    x, y = shares(point.source for point in listed), scale(around(cells), write=hundredths, least=0.0)
     edge = [(listed[number].source["value"], cells[number]["value"]) for number in best]
     edge = [(x.low, edge[0][1]), *edge, (edge[-1][0], y.low)]  # what lies inside is beaten
     spots = [Spot(point.source, cell, looks[point.name],
@@ -182,27 +183,15 @@ def _pareto(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> P
 
 def _retrained(tasks: Tasks, looks: Mapping[str, Look], sure: str) -> list[Figure]:
     """Target accuracy before and after the last layer was trained on the target, the highest first (Figure 21)."""
-    listed = [(benchmark, sorted((point for point in points_ if point.rt), key=lambda point: -_value(point.rt)))
-              for benchmark, points_ in tasks]
-    panels = [rows(benchmark.name, [
-        Line(point.name, looks[point.name], (Bar(point.target, "pale-bar"), Bar(point.rt or {})),
-             title=f"{point.name}: target {with_interval(point.target)}, target-RT {with_interval(point.rt or {})}",
-             number=f"{percent(point.target['value'])} → {percent(_value(point.rt))}") for point in points_],
-        scale([0.0, 1.0], write=hundredths, ticks=3), right=88, height=30) for benchmark, points_ in listed if points_]
+    listed = [(benchmark, sorted((Pair(point.name, point.target, point.rt) for point in points_ if point.rt),
+                                 key=lambda pair: -pair.after["value"])) for benchmark, points_ in tasks]
+    panels = [_bars(pairs, benchmark.name, looks, ("target", "target-RT")) for benchmark, pairs in listed if pairs]
     return [] if not panels else [Figure(
         "breeds-retrained", "Figure 21. Target accuracy after the last layer was trained on the target",
         f"Accuracy on the target, of the model as it was trained on the source (pale) and with its last layer trained "
         f"on the target (full). Lines: {sure} % intervals.", tuple(panels), COLUMNS,
-        tuple(_listed(benchmark, point, name, getattr(point, name)) for benchmark, points_ in listed
-              for point in points_ for name in ("target", "rt")))]
-
-
-def _value(cell: Cell | None) -> float:
-    return float(cell["value"]) if cell else 0.0
-
-
-def _accuracy(cells: Iterable[Cell]) -> Scale:
-    return scale(around(cells), write=hundredths, least=0.0, most=1.0)
+        tuple((benchmark.name, pair.name, name, *numbers(cell)) for benchmark, pairs in listed for pair in pairs
+              for name, cell in (("target", pair.before), ("rt", pair.after))))]
 
 
 def _classes(shown: Scores, tasks: Tasks, looks: Mapping[str, Look], level: float) -> list[Figure]:
@@ -211,7 +200,7 @@ def _classes(shown: Scores, tasks: Tasks, looks: Mapping[str, Look], level: floa
         best = max(points_, key=lambda point: point.source["value"])
         classes = by_superclass(shown, benchmark, best.name, level)
         if classes:
-            panels.append(_pairs(classes, f"{benchmark.name}: {best.name}", looks[best.name]))
+            panels.append(_bars(classes, f"{benchmark.name}: {best.name}", looks[best.name]))
             listed += _sides(benchmark.name, best.name, classes)
     return [] if not panels else [Figure(
         "breeds-classes", "Figures 16 to 18. Every superclass",
@@ -220,17 +209,21 @@ def _classes(shown: Scores, tasks: Tasks, looks: Mapping[str, Look], level: floa
         ("benchmark", "model", "superclass", "split", "value", "low", "high", "n"), tuple(listed))]
 
 
-def _pairs(listed: Sequence[Classed], title: str, look: Look) -> Panel:
-    """Two bars per row, source pale and target full, with their intervals."""
-    drawn = [Line(row.name, look, (Bar(row.source, "pale-bar"), Bar(row.target)),
-                  title=f"{row.name}: source {with_interval(row.source)}, target {with_interval(row.target)}",
-                  number=f"{percent(row.source['value'])} → {percent(row.target['value'])}") for row in listed]
-    return rows(title, drawn, scale([0.0, 1.0], write=hundredths, ticks=3), right=88, height=30)
+def _bars(
+    pairs: Sequence[Pair], title: str, looks: Look | Mapping[str, Look], sides: tuple[str, str] = ("source", "target")
+) -> Panel:
+    """Two bars per row, before pale and after full, with their intervals; one look for all, or one per name."""
+    before, after = sides
+    entries = [Entry(pair.name, looks if isinstance(looks, Look) else looks[pair.name],
+                     (Bar(pair.before, "pale-bar"), Bar(pair.after)),
+                     title=f"{pair.name}: {before} {with_interval(pair.before)}, {after} {with_interval(pair.after)}",
+                     number=f"{percent(pair.before['value'])} → {percent(pair.after['value'])}") for pair in pairs]
+    return rows(title, entries, shares(ticks=3), right=88, height=30)
 
 
-def _sides(benchmark: str, model: str, listed: Sequence[Classed]) -> list[tuple[Any, ...]]:
-    return [(benchmark, model, row.name, split, cell["value"], cell["low"], cell["high"], cell["n"]) for row in listed
-            for split, cell in ((SOURCE, row.source), (TARGET, row.target))]
+def _sides(benchmark: str, model: str, pairs: Sequence[Pair]) -> list[tuple[Any, ...]]:
+    return [(benchmark, model, pair.name, split, *numbers(cell), cell["n"]) for pair in pairs
+            for split, cell in ((SOURCE, pair.before), (TARGET, pair.after))]
 
 
 def _splits(members: Sequence[Benchmark], tasks: Tasks, looks: Mapping[str, Look], more: str) -> Figure:
@@ -239,7 +232,7 @@ def _splits(members: Sequence[Benchmark], tasks: Tasks, looks: Mapping[str, Look
     words = [split_of(benchmark) for benchmark in members]
     cells = {quantity: {name: [getattr(listed[benchmark.name].get(name), quantity, None) for benchmark in members]
                         for name in looks} for quantity in QUANTITIES}
-    y = _accuracy(cell for curves in cells.values() for row in curves.values() for cell in row if cell)
+    y = shares(cell for curves in cells.values() for row in curves.values() for cell in row if cell)
     unders = ["" if separation(benchmark) is None else f"{separation(benchmark):.2f}" for benchmark in members]
     panels = [lines(QUANTITIES[quantity], [Series(name, looks[name], [
         (float(step), cell, f"{name}, {words[step]}: {with_interval(cell)}")
@@ -252,8 +245,7 @@ def _splits(members: Sequence[Benchmark], tasks: Tasks, looks: Mapping[str, Look
         "split in other ways, evenly spaced in the order of their separation (the number below: how far the two sides "
         "share no relatives, 0 to 1).", tuple(panels),
         ("benchmark", "split", "separation", "model", "quantity", "value", "low", "high"),
-        tuple((benchmark.name, split_of(benchmark), separation(benchmark), name, quantity, cell["value"],
-               cell["low"], cell["high"])
+        tuple((benchmark.name, split_of(benchmark), separation(benchmark), name, quantity, *numbers(cell))
               for quantity, curves in cells.items() for name, row in curves.items()
               for benchmark, cell in zip(members, row, strict=True) if cell), legends=legends(list(looks.items())))
 
@@ -267,8 +259,8 @@ def _humans(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
         if HUMAN in both:
             order = [HUMAN, *sorted((name for name in both if name != HUMAN),
                                     key=lambda model: -sides[0][model]["value"])]
-            pairs = [Classed(name, sides[0][name], sides[1][name]) for name in order]
-            panels.append(_pairs(pairs, benchmark.name, Look(1)))
+            pairs = [Pair(name, sides[0][name], sides[1][name]) for name in order]
+            panels.append(_bars(pairs, benchmark.name, Look(1)))
             listed += [(row[0], *row[2:]) for row in _sides(benchmark.name, "", pairs)]
     return [] if not panels else [Figure(
         "breeds-humans", "Figure 4. Annotators and models on pairs of superclasses",
@@ -286,7 +278,7 @@ def _over_pairs(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
     ordered = {(split, name): sorted(pairs.where(benchmark=name, split=split),
                                      key=lambda row: (row["value"], row["group"]))
                for split in (SOURCE, TARGET) for name in looks}
-    x, y = scale([0.0, 1.0], write=hundredths), _accuracy(row for listed in ordered.values() for row in listed)
+    x, y = shares(), shares(row for listed in ordered.values() for row in listed)
     panels = []
     for title, split in (("Source, no shift", SOURCE), ("Target", TARGET)):
         curves = [Series(name, looks[name], [
@@ -299,6 +291,6 @@ def _over_pairs(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
         "Every point is a pair of superclasses, from the hardest to the easiest, and its height the share of images "
         f"that annotators assigned to the right one of the two. Lines: {sure} % intervals.", tuple(panels),
         ("benchmark", "pair", "split", "value", "low", "high", "n"),
-        tuple((name, row["group"], split, row["value"], row["low"], row["high"], row["n"])
+        tuple((name, row["group"], split, *numbers(row), row["n"])
               for (split, name), listed in ordered.items() for row in listed),
         legends=legends(list(looks.items())))]

@@ -41,16 +41,16 @@ class Point(NamedTuple):
     whole: Row | None = None  # target accuracy of the same model, trained end to end on the target
 
 
-class Classed(NamedTuple):
-    """A superclass: accuracy before and after the shift, as cells of `pivot`."""
+class Pair(NamedTuple):
+    """A superclass or a model: accuracy before and after the shift, or before and after training on the target."""
 
     name: str
-    source: Cell
-    target: Cell
+    before: Cell
+    after: Cell
 
     @property
     def drop(self) -> float:
-        return float(self.source["value"] - self.target["value"])
+        return float(self.before["value"] - self.after["value"])
 
 
 # The scores of a point
@@ -198,7 +198,7 @@ def by_class(scores: Scores, benchmark: Benchmark, level: float = LEVEL) -> Scor
     return Scores.of(means)
 
 
-def by_superclass(shown: Scores, benchmark: Benchmark, method: str, level: float = LEVEL) -> list[Classed]:
+def by_superclass(shown: Scores, benchmark: Benchmark, method: str, level: float = LEVEL) -> list[Pair]:
     """Source and target accuracy of every superclass by one model, the largest drop first."""
     classes = by_class(shown.take(shown.names == method), benchmark, level)
     listed = []
@@ -206,7 +206,7 @@ def by_superclass(shown: Scores, benchmark: Benchmark, method: str, level: float
         sides = [column_of(classes, benchmark.name, "accuracy", split, name, level=level).get(method)
                  for split in (SOURCE, TARGET)]
         if sides[0] and sides[1]:
-            listed.append(Classed(name, sides[0], sides[1]))
+            listed.append(Pair(name, sides[0], sides[1]))
     return sorted(listed, key=lambda row: -row.drop)
 
 

@@ -12,8 +12,19 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import OWN, spaced
 from shiftbench.data.scores import ALL, Measure, Scores
 from shiftbench.reporting.drawing import Figure, samples
-from shiftbench.reporting.plots import Bar, Dot, Look, hundredths, legends, looks_of, rows, scale
-from shiftbench.reporting.plots import Row as Line
+from shiftbench.reporting.plots import (
+    Bar,
+    Dot,
+    Entry,
+    Look,
+    hundredths,
+    legends,
+    looks_of,
+    numbers,
+    rows,
+    scale,
+    shares,
+)
 from shiftbench.reporting.results import Content, Results
 from shiftbench.reporting.score_tables import (
     Row,
@@ -145,7 +156,7 @@ def _times(tag: Mapping[str, Any]) -> str:
 def _tags_figure(name: str, tags: Sequence[Row]) -> list[Figure]:
     if not tags:
         return []
-    drawn = [Line(str(tag["tag"]), Look(1), number=tag["times"], bridge=(tag["train"], tag["test"]), dots=(
+    drawn = [Entry(str(tag["tag"]), Look(1), number=tag["times"], bridge=(tag["train"], tag["test"]), dots=(
         Dot(tag["train"], style="hollow-dot"), Dot(tag["test"])),
         title=f"{tag['tag']}: {percent(tag['train'])} % in training, {percent(tag['test'])} % in test") for tag in tags]
     x = scale([0.0, max(max(tag["train"], tag["test"]) for tag in tags)], write=hundredths, least=0.0, most=1.0)
@@ -253,14 +264,14 @@ def _bars_figures(name: str, listed: Sequence[Row], looks: Mapping[str, Look], l
     figures = []
     for bars in listed:
         panels = [rows(f"{panel['group']} (n = {panel['n']:,})", [
-            Line(row["method"], looks.get(row["method"], Look()), (Bar(row),), number=percent(row["value"]),
+            Entry(row["method"], looks.get(row["method"], Look()), (Bar(row),), number=percent(row["value"]),
                  title=f"{row['method']}: {with_interval(row)}") for row in panel["rows"]],
-            scale([0.0, 1.0], write=hundredths, ticks=6), left=110, right=44, height=18) for panel in bars["groups"]]
+            shares(), left=110, right=44, height=18) for panel in bars["groups"]]
         figures.append(Figure(
             f"groups-{name}{'-' if bars['by'] else ''}{bars['by']}", f"{name}: accuracy by {bars['by'] or 'group'}",
             f"Test accuracy in per cent with its {100 * level:g} % interval, the hardest group first"
             + (f": {len(panels)} of {bars['all']} groups." if bars["all"] > len(panels) else "."), tuple(panels),
             ("group", "method", "value", "low", "high", "n"),
-            tuple((panel["group"], row["method"], row["value"], row["low"], row["high"], row["n"])
+            tuple((panel["group"], row["method"], *numbers(row), row["n"])
                   for panel in bars["groups"] for row in panel["rows"])))
     return figures

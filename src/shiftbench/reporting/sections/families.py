@@ -13,8 +13,20 @@ import numpy as np
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.drawing import Figure
-from shiftbench.reporting.plots import Dot, Look, Scale, Series, hundredths, legends, lines, looks_of, rows, scale
-from shiftbench.reporting.plots import Row as Line
+from shiftbench.reporting.plots import (
+    Dot,
+    Entry,
+    Look,
+    Scale,
+    Series,
+    hundredths,
+    legends,
+    lines,
+    looks_of,
+    numbers,
+    rows,
+    scale,
+)
 from shiftbench.reporting.results import Content, Results
 from shiftbench.reporting.score_tables import (
     Row,
@@ -189,12 +201,9 @@ def _ladder(shown: Scores, table: Row, members: Sequence[Benchmark], looks: dict
             (distance, cell, "") for distance, cell in zip(xs, start, strict=True) if cell], "before")
         panels.append(lines("", [*series, before], x, y, ("distance between training and test", "accuracy, %"),
                             width=width, height=380, room=room, level=(chance, "chance", "chance")))
-    listed = [(row["method"], column["benchmark"], distance, "test", cell["value"], cell["low"], cell["high"],
-               cell["n"])
-              for row in table["rows"]
-              for column, distance, cell in zip(table["columns"], xs, row["cells"], strict=True)
-              if cell]
-    listed += [(first, benchmark.name, distance, "id_test", cell["value"], cell["low"], cell["high"], cell["n"])
+    listed = [(row["method"], column["benchmark"], column["x"], "test", *numbers(cell), cell["n"])
+              for row in table["rows"] for column, cell in zip(table["columns"], row["cells"], strict=True) if cell]
+    listed += [(first, benchmark.name, distance, "id_test", *numbers(cell), cell["n"])
                for benchmark, distance, cell in zip(members, xs, start, strict=True) if cell]
     return Figure(
         f"accuracy-by-distance{more}", f"{table['title']}: {table['columns'][0]['block'].lower()} against distance",
@@ -218,11 +227,11 @@ def _shares(table: Row, looks: dict[str, Look], more: str) -> Figure:
                 words = f"{row['method']}: average {with_interval(average)}, worst group {with_interval(worst)} " \
                         f"({worst['group']}, n = {worst['n']:,})"
                 ends = [end for end in (worst["low"], worst["high"]) if math.isfinite(end)]
-                drawn.append(Line(row["method"], looks.get(row["method"], Look()), title=words, dots=(
+                drawn.append(Entry(row["method"], looks.get(row["method"], Look()), title=words, dots=(
                     Dot(average["value"], words, style="hollow-dot"), Dot(worst["value"], words)),
                     bridge=(worst["value"], average["value"]), extent=(ends[0], ends[1]) if ends else None))
-                listed += [(row["method"], column["benchmark"], column["x"], name, cell["value"], cell["low"],
-                            cell["high"], cell["n"], cell["group"])
+                listed += [(row["method"], column["benchmark"], column["x"], name, *numbers(cell), cell["n"],
+                            cell["group"])
                            for name, cell in (("accuracy", average), ("worst_group_accuracy", worst))]
         panels.append(rows(column["head"], drawn, x, left=96, height=25))
     return Figure(

@@ -6,12 +6,19 @@ from typing import Any
 
 from shiftbench.methods.presets import NINETEEN
 from shiftbench.reporting.drawing import Figure, Panel
-from shiftbench.reporting.plots import Bar, Dot, Look, Scale, Series, hundredths, legends, lines, rows, scale, signed
-from shiftbench.reporting.plots import Row as Line
+from shiftbench.reporting.plots import Bar, Dot, Entry, Look, Scale, Series, legends, lines, rows, scale, shares, signed
 from shiftbench.reporting.results import Content, Results, shown_scores
-from shiftbench.reporting.sections.fine_grained_numbers import AXES, Ablated, Estimate, ablation, bars, changes, ranks
-from shiftbench.reporting.sections.fine_grained_numbers import Line as Change
-from shiftbench.reporting.sections.fine_grained_numbers import Panel as Sorted
+from shiftbench.reporting.sections.fine_grained_numbers import (
+    AXES,
+    Ablated,
+    Change,
+    Estimate,
+    Sorted,
+    ablation,
+    bars,
+    changes,
+    ranks,
+)
 from shiftbench.reporting.sections.fine_grained_scores import (
     FAMILIES,
     METRICS,
@@ -171,7 +178,7 @@ def _ranks(scores: FineGrainedScores) -> list[Figure]:
     most = max([2.0, float(len(ranking)), *(rank for ranked in ranking for *_, rank in ranked.ranks)])
     ticks = [tick for tick in range(1, int(most) + 1) if tick == 1 or tick % (5 if most > 10 else 2) == 0]
     x = Scale(0.7, most + 0.3, tuple((float(tick), str(tick)) for tick in ticks))
-    listed = [Line(ranked.method, LOOKS[ranked.family], median=ranked.median,
+    listed = [Entry(ranked.method, LOOKS[ranked.family], median=ranked.median,
                    title=f"{_full(ranked.method)}: median rank {ranked.median:g} of {len(ranked.ranks)}",
                    dots=[Dot(rank, f"{_full(ranked.method)}, {benchmark}, seed {seed}: rank {rank:g}")
                          for benchmark, seed, rank in ranked.ranks]) for ranked in ranking]
@@ -195,11 +202,11 @@ def _sorted_bars(panel: Sorted, title: str) -> Panel:
         spread = f" ± {100 * bar.deviation:.1f}" if several else ""
         whole = (f"standard deviation {100 * bar.deviation:.1f}, interval {100 * mean.low:.1f} to "
                  f"{100 * mean.high:.1f} over {mean.seeds} seeds" if several else "one seed, no interval")
-        listed.append(Line(
+        listed.append(Entry(
             bar.method, LOOKS[bar.family], (Bar(mean._asdict(), band=(
                 mean.value - bar.deviation, mean.value + bar.deviation) if several else None),),
             title=f"{_full(bar.method)}: {100 * mean.value:.1f}, {whole}", number=f"{100 * mean.value:.1f}{spread}"))
-    return rows(title, listed, scale([0.0, 1.0], write=hundredths, ticks=3), left=130, right=78, height=17)
+    return rows(title, listed, shares(ticks=3), left=130, right=78, height=17)
 
 
 def _ablated(scores: FineGrainedScores, alone: Sequence[Ablated]) -> tuple[Panel, ...]:
@@ -214,7 +221,7 @@ def _ablated(scores: FineGrainedScores, alone: Sequence[Ablated]) -> tuple[Panel
         -sum(estimates[name].value for estimates in known if name in estimates), name))
     panels = []
     for ablated, estimates in zip(alone, known, strict=True):
-        listed = [Line(name, LOOKS["heuristic augmentation"], (Bar(point._asdict()),), title=f"{ONLY}{name}: "
+        listed = [Entry(name, LOOKS["heuristic augmentation"], (Bar(point._asdict()),), title=f"{ONLY}{name}: "
                        f"{_points(point)}", number=f"{point.value:+.1f}".replace("-", "−"))
                   for name in order if (point := estimates.get(name))]
         baseline = ablated.baseline

@@ -97,7 +97,7 @@ def leads(values: Floats, against: Floats) -> Floats:
     return np.where(usable.any(axis=0), ahead[chosen, seeds], np.nan)
 
 
-class Line(NamedTuple):
+class Change(NamedTuple):
     """Percentage change of a method over the baseline, against N, p or n."""
 
     method: str
@@ -106,7 +106,7 @@ class Line(NamedTuple):
     best: bool  # the highest of its family on average over what is varied
 
 
-def changes(scores: FineGrainedScores, axis: str, level: float = LEVEL) -> list[Line]:
+def changes(scores: FineGrainedScores, axis: str, level: float = LEVEL) -> list[Change]:
     """100 (m − b) / b of the metric on test, the mean over seeds and collections (Figures 3, 4, 6 and 7)."""
     rows = rows_by(scores, axis)
     lines = []
@@ -116,7 +116,7 @@ def changes(scores: FineGrainedScores, axis: str, level: float = LEVEL) -> list[
                   for x, numbers in sorted(rows.items())}
         points = {x: point for x, point in points.items() if point.benchmarks}
         if points:
-            lines.append(Line(method, family_of(method), points, False))
+            lines.append(Change(method, family_of(method), points, False))
     best = {family: max((line for line in lines if line.family == family), default=None,
                         key=lambda line: (len(line.points), np.mean([point.value for point in line.points.values()])))
             for family in FAMILIES}
@@ -175,7 +175,7 @@ def placed(values: Floats) -> Floats:
     return np.asarray((np.cumsum(count) - (count - 1) / 2)[group])
 
 
-class Bar(NamedTuple):
+class MeanScore(NamedTuple):
     """A method's score on one benchmark: mean and interval, and the standard deviation over seeds."""
 
     method: str
@@ -184,14 +184,14 @@ class Bar(NamedTuple):
     deviation: float  # NaN with one seed
 
 
-class Panel(NamedTuple):
+class Sorted(NamedTuple):
     """The methods of one benchmark from the best to the worst."""
 
     place: Place
-    bars: tuple[Bar, ...]
+    bars: tuple[MeanScore, ...]
 
 
-def bars(scores: FineGrainedScores, shift: str, level: float = LEVEL) -> list[Panel]:
+def bars(scores: FineGrainedScores, shift: str, level: float = LEVEL) -> list[Sorted]:
     """Mean and standard deviation over seeds of every method on every benchmark of a shift (Figures 10 to 12)."""
     panels = []
     for row in scores.where(shift=shift, condition=""):
@@ -200,10 +200,10 @@ def bars(scores: FineGrainedScores, shift: str, level: float = LEVEL) -> list[Pa
             known = scores.values[row, at][np.isfinite(scores.values[row, at])]
             if len(known):
                 deviation = float(known.std(ddof=1)) if len(known) > 1 else math.nan
-                listed.append(Bar(method, family_of(method), estimate(known[None], [""], level), deviation))
+                listed.append(MeanScore(method, family_of(method), estimate(known[None], [""], level), deviation))
         if listed:
             listed.sort(key=lambda bar: (-bar.mean.value, bar.method))
-            panels.append(Panel(scores.places[row], tuple(listed)))
+            panels.append(Sorted(scores.places[row], tuple(listed)))
     return panels
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from shiftbench.reporting.drawing import Figure, Panel
-from shiftbench.reporting.plots import Dot, Look, hundredths, legends, looks_of, rows, scale
-from shiftbench.reporting.plots import Row as Line
+from shiftbench.reporting.plots import Dot, Entry, Look, hundredths, legends, looks_of, rows, scale
 from shiftbench.reporting.results import Content, Results
 from shiftbench.reporting.score_tables import Row, enumeration, methods_in, percent
 from shiftbench.scoring.select import LABELS, RULES, TARGETS, Mean, Runs, Selection, over_benchmarks, over_seeds, select
@@ -125,7 +124,7 @@ def _regrets(block: Row, rules: Sequence[Row], benchmarks: int, looks: dict[str,
             mean = total and (total["blind"] if last else total["cells"][number])
             words = ", ".join(f"{method} {percent(regret)}" for method, regret in regrets)
             on = f"on {rule['on']} of {benchmarks} benchmarks" if rule["on"] else ""
-            drawn.append(Line(
+            drawn.append(Entry(
                 rule["head"], dots=[Dot(regret, f"{method}: {percent(regret)}", looks.get(method, Look()))
                                     for method, regret in regrets],
                 title=f"{rule['head']}: {words} points", under=rule["mark"] or on,
