@@ -1,4 +1,6 @@
-"""Panels of marks, painted twice: as SVG for a page and as PNG for a slide. Lengths are pixels, y goes down.
+"""Panels of marks, painted twice: as SVG for a page and as PNG for a slide; and images of items inside a page.
+
+Lengths are pixels, y goes down.
 
 A mark names a style; STYLES defines how it looks, and both painters read it. SVG takes its colours
 from the page's variables, so that one drawing serves light and dark; PNG is light. matplotlib paints PNG alone: its own
@@ -289,7 +291,7 @@ def _artists(group: Group, left: float, top: float) -> Iterator[Any]:
                          markeredgewidth=0.72 * style.width, alpha=style.opacity)
 
 
-# Sample images of train and test, side by side and class by class, as data inside the page.
+# Images of items, as data inside the page
 
 PER_CELL, CLASSES, SIZE = 5, 4, 128
 """Images per class and split, classes shown, and the largest side of an image."""

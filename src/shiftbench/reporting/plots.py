@@ -342,14 +342,14 @@ def _entry(
 
 
 def labelled_rows(
-    listed: Sequence[Entry], x: Scale, width: float, left: float, right: float, height: float, x_name: str = ""
+    entries: Sequence[Entry], x: Scale, width: float, left: float, right: float, height: float, x_name: str = ""
 ) -> Panel:
     """Rows with their names at the left; where one is too long for that, each has its whole name above it."""
-    if all(LETTER * len(row.name) <= left - 7 for row in listed):
-        return rows("", listed, x, width=width, left=left, right=right, height=height, x_name=x_name)
+    if all(LETTER * len(row.name) <= left - 7 for row in entries):
+        return rows("", entries, x, width=width, left=left, right=right, height=height, x_name=x_name)
     groups, y, end = [], 10.0, width - right - 84
     at = x.between(0, end)
-    for row in listed:
+    for row in entries:
         marks: list[Mark] = []
         for words in textwrap.wrap(row.name, int((width - 5) / LETTER)) or [""]:
             y += 16

@@ -1,4 +1,4 @@
-"""Tables for the terminal: scores, families of shifts, models side by side, and choices among settings."""
+"""Tables for the terminal: collections, benchmarks, predictions, scores, families of shifts, and chosen settings."""
 
 import math
 from collections import Counter
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-# What a collection holds, counted: for the terminal, for notebooks and as JSON.
+# What a collection holds, counted
 
 COLUMNS = ("name", "is", "values", "how many items")
 
@@ -88,7 +88,7 @@ def _most(values: dict[str, Any]) -> str:
     return ", ".join(shown) + (" …" if len(values) > 8 else "")
 
 
-# Tables for the terminal: scores, families of shifts, models side by side, and choices among settings.
+# Tables
 
 GROUPS = 20
 """How many groups are printed for a metric: the worst ones."""

@@ -59,7 +59,7 @@ def _also(studio: Studio, query: Query) -> list[str]:
     def of(name: str, *keys: str) -> str:
         return request(name, **{key: query.text(key) for key in ("on", *keys)})
 
-    held = coded(studio.shelf.collection(query.text("on")))
+    held = _coded(studio, query)
     also = [of("look"), of("counts", "where", "more"), of("items", "where", "colour", "order", "down", "mixed")]
     also += [of("legend", "colour")] if query.text("colour") else []
     also += [of("cross", "where", "a", "b")] if query.text("a") and query.text("b") else []
@@ -69,6 +69,10 @@ def _also(studio: Studio, query: Query) -> list[str]:
     except ShiftBenchError:  # the request that needs it says what is wrong
         return also
     return also + [request("thumbnail", on=query.text("on"), row=str(row), version=held.digest[:12]) for row in shown]
+
+
+def _coded(studio: Studio, query: Query) -> Coded:
+    return coded(studio.shelf.collection(query.text("on")))
 
 
 def _rows(held: Coded, query: Query) -> Ints:
@@ -92,7 +96,7 @@ def _questions(items: Collection) -> list[str]:
 
 def items(studio: Studio, query: Query) -> Mapping[str, Any]:
     """A page of the items that fulfil the filter, in an order, each with its colour and what is said of it."""
-    held = coded(studio.shelf.collection(query.text("on")))
+    held = _coded(studio, query)
     rows = _rows(held, query)
     start = query.whole("from", 0)
     shown = rows[start:start + query.whole("many", PAGE, low=1, high=1000)]
@@ -151,7 +155,7 @@ def _colours(column: Column | None) -> list[str]:
 
 def legend(studio: Studio, query: Query) -> Mapping[str, Any]:
     """What the colours of a wall mean."""
-    column = coded(studio.shelf.collection(query.text("on"))).column(query.text("colour"))
+    column = _coded(studio, query).column(query.text("colour"))
     colours = _colours(column)
     listed = [{"name": name or "missing", "colour": colour} for name, colour in zip(column.names, colours, strict=True)]
     if column.edges:
@@ -167,7 +171,7 @@ def legend(studio: Studio, query: Query) -> Mapping[str, Any]:
 
 def counts(studio: Studio, query: Query) -> Mapping[str, Any]:
     """How many items of the filter have each value of each column, each tag and each class of the hierarchy."""
-    held = coded(studio.shelf.collection(query.text("on")))
+    held = _coded(studio, query)
     where = query.where()
     mask = held.mask(where)
     rows = None if mask is None else held.rows(where)
@@ -225,7 +229,7 @@ def _tags(held: Coded, mask: Any, find: str = "") -> list[dict[str, Any]]:
 
 def values(studio: Studio, query: Query) -> Mapping[str, Any]:
     """The values of a column whose names hold some letters; of all tags where no column is named."""
-    held = coded(studio.shelf.collection(query.text("on")))
+    held = _coded(studio, query)
     where, find = query.where(), query.text("find")
     if not query.text("column"):
         return {"tags": _tags(held, held.mask(where), find)}
@@ -234,7 +238,7 @@ def values(studio: Studio, query: Query) -> Mapping[str, Any]:
 
 def predicate(studio: Studio, query: Query) -> Mapping[str, Any]:
     """A predicate that a person wrote: a word of a text, an exact value, or a range of numbers or dates."""
-    held = coded(studio.shelf.collection(query.text("on")))
+    held = _coded(studio, query)
     name, value = query.text("column"), query.text("value").strip()
     if query.text("word"):
         if name != TEXT and name not in held.collection.factors:
@@ -267,7 +271,7 @@ def _end(query: Query, end: str, column: Column) -> float:
 
 def cross(studio: Studio, query: Query) -> Mapping[str, Any]:
     """How many items of the filter have each pair of values of two columns."""
-    held = coded(studio.shelf.collection(query.text("on")))
+    held = _coded(studio, query)
     where = query.where()
     rows = held.rows(where)
     one, other = (_axis(held.column(query.text(name)), rows) for name in ("a", "b"))

@@ -31,44 +31,11 @@ from shiftbench.webapp.coded_columns import coded
 from shiftbench.webapp.memory import Memory
 from shiftbench.webapp.studio import Answer, Content, Query, Studio, request
 
-# Small pictures of items, made when they are looked at and kept up to a number of bytes.
-
 SIDES = (128, 512)
 """The longest side of a picture on the wall, and of one that is looked at alone."""
 THUMBNAIL_ROOM = 64 << 20
 """Bytes of pictures that are kept."""
 TYPE = "image/webp"
-
-
-def draw(collection: Collection, row: int, side: int) -> bytes:
-    """An item's image as WebP, in its own proportions."""
-    reason = why_none(collection)
-    if reason or collection.pixels is None:
-        raise ShiftBenchError(reason)
-    if collection.pixels.dtype.kind == "U":
-        picture = open_image(collection, row, None, least=2 * side)
-    else:
-        picture = Image.fromarray(np.asarray(collection.pixels[row]))
-    picture.thumbnail((side, side))
-    held = io.BytesIO()
-    picture.save(held, "WEBP", quality=88, method=2)
-    return held.getvalue()
-
-
-def why_none(collection: Collection) -> str:
-    """Why a collection's images are not shown; "" if they are."""
-    pixels = collection.pixels
-    if pixels is None or not len(pixels):
-        return "The collection has no images."
-    if collection.foreign:
-        return str(unconfirmed(collection.home or Path(), collection.root or Path.cwd()))
-    if pixels.dtype.kind == "U" and str(pixels[0]).endswith(".npz"):
-        return "Its images have any number of channels, and are no pictures."
-    return ""
-
-
-# One item: its picture, all annotations, the benchmarks and splits that hold it, and what every run predicted.
-
 LONGEST = 20_000
 """Letters of a text that are shown."""
 MOST_RUNS = 2_000
@@ -78,6 +45,54 @@ ROOM = 64 << 20
 SEALED = "This item is sealed: findings are confirmed on it. What models predict of it is not shown."
 THUMBNAILS = Memory(THUMBNAIL_ROOM, len)
 
+
+def item(studio: Studio, query: Query) -> Mapping[str, Any]:
+    """Everything that is known of an item."""
+    collection = studio.shelf.collection(query.text("on"))
+    row = row_of(collection, query)
+    why = why_none(collection)
+    texts = [str(text)[:LONGEST] for text in collection.texts.text[collection.texts.item == row]]
+    factors = [_factor(collection, name, values, row) for name, values in collection.factors.items()]
+    id = str(collection.items[row])
+    return {"row": row, "id": id, "version": coded(collection).digest[:12], "pictures": not why,
+            "why": "" if collection.pixels is None else why, "alt": texts[0] if texts else f"the image of {id}",
+            "texts": texts, "factors": factors, "tags": _tags(collection, row),
+            "sealed": SEALED if is_sealed(studio, collection, row) else "",
+            "benchmarks": [members.of(row) for members in benchmarks_of(studio, collection, row)],
+            "command": studio.command("item", on=query.text("on"), id=id)}
+
+
+def _factor(collection: Collection, name: str, values: Values, row: int) -> dict[str, Any]:
+    value, known = values[row], bool(is_known(values[row:row + 1])[0])
+    words = f"{value:.12g}" if values.dtype.kind == "f" else str(value)
+    short = values.dtype.kind != "O"
+    return {"name": name, "value": words[:LONGEST] if known else "–",
+            "above": _above(collection, words) if short else [],
+            "is": None if not short else has_value(name, words).facts() if known else is_missing(name).facts()}
+
+
+def _above(collection: Collection, name: str) -> list[str]:
+    """The classes above a name in the hierarchy, by the first parent of each."""
+    path: list[str] = []
+    while collection.parents.get(name) and collection.parents[name][0] not in path:
+        name = collection.parents[name][0]
+        path.append(name)
+    return path
+
+
+def _tags(collection: Collection, row: int) -> list[dict[str, Any]]:
+    """The tags of an item, those with boxes first, then the larger ones."""
+    tags, words = collection.tags, spelled(collection.tags)
+    start, stop = np.searchsorted(tags.item, [row, row + 1]).tolist()
+    carried = []
+    for number in range(start, stop):
+        area, code = float(tags.area[number]), int(tags.tag[number])
+        carried.append({"name": words[code], "kind": tags.kinds[code], "area": None if np.isnan(area) else area,
+                        "boxes": tags.boxes[tags.box_row == number].tolist(), "is": has_tag(words[code]).facts()})
+    return sorted(carried, key=lambda tag: (not tag["boxes"], -(tag["area"] or 0), tag["name"]))
+
+
+# Its picture, made when it is looked at and kept up to a number of bytes
 
 def look(studio: Studio, query: Query) -> Mapping[str, Any]:
     """How a wall shows the items of a collection: as pictures or as rows."""
@@ -133,50 +148,31 @@ def row_of(collection: Collection, query: Query) -> int:
     return row
 
 
-def item(studio: Studio, query: Query) -> Mapping[str, Any]:
-    """Everything that is known of an item."""
-    collection = studio.shelf.collection(query.text("on"))
-    row = row_of(collection, query)
-    why = why_none(collection)
-    texts = [str(text)[:LONGEST] for text in collection.texts.text[collection.texts.item == row]]
-    factors = [_factor(collection, name, values, row) for name, values in collection.factors.items()]
-    id = str(collection.items[row])
-    return {"row": row, "id": id, "version": coded(collection).digest[:12], "pictures": not why,
-            "why": "" if collection.pixels is None else why, "alt": texts[0] if texts else f"the image of {id}",
-            "texts": texts, "factors": factors, "tags": _tags(collection, row),
-            "sealed": SEALED if is_sealed(studio, collection, row) else "",
-            "benchmarks": [members.of(row) for members in benchmarks_of(studio, collection, row)],
-            "command": studio.command("item", on=query.text("on"), id=id)}
+def draw(collection: Collection, row: int, side: int) -> bytes:
+    """An item's image as WebP, in its own proportions."""
+    reason = why_none(collection)
+    if reason or collection.pixels is None:
+        raise ShiftBenchError(reason)
+    if collection.pixels.dtype.kind == "U":
+        picture = open_image(collection, row, None, least=2 * side)
+    else:
+        picture = Image.fromarray(np.asarray(collection.pixels[row]))
+    picture.thumbnail((side, side))
+    held = io.BytesIO()
+    picture.save(held, "WEBP", quality=88, method=2)
+    return held.getvalue()
 
 
-def _factor(collection: Collection, name: str, values: Values, row: int) -> dict[str, Any]:
-    value, known = values[row], bool(is_known(values[row:row + 1])[0])
-    words = f"{value:.12g}" if values.dtype.kind == "f" else str(value)
-    short = values.dtype.kind != "O"
-    return {"name": name, "value": words[:LONGEST] if known else "–",
-            "above": _above(collection, words) if short else [],
-            "is": None if not short else has_value(name, words).facts() if known else is_missing(name).facts()}
-
-
-def _above(collection: Collection, name: str) -> list[str]:
-    """The classes above a name in the hierarchy, by the first parent of each."""
-    path: list[str] = []
-    while collection.parents.get(name) and collection.parents[name][0] not in path:
-        name = collection.parents[name][0]
-        path.append(name)
-    return path
-
-
-def _tags(collection: Collection, row: int) -> list[dict[str, Any]]:
-    """The tags of an item, those with boxes first, then the larger ones."""
-    tags, words = collection.tags, spelled(collection.tags)
-    start, stop = np.searchsorted(tags.item, [row, row + 1]).tolist()
-    carried = []
-    for number in range(start, stop):
-        area, code = float(tags.area[number]), int(tags.tag[number])
-        carried.append({"name": words[code], "kind": tags.kinds[code], "area": None if np.isnan(area) else area,
-                        "boxes": tags.boxes[tags.box_row == number].tolist(), "is": has_tag(words[code]).facts()})
-    return sorted(carried, key=lambda tag: (not tag["boxes"], -(tag["area"] or 0), tag["name"]))
+def why_none(collection: Collection) -> str:
+    """Why a collection's images are not shown; "" if they are."""
+    pixels = collection.pixels
+    if pixels is None or not len(pixels):
+        return "The collection has no images."
+    if collection.foreign:
+        return str(unconfirmed(collection.home or Path(), collection.root or Path.cwd()))
+    if pixels.dtype.kind == "U" and str(pixels[0]).endswith(".npz"):
+        return "Its images have any number of channels, and are no pictures."
+    return ""
 
 
 # The benchmarks that hold it

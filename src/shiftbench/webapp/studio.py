@@ -1,4 +1,4 @@
-"""What every view is given: the shelf, where it may write, and the books of what was looked at."""
+"""What every view is given: the state that a URL asks for, and the studio with its shelf, its memory and its books."""
 
 import shlex
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -19,7 +19,7 @@ from shiftbench.webapp.shelf import Shelf
 T = TypeVar("T")
 
 
-# What a URL asks of a view: its state, as text, numbers and a filter.
+# The state that a URL asks for
 
 def request(name: str, /, **state: str) -> str:
     """The request for a view in a state, as the page writes it: see `request` of answers.js.
@@ -92,7 +92,7 @@ class Query(Mapping[str, str]):
                                   ) from problem
 
 
-# What every view is given: the shelf, where it may write, and the books of what was looked at.
+# The studio, and what a view gives back
 
 REMEMBERED = 64
 """Results that stay in memory: meta-graphs with their layouts, values of factors."""
