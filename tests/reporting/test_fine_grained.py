@@ -32,8 +32,9 @@ from shiftbench.reporting.sections.fine_grained_numbers import (
 )
 from shiftbench.reporting.sections.fine_grained_scores import BASELINES, FAMILIES, fine_grained_scores, place
 from shiftbench.reporting.sections.takeaways import OPEN, takeaways
-from shiftbench.shifts.conditions import Noise, Size, Under
+from shiftbench.shifts.conditions import Noise, Size
 from shiftbench.shifts.low_data import LowData, Spurious, Unseen
+from shiftbench.shifts.shift import Under
 from shiftbench.shifts.splits import Given
 from tests.reporting.test_report import Page
 

@@ -12,9 +12,9 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.shifts import LeaveOneDomainOut, Temporal, Unseen
-from shiftbench.shifts.conditions import Noise, Under
+from shiftbench.shifts.conditions import Noise
 from shiftbench.shifts.recipe import each, several
-from shiftbench.shifts.shift import ambiguous
+from shiftbench.shifts.shift import Under, ambiguous
 from tests.strategies import toy
 
 quick = settings(max_examples=25, deadline=None)

@@ -13,8 +13,9 @@ from shiftbench.core.rng import child, uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.shifts import Correlation, Given, Subpopulation
-from shiftbench.shifts.conditions import Noise, Under
+from shiftbench.shifts.conditions import Noise
 from shiftbench.shifts.recipe import changed
+from shiftbench.shifts.shift import Under
 from shiftbench.shifts.suites import SUITES, suite
 from tests.strategies import toy
 

@@ -3,7 +3,6 @@
 from shiftbench.shifts.conditions import CONDITIONS as CONDITIONS
 from shiftbench.shifts.conditions import Noise as Noise
 from shiftbench.shifts.conditions import Size as Size
-from shiftbench.shifts.conditions import Under as Under
 from shiftbench.shifts.context.out_of_context import Context as Context
 from shiftbench.shifts.leave_one_domain_out import LeaveOneDomainOut as LeaveOneDomainOut
 from shiftbench.shifts.low_data import LowData as LowData
@@ -13,6 +12,7 @@ from shiftbench.shifts.recipe import Recipe as Recipe
 from shiftbench.shifts.recipe import build as build
 from shiftbench.shifts.shift import SHIFTS as SHIFTS
 from shiftbench.shifts.shift import Shift as Shift
+from shiftbench.shifts.shift import Under as Under
 from shiftbench.shifts.splits import IID as IID
 from shiftbench.shifts.splits import Given as Given
 from shiftbench.shifts.subclasses import Breeds as Breeds

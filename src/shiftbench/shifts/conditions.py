@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,17 +12,10 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import Registry, register
 from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark, cells
-from shiftbench.data.collection import Collection
-from shiftbench.shifts.shift import Shift, quota, share
+from shiftbench.shifts.shift import quota, share
 
 CONDITIONS: Registry[Any] = Registry()
 """Every condition by its name in recipes: `CONDITIONS["noise"]` is `Noise`."""
-
-
-class Condition(Protocol):
-    """Frozen parameters; called with a benchmark, it gives the benchmark under the condition."""
-
-    def __call__(self, benchmark: Benchmark) -> Benchmark: ...
 
 
 @register(CONDITIONS, "noise")
@@ -125,34 +118,6 @@ class Size:
                                       f"part '{word}', but '{name}' has {there}. Lower n, or raise the shift's number.")
             wanted[where] = quota(n, counts[where] / max(there, 1))
         return wanted
-
-
-@dataclass(frozen=True)
-class Under:
-    """A shift under conditions, applied in their order: itself a shift."""
-
-    shift: Shift
-    conditions: tuple[Condition, ...]
-
-    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
-        benchmark = self.shift.build(collection, seed)
-        for condition in self.conditions:
-            benchmark = condition(benchmark)
-        return benchmark
-
-
-def bare(shift: Shift) -> tuple[Any, tuple[Condition, ...]]:
-    """A shift without its conditions, and these."""
-    conditions: tuple[Condition, ...] = ()
-    while isinstance(shift, Under):
-        conditions = (*shift.conditions, *conditions)
-        shift = shift.shift
-    return shift, conditions
-
-
-def under(shift: Shift, conditions: tuple[Condition, ...]) -> Shift:
-    """A shift under conditions; the shift itself where there are none."""
-    return Under(shift, conditions) if conditions else shift
 
 
 def condition_facts(condition: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from shiftbench.core.registry import find, make
 from shiftbench.core.toml import read_toml, to_toml, toml_key
 from shiftbench.data.benchmark import Benchmark, save_for
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.conditions import CONDITIONS, bare, under
-from shiftbench.shifts.shift import SHIFTS, Shift
+from shiftbench.shifts.conditions import CONDITIONS
+from shiftbench.shifts.shift import SHIFTS, Shift, bare, under
 
 TOP = ("collection", "seed")
 KEYS = (*TOP, "shift", "condition")

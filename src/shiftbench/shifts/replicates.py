@@ -14,9 +14,9 @@ import numpy as np
 
 from shiftbench.data.benchmark import CODED, Benchmark, save_for
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.conditions import bare, condition_facts, under
+from shiftbench.shifts.conditions import condition_facts
 from shiftbench.shifts.low_data import LowData, Spurious
-from shiftbench.shifts.shift import Shift
+from shiftbench.shifts.shift import Shift, bare, under
 
 
 class Member(NamedTuple):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Protocol
 
@@ -25,6 +25,40 @@ class Shift(Protocol):
     """The rule by which training and test items are drawn from a collection: frozen parameters and one verb."""
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark: ...
+
+
+class Condition(Protocol):
+    """Frozen parameters; called with a benchmark, it gives the benchmark under the condition."""
+
+    def __call__(self, benchmark: Benchmark) -> Benchmark: ...
+
+
+@dataclass(frozen=True)
+class Under:
+    """A shift under conditions, applied in their order: itself a shift."""
+
+    shift: Shift
+    conditions: tuple[Condition, ...]
+
+    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        benchmark = self.shift.build(collection, seed)
+        for condition in self.conditions:
+            benchmark = condition(benchmark)
+        return benchmark
+
+
+def bare(shift: Shift) -> tuple[Any, tuple[Condition, ...]]:
+    """A shift without its conditions, and these."""
+    conditions: tuple[Condition, ...] = ()
+    while isinstance(shift, Under):
+        conditions = (*shift.conditions, *conditions)
+        shift = shift.shift
+    return shift, conditions
+
+
+def under(shift: Shift, conditions: tuple[Condition, ...]) -> Shift:
+    """A shift under conditions; the shift itself where there are none."""
+    return Under(shift, conditions) if conditions else shift
 
 
 def file_name() -> Any:

@@ -14,13 +14,13 @@ from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.superclasses import TASKS as BREEDS
 from shiftbench.readers import keep, read_files
 from shiftbench.readers.wilds.comments import IDENTITIES
-from shiftbench.shifts.conditions import Condition, Noise, Size, Under
+from shiftbench.shifts.conditions import Noise, Size
 from shiftbench.shifts.context.out_of_context import NOOCH
 from shiftbench.shifts.low_data import LowData, Spurious, Unseen, Where
 from shiftbench.shifts.metashift_tables import METASHIFT, Suite
 from shiftbench.shifts.recipe import Recipe, changed, each, several
 from shiftbench.shifts.replicates import Member, members
-from shiftbench.shifts.shift import Shift
+from shiftbench.shifts.shift import Condition, Shift, Under
 from shiftbench.shifts.splits import Given
 from shiftbench.shifts.subclasses import Breeds
 
