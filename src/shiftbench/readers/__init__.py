@@ -39,10 +39,12 @@ def read_files(
     """Read annotation files into a collection. Image files that are not there are counted in a warning, or their items
     are dropped."""
     reader = find(READERS, "format", format)
-    known = signature(reader).parameters
+    parameters = signature(reader).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     for key in options:
-        if key not in known and not any(one.kind is one.VAR_KEYWORD for one in known.values()):
-            raise unknown("setting", key, [key for key, one in known.items() if one.default is not one.empty], format)
+        if key not in parameters and not takes_any:
+            settings = [name for name, parameter in parameters.items() if parameter.default is not parameter.empty]
+            raise unknown("setting", key, settings, format)
     for source in sources:
         if isinstance(source, str | Path):
             check_regular(source)

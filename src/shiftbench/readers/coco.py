@@ -157,7 +157,7 @@ def _load(path: Path) -> CocoFile:
         height=np.fromiter([image.height for image in images], np.int64, n),
         names=[image.file_name or "/".join(image.coco_url.split("/")[-2:]) for image in images],
         categories=categories,
-        stuff=_says_stuff(content.info) or (bool(categories) and all(one.id in STUFF_IDS for one in categories)),
+        stuff=_says_stuff(content.info) or (bool(categories) and all(entry.id in STUFF_IDS for entry in categories)),
         annotated=content.annotations is not msgspec.UNSET and bool(categories) and (
             not rows or bool((category >= 0).any())),
         image=np.fromiter([row.image_id for row in rows], np.int64, m),
@@ -195,7 +195,7 @@ def _annotated(files: Sequence[CocoFile], ids: Ints) -> Bools:
     if not any(file.annotated for file in files):
         return np.ones(len(ids), np.bool_)
     return np.isin(ids, np.concatenate([
-        part for file in files for part in (file.ids if file.annotated else (), file.image[file.category >= 0])]))
+        images for file in files for images in (file.ids if file.annotated else (), file.image[file.category >= 0])]))
 
 
 def _leave_out(collection: Collection, annotated: Bools) -> Collection:
@@ -219,12 +219,12 @@ def _warn_partly_annotated(files: Sequence[CocoFile], items: Ints) -> None:
 
 
 def _pixels(root: Path, names: Sequence[str], source: Strs, ids: Ints) -> Strs:
-    own = {name: (root / name).is_dir() for name in set(source.tolist())}
+    has_folder = {name: (root / name).is_dir() for name in set(source.tolist())}
     for row, name in enumerate(names):
         if not name:
             raise ShiftBenchError(f"Image {ids[row]} of {source[row]} has no file_name, so it cannot be found in "
                                   f"{root}.")
-    return paths_below(root, [f"{folder}/{name}" if own[folder] else name
+    return paths_below(root, [f"{folder}/{name}" if has_folder[folder] else name
                               for folder, name in zip(source.tolist(), names, strict=True)])
 
 

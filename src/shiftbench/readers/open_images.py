@@ -33,11 +33,12 @@ def open_images(
     files = source_files(sources, "open_images")
     named = _classes(Path(classes))
     tables = [read_table(path, COLUMNS, text=COLUMNS[:2], every=False) for path in files]
-    for path, table in zip(files, tables, strict=True):
+    pairs = list(zip(files, tables, strict=True))
+    for path, table in pairs:
         filled(path, table, COLUMNS)
-    ids = np.concatenate([strings(path, table, "ImageID") for path, table in zip(files, tables, strict=True)])
-    label = np.concatenate([strings(path, table, "LabelName") for path, table in zip(files, tables, strict=True)])
-    boxes = np.concatenate([_boxes(path, table) for path, table in zip(files, tables, strict=True)])
+    ids = np.concatenate([strings(path, table, "ImageID") for path, table in pairs])
+    label = np.concatenate([strings(path, table, "LabelName") for path, table in pairs])
+    boxes = np.concatenate([_boxes(path, table) for path, table in pairs])
     file: Ints = np.repeat(np.arange(len(files)), [len(table) for table in tables])
     start: Ints = np.cumsum([0, *(len(table) for table in tables)])
     code, codes = encode(label)
@@ -77,6 +78,6 @@ def _classes(path: Path) -> dict[str, str]:
 
 
 def _pixels(root: Path, items: tuple[str, ...], split: Strs) -> Strs:
-    own = {word: (root / word).is_dir() for word in set(split.tolist())}
-    return paths_below(root, [f"{word}/{item}.jpg" if own[word] else f"{item}.jpg"
+    has_folder = {word: (root / word).is_dir() for word in set(split.tolist())}
+    return paths_below(root, [f"{word}/{item}.jpg" if has_folder[word] else f"{item}.jpg"
                               for item, word in zip(items, split.tolist(), strict=True)])

@@ -105,15 +105,15 @@ def _parse(path: Path) -> _Page:
         raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror}).") from problem
     except (expat.ExpatError, LookupError, ValueError) as problem:
         raise ShiftBenchError(f"{path}: not a readable XML file ({problem}).") from problem
-    boxes = [[_number(path, one, side) for side in SIDES] for one in objects]
+    boxes = [[_number(path, entry, side) for side in SIDES] for entry in objects]
     width, height = (_number(path, facts, side) for side in ("width", "height"))
     if not (1 <= width <= 1 << 31 and 1 <= height <= 1 << 31):
         raise ShiftBenchError(f"{path}: the image is {width:g} × {height:g} pixels.")
-    for one in objects:
-        if not one.get("name"):
-            raise ShiftBenchError(f"{path}, line {one['line']}: the object has no name.")
+    for entry in objects:
+        if not entry.get("name"):
+            raise ShiftBenchError(f"{path}, line {entry['line']}: the object has no name.")
     return _Page(facts.get("filename") or f"{path.stem}.jpg", int(width), int(height),
-                 [one["name"] for one in objects], boxes)
+                 [entry["name"] for entry in objects], boxes)
 
 
 def _number(path: Path, facts: dict[str, str], key: str) -> float:

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.tables import read_table, strings, whole
+from shiftbench.core.tables import filled, read_table, strings, whole
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import image_folder, missing_files, paths_below
 from shiftbench.readers.annotation_files import Name
@@ -39,12 +38,7 @@ def waterbirds(
     """
     path = Path(source) / METADATA if Path(source).is_dir() else Path(source)
     table = read_table(path, COLUMNS, text=("img_id", "img_filename", "place_filename"))
-    if not table.num_rows:
-        raise ShiftBenchError(f"{path}: has no rows.")
-    for column in COLUMNS:
-        if table[column].null_count:
-            row = int(pc.index(pc.is_null(table[column]), True).as_py())
-            raise ShiftBenchError(f"{path}: row {row} has nothing in column '{column}'.")
+    filled(path, table, COLUMNS)
     y, background, split = (_codes(path, table, column, words) for column, words in (
         ("y", BIRDS), ("place", PLACES), ("split", SPLITS)))
     ids, files = strings(path, table, "img_id"), strings(path, table, "img_filename")

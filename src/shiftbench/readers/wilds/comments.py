@@ -152,9 +152,9 @@ def _texts(path: Path, table: pa.Table, column: str) -> Texts:
 
 def _numbers(path: Path) -> list[list[int]]:
     lists = read_json(path)
-    if not isinstance(lists, list) or not all(isinstance(one, list) for one in lists):
+    if not isinstance(lists, list) or not all(isinstance(numbers, list) for numbers in lists):
         raise ShiftBenchError(f"{path}: is not a list of lists of whole numbers.")
-    for row, one in enumerate(lists):
-        if not all(type(number) is int for number in one):
+    for row, numbers in enumerate(lists):
+        if not all(type(number) is int for number in numbers):
             raise ShiftBenchError(f"{path}: item {row} has a token that is not a whole number.")
     return lists

@@ -88,7 +88,7 @@ def rxrx1(folder: Path, images: bool = True) -> Collection:
     _allowed(path, "dataset", word, ("train", "val", "test"))
     plate, site, y = (whole(path, table, name) for name in ("plate", "site", "sirna_id"))
     within(path, "site", site, 2, 1)
-    files = [f"images/{one}/Plate{two}/{three}_s{four}.png" for one, two, three, four in zip(
+    files = [f"images/{run}/Plate{dish}/{hole}_s{spot}.png" for run, dish, hole, spot in zip(
         experiment.tolist(), plate.tolist(), well.tolist(), site.tolist(), strict=True)]
     pixels, root = pictures(folder, files, images)
     mixed = np.where((word == "train") & (site == 2), "unused", np.where((word == "test") & (site == 1), "train", word))

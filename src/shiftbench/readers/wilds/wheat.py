@@ -79,8 +79,8 @@ def _boxes(folder: Path, items: Strs, text: Values) -> tuple[Ints, Floats]:
     The file has left, top, right and bottom in pixels; a part of a pixel is cut off, as WILDS does.
     """
     lists = [[] if line.strip() == "no_box" else line.split(";") for line in text.tolist()]
-    row = np.repeat(np.arange(len(lists)), [len(one) for one in lists]).astype(np.int64)
-    flat = [box.split() for one in lists for box in one]
+    row = np.repeat(np.arange(len(lists)), [len(boxes) for boxes in lists]).astype(np.int64)
+    flat = [box.split() for boxes in lists for box in boxes]
     for at in (at for at, box in enumerate(flat) if len(box) != 4 or not all(map(NUMBER.fullmatch, box))):
         raise ShiftBenchError(f"{folder}: image '{items[row[at]]}' has the box '{' '.join(flat[at])}'. A box is four "
                               "numbers: left top right bottom.")
