@@ -227,3 +227,12 @@ def test_recipes_build_all_domains_or_one(shell, tmp_path):
     assert sb.build(dated, changes={"test_from": 2018}).card["params"]["test_from"] == 2018
     with pytest.raises(ShiftBenchError, match="stands for one benchmark"):
         sb.suite(dated, None, tmp_path / "y")
+
+
+def test_places_of_numbered_classes_follow_their_values():
+    """`#3` is the third class by value, where classes are numbers, as in every other shift: 9 comes before 10."""
+    n = 60
+    c = Collection("numbered", np.arange(n).astype(str), {
+        "level": np.asarray([1, 9, 10])[np.arange(n) % 3], "site": np.asarray(["a", "b"])[np.arange(n) % 2]})
+    built = LeaveOneDomainOut("level", "site", test="b", classes=("#2..3",)).build(c)
+    assert set(built.names["label"]) == {"9", "10"}

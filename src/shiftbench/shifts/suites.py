@@ -232,7 +232,7 @@ def build_suite(
         raw, collection = str(collection), Path(out) / "collection"
         keep(read_files("imagenet", [raw]), collection, overwrite=True)
     images = collection if isinstance(collection, Collection) else Collection.load(collection)
-    if whole:  # which benchmarks there are is for the collection to say
+    if whole:  # the collection decides which benchmarks there are
         of_tags = {key: member for shift in shifts.values() for key, member in each(shift, images).items()}
         shifts = dict(only_of(of_tags, only, str(name)))
     wanted = members(shifts.items(), range(replicates), checked_seed(seed or 0))

@@ -11,7 +11,6 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.data.tags import Tags
 from shiftbench.metagraph import catalogue as counting
-from shiftbench.metagraph import catalogue as tables
 from shiftbench.metagraph.catalogue import (
     add_meetings,
     add_sizes,
@@ -167,7 +166,7 @@ def test_edges_do_not_depend_on_how_classes_are_shared_out(seed, cells, pieces):
     expected = of_all(c, 5, 0.1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "CELLS", cells)
-        patch.setattr(tables, "LEAST", 1)
+        patch.setattr(counting, "LEAST", 1)
         found = of_all(c, 5, 0.1, pieces)
     assert np.array_equal(expected[1], found[1])
     assert all(np.array_equal(a, b) for a, b in zip(expected[2], found[2], strict=True))
