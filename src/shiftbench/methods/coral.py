@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
-from shiftbench.methods.method import METHODS, OUTPUTS, Alignment, Batch, Task, memory, one_hot, per_item
+from shiftbench.methods.alignment import Alignment, mean_over_pairs, squared_distances
+from shiftbench.methods.method import METHODS, OUTPUTS, one_hot
 from shiftbench.methods.space import Power, Space
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from shiftbench.models.net import Net
+    from torch import Tensor
 
 
 @register(METHODS, "coral")
@@ -29,30 +28,16 @@ class CORAL(Alignment):
     lacks, and without the paper's 1/4. Where features belong to places (tokens), every place of every item is a row, as
     in WILDS, those without a label too. A domain with fewer than two rows has no covariance and is left out (theirs
     becomes NaN). With `unlabelled` a split's items without labels take part by their domains, as in WILDS 2.0 and, with
-    one domain to either side, in the paper; they are drawn from the whole split. Features without
-    parameters below them (model `linear`) cannot be aligned; a run refuses that.
+    one domain to either side, in the paper; they are drawn from the whole split. gamma is
+    `penalty`. Features without parameters below them (model `linear`) cannot be aligned; a run refuses that.
     """
 
-    penalty: float = 1.0  # gamma
-
-    family: ClassVar[str] = "domain generalization"
-    batches: ClassVar[str] = "domain"
-    needs: ClassVar[str] = "features"
     targets: ClassVar[tuple[str, ...]] = OUTPUTS
     space: ClassVar[Space] = {"penalty": Power(10, -1, 1)}
 
-    def idle(self, task: Task) -> dict[str, str]:
-        alone = self.alone(task)
-        return {"penalty": alone} if alone else {}
-
-    def state(self, task: Task) -> nn.Module:
-        return memory(n=self.count(task))
-
-    def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        z, every, codes = self.features(net, batch)
-        risk = self.mean(per_item(net.head(z), batch), batch, state.n)
+    def apart(self, z: Tensor, codes: Tensor, n: int) -> Tensor:
         with torch.autocast(z.device.type, enabled=False):  # differences of covariances need their 32 bits
-            return risk + self.penalty * discrepancy(every.float(), codes, state.n)
+            return discrepancy(z.float(), codes, n)
 
 
 def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:
@@ -69,9 +54,7 @@ def discrepancy(z: Tensor, domain: Tensor, n_domains: int) -> Tensor:
         inner = _inner_by_rows((z - member @ mean) / scale, member)
     else:
         inner = _inner_by_features((z - (member @ mean)[:, None]) / scale[:, None], member)
-    apart = _squared_distances(mean @ mean.T) / d + _squared_distances(inner) / d**2
-    pairs = (usable[:, None] * usable[None, :]).triu(diagonal=1)
-    return (apart * pairs).sum() / pairs.sum().clamp(min=1)
+    return mean_over_pairs(squared_distances(mean @ mean.T) / d + squared_distances(inner) / d**2, usable)
 
 
 def _inner_by_rows(x: Tensor, member: Tensor) -> Tensor:
@@ -82,12 +65,6 @@ def _inner_by_rows(x: Tensor, member: Tensor) -> Tensor:
 
 def _inner_by_features(x: Tensor, member: Tensor) -> Tensor:
     """The same from the d × d matrices: rows are items × places, and those are mostly far more than d."""
-    own = (x.mT @ x).flatten(1)  # an item's part of its domain's covariance
-    covariance = member.T @ own
+    by_item = (x.mT @ x).flatten(1)  # an item's part of its domain's covariance
+    covariance = member.T @ by_item
     return covariance @ covariance.T
-
-
-def _squared_distances(inner: Tensor) -> Tensor:
-    """|| a - b ||^2 = <a, a> + <b, b> - 2 <a, b> for every pair of a table of inner products."""
-    own = inner.diagonal()
-    return own[:, None] + own[None, :] - 2 * inner

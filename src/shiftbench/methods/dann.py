@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
-from shiftbench.methods.method import METHODS, ONE_DOMAIN, Alignment, Batch, Method, Number, Task, per_item
+from shiftbench.methods.alignment import Alignment
+from shiftbench.methods.method import METHODS, ONE_DOMAIN, Batch, Method, Number, Task, per_item
 from shiftbench.methods.space import Choice, Power, Space
 
 if TYPE_CHECKING:
@@ -36,18 +37,15 @@ class DANN(Alignment):
     moments 0.5 and 0.9, the run's 0.9 and 0.999. D is DomainBed's by default; Wiles et al. have two
     layers of 64. It forces the domains to have the same features even where they differ in how often they have a label:
     see `cdann`. With `unlabelled` a split's items without labels are told apart by D too: the paper's target, or WILDS
-    2.0's domains. Features without parameters below them (model `linear`) cannot be moved; a run refuses that.
+    2.0's domains. lambda is `penalty`. Features without parameters below them (model `linear`) cannot be moved; a run
+    refuses that.
     """
 
-    penalty: float = 1.0  # lambda
     width: int = 256  # hidden units of D
     depth: int = 2  # hidden layers of D
     alternate: int = 0  # steps of D after each of f; 0: both at once
 
-    family: ClassVar[str] = "domain generalization"
     targets: ClassVar[tuple[str, ...]] = ("class", "number", "tasks")
-    batches: ClassVar[str] = "domain"
-    needs: ClassVar[str] = "features"
     shapes: ClassVar[tuple[str, ...]] = ("width", "depth", "alternate")
     unsaid: ClassVar[tuple[str, ...]] = (*Alignment.unsaid, "alternate")
     space: ClassVar[Space] = {"penalty": Power(10, -2, 2), "width": Power(2, 6, 10, whole=True),

@@ -18,6 +18,7 @@ from shiftbench.methods.method import (
     Number,
     Task,
     after,
+    check_share,
     first_step,
     means_by,
     memory,
@@ -61,10 +62,7 @@ class EQRM(Method):
         if not 0 < self.quantile < 1 and not (self.quantile in (0, 1) and not self.smooth):
             raise ShiftBenchError(f"eqrm: 'quantile' is {self.quantile}, but must be between 0 and 1; 0 and 1 "
                                   "themselves need smooth = false.")
-
-        if not 0 <= self.burn_in <= 1:
-            raise ShiftBenchError(f"eqrm: 'burn_in' is {self.burn_in:g}, but it is a share of the run's steps, from 0 "
-                                  "to 1.")
+        check_share(self, "burn_in")
 
     def idle(self, task: Task) -> dict[str, str]:
         if task.n_domains < 2:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import (
@@ -19,6 +18,7 @@ from shiftbench.methods.method import (
     after,
     at_least,
     at_most,
+    check_share,
     first_step,
     memory,
     one_hot,
@@ -74,7 +74,7 @@ class IRM(Environments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_anneal(self.name, self.anneal)
+        check_share(self, "anneal")
 
     def idle(self, task: Task) -> dict[str, str]:
         return idle_penalty(self.penalty, self.anneal, task.steps)
@@ -127,12 +127,6 @@ def _means(values: Tensor, chosen: Tensor, codes: Tensor, n: int) -> tuple[Tenso
 def annealed(step: int | Tensor, penalty: Number, anneal: Number, steps: int) -> Number:
     """The weight at a step: min(1, penalty) in the share `anneal` of the steps, then the penalty."""
     return after(step, first_step(anneal, steps), penalty, at_most(penalty, 1.0))
-
-
-def check_anneal(method: str, anneal: float) -> None:
-    if not 0 <= anneal <= 1:
-        raise ShiftBenchError(f"{method}: 'anneal' is {anneal:g}, but it is a share of the run's steps, from 0 to 1. "
-                              "For 500 of 5,000 steps write anneal=0.1.")
 
 
 def idle_penalty(penalty: float, anneal: float, steps: int) -> dict[str, str]:

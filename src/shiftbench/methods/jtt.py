@@ -6,11 +6,10 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
-from shiftbench.methods.method import METHODS, Stage, Trained
+from shiftbench.methods.method import METHODS, Stage, Trained, check_share
 from shiftbench.methods.space import Power, Space
 
 
@@ -38,9 +37,7 @@ class JTT(ERM):
     space: ClassVar[Space] = {"upweight": Power(10, 0, 2.5)}
 
     def __post_init__(self) -> None:
-        if not 0 < self.first <= 1:
-            raise ShiftBenchError(f"jtt: 'first' is {self.first}, but it is a share of the run's steps, above 0 and at "
-                                  "most 1.")
+        check_share(self, "first", positive=True)
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
         first = yield Stage(ERM(), share=self.first)

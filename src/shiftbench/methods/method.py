@@ -222,7 +222,7 @@ class Environments(Method):
 
     by: str = "domain"
 
-    unsaid: ClassVar[tuple[str, ...]] = ("by", "unlabelled")
+    unsaid: ClassVar[tuple[str, ...]] = ("by",)
 
     def __post_init__(self) -> None:
         if self.by not in ("domain", "group"):
@@ -244,33 +244,6 @@ class Environments(Method):
     def alone(self, task: Task) -> str:
         """Why there is nothing to compare; empty where there is."""
         return "" if self.count(task) > 1 else ONE_DOMAIN.replace("domain", self.by)
-
-
-@dataclass(frozen=True)
-class Alignment(Environments):
-    """A method that makes the features of environments alike. `unlabelled` names a split whose items take part by their
-    domains, without their labels."""
-
-    unlabelled: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.unlabelled and self.by == "group":
-            raise ShiftBenchError(f"{self.name}: by=group needs the labels that unlabelled={self.unlabelled} hides. "
-                                  "Leave one of them out.")
-
-    def unlabelled_split(self) -> str:
-        return self.unlabelled
-
-    def count(self, task: Task) -> int:
-        return task.n_all_domains if self.unlabelled else super().count(task)
-
-    def features(self, net: Net, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The features of the labelled items, then those of all items with their codes."""
-        z, codes, others = net.features(batch.x), self.codes(batch), batch.unlabelled
-        if others is None:
-            return z, z, codes
-        return z, torch.cat([z, net.features(others.x)]), torch.cat([codes, others.domain])
 
 
 def facts(name: str) -> dict[str, Any]:
@@ -415,6 +388,15 @@ def first_step(share: Number, steps: int) -> Number:
     """
     begin = share * steps * (1 - 1e-6)
     return torch.ceil(begin) if isinstance(begin, torch.Tensor) else math.ceil(begin)
+
+
+def check_share(method: Method, name: str, *, positive: bool = False) -> None:
+    """Refuse a setting that is no share of the run's steps."""
+    share = getattr(method, name)
+    if not 0 <= share <= 1 or (positive and share == 0):
+        raise ShiftBenchError(f"{method.name}: '{name}' is {share:g}, but it is a share of the run's steps, "
+                              f"{'above 0 and at most' if positive else 'from 0 to'} 1. For 500 of 5,000 steps write "
+                              f"{name}=0.1.")
 
 
 def at_most(value: Number, most: float) -> Number:

@@ -10,7 +10,18 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
-from shiftbench.methods.method import METHODS, Batch, Number, Stage, Task, Trained, after, first_step, memory
+from shiftbench.methods.method import (
+    METHODS,
+    Batch,
+    Number,
+    Stage,
+    Task,
+    Trained,
+    after,
+    check_share,
+    first_step,
+    memory,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -40,8 +51,7 @@ class SWA(ERM):
     family: ClassVar[str] = "weight averaging"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.start <= 1:
-            raise ShiftBenchError(f"swa: 'start' is {self.start}, but it is a share of the run's steps, from 0 to 1.")
+        check_share(self, "start")
         if self.every < 1:
             raise ShiftBenchError(f"swa: 'every' is {self.every}, but weights can be taken every 1, 2, … steps.")
 

@@ -24,6 +24,7 @@ from shiftbench.methods.method import (
     Task,
     Trained,
     at_most,
+    check_share,
     memory,
     per_item,
 )
@@ -107,9 +108,7 @@ class PseudoLabel(Method):
     space: ClassVar[Space] = {"weight": Power(10, -1, 1), "threshold": Uniform(0.7, 0.95)}
 
     def __post_init__(self) -> None:
-        if not 0 < self.ramp <= 1:
-            raise ShiftBenchError(f"{self.name}: 'ramp' is {self.ramp:g}, but it is a share of the run's steps, above "
-                                  "0 and at most 1.")
+        check_share(self, "ramp", positive=True)
 
     def unlabelled_split(self) -> str:
         return self.unlabelled
@@ -191,9 +190,10 @@ class NoisyStudent(Method):
     space: ClassVar[Space] = {"dropout": Uniform(0.0, 0.5)}
 
     def __post_init__(self) -> None:
-        if not 0 <= self.dropout < 1 or not 0 < self.first <= 1:
-            raise ShiftBenchError(f"noisy_student: 'dropout' is {self.dropout:g} and 'first' {self.first:g}, but they "
-                                  "are shares: dropout from 0 to below 1, first above 0 and at most 1.")
+        check_share(self, "first", positive=True)
+        if not 0 <= self.dropout < 1:
+            raise ShiftBenchError(f"noisy_student: 'dropout' is {self.dropout:g}, but it is a share of the features, "
+                                  "from 0 to below 1.")
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
         teacher = yield Stage(ERM(), share=self.first)

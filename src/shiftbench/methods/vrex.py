@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbench.core.registry import register
-from shiftbench.methods.irm import ANNEAL, annealed, check_anneal, idle_penalty
+from shiftbench.methods.irm import ANNEAL, annealed, idle_penalty
 from shiftbench.methods.method import (
     METHODS,
     OUTPUTS,
@@ -14,6 +14,7 @@ from shiftbench.methods.method import (
     Environments,
     Task,
     at_least,
+    check_share,
     means_by,
     memory,
     per_item,
@@ -53,7 +54,7 @@ class VREx(Environments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_anneal(self.name, self.anneal)
+        check_share(self, "anneal")
 
     def idle(self, task: Task) -> dict[str, str]:
         alone = self.alone(task)
