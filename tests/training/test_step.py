@@ -55,7 +55,7 @@ def test_erm_is_what_every_course_teaches(toy, settings):
 
 @pytest.mark.parametrize(("method", "most"), [("erm", 4), ("coral", 5), ("group_dro", 5)])
 def test_a_plain_step_passes_few_files(toy, method, most):
-    """step.py, data.py, the net or the page of methods that align, and the page of methods with the method's own; none of
+    """step.py, data.py, the net or the page of aligning methods, and the page of methods with the method's own; none of
     them leads back to lane.py."""
     lane = entered(*toy, method=method, model="mlp")
     index, _ = lane.block(0, 2)

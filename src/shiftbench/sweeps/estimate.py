@@ -145,12 +145,12 @@ def estimate(
         finally:
             warm.close()
     rows, longest, guessed = [], 0.0, 0
-    for shape, own_packs in shapes.items():
+    for shape, alike in shapes.items():
         cost = costs.get(shape) or _nearest(shape, costs)
-        times = [cost.of(pack) for pack in own_packs] if cost else []
+        times = [cost.of(pack) for pack in alike] if cost else []
         longest = max([longest, *times])
         guessed += cost is not None and cost.like != shape
-        rows.append(Row(shape, len(own_packs), sum(map(len, own_packs)), cost, sum(times), problems.get(shape, "")))
+        rows.append(Row(shape, len(alike), sum(map(len, alike)), cost, sum(times), problems.get(shape, "")))
     seconds = max(sum(row.seconds for row in rows) / busy, longest) + embedding + warm.start if costs else math.nan
     return Estimate(counts, rows, size, devices[0], warm.start, embedding, seconds,
                     _assumed(rows, busy, guessed, small))
@@ -159,9 +159,9 @@ def estimate(
 def _assumed(rows: Sequence[Row], busy: int, guessed: int, small: Iterable[str]) -> list[str]:
     """What the figures rest on, in words."""
     assumed = [f"{'one worker is' if busy == 1 else f'{busy} workers are'} busy until the end",
-            "nothing else uses the machine, or as much as during the warm-up",
-            "no run stops early by patience, fails or is interrupted",
-            "batches, packs and benchmarks of about the same size (to a power of two) take as long as the largest"]
+               "nothing else uses the machine, or as much as during the warm-up",
+               "no run stops early by patience, fails or is interrupted",
+               "batches, packs and benchmarks of about the same size (to a power of two) take as long as the largest"]
     if guessed:
         assumed.append(f"{guessed} of {len(rows)} shapes were not tried and take as long as the nearest that was")
     if small:
@@ -182,16 +182,16 @@ def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
             sizes[folder] = len(benchmark), {batches: count_pools(benchmark, batches) for batches in BATCHES}
         rows, pools = sizes[folder]
         items = max(items_per_batch(run.batch_size, pools[run.batch_kind], run.domains_per_batch) for run in runs)
-        shape = Shape(_one({run.label for run in runs}), _one({run.model for run in runs}),
-                      _one({run.features or f"{facts(run.model).takes} {run.size or ''}".strip() for run in runs}),
-                      _one({run.precision for run in runs}), _one({run.batch_kind for run in runs}),
+        shape = Shape(_common({run.label for run in runs}), _common({run.model for run in runs}),
+                      _common({run.features or f"{facts(run.model).takes} {run.size or ''}".strip() for run in runs}),
+                      _common({run.precision for run in runs}), _common({run.batch_kind for run in runs}),
                       _ceiling(items), _ceiling(len(pack)), _ceiling(rows))
         by_shape.setdefault(shape, []).append((items * len(pack), pack))
-    return {shape: [pack for _, pack in sorted(sized, key=lambda one: -one[0])] for shape, sized in by_shape.items()}
+    return {shape: [pack for _, pack in sorted(sized, key=lambda pair: -pair[0])] for shape, sized in by_shape.items()}
 
 
-def _one(words: set[str]) -> str:
-    return words.pop() if len(words) == 1 else "mixed"
+def _common(values: set[str]) -> str:
+    return values.pop() if len(values) == 1 else "mixed"
 
 
 def _ceiling(n: int) -> int:
@@ -205,13 +205,13 @@ def _measure_all(
     """The commonest shape of every method first, then the second of each: so the budget cuts where it hurts least."""
     rank: Counter[tuple[str, str, str]] = Counter()
     order: list[tuple[int, Shape]] = []
-    for shape in sorted(shapes, key=lambda one: -sum(map(len, shapes[one]))):
+    for shape in sorted(shapes, key=lambda shape: -sum(map(len, shapes[shape]))):
         order.append((rank[shape[:3]], shape))
         rank[shape[:3]] += 1
     costs: dict[Shape, Cost] = {}
     problems: dict[Shape, str] = {}
     began = time.monotonic()
-    for number, (_, shape) in enumerate(sorted(order, key=lambda one: one[0])):
+    for number, (_, shape) in enumerate(sorted(order, key=lambda ranked: ranked[0])):
         if costs and time.monotonic() - began > budget:
             break
         try:
@@ -233,7 +233,8 @@ def _nearest(shape: Shape, costs: Mapping[Shape, Cost]) -> Cost | None:
     return costs[min(costs, key=apart)] if costs else None
 
 
-# The warm-up.
+# The warm-up
+
 
 class WarmUp:
     """Workers like those of the sweep, and as many, that train shortened runs in a scratch folder: all at once the same
@@ -363,5 +364,5 @@ def embedding_seconds(want: Features, device: str) -> float:
         began = time.monotonic()
         embed(collection, rows, backbone, size, device=device)
         times.append(time.monotonic() - began)
-    each = max(0.0, times[1] - times[0]) / max(1, len(want.missing[:SAMPLE]) - 2)
-    return times[0] + each * len(want.missing)
+    per_item = max(0.0, times[1] - times[0]) / max(1, len(want.missing[:SAMPLE]) - 2)
+    return times[0] + per_item * len(want.missing)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,20 +104,8 @@ def _batches(run: Run) -> tuple[Any, ...]:
             run.eval_every)
 
 
-def _local(*packs: Any, **options: Any) -> list[Outcome]:
-    from shiftbench.sweeps.local import run_packs
-
-    return run_packs(*packs, **options)
-
-
-def _ray(*packs: Any, **options: Any) -> list[Outcome]:
-    from shiftbench.sweeps.on_ray import run_packs
-
-    return run_packs(*packs, **options)
-
-
-ENGINES: Mapping[str, Callable[..., list[Outcome]]] = {"local": _local, "ray": _ray}
-"""Where the runs of a sweep are trained. Every engine takes the same packs and leaves the same folders."""
+ENGINES = {"local": "shiftbench.sweeps.local", "ray": "shiftbench.sweeps.on_ray"}
+"""Where the runs of a sweep are trained: modules whose `run_packs` take the same packs and leave the same folders."""
 
 
 def check_out(out: Path | str, engine: str, logs: Sequence[str], leave_one_domain_out: bool) -> None:
@@ -145,13 +134,13 @@ def needed_features(jobs: Sequence[Job]) -> list[Features]:
     for job in jobs:
         if job.settings.get("features") and job.settings["features"] not in (COLUMNS, SENTENCES):
             needed.setdefault((job.collection, str(job.settings["features"])), {})[job.benchmark] = None
-    listed = []
+    wants = []
     for (folder, features), benchmarks in needed.items():
         collection = Collection.load(folder)
-        rows = np.unique(np.concatenate([collection.index(Benchmark.load(one).items) for one in benchmarks]))
+        rows = np.unique(np.concatenate([collection.index(Benchmark.load(path).items) for path in benchmarks]))
         present = _present(Path(folder), features, len(collection))
-        listed.append(Features(folder, features, rows, rows[~present[rows]]))
-    return listed
+        wants.append(Features(folder, features, rows, rows[~present[rows]]))
+    return wants
 
 
 def embed_missing(
@@ -190,7 +179,7 @@ def sweep(
     """
     from shiftbench.sweeps.log_mirror import Mirror
 
-    run_packs = find(ENGINES, "engine", engine)
+    module = find(ENGINES, "engine", engine)
     check_out(out, engine, logs, study.leave_one_domain_out)
     jobs = study.jobs(out)
     if strict:
@@ -201,12 +190,15 @@ def sweep(
         if not is_url(out):
             check_all_code(jobs, Path(out))
         embed_missing(jobs, device)
-        return run_packs(make_packs(jobs, device, workers or os.cpu_count() or 1), out, workers=workers, device=device,
-                         report=report, retry_failed=retry_failed, checkpoint_seconds=checkpoint_seconds)
+        packs = make_packs(jobs, device, workers or os.cpu_count() or 1)
+        ends: list[Outcome] = import_module(module).run_packs(
+            packs, out, workers=workers, device=device, report=report, retry_failed=retry_failed,
+            checkpoint_seconds=checkpoint_seconds)
+        return ends
 
 
 def check_all_code(jobs: Sequence[Job], out: Path) -> None:
-    """Raise an error where a run is there that was made with other code of its user's than there is now."""
+    """Raise an error where a run was made with other code of its user than there is now."""
     from shiftbench.training.folder import check_code
 
     for job in jobs:

@@ -33,7 +33,8 @@ def run_packs(
     """Do every run that is not done yet; returns how each ended, in the order of the jobs.
 
     The jobs of a pack are on one benchmark and are trained together. `workers` = 0 means one per GPU, else one
-    per core; they share the cores. `report` hears of every run once, first of those found done or failed (0 seconds).
+    per core; they share the cores. `report` is called once for every run, first for those found done or failed (0
+    seconds).
     A run that failed before is tried again with `retry_failed` only. A run whose process is killed is done again from
     its last checkpoint; one that dies `retries` times more without getting further is recorded as failed. A run that
     another process is doing is waited for. Runs with methods of a notebook are trained in this process.
@@ -104,8 +105,8 @@ class _Sweep:
                 idle.pop().give(left)
         starting = sum(not worker.ready for worker in self.workers)
         for _ in range(min(self.size - len(self.workers), len(self.ledger.queue) - starting)):
-            taken = [worker.device for worker in self.workers]
-            device = min(self.devices, key=taken.count)
+            in_use = [worker.device for worker in self.workers]
+            device = min(self.devices, key=in_use.count)
             self.workers.append(Worker.start(self.options._replace(device=device)))
 
     def _hear(self, worker: Worker) -> None:

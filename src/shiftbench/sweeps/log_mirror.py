@@ -1,4 +1,4 @@
-"""Copies the logs of a sweep to TensorBoard or MLflow while it goes on, in a thread beside it."""
+"""The logs of a sweep in TensorBoard or MLflow, copied by a thread while it goes on; log.jsonl stays the truth."""
 
 import io
 import logging
@@ -15,12 +15,81 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import read_json
 from shiftbench.data.scores import label_of
 from shiftbench.scoring.listing import lines, name_in, points
 
-# The logs of runs in TensorBoard and MLflow, copied from log.jsonl, which stays the truth.
+
+class Mirror:
+    """Inside `with Mirror(out, ["tensorboard"], runs):` the logs of these runs are copied as they grow.
+
+    A sink that cannot take them stops nothing: what was missed is tried again, at the latest when the block ends; what
+    is missing then stands in `problem` and in a warning. Runs that were done before are copied too, so that a sweep
+    that starts again with a sink, or after its copy was killed, ends with all of them.
+    """
+
+    def __init__(self, out: Path | str, names: Sequence[str], runs: Iterable[str], seconds: float = 5.0) -> None:
+        self.out, self.seconds, self.problem = Path(out), seconds, ""
+        self.sinks = open_sinks(names, self.out)
+        self.open: dict[str, object] = dict.fromkeys(runs) if names else {}  # run -> how its files looked last time
+        self._stop = Event()
+        self._thread = Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "Mirror":
+        if self.open:
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: BaseException | TracebackType | None) -> None:
+        if self._thread.is_alive():
+            self._stop.set()
+            self._thread.join()
+        if self.problem:
+            warnings.warn(f"Not all logs could be copied, from run {self.problem}. The runs and their log.jsonl are "
+                          "whole; the same sweep started again copies the rest.", RuntimeWarning, stacklevel=2)
+
+    def _watch(self) -> None:
+        wait = 0.0
+        while not self._stop.wait(wait):
+            began = time.monotonic()
+            self.look()
+            # Many runs take long to look at; the sweep must not lose more than a twentieth of a core to this.
+            wait = max(self.seconds, 20 * (time.monotonic() - began))
+        self.look()
+
+    def look(self) -> None:
+        """Copy what has changed since the last look."""
+        self.problem = ""
+        for run, before in list(self.open.items()):
+            folder = self.out / run
+            now = _looks(folder)
+            if now is None or now == before:
+                continue
+            try:
+                entry = read_entry(folder)
+            except (ShiftBenchError, KeyError, TypeError, ValueError):
+                continue  # its run.json is damaged, which training and scoring say better
+            try:
+                for sink in self.sinks:
+                    sink.copy(entry)
+            except Exception as problem:  # any error of another package: the sweep goes on
+                self.problem = f"{run}: {type(problem).__name__}: {first_line(problem)}"
+                return  # the next run would fail alike, after as long a wait
+            self.open[run] = now
+            if entry.state == "done":
+                del self.open[run]
+
+
+def _looks(folder: Path) -> tuple[int, int, bool] | None:
+    """Size and time of the log, and whether the run has ended; None while there is nothing to tell."""
+    ended = (folder / "done").is_file() or (folder / "failed.json").is_file()
+    try:
+        log = (folder / "log.jsonl").stat()
+    except OSError:
+        return (0, 0, ended) if ended else None
+    return log.st_size, log.st_mtime_ns, ended
+
 
 class Entry(NamedTuple):
     """What a sink learns about a run."""
@@ -73,11 +142,11 @@ class TensorBoard:
                 handle.write(wanted[same:])
 
 
-def _agree(one: bytes, other: bytes) -> int:
+def _agree(a: bytes, b: bytes) -> int:
     """How many bytes are the same from the start."""
-    n = min(len(one), len(other))
-    apart = np.frombuffer(one[:n], np.uint8) != np.frombuffer(other[:n], np.uint8)
-    return int(apart.argmax()) if apart.any() else n
+    n = min(len(a), len(b))
+    differs = np.frombuffer(a[:n], np.uint8) != np.frombuffer(b[:n], np.uint8)
+    return int(differs.argmax()) if differs.any() else n
 
 
 def events(entry: Entry) -> bytes:
@@ -157,8 +226,8 @@ class MLflow:
             for name in ("mlflow", "alembic"):
                 logging.getLogger(name).setLevel(logging.WARNING)
             client = MlflowClient(self.uri)
-            known = client.get_experiment_by_name(self.name)
-            self.experiment = known.experiment_id if known else client.create_experiment(self.name, self.artifacts)
+            found = client.get_experiment_by_name(self.name)
+            self.experiment = found.experiment_id if found else client.create_experiment(self.name, self.artifacts)
             token: str | None = ""
             while token is not None:
                 page = client.search_runs([self.experiment], "tags.`shiftbench.run` != ''", page_token=token or None)
@@ -171,7 +240,7 @@ class MLflow:
         """The last step that was sent, per stage."""
         history = {stage: self.client.get_metric_history(self.runs[entry.run], name_in(stage, "loss"))
                    for stage in {line["stage"] for line in entry.lines}}
-        return {stage: max(one.step for one in found) for stage, found in history.items() if found}
+        return {stage: max(metric.step for metric in metrics) for stage, metrics in history.items() if metrics}
 
 
 SINKS: Mapping[str, type[TensorBoard] | type[MLflow]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
@@ -189,75 +258,3 @@ def _need(module: str, extra: str) -> None:
     if find_spec(module) is None:
         raise ShiftBenchError(f"--log {extra} needs the package {module}, which is not installed. "
                               f"Install it: pip install 'shiftbench[{extra}]'.")
-
-
-# Copies the logs of a sweep to TensorBoard or MLflow while it goes on, in a thread beside it.
-
-class Mirror:
-    """Inside `with Mirror(out, ["tensorboard"], runs):` the logs of these runs are copied as they grow.
-
-    A sink that cannot take them stops nothing: what was missed is tried again, at the latest when the block ends; what
-    is missing then stands in `problem` and in a warning. Runs that were done before are copied too, so that a sweep
-    that starts again with a sink, or after its copy was killed, ends with all of them.
-    """
-
-    def __init__(self, out: Path | str, names: Sequence[str], runs: Iterable[str], seconds: float = 5.0) -> None:
-        self.out, self.seconds, self.problem = Path(out), seconds, ""
-        self.sinks = open_sinks(names, self.out)
-        self.open: dict[str, object] = dict.fromkeys(runs) if names else {}  # run -> how its files looked last time
-        self._stop = Event()
-        self._thread = Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "Mirror":
-        if self.open:
-            self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: BaseException | TracebackType | None) -> None:
-        if self._thread.is_alive():
-            self._stop.set()
-            self._thread.join()
-        if self.problem:
-            warnings.warn(f"Not all logs could be copied, from run {self.problem}. The runs and their log.jsonl are "
-                          "whole; the same sweep started again copies the rest.", RuntimeWarning, stacklevel=2)
-
-    def _watch(self) -> None:
-        wait = 0.0
-        while not self._stop.wait(wait):
-            began = time.monotonic()
-            self.look()
-            # Many runs take long to look at; the sweep must not lose more than a twentieth of a core to this.
-            wait = max(self.seconds, 20 * (time.monotonic() - began))
-        self.look()
-
-    def look(self) -> None:
-        """Copy what has changed since the last look."""
-        self.problem = ""
-        for run, before in list(self.open.items()):
-            folder = self.out / run
-            now = _looks(folder)
-            if now is None or now == before:
-                continue
-            try:
-                entry = read_entry(folder)
-            except (ShiftBenchError, KeyError, TypeError, ValueError):
-                continue  # its run.json is damaged, which training and scoring say better
-            try:
-                for sink in self.sinks:
-                    sink.copy(entry)
-            except Exception as problem:  # any error of another package: the sweep goes on
-                self.problem = f"{run}: {type(problem).__name__}: {str(problem).strip().partition(chr(10))[0]}"
-                return  # the next run would fail alike, after as long a wait
-            self.open[run] = now
-            if entry.state == "done":
-                del self.open[run]
-
-
-def _looks(folder: Path) -> tuple[int, int, bool] | None:
-    """Size and time of the log, and whether the run has ended; None while there is nothing to tell."""
-    ended = (folder / "done").is_file() or (folder / "failed.json").is_file()
-    try:
-        seen = (folder / "log.jsonl").stat()
-    except OSError:
-        return (0, 0, ended) if ended else None
-    return seen.st_size, seen.st_mtime_ns, ended

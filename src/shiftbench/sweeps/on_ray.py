@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import scratch, writing
 from shiftbench.core.ray_cluster import Cluster, ray_cluster
 from shiftbench.core.registry import load_plugins, loaded_plugins
@@ -146,19 +146,17 @@ class _Sweep:
                                   "Python and the packages of this process.") from problem
         except ray.exceptions.RayError as problem:
             self.false_starts += isinstance(problem, ray.exceptions.RuntimeEnvSetupError)
+            line = first_line(problem)
             if self.false_starts == FALSE_STARTS:
-                raise ShiftBenchError(f"The Ray cluster cannot start workers for us: {_line(problem)}") from problem
-            self.ledger.lost(pack, "It lost its worker", LOSSES.get(type(problem).__name__, _line(problem)))
+                raise ShiftBenchError(f"The Ray cluster cannot start workers for us: {line}") from problem
+            self.ledger.lost(pack, "It lost its worker", LOSSES.get(type(problem).__name__, line))
             return
         self.false_starts = 0
         self.ledger.hear(pack, ends)
 
 
-def _line(problem: BaseException) -> str:
-    return str(problem).strip().partition("\n")[0]
+# On a worker's machine: runs are trained in a scratch folder, and sent to the store as they get on
 
-
-# A worker's side of a store: runs are trained in a scratch folder of its machine, and sent as they get on.
 
 def train_stored(pack: Sequence[Job], options: WorkerOptions) -> list[Outcome]:
     """Do a pack whose results go to the store at `options.out`: go on from what is there, send what comes.
@@ -229,6 +227,6 @@ def _sent(url: str, run: str, folder: Path) -> str:
 def _changed(folder: Path) -> int:
     """When a run last got further than before."""
     with suppress(OSError):
-        return max((part.stat().st_mtime_ns for part in folder.iterdir()
-                    if part.name == "done" or part.suffix == ".safetensors"), default=0)
+        return max((file.stat().st_mtime_ns for file in folder.iterdir()
+                    if file.name == "done" or file.suffix == ".safetensors"), default=0)
     return 0

@@ -67,29 +67,29 @@ def states(out: Folders) -> dict[str, str]:
     except OSError as problem:
         raise ShiftBenchError(f"{out}: cannot be listed ({problem.strerror}). Name the folder that holds the "
                               "runs.") from problem
-    listed = {}
+    states = {}
     for name, path in folders:
         try:
             files = os.listdir(path)
         except OSError:  # gone since, or not ours to read
             continue
         if not MARKS.isdisjoint(files):
-            listed[name] = _state(path, files)
-    return listed
+            states[name] = _state(path, files)
+    return states
 
 
 def status(out: Folders, jobs: Iterable["Job"] | None = None) -> list[Status]:
     """Every run of a folder; with `jobs`, each of these in their order, and no other."""
     if jobs is None:
         return [describe(folder_of(out, name), state) for name, state in states(out).items()]
-    listed = []
+    runs = []
     for job in jobs:
         run = job.run
         folder = folder_of(out, run.id)
         # A run may fail before it could write down what it was.
-        listed.append(describe(folder, look(folder))._replace(
+        runs.append(describe(folder, look(folder))._replace(
             benchmark=Path(job.benchmark).name, method=run.label, model=run.model, seed=run.seed))
-    return listed
+    return runs
 
 
 def left_out(out: Folders, jobs: Iterable["Job"] | None = None) -> list[Status]:
@@ -100,9 +100,10 @@ def left_out(out: Folders, jobs: Iterable["Job"] | None = None) -> list[Status]:
     if jobs is None:
         return [describe(folder_of(out, name), state) for name, state in states(out).items() if state != "done"]
     wanted = status(out, jobs)
-    known = {one.run for one in wanted}
-    others = [describe(folder_of(out, name), state) for name, state in states(out).items() if name not in known]
-    return [*(one for one in wanted if one.state != "done"), *(one._replace(state=LEFT_OVER) for one in others)]
+    asked_for = {status.run for status in wanted}
+    others = [describe(folder_of(out, name), state)._replace(state=LEFT_OVER)
+              for name, state in states(out).items() if name not in asked_for]
+    return [*(status for status in wanted if status.state != "done"), *others]
 
 
 def describe(folder: Path | str, state: str) -> Status:
@@ -135,9 +136,9 @@ def failure(folder: Path | str) -> str:
 def summary(states: Iterable[str]) -> str:
     """How many runs are in each state: `105 runs: 2 failed, 1 running, 102 done`."""
     count = Counter(states)
-    parts = [f"{count[state]:,} {state}" for state in ("failed", UNREADABLE, *STATES[1:], LEFT_OVER) if count[state]]
+    counts = [f"{count[state]:,} {state}" for state in ("failed", UNREADABLE, *STATES[1:], LEFT_OVER) if count[state]]
     total = count.total()
-    return f"{total:,} {'run' if total == 1 else 'runs'}: {', '.join(parts) or 'none'}"
+    return f"{total:,} {'run' if total == 1 else 'runs'}: {', '.join(counts) or 'none'}"
 
 
 def outcome_facts(ends: Sequence["Outcome"]) -> dict[str, Any]:
@@ -217,10 +218,10 @@ def counted(out: Folders, study: "Study | Path | str | None" = None) -> tuple[li
 
 def in_words(absent: Sequence[Status], most: int = 5) -> str:
     """The runs that a report lacks, the first of them by name."""
-    words = []
+    named = []
     for status in absent[:most]:
-        known = (status.method, status.benchmark and f"on {status.benchmark}",
+        facts = (status.method, status.benchmark and f"on {status.benchmark}",
                  f"seed {status.seed}" if status.seed >= 0 else "", status.reason.rstrip("."))
-        words.append(f"{status.run} ({status.state}: {', '.join(fact for fact in known if fact)})")
+        named.append(f"{status.run} ({status.state}: {', '.join(fact for fact in facts if fact)})")
     more = f" and {len(absent) - most:,} more" if len(absent) > most else ""
-    return f"not in the report are {summary(status.state for status in absent)}: {'; '.join(words)}{more}."
+    return f"not in the report are {summary(status.state for status in absent)}: {'; '.join(named)}{more}."

@@ -64,11 +64,11 @@ def fetch(url: Path | str, folder: Path | str) -> list[str]:
     What is already there is not brought again, so that it can be called while a sweep goes on.
     """
     store, local = Store(url), Path(folder)
-    held = store.files()
-    done = sorted(run for run, names in held.items() if "done" in names)
-    failed = [run for run, names in held.items() if "failed.json" in names and "done" not in names]
+    files = store.files()
+    done = sorted(run for run, names in files.items() if "done" in names)
+    failed = [run for run, names in files.items() if "failed.json" in names and "done" not in names]
     new = [run for run in done if not (local / run / "done").is_file()]
-    store.get([(run, name) for run in new + failed for name in FETCHED if name in held[run]], local)
+    store.get([(run, name) for run in new + failed for name in FETCHED if name in files[run]], local)
     store.get([(run, "done") for run in new] + [(run, "failed.json") for run in failed], local)
     for run in new:
         (local / run / "failed.json").unlink(missing_ok=True)
@@ -105,8 +105,8 @@ class Store:
         wanted = list(runs)
         if len(wanted) <= FEW:
             return {run: self.look(run) for run in wanted}
-        held = self.files()
-        return {run: _state(held.get(run, set())) for run in wanted}
+        files = self.files()
+        return {run: _state(files.get(run, set())) for run in wanted}
 
     def look(self, run: str) -> str:
         return _state(self.files(run).get(run, set()))
@@ -140,11 +140,11 @@ class Store:
 
     def bring(self, run: str, folder: Path) -> bool:
         """Put a run into `folder` as far as it came; True where it is done and nothing is left to do."""
-        held = self.files(run).get(run, set())
-        if "done" in held:
+        stored = self.files(run).get(run, set())
+        if "done" in stored:
             return True
         folder.mkdir(parents=True, exist_ok=True)
-        if STATE in held:
+        if STATE in stored:
             with self._asking("read"), self.fs.open(self._path(run, STATE), "rb") as handle, \
                     tarfile.open(fileobj=handle, mode="r|") as tar:
                 tar.extractall(folder, filter="data")
@@ -152,14 +152,14 @@ class Store:
 
     def send(self, run: str, folder: Path) -> None:
         """Put into the store what `folder` has of a run: everything and then `done`, or why it failed, or its state."""
-        held = self.files(run).get(run, set())
-        if "done" in held:
+        stored = self.files(run).get(run, set())
+        if "done" in stored:
             return
         names = _names(folder)
         if "done" in names:
             passing = ("done", "failed.json", "resume.", "stage-")
             self._copy(run, folder, [name for name in names if not name.startswith(passing)] + ["done"])
-            self._remove(run, held & {STATE, "failed.json"})
+            self._remove(run, stored & {STATE, "failed.json"})
         elif "failed.json" in names:
             self._copy(run, folder, [name for name in ("run.json", "log.jsonl", "failed.json") if name in names])
         elif any(name.endswith(".safetensors") for name in names):
@@ -172,7 +172,7 @@ class Store:
                 for run in {run for run, _ in wanted}:
                     (local / run).mkdir(parents=True, exist_ok=True)
                 if wanted:
-                    self.fs.get([self._path(*one) for one in wanted],
+                    self.fs.get([self._path(run, name) for run, name in wanted],
                                 [str(local / run / name) for run, name in wanted])
             except OSError as problem:  # the store's own errors name no file of ours
                 if Path(str(problem.filename or "")).is_relative_to(local):
@@ -189,8 +189,8 @@ class Store:
                 self._put(run, name, partial(shutil.copyfileobj, source))
 
     def _put(self, run: str, name: str, write: Callable[[Any], Any]) -> None:
-        kinds = {self.fs.protocol} if isinstance(self.fs.protocol, str) else set(self.fs.protocol)
-        hidden = name if kinds & WHOLE else f".{name}-{uuid.uuid4().hex[:8]}"
+        protocols = {self.fs.protocol} if isinstance(self.fs.protocol, str) else set(self.fs.protocol)
+        hidden = name if protocols & WHOLE else f".{name}-{uuid.uuid4().hex[:8]}"
         with self._asking("written"):
             self.fs.makedirs(f"{self.root}/{run}", exist_ok=True)
             try:
@@ -221,14 +221,17 @@ class Store:
 
 
 def _state(names: set[str]) -> str:
-    ended = next((state for state, mark in (("done", "done"), ("failed", "failed.json")) if mark in names), "")
-    return ended or ("unfinished" if names else "not started")
+    if "done" in names:
+        return "done"
+    if "failed.json" in names:
+        return "failed"
+    return "unfinished" if names else "not started"
 
 
 def _names(folder: Path) -> list[str]:
     """A run's files, without its lock and what is being written."""
-    return sorted(part.name for part in folder.iterdir()
-                  if part.is_file() and not part.name.startswith(".") and part.name != "lock")
+    return sorted(file.name for file in folder.iterdir()
+                  if file.is_file() and not file.name.startswith(".") and file.name != "lock")
 
 
 def _pack(folder: Path, handle: Any) -> None:
@@ -237,14 +240,14 @@ def _pack(folder: Path, handle: Any) -> None:
     A checkpoint is replaced, never changed: a second name holds the one there is. The other files are read after it: a
     log that is too long is cut when the run goes on, but missing lines would stay missing.
     """
-    held = folder / f".{uuid.uuid4().hex}"
-    held.mkdir()
+    copies = folder / f".{uuid.uuid4().hex}"
+    copies.mkdir()
     try:
         for name in sorted(_names(folder), key=lambda name: (name != "resume.safetensors", name)):
             with suppress(FileNotFoundError):
-                (os.link if name.endswith(".safetensors") else shutil.copyfile)(folder / name, held / name)
+                (os.link if name.endswith(".safetensors") else shutil.copyfile)(folder / name, copies / name)
         with tarfile.open(fileobj=handle, mode="w|") as tar:
-            for part in sorted(held.iterdir()):
-                tar.add(part, part.name)
+            for file in sorted(copies.iterdir()):
+                tar.add(file, file.name)
     finally:
-        shutil.rmtree(held, ignore_errors=True)
+        shutil.rmtree(copies, ignore_errors=True)

@@ -2,149 +2,22 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+from dataclasses import dataclass, field, fields
 from itertools import product
-from math import prod
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import load_plugins, make
-from shiftbench.core.rng import child
 from shiftbench.core.toml import read_toml
 from shiftbench.methods import METHODS
 from shiftbench.methods.presets import PRESETS, VARIANTS, expand, find_method
-from shiftbench.methods.space import SPACES, Choice, Drawn, Grid, Law, Power, Uniform, law
-from shiftbench.models.names import CATALOGUE
+from shiftbench.methods.space import SPACES
 from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.storage import is_url
 from shiftbench.sweeps.study_benchmarks import Builds, Say, entries, match
-from shiftbench.training.run import IN_EPOCHS, Run, default_model, on_benchmark, task_of
-
-# What a method is tried with: fixed settings, lists taken each with each, and laws drawn from.
-
-ELSEWHERE = {"seed": "seeds = [0, 1] at the top", "benchmark": "benchmarks = [\"FOLDER\"] at the top",
-             "method": "a table [methods.NAME]", "params": "each one in the table [methods.NAME]",
-             "preset": "preset = \"NAME\" at the top, or in a table [methods.NAME]"}
-"""Fields of a Run that a study writes in other places."""
-
-FEATURES = "efficientnet-lite0"
-"""The default features of a head, as in `train`."""
-
-Layer = Mapping[str, Any]
-"""Setting -> value, Grid, Law or Drawn."""
-
-
-@cache
-def run_fields() -> tuple[str, ...]:
-    """The fields of a Run that settings may name."""
-    return tuple(part.name for part in fields(Run) if part.name not in ELSEWHERE)
-
-
-def layer(table: Mapping[str, Any], method: str, where: str) -> Layer:
-    """A table of a file, checked: each key is a field of the method or of a run; a list is a grid, a table is a law."""
-    own = [part.name for part in fields(METHODS[method])] if method else []
-    hints = {**get_type_hints(Run), **(get_type_hints(METHODS[method]) if method else {})}
-    checked: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in own and key not in run_fields():
-            if key in ELSEWHERE:
-                raise ShiftBenchError(f"{where}: '{key}' stands elsewhere in a study: {ELSEWHERE[key]}.")
-            raise unknown("setting", key, [*own, *run_fields()], where)
-        if isinstance(value, dict):
-            checked[key] = law(value, hints[key] is int, f"{where} {key}")
-            if hints[key] not in (int, float) and not isinstance(checked[key], Choice):
-                raise ShiftBenchError(f"{where}: '{key}' is no number, so it can be drawn by {{choice = [...]}} alone.")
-        elif isinstance(value, list):
-            if not value:
-                raise ShiftBenchError(f"{where}: '{key}' is an empty list, so there would be no run. Give it a value.")
-            checked[key] = Grid(tuple(value))
-        else:
-            checked[key] = value
-    return checked
-
-
-@dataclass(frozen=True)
-class Block:
-    """A method with its settings: `fixed` have one value, `grid` several, `laws` a value in draw 0 and a law."""
-
-    method: str
-    variant: str  # preset of one method, or empty
-    fixed: Mapping[str, Any]
-    grid: Mapping[str, tuple[Any, ...]]
-    laws: Mapping[str, Drawn]
-
-    @staticmethod
-    def of(method: str, variant: str, layers: Sequence[Layer]) -> "Block":
-        """The first layer that has a setting decides it. A law's draw 0 is what would stand there without the law.
-
-        Steps and epochs are one setting (`IN_EPOCHS`): the steps of a layer hide the epochs of those below it.
-        """
-        for in_epochs, in_steps in IN_EPOCHS.items():
-            first = next((number for number, one in enumerate(layers) if in_steps in one), len(layers))
-            layers = [one if number <= first else {key: value for key, value in one.items() if key != in_epochs}
-                      for number, one in enumerate(layers)]
-        fixed: dict[str, Any] = {}
-        grid: dict[str, tuple[Any, ...]] = {}
-        laws: dict[str, Drawn] = {}
-        for key in dict.fromkeys(key for one in layers for key in one):
-            entry, *below = [one[key] for one in layers if key in one]
-            if isinstance(entry, Grid):
-                grid[key] = entry.values
-            elif isinstance(entry, Drawn):
-                laws[key] = entry
-            elif isinstance(entry, Law):
-                laws[key] = Drawn(_without_law(method, key, below), entry)
-            else:
-                fixed[key] = entry
-        return Block(method, variant, fixed, grid, laws)
-
-    def size(self, draws: int) -> int:
-        return prod(map(len, self.grid.values())) * (draws if self.laws else 1)
-
-
-def settings(block: Block, draws: int, seed: int, where: str) -> Iterator[dict[str, Any]]:
-    """The settings of a Run, whole and checked, for every point of the grid and every draw."""
-    for point in product(*block.grid.values()):
-        for draw in range(draws if block.laws else 1):
-            stream = block.variant or block.method
-            drawn = {key: one.law.draw(child(seed, "draw", stream, str(draw), key)) if draw else one.default
-                     for key, one in block.laws.items()}
-            yield _whole(block, {**block.fixed, **dict(zip(block.grid, point, strict=True)), **drawn}, where)
-
-
-def _whole(block: Block, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """All fields of the Run, but those that a study adds: benchmark and seed."""
-    method = block.method
-    own = {part.name for part in fields(METHODS[method])}
-    of_run = {key: value for key, value in settings.items() if key not in own}
-    model = CATALOGUE.get(of_run["model"]) if isinstance(of_run["model"], str) else None
-    if model and model.takes == "features":
-        of_run.setdefault("features", FEATURES)
-    try:
-        run = Run.of({**of_run, "benchmark": "", "method": method, "preset": block.variant,
-                      "params": {key: value for key, value in settings.items() if key in own}})
-    except ShiftBenchError as problem:
-        raise ShiftBenchError(f"{where}, method '{method}': {problem} What stands in [methods.{method}] wins over "
-                              "[run].") from problem
-    return {key: value for key, value in run.to_json().items() if key not in ("benchmark", "seed")}
-
-
-def _without_law(method: str, key: str, below: Sequence[Any]) -> Any:
-    """The first single value below a law, else the default of the field."""
-    for entry in below:
-        if isinstance(entry, Drawn):
-            return entry.default
-        if not isinstance(entry, Grid | Power | Uniform | Choice):
-            return entry
-    own = {part.name: part for part in fields(METHODS[method])}
-    part = own.get(key) or next(part for part in fields(Run) if part.name == key)
-    assert part.default is not MISSING
-    return part.default
-
-
-# A study: which benchmarks, methods, settings and seeds. TOML in, a list of runs out.
+from shiftbench.sweeps.study_settings import Block, layer, run_fields
+from shiftbench.training.run import default_model, on_benchmark, task_of
 
 MOST = 1_000_000
 """The most runs of one study; more is surely a mistake."""
@@ -266,7 +139,7 @@ class Study:
         if "collection" in changes:
             raw.pop("world", None)  # the same study on another collection
         patterns = [raw["benchmarks"]] if isinstance(raw.get("benchmarks"), str) else raw.get("benchmarks", [])
-        if not isinstance(patterns, list) or not all(isinstance(part, str) for part in patterns):
+        if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
             raise ShiftBenchError(f"{where}: 'benchmarks' is {patterns!r}, but it must be a list of folders or "
                                   "patterns.")
         bases = [Path(), base] if "benchmarks" in changes else [base, Path()]
@@ -276,7 +149,7 @@ class Study:
             raw["collection"] = _near(raw["collection"], [Path()] if "collection" in changes else [base, Path()])
         if isinstance(raw.get("recipes"), list):
             bases = [Path(), base] if "recipes" in changes else [base, Path()]
-            raw["recipes"] = [_near(one, bases) if isinstance(one, str) else one for one in raw["recipes"]]
+            raw["recipes"] = [_near(file, bases) if isinstance(file, str) else file for file in raw["recipes"]]
         study = make(Study, {**raw, "source": where}, where)
         if "draws" in raw and not any(block.laws for block in study.blocks()):
             raise ShiftBenchError(f"{where}: 'draws' is {study.draws}, but no setting is drawn. Name a search space, "
@@ -290,7 +163,7 @@ class Study:
         for method, tables in self.methods.items():
             for table in tables:
                 where = f"{self.source} [methods.{method}]"
-                own = layer({key: value for key, value in table.items() if key != "preset"}, method, where)
+                of_method = layer({key: value for key, value in table.items() if key != "preset"}, method, where)
                 for top, preset in product(self.preset or [""], _names(table.get("preset", ""), where)):
                     _, variant, protocol = expand([name for name in (top, preset) if name], method, task)
                     fixed = {"model": METHODS[method].model} if METHODS[method].model else {}
@@ -299,7 +172,7 @@ class Study:
                     shared = {key: entry for key, entry in run.items() if "model" not in fixed or key != "features"}
                     pinned = {key: shared[key] for key in self.pinned if key in shared}
                     yield Block.of(method, variant, [
-                        own, fixed, pinned, space.methods.get(variant or method, {}),
+                        of_method, fixed, pinned, space.methods.get(variant or method, {}),
                         METHODS[method].space if space.own else {}, space.run, shared, protocol,
                         {"model": default_model(method, variant)}])
 
@@ -315,9 +188,9 @@ class Study:
         if replaced:
             notes.append(f"[run] {replaced}: replaced by search = \"{self.search}\"; pinned = [\"NAME\"] keeps a value")
         for method, tables in self.methods.items():
-            own = dict.fromkeys(f"{key} = {value!r}" for table in tables for key, value in table.items()
-                                if key in named[method])
-            notes += [f"[methods.{method}] {', '.join(own)}: pinned, not searched"] if own else []
+            given = dict.fromkeys(f"{key} = {value!r}" for table in tables for key, value in table.items()
+                                  if key in named[method])
+            notes += [f"[methods.{method}] {', '.join(given)}: pinned, not searched"] if given else []
         return notes
 
     def settings(self, task: str = "") -> list[dict[str, Any]]:
@@ -328,8 +201,8 @@ class Study:
         if runs > MOST:
             raise ShiftBenchError(f"{self.source}: asks for {runs:,} runs, more than {MOST:,}. Shorten its lists, or "
                                   "draw: {choice = [...]} in place of a list.")
-        distinct = {str(one): one for block in blocks
-                    for one in settings(block, self.draws, self.draw_seed, self.source)}
+        distinct = {str(settings): settings for block in blocks
+                    for settings in block.settings(self.draws, self.draw_seed, self.source)}
         return list(distinct.values())
 
     def size_in_words(self) -> str:
@@ -352,7 +225,7 @@ class Study:
         progress: Callable[[int, int], None] | None = None,
     ) -> list[Path]:
         """Draw and build what the study needs and `out` lacks: below `scratch`, if given, else below `out`. `progress`
-        hears of every benchmark that is built."""
+        is called after every benchmark that is built."""
         if (self.suites or self.recipes) and is_url(out):
             raise ShiftBenchError(f"{self.source}: builds its benchmarks below --out, which must be a folder then, not "
                                   f"{out}. Build them first, and name them: benchmarks = [\"FOLDER\"].")
@@ -372,8 +245,8 @@ class Study:
             task = task_of(entry.benchmark)
             if task not in by_task:
                 by_task[task] = self.settings(task)
-            jobs += [Job(entry.folder, entry.collection, {**one, "seed": seed})
-                     for one in (on_benchmark(settings, entry.benchmark) for settings in by_task[task])
+            jobs += [Job(entry.folder, entry.collection, {**settings, "seed": seed})
+                     for settings in (on_benchmark(each, entry.benchmark) for each in by_task[task])
                      for seed in entry.seeds]
         return jobs
 
@@ -403,8 +276,8 @@ def _names(value: Any, where: str) -> tuple[str, ...]:
 
 def _near(name: str, bases: Sequence[Path]) -> str:
     """A file or folder from the first base where it is."""
-    near = [base / name for base in bases]
-    return os.path.normpath(next((one for one in near if one.exists()), near[0]))
+    paths = [base / name for base in bases]
+    return os.path.normpath(next((path for path in paths if path.exists()), paths[0]))
 
 
 def _blocks(value: Any, before: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -418,10 +291,10 @@ def _blocks(value: Any, before: Mapping[str, Any], where: str) -> dict[str, Any]
     for name, tables in value.items():
         if name not in METHODS:
             find_method(name, where)
-        listed = tables if isinstance(tables, list | tuple) else [tables]
-        if not all(isinstance(table, dict) for table in listed):
+        several = tables if isinstance(tables, list | tuple) else [tables]
+        if not all(isinstance(table, dict) for table in several):
             raise ShiftBenchError(f"{where}: [methods.{name}] must be a table of settings, not {tables!r}.")
-        blocks[name] = tuple(dict(table) for table in listed)
+        blocks[name] = tuple(dict(table) for table in several)
     return blocks
 
 

@@ -64,20 +64,20 @@ class Builds:
     def members(self, draws: Sequence[int] = ()) -> list[Member]:
         """What is built, each name once."""
         collection = self.collection or ("." if self.world else "")
-        listed = [one for name in self.suites for one in members(suite(name), draws)]
-        for one in listed:
-            if several(one.shift):
-                raise ShiftBenchError(f"{self.source}: what suite member '{one.name}' stands for depends on the "
+        every = [member for name in self.suites for member in members(suite(name), draws)]
+        for member in every:
+            if several(member.shift):
+                raise ShiftBenchError(f"{self.source}: what suite member '{member.name}' stands for depends on the "
                                       "collection. Build the suite first, and name its folders as benchmarks.")
         for file in self.recipes:
             recipe = Recipe.load(file, {"collection": collection} if collection else {})
-            listed += members([(Path(file).stem, recipe.shift)], draws, recipe.seed)
-        names = list(dict.fromkeys(one.name for one in listed))
+            every += members([(Path(file).stem, recipe.shift)], draws, recipe.seed)
+        names = list(dict.fromkeys(member.name for member in every))
         for name in self.only:
             if name not in names:
                 raise unknown("member", name, names, self.source)
-        kept = [one for one in listed if not self.only or one.name in self.only]
-        folders = [one.folder for one in kept]
+        kept = [member for member in every if not self.only or member.name in self.only]
+        folders = [member.folder for member in kept]
         for folder in folders:
             if folders.count(folder) > 1:
                 raise ShiftBenchError(f"{self.source}: two of its benchmarks are named '{folder}'. Name fewer suites, "
@@ -96,30 +96,32 @@ class Builds:
         if (world and not (world / collections.MARKER).is_file()) or self._missing(out, wanted, scratch):
             with _alone(scratch or out):
                 self._make(out, wanted, scratch or out, say or (lambda _: None), progress or (lambda *_: None))
-        return [one.folder for one in self._built(out, wanted, scratch)]
+        return [built.folder for built in self._built(out, wanted, scratch)]
 
     def _built(self, out: Path, wanted: Sequence[Member], scratch: Path | None) -> list[Built]:
-        return [Built(_at(out, scratch, Path("benchmarks", one.folder), benchmarks.MARKER), one) for one in wanted]
+        return [Built(_at(out, scratch, Path("benchmarks", member.folder), benchmarks.MARKER), member)
+                for member in wanted]
 
     def _missing(self, out: Path, wanted: Sequence[Member], scratch: Path | None) -> list[Built]:
         """What is not there yet; what is there is checked to be what is wanted."""
         missing: list[Built] = []
         digests: dict[Path, str] = {}
-        for one in self._built(out, wanted, scratch):
-            if not (one.folder / benchmarks.MARKER).is_file():
-                missing.append(one)
+        for built in self._built(out, wanted, scratch):
+            folder, member = built
+            if not (folder / benchmarks.MARKER).is_file():
+                missing.append(built)
                 continue
-            facts = read_marker(one.folder, benchmarks.MARKER, "benchmark", benchmarks.FORMAT, benchmarks.SHAPE)
-            card, source = facts["card"], self._collection_of(one.member, out, scratch)
+            facts = read_marker(folder, benchmarks.MARKER, "benchmark", benchmarks.FORMAT, benchmarks.SHAPE)
+            card, source = facts["card"], self._collection_of(member, out, scratch)
             if source not in digests:
                 digests[source] = read_marker(source, collections.MARKER, "collection", collections.FORMAT,
                                              {"digest": str})["digest"]
             there = card.get("collection", {})
-            same = there.get("digest") == digests[source] and replicate_of(card) == one.member.replicate
+            same = there.get("digest") == digests[source] and replicate_of(card) == member.replicate
             if self.world:  # a digest need not know the size of pictures, but the folder's name does
                 same = same and Path(str(there.get("path"))).name == source.name
-            if not same or {key: card.get(key) for key in one.member.facts} != one.member.facts:
-                raise ShiftBenchError(f"{one.folder} is there, but was built from another collection or with other "
+            if not same or {key: card.get(key) for key in member.facts} != member.facts:
+                raise ShiftBenchError(f"{folder} is there, but was built from another collection or with other "
                                       f"settings than {self.source} asks for. Choose another --out.")
         return missing
 
@@ -138,11 +140,11 @@ class Builds:
             say(f"building {len(missing)} {'benchmark' if len(missing) == 1 else 'benchmarks'} below "
                 f"{base / 'benchmarks'}")
         loaded: dict[Path, Collection] = {}
-        for number, one in enumerate(missing, 1):
-            source = self._collection_of(one.member, out, base)
+        for number, (folder, member) in enumerate(missing, 1):
+            source = self._collection_of(member, out, base)
             if source not in loaded:
                 loaded[source] = Collection.load(source)
-            one.member.save(loaded[source], one.folder.parent, source)
+            member.save(loaded[source], folder.parent, source)
             progress(number, len(missing))
 
     def _collection_of(self, member: Member, out: Path, scratch: Path | None) -> Path:
@@ -154,8 +156,8 @@ class Builds:
         """A world's folder, named by all that decides it."""
         if not self.world:
             return None
-        words = [str(self.world["name"]), *(f"{key}{value}" for key, value in sorted(self._options().items()))]
-        return _at(out, scratch, Path("collections", "-".join(words)), collections.MARKER)
+        facts = [str(self.world["name"]), *(f"{key}{value}" for key, value in sorted(self._options().items()))]
+        return _at(out, scratch, Path("collections", "-".join(facts)), collections.MARKER)
 
     def _options(self) -> dict[str, int]:
         """The settings of the world, checked."""
@@ -165,13 +167,13 @@ class Builds:
         if not isinstance(self.world.get("name"), str):
             raise ShiftBenchError(f"{where}: 'name' is missing. Known worlds: {', '.join(WORLDS)}.")
         drawing = inspect.signature(find(WORLDS, "world", self.world["name"])).parameters
-        known = {key: part.default for key, part in drawing.items() if isinstance(part.default, int)}
+        options = {key: option.default for key, option in drawing.items() if isinstance(option.default, int)}
         for key, value in self.world.items():
-            if key != "name" and key not in known:
-                raise unknown("setting", key, ["name", *known], where)
+            if key != "name" and key not in options:
+                raise unknown("setting", key, ["name", *options], where)
             if key != "name" and (not isinstance(value, int) or isinstance(value, bool)):
                 raise ShiftBenchError(f"{where}: '{key}' is {value!r}, but it must be a whole number.")
-        return {key: self.world.get(key, default) for key, default in known.items()}
+        return {key: self.world.get(key, default) for key, default in options.items()}
 
 
 def _at(out: Path, scratch: Path | None, name: Path, marker: str) -> Path:
@@ -183,8 +185,8 @@ def _at(out: Path, scratch: Path | None, name: Path, marker: str) -> Path:
 def _alone(folder: Path) -> Iterator[None]:
     """While another process makes data here, wait for it: what it makes need not be made again."""
     while True:
-        with lock(folder / ".making") as held:
-            if held:
+        with lock(folder / ".making") as free:
+            if free:
                 yield
                 return
         time.sleep(0.2)
@@ -209,48 +211,48 @@ def entries(
     """
     loaded = [(str(folder), Benchmark.load(folder)) for folder in folders]
     names: dict[str, list[tuple[str, Benchmark]]] = {}
-    for folder, one in loaded:
-        names.setdefault(one.name, []).append((folder, one))
+    for folder, benchmark in loaded:
+        names.setdefault(benchmark.name, []).append((folder, benchmark))
     for alike in names.values():
         _check_replicates(alike, seeds, source)
     seen: set[tuple[str, int | None]] = set()
-    for folder, one in loaded:
-        draw = replicate_of(one.card)
-        if (one.digest, draw) in seen or (draw is not None and draw not in seeds):
+    for folder, benchmark in loaded:
+        draw = replicate_of(benchmark.card)
+        if (benchmark.digest, draw) in seen or (draw is not None and draw not in seeds):
             continue
-        seen.add((one.digest, draw))
-        own_seeds = tuple(dict.fromkeys(seeds)) if draw is None else (draw,)
+        seen.add((benchmark.digest, draw))
+        its_seeds = tuple(dict.fromkeys(seeds)) if draw is None else (draw,)
         try:
-            source_folder = Path() if collection is None else collection_folder(one, folder, collection or None)
-            parts = leave_out(one) if parts_below else []
+            source_folder = Path() if collection is None else collection_folder(benchmark, folder, collection or None)
+            parts = leave_out(benchmark) if parts_below else []
         except ShiftBenchError as problem:
             hint = " In a study: collection = \"FOLDER\"." if "--collection" in str(problem) else ""
             raise ShiftBenchError(f"{source}: {problem}{hint}") from problem
-        yield Entry(folder, one, str(source_folder), own_seeds)
+        yield Entry(folder, benchmark, str(source_folder), its_seeds)
         for part in parts:
             assert parts_below is not None
             kept = str(parts_below / part.name) if collection is None else _keep(part, parts_below, source_folder, draw)
-            yield Entry(kept, part, str(source_folder), own_seeds)
+            yield Entry(kept, part, str(source_folder), its_seeds)
 
 
 def _check_replicates(alike: Sequence[tuple[str, Benchmark]], seeds: Sequence[int], source: str) -> None:
     """Benchmarks of one name must be one benchmark, or replicates of one, with one for every seed."""
-    first, one = alike[0]
-    draws = {replicate_of(one.card): one.digest}
+    first, benchmark = alike[0]
+    draws = {replicate_of(benchmark.card): benchmark.digest}
     for folder, other in alike[1:]:
         draw = replicate_of(other.card)
         if draws.setdefault(draw, other.digest) != other.digest or (None in draws and len(draws) > 1):
-            raise ShiftBenchError(f"{source}: {first} and {folder} are both named '{one.name}', so scores could not "
-                                  "tell them apart. Rename one folder and build it again.")
-        if not same_rows(one, other):
-            raise ShiftBenchError(f"{source}: {first} and {folder} are replicates of '{one.name}', but their tests "
-                                  "differ. Build them together: shiftbench build SUITE --replicates.")
+            raise ShiftBenchError(f"{source}: {first} and {folder} are both named '{benchmark.name}', so scores could "
+                                  "not tell them apart. Rename one folder and build it again.")
+        if not same_rows(benchmark, other):
+            raise ShiftBenchError(f"{source}: {first} and {folder} are replicates of '{benchmark.name}', but their "
+                                  "tests differ. Build them together: shiftbench build SUITE --replicates.")
     lacking = [seed for seed in seeds if seed not in draws]
     if None not in draws and lacking:
         there = ", ".join(str(draw) for draw in sorted(draw for draw in draws if draw is not None))
-        raise ShiftBenchError(f"{source}: '{one.name}' has replicate {there} of its low-data items, but none for seed "
-                              f"{', '.join(map(str, lacking))}. Build more with --replicates {max(lacking) + 1}, or "
-                              "name the seeds that have one.")
+        raise ShiftBenchError(f"{source}: '{benchmark.name}' has replicate {there} of its low-data items, but none for "
+                              f"seed {', '.join(map(str, lacking))}. Build more with --replicates {max(lacking) + 1}, "
+                              "or name the seeds that have one.")
 
 
 def match(pattern: str, bases: Sequence[Path], where: str) -> list[Path]:
@@ -260,7 +262,7 @@ def match(pattern: str, bases: Sequence[Path], where: str) -> list[Path]:
         if (folder / MARKER).is_file():
             return [folder]
         root, parts = (Path(folder.anchor), folder.parts[1:]) if folder.is_absolute() else (Path(), folder.parts)
-        matches = sorted(one for one in root.glob(str(Path(*parts))) if (one / MARKER).is_file()) if parts else []
+        matches = sorted(path for path in root.glob(str(Path(*parts))) if (path / MARKER).is_file()) if parts else []
         if matches:
             return matches
     if any(sign in pattern for sign in "*?["):

@@ -1,6 +1,5 @@
 """Worker processes: how the driver starts them, hands them packs and learns how they died; and what they do."""
 
-import contextlib
 import os
 import resource
 import signal
@@ -65,7 +64,7 @@ class Worker:
 
     def give(self, pack: Pack) -> None:
         self.pack = pack
-        with suppress(OSError):  # it died while it waited: we hear of that when we listen
+        with suppress(OSError):  # it died while it waited: reading its pipe will tell
             self.pipe.send(list(pack.values()))
 
     def end(self, patience: float = 1.0) -> None:
@@ -127,7 +126,8 @@ def _for_a_child(threads: int) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-# Inside a worker process.
+# Inside a worker process
+
 
 def serve(pipe: "Connection[Any, Any]", options: WorkerOptions, environment: Mapping[str, str]) -> None:
     """Say that we are ready, then do pack after pack until the driver lets go of the pipe or dies."""
@@ -139,7 +139,7 @@ def serve(pipe: "Connection[Any, Any]", options: WorkerOptions, environment: Map
     _step_back(options.device)
     set_threads(options.threads)
     load_plugins(options.plugins)  # a job names what they register
-    with contextlib.suppress(BrokenPipeError):  # the driver is gone, and the thread ends us
+    with suppress(BrokenPipeError):  # the driver is gone, and the thread ends us
         pipe.send([])
         while True:
             pipe.send(attempt(orders.get(), options))
@@ -159,8 +159,8 @@ def give_up(folder: Path, problem: BaseException | str) -> Outcome:
     if state in ("done", "failed"):
         return Outcome(folder.name, state, failure(folder) if state == "failed" else "")
     try:
-        with lock(folder / "lock") as held:
-            return Outcome(folder.name, "failed", fail(folder, problem)) if held else Outcome(folder.name, "busy")
+        with lock(folder / "lock") as free:
+            return Outcome(folder.name, "failed", fail(folder, problem)) if free else Outcome(folder.name, "busy")
     except OSError:  # not even the lock can be made: the disk is full, or not ours to write to
         return Outcome(folder.name, "failed", fail(folder, problem))
 
@@ -179,9 +179,9 @@ def _step_back(device: str) -> None:
     One allocation larger than the machine is refused, and the run fails by itself. Otherwise the kernel may end a
     process, and it takes us first.
     """
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     if device == "cpu":  # CUDA reserves address space far beyond the memory there is
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
             resource.setrlimit(resource.RLIMIT_DATA, (memory, resource.getrlimit(resource.RLIMIT_DATA)[1]))

@@ -47,6 +47,10 @@ def selections(name: str) -> tuple[str, ...]:
     return (*SELECTIONS, *(other for other, metric in METRICS.items() if metric.own))
 
 
+FEATURES = "efficientnet-lite0"
+"""What a head works on where no features are named."""
+
+
 UNSAID = ("preset", "epochs", "eval_epochs", "frozen_norms", "max_grad_norm", "decay_all", "warmup", "drop",
           "drop_every", "normalise")
 """Fields that a run's facts leave out where they have their default: a run from before them has the same id."""
@@ -338,7 +342,7 @@ def run_of(
             of_run.pop(in_epochs, None)
     of_run = {"model": default_model(method, variant), **of_run, **settings}
     if facts(str(of_run["model"])).takes == "features":
-        of_run.setdefault("features", "efficientnet-lite0")
+        of_run.setdefault("features", FEATURES)
     run = Run.of({"benchmark": "", "method": method, "preset": variant, "params": {**own, **params}, **of_run}, "train")
     return run if benchmark is None else Run.of(on_benchmark(run.to_json(), benchmark), "train")
 
