@@ -103,7 +103,8 @@ def _frame(lines: Any) -> None:
         line.set_linewidth(0.6)
 
 
-# Rows and columns in an order that shows what belongs together: classes apart, alike subsets side by side.
+# Rows and columns in an order that shows what belongs together: classes apart, similar subsets side by side
+
 
 def order(value: Floats, train: Side, evaluation: Side) -> tuple[Ints, Ints]:
     """Places of the training subsets, and of the evaluation subsets: in-domain, out-of-domain, left out.
@@ -116,20 +117,21 @@ def order(value: Floats, train: Side, evaluation: Side) -> tuple[Ints, Ints]:
     """
     inside = {name: column for column, (name, kind) in enumerate(zip(evaluation.names, evaluation.kind, strict=True))
               if kind == IN}
-    own = np.asarray([inside.get(name, -1) for name in train.names])
-    received = np.where(own >= 0, value[:, own], 0.0)
+    diagonal = np.asarray([inside.get(name, -1) for name in train.names])
+    received = np.where(diagonal >= 0, value[:, diagonal], 0.0)
     profile = np.concatenate([value, received.T], axis=1)
     rows: list[Ints] = []
-    for part in _classes(train, np.arange(len(train.names))):
-        leaves = part[_leaves(profile[part])]
+    for places in _classes(train, np.arange(len(train.names))):
+        leaves = places[_leaves(profile[places])]
         rows.append(_facing(received[:, leaves], leaves, rows[:1]))
     columns: list[Ints] = []
-    for part in [part for kind in (OUT, LEFT_OUT) for part in _classes(evaluation, np.flatnonzero(
-            evaluation.kind == kind))]:
-        leaves = part[_leaves(value.T[part])]
-        columns.append(_facing(value[:, leaves], leaves, rows))
+    for kind in (OUT, LEFT_OUT):
+        for places in _classes(evaluation, np.flatnonzero(evaluation.kind == kind)):
+            leaves = places[_leaves(value.T[places])]
+            columns.append(_facing(value[:, leaves], leaves, rows))
     ordered = np.concatenate(rows)
-    return ordered, np.concatenate([own[ordered][own[ordered] >= 0], *columns])
+    in_domain = diagonal[ordered]
+    return ordered, np.concatenate([in_domain[in_domain >= 0], *columns])
 
 
 def _classes(side: Side, places: Ints) -> list[Ints]:

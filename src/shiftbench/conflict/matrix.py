@@ -51,15 +51,15 @@ def sides(
     are evaluated by themselves. Larger subsets are cut to the given numbers of items, drawn by the seed: the paper
     trains on 50 of each.
     """
-    gone = leave_out or {}
-    out: Ints = np.unique(np.concatenate([np.zeros(0, np.int64), *gone.values()]))
+    leave_out = leave_out or {}
+    out: Ints = np.unique(np.concatenate([np.zeros(0, np.int64), *leave_out.values()]))
     train = _side(benchmark, ("train",), "", train_items, seed, without=out)
     if len(train.names) < 2:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' has {len(train.names)} training subset. Conflicts need at "
                               "least 2: name several contexts per class, as train = [\"cat(sofa + bed)\", ...].")
     parts = [_side(benchmark, HELD_OUT[IN], IN, eval_items, seed, train.names, without=out),
              _side(benchmark, HELD_OUT[OUT], OUT, eval_items, seed)]
-    for name, rows in gone.items():
+    for name, rows in leave_out.items():
         chosen = rows[np.argsort(uniform(seed, "conflicts", rows), kind="stable")][:eval_items or len(rows)]
         label = benchmark.names["label"][int(np.bincount(benchmark.label[chosen]).argmax())]
         code: Ints = np.zeros(len(chosen), np.int64)
@@ -86,16 +86,15 @@ def rows_left_out(benchmark: Benchmark, collection: Collection, names: Sequence[
     names_of = np.asarray(benchmark.names["group"], np.str_)
     rows = np.flatnonzero(np.isin(benchmark.split, ("train", *HELD_OUT[IN])))
     every = sorted(set(names_of[benchmark.group[rows]].tolist()))
-    found: dict[str, Ints] = {}
+    left_out: dict[str, Ints] = {}
     for name in names:
         if name not in every:
             raise unknown("training subset", name, every, "leave_out")
         members = names_of[benchmark.group[rows]] == name
         if "(" in name:
             members |= np.isin(benchmark.items[rows], collection.items[subset(collection, name)])
-        taken = np.concatenate([np.zeros(0, np.int64), *found.values()])
-        found[name] = np.setdiff1d(rows[members], taken)
-    return found
+        left_out[name] = np.setdiff1d(rows[members], np.concatenate([np.zeros(0, np.int64), *left_out.values()]))
+    return left_out
 
 
 def _side(
@@ -112,14 +111,12 @@ def _side(
     groups, start, code = np.unique(benchmark.group[rows], return_index=True, return_inverse=True)
     kept: Bools = np.arange(len(rows)) - start[code] < (most or len(rows))
     rows, code = rows[kept], code[kept].astype(np.int64)
-    words = np.asarray(benchmark.names["label"], np.str_)
-    counts = np.zeros((len(groups), len(words)), np.int64)
+    labels = np.asarray(benchmark.names["label"], np.str_)
+    counts = np.zeros((len(groups), len(labels)), np.int64)
     np.add.at(counts, (code, benchmark.label[rows]), 1)
-    return Side(tuple(names[groups].tolist()), words[counts.argmax(axis=1)], np.full(len(groups), kind, "U13"), rows,
+    return Side(tuple(names[groups].tolist()), labels[counts.argmax(axis=1)], np.full(len(groups), kind, "U13"), rows,
                 code)
 
-
-# What decides a conflict matrix, besides the benchmark.
 
 MAKEUPS = ("varied", "plain")
 
@@ -176,8 +173,6 @@ class Settings(Lists):
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-
-# The matrix.
 
 LITTLE = 2 / 3
 """A training subset contributes little when its contribution is surely less than this part of the median one's."""
@@ -307,7 +302,8 @@ class Conflicts:
     def _classes(self) -> list[dict[str, Any]]:
         """The mean effect of one class on another: what a cell is to be read against."""
         train, evaluation, kinds = self.train.label, self.evaluation.label, self.evaluation.kind
-        return [{"train": one, "evaluation": other, "kind": kind,
-                 "value": float(self.effect.value[np.ix_(train == one, columns)].mean())}
-                for kind in KINDS for one in np.unique(train).tolist() for other in np.unique(evaluation).tolist()
-                if (columns := (evaluation == other) & (kinds == kind)).any()]
+        return [{"train": trained, "evaluation": evaluated, "kind": kind,
+                 "value": float(self.effect.value[np.ix_(train == trained, columns)].mean())}
+                for kind in KINDS for trained in np.unique(train).tolist()
+                for evaluated in np.unique(evaluation).tolist()
+                if (columns := (evaluation == evaluated) & (kinds == kind)).any()]

@@ -74,7 +74,7 @@ def measure(
         return lambda done: progress(repeat * settings.steps + done, total) if progress else None
 
     records = [record(data, train, evaluation, settings, repeat, advance(repeat)) for repeat in range(settings.repeats)]
-    estimate = effects([one.share for one in records], [one.drop for one in records], seed=settings.seed)
+    estimate = effects([record.share for record in records], [record.drop for record in records], seed=settings.seed)
     # A replicate is measured in the unit of the estimate: its own would pin the largest cell to 1 in each of them.
     unit = float(np.abs(estimate.value).max()) or 1.0
     rows, columns = order(estimate.value / unit, train, evaluation)
@@ -85,7 +85,7 @@ def measure(
         train=Axis.of(train, rows), evaluation=Axis.of(evaluation, columns),
         effect=Measured((estimate.value / unit)[cells], low[cells], high[cells]), unit=unit,
         contribution=_contribution(estimate, train, evaluation, rows),
-        accuracy=np.mean([one.accuracy for one in records], axis=0)[columns],
+        accuracy=np.mean([record.accuracy for record in records], axis=0)[columns],
         resampled=estimate.resampled, units=estimate.units,
     )
 
@@ -106,7 +106,8 @@ def _contribution(estimate: Effects, train: Side, evaluation: Side, rows: Ints) 
     return Measured(relative(estimate.value)[rows], low[rows], high[rows])
 
 
-# The steps.
+# The steps
+
 
 def stepper(data: Data, train: Side, evaluation: Side, run: Run) -> "ByWeights | ByActivations":
     """The quicker way: activations for heads, unless there are so many items that their products fill the memory."""
@@ -127,7 +128,7 @@ class ByWeights:
         self.data, self.net = data, _net(data, run)
         if self.net.takes == "images":
             self.net = self.net.to(memory_format=torch.channels_last)
-        self.norms = [part for part in self.net.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+        self.norms = [layer for layer in self.net.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
         self.optimizer = make_optimizer(run, list(self.net.parameters()))
         self.train = torch.from_numpy(train.row).to(data.device)
         x = data.take(torch.from_numpy(evaluation.row))
@@ -170,14 +171,14 @@ class ByActivations:
     def __init__(self, data: Data, train: Side, evaluation: Side, run: Run) -> None:
         self.net, self.lr, self.n = _net(data, run), run.lr, len(train.row)
         x = data.take(torch.cat([torch.from_numpy(side.row) for side in (train, evaluation)]))
-        name, first = next((name, part) for name, part in self.net.named_modules() if isinstance(part, nn.Linear))
+        name, first = next((name, layer) for name, layer in self.net.named_modules() if isinstance(layer, nn.Linear))
         with torch.no_grad():
             self.activation = first(x)
             self.kernel = x[:self.n] @ x.T + 1
-        above, _, own = name.rpartition(".")
-        setattr(self.net.get_submodule(above), own, nn.Identity())
-        rest = list(self.net.parameters())
-        self.optimizer = make_optimizer(run, rest) if rest else None
+        above, _, leaf = name.rpartition(".")
+        setattr(self.net.get_submodule(above), leaf, nn.Identity())
+        parameters = list(self.net.parameters())
+        self.optimizer = make_optimizer(run, parameters) if parameters else None
 
     def step(self, number: Any, label: Any) -> None:
         """A step on the training items of these numbers."""
@@ -200,8 +201,6 @@ def _net(data: Data, run: Run) -> Any:
     # Width of the features, or height of the images.
     return build(run.model, data.n_outputs, data.n_inputs, run.weights, run.seed).to(data.device)
 
-
-# Train and evaluate after every step: what each batch was made of, and what it did to every subset's loss.
 
 class Record(NamedTuple):
     """One repeat, step by step."""

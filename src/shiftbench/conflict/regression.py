@@ -113,7 +113,8 @@ def _solve(units: _Sums, weight: Floats) -> Floats:
     return np.asarray(gamma + offset[:, None, :])
 
 
-# What batches are made of: how many items of each training subset, and which.
+# What batches are made of: how many items of each training subset, and which
+
 
 CONCENTRATION = 3.0
 """Concentration of the Dirichlet law of `varied`: a batch is as uneven as one of 1 + CONCENTRATION equal subsets."""

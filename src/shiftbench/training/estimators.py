@@ -33,7 +33,7 @@ from shiftbench.data.scores import run_id
 from shiftbench.methods import METHODS
 from shiftbench.methods.presets import find_method
 from shiftbench.models.names import COLUMNS, ESTIMATOR, SENTENCES
-from shiftbench.training.run import split_features, split_settings
+from shiftbench.training.run import run_facts, split_features, split_settings
 
 FITTED = ("erm", "reweight")
 """The methods that a fit can follow: with equal weights, or with those of groups, classes or domains."""
@@ -78,9 +78,8 @@ def fit(
                 x = inputs_of(benchmark, collection, features, where.cache, progress, say)
                 weight = sample_weights(benchmark, learner, copied, label, say)
                 _write(folder, benchmark, _fitted_scores(benchmark, copied, x, weight, label), {
-                    "benchmark": {"name": benchmark.name, "digest": benchmark.digest,
-                                  "path": str(where.benchmark) if where.benchmark else None},
-                    "run": settings, "versions": {"shiftbench": shiftbench.__version__, **_package(estimator)},
+                    **run_facts(folder.name, benchmark, where.benchmark, settings),
+                    "versions": {"shiftbench": shiftbench.__version__, **_package(estimator)},
                     "seconds": round(time.monotonic() - started, 3)})
         finally:
             (folder / "lock").unlink(missing_ok=True)
@@ -94,8 +93,7 @@ def _write(folder: Path, benchmark: Benchmark, scores: Floats, facts: Mapping[st
     rows = np.sort(np.concatenate([benchmark.rows(split) for split in benchmark.splits]))
     Predictions(benchmark.items[rows], benchmark.split[rows], scores[rows].astype(np.float32),
                 benchmark.names["label"]).save(folder / PREDICTIONS)
-    write_json(folder / "run.json", {"format": "shiftbench run", "version": 1, "id": folder.name, **facts,
-                                     "files": file_digests(folder, [PREDICTIONS])})
+    write_json(folder / "run.json", {**facts, "files": file_digests(folder, [PREDICTIONS])})
     write_text(folder / "done", f"fitted on {len(benchmark.rows('train')):,} items\n")
 
 
@@ -145,8 +143,8 @@ def named_estimator(name: str, params: Mapping[str, Any], of_run: Mapping[str, A
     for key in params:
         if key not in takes:
             raise unknown("parameter", key, takes, name)
-    own = {key: value for key, value in of_run.items() if key in takes}
-    return estimator.set_params(**params, **own), [key for key in of_run if key not in own]
+    shared = {key: value for key, value in of_run.items() if key in takes}
+    return estimator.set_params(**params, **shared), [key for key in of_run if key not in shared]
 
 
 FAMILIES = ("ensemble", "linear_model", "svm", "tree", "neighbors", "naive_bayes", "neural_network",
@@ -155,16 +153,16 @@ FAMILIES = ("ensemble", "linear_model", "svm", "tree", "neighbors", "naive_bayes
 """Where scikit-learn has its classifiers and regressors: its own search through all of it takes seconds."""
 
 
-def _class(own: str) -> Any:
-    known: dict[str, Any] = {}
+def _class(name: str) -> Any:
+    classes: dict[str, Any] = {}
     for family in FAMILIES:
-        known |= {key: cls for key, cls in vars(import_module(f"sklearn.{family}")).items()
-                  if isinstance(cls, type) and hasattr(cls, "fit") and hasattr(cls, "predict")}
-        if own in known:
-            return known[own]
-    near = get_close_matches(own, known, n=5, cutoff=0.5)
-    raise ShiftBenchError(f"scikit-learn has no classifier or regressor named '{own}'. " + (
-        f"Nearest: {', '.join(near)}." if near else f"It has {len(known)}, such as {', '.join(list(known)[:5])}."))
+        classes |= {key: cls for key, cls in vars(import_module(f"sklearn.{family}")).items()
+                    if isinstance(cls, type) and hasattr(cls, "fit") and hasattr(cls, "predict")}
+        if name in classes:
+            return classes[name]
+    near = get_close_matches(name, classes, n=5, cutoff=0.5)
+    raise ShiftBenchError(f"scikit-learn has no classifier or regressor named '{name}'. " + (
+        f"Nearest: {', '.join(near)}." if near else f"It has {len(classes)}, such as {', '.join(list(classes)[:5])}."))
 
 
 def package(name: str) -> None:
@@ -223,9 +221,9 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(element) for element in value]
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(element) for key, element in value.items()}
     if isinstance(value, np.ndarray):
         return f"array {digest({'values': value})[:12]}"
     return type(value).__name__ if hasattr(value, "get_params") else _word(value)
@@ -287,7 +285,7 @@ def _frame(benchmark: Benchmark, collection: Collection, rows: Ints, names: Sequ
     for name in names:
         key = name if name in collection.factors else FEATURE + name
         if key not in collection.factors:
-            raise unknown("factor", name, [one.removeprefix(FEATURE) for one in collection.factors], "features")
+            raise unknown("factor", name, [factor.removeprefix(FEATURE) for factor in collection.factors], "features")
         columns[name] = collection.factors[key][rows]
         if label is not None and np.array_equal(columns[name].astype(np.str_), label):
             raise ShiftBenchError(f"features: factor '{name}' is what benchmark '{benchmark.name}' asks for. Leave it "

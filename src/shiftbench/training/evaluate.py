@@ -56,17 +56,17 @@ def check_selection(select_on: str, data: Data, split: str) -> None:
     if select_on in SELECTIONS and select_on != "headline":
         return
     target = data.benchmark.target
-    known = [metric.name for metric in metrics_of(target) if metric.always]
+    scored = [metric.name for metric in metrics_of(target) if metric.always]
     if target.has_classes:
         nothing = np.zeros((len(data.rows(split)), data.n_outputs), np.float32)
-        known = list(values_of(data.scorer(split)([nothing], [0], None)))
+        scored = list(values_of(data.scorer(split)([nothing], [0], None)))
     metric, what = select_on, f"'{select_on}'"
     if select_on == "headline":
         metric = str(data.benchmark.headline)
         what = f"the headline of benchmark '{data.benchmark.name}', {metric},"
-    if metric not in known:
+    if metric not in scored:
         raise ShiftBenchError(f"run: select_on={select_on}, but {what} is not scored on {split}. Scored are "
-                              f"{', '.join(known)}.")
+                              f"{', '.join(scored)}.")
 
 
 def predict_all(run: Run, data: Data, net: Net) -> Predictions | Answers:
@@ -108,7 +108,7 @@ def answer(run: Run, data: Data, net: Net, split: str) -> tuple[Answers, float]:
     if data.benchmark.target.per_place:
         tokens, loss = _tokens(run, data, net, rows)
         lengths = ((data.x[torch.from_numpy(rows)] >= 0).sum(dim=1) - 1).clamp(min=0).tolist()
-        lists = {TOKENS: [one[:n].numpy() for one, n in zip(tokens, lengths, strict=True)]}  # none after the last token
+        lists = {TOKENS: [row[:n].numpy() for row, n in zip(tokens, lengths, strict=True)]}  # none after the last token
         return Answers.of(benchmark.items[rows], benchmark.split[rows], lists), loss
     height, width = data.x.shape[1:3]
     size = np.asarray([width, height, width, height], np.float32)

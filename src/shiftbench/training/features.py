@@ -49,7 +49,7 @@ def embed(
     device: str = "auto",
     say: Say | None = None,
 ) -> Features:
-    """Features of these items, len(rows) × D. `say` is told how many are computed: it may take longer than training.
+    """Features of these items, len(rows) × D. `say` reports how many are computed, which may take longer than training.
 
     With `folder` (the collection's) they are kept in folder/features/KEY/ and only what is missing is computed. KEY
     stands for backbone, weights, preprocessing and the collection's items. A row counts as present only after its
@@ -68,7 +68,7 @@ def embed(
     if folder is None:
         distinct, inverse = np.unique(rows, return_inverse=True)
         out: Features = np.empty((len(distinct), net.width), np.float32)
-        _fill(net, collection, distinct, size, device, progress, lambda part, values: out.__setitem__(part, values))
+        _fill(net, collection, distinct, size, device, progress, out.__setitem__)
         return out[inverse]
     table, present = _open(Path(folder), collection, net, backbone, size)
     wanted = np.unique(rows)

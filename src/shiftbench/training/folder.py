@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import shiftbench
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import file_digests, lock, read_json, write_json, write_text
 from shiftbench.core.registry import import_name
 from shiftbench.data.benchmark import Benchmark
@@ -29,9 +29,9 @@ from shiftbench.training.data import load
 from shiftbench.training.device import choose_device
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.features import Report
-from shiftbench.training.lane import save_weights
+from shiftbench.training.lane import RESUME, save_weights
 from shiftbench.training.loop import Fitting, Say, learn
-from shiftbench.training.run import Outcome, Run, own_parts
+from shiftbench.training.run import Outcome, Run, own_parts, run_facts
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -61,8 +61,8 @@ def train(
                         failed=keep, say=say)
     if problems:
         if isinstance(problems[0], MemoryError) or "allocate" in str(problems[0]):
-            raise ShiftBenchError(f"run {run.id}: memory ran out ({str(problems[0]).partition(chr(10))[0]}). Lower "
-                                  f"batch_size, which is {run.batch_size:,}, or size.") from problems[0]
+            raise ShiftBenchError(f"run {run.id}: memory ran out ({first_line(problems[0])}). Lower batch_size, which "
+                                  f"is {run.batch_size:,}, or size.") from problems[0]
         raise problems[0]
     if end.state == "busy":
         raise ShiftBenchError(f"{Path(out) / run.id}: another process is doing this run. Wait for it, or end it.")
@@ -85,22 +85,22 @@ def train_pack(
         ends[run.id] = Outcome(run.id, state if problem is None else "failed", reason, time.monotonic() - started,
                                notes)
 
-    def close(one: Fitting) -> None:
+    def close(fitting: Fitting) -> None:
         try:
-            if one.problem is None:
-                _finish(one)
+            if fitting.problem is None:
+                _finish(fitting)
         except Exception as problem:
-            one.problem = problem
-        end(one.run, one.problem, notes=one.notes)
+            fitting.problem = problem
+        end(fitting.run, fitting.problem, notes=fitting.notes)
 
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         fittings = []
         for run in {run.id: run for run in runs}.values():
             folder = Path(out) / run.id
             try:
                 if _begin(benchmark, run, folder, device, benchmark_path, sides_of(collection)):
                     end(run)
-                elif not held.enter_context(lock(folder / "lock")):
+                elif not locks.enter_context(lock(folder / "lock")):
                     end(run, state="busy")
                 elif is_done(folder):  # by another process, a moment ago
                     end(run)
@@ -130,9 +130,9 @@ def _begin(benchmark: Benchmark, run: Run, folder: Path, device: str, path: Path
     return False
 
 
-def _finish(one: Fitting) -> None:
+def _finish(fitting: Fitting) -> None:
     """Predict, and write what a finished run leaves; `done` last."""
-    run, data, learned, folder = one.run, one.data, one.learned, one.folder
+    run, data, learned, folder = fitting.run, fitting.data, fitting.learned, fitting.folder
     assert learned is not None
     assert folder is not None
     predictions = predict_all(run, data, learned.net)
@@ -178,7 +178,7 @@ def load_run(folder: Path | str) -> Run:
     try:
         return Run.of(settings, str(path))
     except ShiftBenchError as problem:
-        sources = {str(own["import"]) for own in facts.get("own", {}).values() if own["import"]}
+        sources = {str(code["import"]) for code in facts.get("own", {}).values() if code["import"]}
         if not sources:
             raise
         raise ShiftBenchError(f"{problem} The run was made with --import {' --import '.join(sorted(sources))}.") from (
@@ -186,13 +186,10 @@ def load_run(folder: Path | str) -> Run:
 
 
 def _facts(benchmark: Benchmark, run: Run, path: Path | str | None, sides: Any) -> dict[str, Any]:
-    weights = Path(run.weights)
-    own = _own(run)
+    weights, code = Path(run.weights), _users_code(run)
     return {
-        "format": "shiftbench run", "version": 1, "id": run.id,
-        "benchmark": {"name": benchmark.name, "digest": benchmark.digest, "path": str(path) if path else None},
-        "run": run.to_json(),
-        **({"own": own} if own else {}),
+        **run_facts(run.id, benchmark, path, run.to_json()),
+        **({"own": code} if code else {}),
         "weights_digest": tensors_digest(read_weights(weights)) if weights.is_file() else None,
         "images": sides,
         **_model_facts(run.model),
@@ -239,20 +236,20 @@ def _check_same(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def check_code(folder: Path, run: Run) -> None:
-    """Raise an error where a run was made with other code of its user's method, model or metric than there is now."""
+    """Raise an error where the code of a user's method, model or metric has changed since the run was made."""
     if (folder / "run.json").is_file():
-        _check_code(folder, read_json(folder / "run.json"), _own(run))
+        _check_code(folder, read_json(folder / "run.json"), _users_code(run))
 
 
-def _check_code(folder: Path, stored: Any, own: Mapping[str, Mapping[str, str]]) -> None:
-    for what, now in own.items():
+def _check_code(folder: Path, stored: Any, code: Mapping[str, Mapping[str, str]]) -> None:
+    for what, now in code.items():
         before = stored.get("own", {}).get(what, {}).get("code", "")
         if before and now["code"] and before != now["code"]:
             raise ShiftBenchError(f"{folder}: {what} has changed since this run. Register it under another name, or "
                                   "delete the folder.")
 
 
-def _own(run: Run) -> dict[str, dict[str, str]]:
+def _users_code(run: Run) -> dict[str, dict[str, str]]:
     """What the run uses of its user's code: where that is, and its digest."""
     return {what: {"import": import_name(owner.module), "code": owner.code}
             for what, owner in own_parts(run.to_json()).items()}
@@ -266,6 +263,5 @@ def sides_of(collection: Collection) -> list[int] | None:
 
 def _tidy(folder: Path) -> None:
     """Remove what only an unfinished run needs."""
-    plain = [folder / name for name in ("resume.safetensors", "failed.json", "lock")]
-    for file in (*plain, *folder.glob("stage-*.safetensors")):
+    for file in (folder / RESUME, folder / "failed.json", folder / "lock", *folder.glob("stage-*.safetensors")):
         file.unlink(missing_ok=True)

@@ -105,13 +105,13 @@ def _features(
         if not names:
             raise ShiftBenchError(f"Collection '{collection.name}' has no columns of features. Name them when it is "
                                   "read: shiftbench read table … --features age,dose.")
-        taken = values[rows]
-        known = taken[benchmark.rows("train")]
-        if not len(known):
-            return np.asarray(taken, np.float32)  # training refuses a benchmark without training rows
+        values = values[rows]
+        trained = values[benchmark.rows("train")]
+        if not len(trained):
+            return np.asarray(values, np.float32)  # training refuses a benchmark without training rows
         # The statistics are of training rows alone, as when a model is fitted. A constant column carries nothing.
-        mean, spread = known.mean(axis=0), known.std(axis=0)
-        return np.asarray((taken - mean) / np.where(spread > 0, spread, 1), np.float32)
+        mean, spread = trained.mean(axis=0), trained.std(axis=0)
+        return np.asarray((values - mean) / np.where(spread > 0, spread, 1), np.float32)
     return backbone_features(collection, rows, run.features, cache, progress, say)
 
 

@@ -81,15 +81,15 @@ def retrain(
             learn(tried, progress=progress)
         finally:
             set_threads(threads)
-    accuracy = {one.run.lr: evaluate(one.run, data, one.learned.net, CHOOSE_ON)["accuracy"] for one in tried
-                if one.learned is not None}
+    accuracy = {fitting.run.lr: evaluate(fitting.run, data, fitting.learned.net, CHOOSE_ON)["accuracy"]
+                for fitting in tried if fitting.learned is not None}
     if not accuracy:
         raise tried[0].problem or ShiftBenchError(f"{folder}: no learning rate worked.")
     best = max(accuracy, key=lambda rate: accuracy[rate])
-    chosen = next(one.learned for one in tried if one.run.lr == best)
+    chosen = next(fitting.learned for fitting in tried if fitting.run.lr == best)
     assert chosen is not None
     test = benchmark.rows(TEST_ON)
-    outcome = Retrained(best, accuracy[best], tuple(one.run.lr for one in tried if one.learned is None))
+    outcome = Retrained(best, accuracy[best], tuple(fitting.run.lr for fitting in tried if fitting.learned is None))
     Predictions(benchmark.items[test], benchmark.split[test], chosen.logits(TEST_ON).numpy(),
                 benchmark.names["label"]).save(folder / TARGET_RT)
     sign(folder, TARGET_RT)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from math import ceil
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,17 +45,15 @@ def selections(name: str) -> tuple[str, ...]:
     """What weights may be chosen by: the numbers that every target has, and metrics of the user's own."""
     if name not in SELECTIONS:
         load_installed()
-    return (*SELECTIONS, *(other for other, metric in METRICS.items() if metric.own))
+    return (*SELECTIONS, *(metric.name for metric in METRICS.values() if metric.own))
 
 
 FEATURES = "efficientnet-lite0"
 """What a head works on where no features are named."""
 
-
 UNSAID = ("preset", "epochs", "eval_epochs", "frozen_norms", "max_grad_norm", "decay_all", "warmup", "drop",
           "drop_every", "normalise")
 """Fields that a run's facts leave out where they have their default: a run from before them has the same id."""
-
 
 IN_EPOCHS = {"epochs": "steps", "eval_epochs": "eval_every"}
 """Lengths in passes over the training items, and the field in steps that each stands for. The two are one setting:
@@ -114,14 +113,14 @@ class Run:
 
     def __post_init__(self) -> None:
         self._take_preset()
-        for name, known, kind in (("optimizer", OPTIMIZERS, "optimizer"),
-                                  ("select_on", selections(self.select_on), "selection"),
-                                  ("precision", PRECISIONS, "precision"), ("schedule", SCHEDULES, "schedule"),
-                                  ("batches", ("", *BATCHES), "kind of batch"),
-                                  ("normalise", NORMALISATIONS, "normalisation"),
-                                  ("select_split", ("", "id_val", "val"), "split to choose on")):
-            if getattr(self, name) not in known:
-                raise unknown(kind, getattr(self, name), [word for word in known if word], "run")
+        for name, choices, noun in (("optimizer", OPTIMIZERS, "optimizer"),
+                                    ("select_on", selections(self.select_on), "selection"),
+                                    ("precision", PRECISIONS, "precision"), ("schedule", SCHEDULES, "schedule"),
+                                    ("batches", ("", *BATCHES), "kind of batch"),
+                                    ("normalise", NORMALISATIONS, "normalisation"),
+                                    ("select_split", ("", "id_val", "val"), "split to choose on")):
+            if getattr(self, name) not in choices:
+                raise unknown(noun, getattr(self, name), [choice for choice in choices if choice], "run")
         if self.augment != "none":
             parts_of(self.augment)
         for name in ("steps", "batch_size", "eval_every", "attack_steps", "patience", "size", "domains_per_batch",
@@ -145,15 +144,13 @@ class Run:
         if self.features:
             if self.features not in (COLUMNS, SENTENCES):
                 split_features(self.features)
-            if self.stylised:
-                raise ShiftBenchError(f"run: stylised={self.stylised} exchanges images, but model '{self.model}' works "
-                                      "on cached features. Choose a model that takes images.")
             if self.precision != "float32":
                 raise ShiftBenchError(f"run: precision '{self.precision}' is for models that take images; a head on "
                                       "features is computed in float32.")
-            if self.attack:
-                raise ShiftBenchError(f"run: attack={self.attack} moves images, but model '{self.model}' works on "
-                                      "cached features. Choose a model that takes images.")
+            for name, verb in (("stylised", "exchanges"), ("attack", "moves")):
+                if getattr(self, name):
+                    raise ShiftBenchError(f"run: {name}={getattr(self, name)} {verb} images, but model '{self.model}' "
+                                          "works on cached features. Choose a model that takes images.")
         if self.attack and self.normalise:
             raise ShiftBenchError(f"run: attack={self.attack} moves pixels on one scale for all images, but normalise="
                                   f"{self.normalise} gives each its own. Leave one of them out.")
@@ -162,9 +159,9 @@ class Run:
 
     def _take_preset(self) -> None:
         """Fill in the model that the method asks for, and the settings of the preset."""
-        own = find_method(self.method).model
-        if own:
-            self._fill("model", own, f"method '{self.method}' trains model '{own}' alone")
+        model = find_method(self.method).model
+        if model:
+            self._fill("model", model, f"method '{self.method}' trains model '{model}' alone")
         if not self.preset:
             return
         preset = find(VARIANTS, "preset of one method", self.preset)
@@ -177,7 +174,7 @@ class Run:
 
     def _fill(self, key: str, value: Any, reason: str) -> None:
         """Set a field, or a hyperparameter of the method, that has its default; another value is a contradiction."""
-        if key not in {part.name for part in fields(Run)}:
+        if key not in RUN_FIELDS:
             current = self.params.get(key, value)
             object.__setattr__(self, "params", {**self.params, key: value})
         else:
@@ -211,7 +208,7 @@ class Run:
             raise ShiftBenchError(f"run: method '{self.method}' moves features, but model 'linear' has none: "
                                   "it would be ERM. Choose mlp, or a model that takes images.")
         if (needs in ("images", "maps") and not takes_pictures(model)) or (needs == "maps" and not model.has_maps):
-            fit = [name for name, one in image_models().items() if one.has_maps or needs != "maps"]
+            fit = [name for name, other in image_models().items() if other.has_maps or needs != "maps"]
             raise ShiftBenchError(f"run: {'preset' if self.preset else 'method'} '{self.label}' needs {NEEDS[needs]}, "
                                   f"which model '{self.model}' does not have. Models that do: {', '.join(fit)}.")
 
@@ -267,9 +264,9 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         method = find_method(self.method)
-        default = {part.name: part.default for part in fields(method) if part.name in method.unsaid}
-        facts = {part.name: getattr(self, part.name) for part in fields(self)
-                 if part.name not in UNSAID or getattr(self, part.name) != getattr(Run, part.name)}
+        default = {param.name: param.default for param in fields(method) if param.name in method.unsaid}
+        facts = {name: getattr(self, name) for name in RUN_FIELDS
+                 if name not in UNSAID or getattr(self, name) != getattr(Run, name)}
         return {**facts, "params": {key: value for key, value in self.params.items()
                                     if key not in default or value != default[key]}}
 
@@ -279,11 +276,21 @@ class Run:
         return make(Run, settings, where)
 
 
+RUN_FIELDS = tuple(field.name for field in fields(Run))
+
+
+def run_facts(name: str, benchmark: Benchmark, path: Path | str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """How every run.json begins: the run's name, its benchmark and where that is, and the settings."""
+    return {"format": "shiftbench run", "version": 1, "id": name,
+            "benchmark": {"name": benchmark.name, "digest": benchmark.digest, "path": str(path) if path else None},
+            "run": settings}
+
+
 def own_parts(settings: Mapping[str, Any]) -> dict[str, Owner]:
     """What a run with these settings uses of users' code, and where that is: method 'mine' -> its owner."""
     tables: tuple[tuple[str, Registry[Any], str], ...] = (
         ("method", METHODS, "method"), ("model", CATALOGUE, "model"), ("metric", METRICS, "select_on"))
-    return {f"{kind} '{settings[key]}'": owner for kind, table, key in tables
+    return {f"{noun} '{settings[key]}'": owner for noun, table, key in tables
             if (owner := table.owners.get(settings.get(key, ""))) is not None and not owner.ours}
 
 
@@ -314,13 +321,13 @@ def on_benchmark(settings: Mapping[str, Any], benchmark: Benchmark) -> dict[str,
     steps = ⌈epochs · n / m⌉ for n training items and m items of a batch (`items_per_batch`); the same holds of
     `eval_epochs`, so that patience counts evaluations of this benchmark and not of another size.
     """
-    own = {**settings, "benchmark": benchmark.digest}
-    lengths = {name: own.pop(name, 0) for name in IN_EPOCHS}
+    there = {**settings, "benchmark": benchmark.digest}
+    lengths = {name: there.pop(name, 0) for name in IN_EPOCHS}
     if any(lengths.values()):
-        pools = count_pools(benchmark, own["batches"] or METHODS[own["method"]].batches)
-        n, m = len(benchmark.rows("train")), items_per_batch(own["batch_size"], pools, own["domains_per_batch"])
-        own |= {IN_EPOCHS[name]: max(1, ceil(epochs * n / m)) for name, epochs in lengths.items() if epochs}
-    return own
+        pools = count_pools(benchmark, there["batches"] or METHODS[there["method"]].batches)
+        n, m = len(benchmark.rows("train")), items_per_batch(there["batch_size"], pools, there["domains_per_batch"])
+        there |= {IN_EPOCHS[name]: max(1, ceil(epochs * n / m)) for name, epochs in lengths.items() if epochs}
+    return there
 
 
 def task_of(benchmark: Benchmark) -> str:
@@ -336,14 +343,15 @@ def run_of(
     if not method and not preset:
         raise ShiftBenchError("train: name a method or a preset. `shiftbench methods` lists both.")
     method, variant, protocol = expand(listed(preset), method, task_of(benchmark) if benchmark else "")
-    own, of_run = split_settings(protocol)
+    of_method, of_run = split_settings(protocol)
     for in_epochs, in_steps in IN_EPOCHS.items():
         if in_steps in settings:
             of_run.pop(in_epochs, None)
     of_run = {"model": default_model(method, variant), **of_run, **settings}
     if facts(str(of_run["model"])).takes == "features":
         of_run.setdefault("features", FEATURES)
-    run = Run.of({"benchmark": "", "method": method, "preset": variant, "params": {**own, **params}, **of_run}, "train")
+    run = Run.of({"benchmark": "", "method": method, "preset": variant, "params": {**of_method, **params}, **of_run},
+                 "train")
     return run if benchmark is None else Run.of(on_benchmark(run.to_json(), benchmark), "train")
 
 
@@ -370,7 +378,7 @@ def default_model(method: str, preset: str = "") -> str:
 
 def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings as (hyperparameters of the method, fields of the run)."""
-    of_run = {part.name for part in fields(Run)} - {"benchmark", "method", "params"}
+    of_run = set(RUN_FIELDS) - {"benchmark", "method", "params"}
     return ({key: value for key, value in settings.items() if key not in of_run},
             {key: value for key, value in settings.items() if key in of_run})
 

@@ -10,7 +10,7 @@ are laid out as they are, and why the optimizer sees each lane's tensors by them
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -48,17 +48,16 @@ class Stacked:
         self.whole.state = _folded(lanes[0].state)
         slots = {id(lane): number * width + slot for number, row in enumerate(rows) for slot, lane in enumerate(row)}
         self.slots = [slots[id(lane)] for lane in lanes]
-        named = [[dict(_Whole(lane).named_parameters()) for lane in row] for row in grid]
-        self.weights = {name: _stacked([[one[name].detach() for one in row] for row in named]) for name in named[0][0]}
-        own = [dict(_Whole(lane).named_parameters()) for lane in lanes]
-        for slot, one in zip(self.slots, own, strict=True):
-            for name, parameter in one.items():
+        self.weights = _stacked([[dict(_Whole(lane).named_parameters()) for lane in row] for row in grid])
+        of_lanes = [dict(_Whole(lane).named_parameters()) for lane in lanes]
+        for slot, parameters in zip(self.slots, of_lanes, strict=True):
+            for name, parameter in parameters.items():
                 parameter.data = self.weights[name].flatten(0, 1)[slot]
-        self.own = {name: [one[name] for one in own] for name in self.weights}
-        buffers = [[dict(_Whole(lane).named_buffers()) for lane in row] for row in grid]
-        self.buffers = {name: _stacked([[one[name] for one in row] for row in buffers]) for name in buffers[0][0]}
+        self.own = {name: [parameters[name] for parameters in of_lanes] for name in self.weights}
+        self.buffers = _stacked([[dict(_Whole(lane).named_buffers()) for lane in row] for row in grid])
         numbers = [[lane.stage.method.numbers() for lane in row] for row in grid]
-        self.numbers = {key: torch.tensor([[one[key] for one in row] for row in numbers]) for key in numbers[0][0]}
+        self.numbers = {key: torch.tensor([[of_lane[key] for of_lane in row] for row in numbers])
+                        for key in numbers[0][0]}
         self.optimizer = _joined(lanes)
 
     def without(self, ends: Sequence[Lane]) -> "Stacked":
@@ -68,9 +67,9 @@ class Stacked:
         """Do n steps of every lane; gives the losses, a row per lane."""
         first, data = self.lanes[0], self.lanes[0].data
         blocks = [lane.block(lane.point.step, n) for lane in self.heads]
-        index = torch.from_numpy(np.stack([one for one, _ in blocks], axis=1))
-        u = [torch.from_numpy(one) for _, one in blocks if one is not None]
-        drawn = torch.stack(u, dim=1) if u else None
+        index = torch.from_numpy(np.stack([items for items, _ in blocks], axis=1))
+        draws = [torch.from_numpy(u) for _, u in blocks if u is not None]
+        drawn = torch.stack(draws, dim=1) if draws else None
         losses = []
         scale = factors(first.run, first.point.step, n, first.steps)
         for t in range(n):
@@ -85,11 +84,11 @@ class Stacked:
             for (name, stack), gradient in zip(self.weights.items(), gradients, strict=True):
                 stack.requires_grad_(False)
                 # A fused optimizer walks raw memory, and the gradient of a product may come transposed.
-                parts = None if gradient is None else gradient.contiguous().flatten(0, 1).unbind()
+                of_slots = None if gradient is None else gradient.contiguous().flatten(0, 1).unbind()
                 for parameter, slot in zip(self.own[name], self.slots, strict=True):
-                    parameter.grad = None if parts is None else parts[slot]
+                    parameter.grad = None if of_slots is None else of_slots[slot]
             for number, lane in enumerate(self.lanes):
-                shorten(lane.run, [own[number] for own in self.own.values()])
+                shorten(lane.run, [parameters[number] for parameters in self.own.values()])
             self.optimizer.step()
             losses.append(values.detach().flatten()[self.slots])
         self._give_back()
@@ -98,7 +97,7 @@ class Stacked:
     def _losses(self, batch: Batch, step: Tensor) -> Any:
         """Losses and new buffers, seeds × lanes."""
         of_seed = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None, None))
-        dims = tree_map(lambda part: 0 if isinstance(part, Tensor) else None, batch)
+        dims = tree_map(lambda leaf: 0 if isinstance(leaf, Tensor) else None, batch)
         return torch.func.vmap(of_seed, in_dims=(0, 0, 0, dims, None))(
             self.weights, self.buffers, self.numbers, batch, step)
 
@@ -120,8 +119,10 @@ def _by_seed(lanes: Sequence[Lane]) -> dict[int, list[Lane]]:
     return rows
 
 
-def _stacked(grid: Sequence[Sequence[Tensor]]) -> Tensor:
-    return torch.stack([torch.stack(list(row)) for row in grid])
+def _stacked(grid: Sequence[Sequence[Mapping[str, Tensor]]]) -> Tensors:
+    """The tensors of every name in one, seeds × lanes × …"""
+    return {name: torch.stack([torch.stack([tensors[name].detach() for tensors in row]) for row in grid])
+            for name in grid[0][0]}
 
 
 class _Whole(nn.Module):
@@ -141,9 +142,9 @@ def _joined(lanes: Sequence[Lane]) -> torch.optim.Optimizer:
     optimizer's step must see each lane's tensors by themselves, or the last bits would depend on their neighbours."""
     groups: dict[tuple[float, ...], dict[str, Any]] = {}
     for lane in lanes:
-        for own in lane.optimizer.param_groups:
-            pace = (lane.lr, own["weight_decay"], lane.run.momentum)
-            groups.setdefault(pace, {**own, "start": lane.lr, "params": []})["params"].extend(own["params"])
+        for group in lane.optimizer.param_groups:
+            pace = (lane.lr, group["weight_decay"], lane.run.momentum)
+            groups.setdefault(pace, {**group, "start": lane.lr, "params": []})["params"].extend(group["params"])
     joined = make_optimizer(lanes[0].run, list(groups.values()))
     for lane in lanes:
         for parameter in parameters_of(lane.optimizer):
@@ -157,11 +158,11 @@ def alike(lane: Lane) -> tuple[Any, ...]:
     fixed = {key: value for key, value in vars(method).items() if key not in method.numbers()}
     shapes = tuple((name, parameter.shape) for name, parameter in _Whole(lane).named_parameters())
     # Weights of a second stage come from the run's own first one, so they are nobody else's.
-    own = run.id if lane.weight is not None else ""
+    owner = run.id if lane.weight is not None else ""
     return (id(lane.data), run.batch_kind, run.resample, run.batch_size, run.domains_per_batch, lane.steps,
             lane.point.stage, lane.point.step, type(method), tuple(fixed.items()), shapes, tuple(lane.stage.trains),
             run.optimizer, run.momentum > 0, run.schedule, run.warmup, run.drop, run.drop_every,
-            None if lane.batches.weights is None else lane.batches.weights.tobytes(), own)
+            None if lane.batches.weights is None else lane.batches.weights.tobytes(), owner)
 
 
 def _with_numbers(method: Method, numbers: Tensors) -> Method:
