@@ -14,7 +14,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods import METHODS
 from shiftbench.methods.method import Environments
-from shiftbench.methods.presets import PRESETS, PUBLISHED, wilds
+from shiftbench.methods.presets import PRESETS, PUBLISHED, preset_settings
 from shiftbench.sweeps.status import outcome_facts
 from shiftbench.sweeps.study import Study
 from shiftbench.training.data import Data
@@ -254,7 +254,7 @@ def test_the_paper_s_steps_are_in_its_presets():
     """WILDS anneals for 500 steps, whatever the length of the run."""
     for name, methods in ((name, PRESETS[f"wilds-{name}"].by_method) for name in PUBLISHED):
         if "irm" in methods:
-            told = wilds(name, "irm")
+            told = preset_settings(f"wilds-{name}", "irm")
             assert told["anneal"] * told["steps"] == pytest.approx(500)
 
 

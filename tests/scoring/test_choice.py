@@ -16,7 +16,7 @@ from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import read_predictions
 from shiftbench.data.scores import ALL, Measure
 from shiftbench.data.tags import Tags, Texts
-from shiftbench.methods.presets import PUBLISHED, wilds
+from shiftbench.methods.presets import PUBLISHED, preset_settings
 from shiftbench.models import build
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.readers.wilds.wheat import SESSIONS
@@ -255,7 +255,7 @@ def guesses(benchmark: Benchmark, rows: np.ndarray, seed: int) -> object:
 def test_wilds_weights_are_chosen_by_the_packages_headline(name):
     """A preset's run ranks weights on `val` by the number that the package's `eval` puts first."""
     _, benchmark, codes, names = wilds_world(name)
-    preset, rows = wilds(name), benchmark.rows("val")
+    preset, rows = preset_settings(f"wilds-{name}", "erm"), benchmark.rows("val")
     assert (preset["select_on"], preset["select_split"]) == ("headline", "val")
     data = Data(benchmark, torch.zeros(len(benchmark), 6), CPU)
     for seed in range(3):

@@ -30,15 +30,15 @@ def test_batches_are_a_function_of_seed_and_step(codes, size, seed, step):
     pools = np.asarray(codes)
     one, other = Batches(pools, size, seed), Batches(pools, size, seed)
     for earlier in range(3):
-        other.at(earlier)
-    assert np.array_equal(one.at(step), other.at(step))
-    assert np.array_equal(one.block(step, 3), np.stack([one.at(step + k) for k in range(3)]))
-    assert len(one.at(step)) == len(one) == size * len(set(codes))
-    assert (np.bincount(pools[one.at(step)], minlength=3)[np.unique(pools)] == size).all()
+        other.block(earlier, 1)[0]
+    assert np.array_equal(one.block(step, 1)[0], other.block(step, 1)[0])
+    assert np.array_equal(one.block(step, 3), np.stack([one.block(step + k, 1)[0] for k in range(3)]))
+    assert len(one.block(step, 1)[0]) == len(one) == size * len(set(codes))
+    assert (np.bincount(pools[one.block(step, 1)[0]], minlength=3)[np.unique(pools)] == size).all()
     for number, code in enumerate(np.unique(pools)):
         pool = np.flatnonzero(pools == code)
         if len(pool) >= size:
-            drawn = np.concatenate([one.at(t)[number * size:(number + 1) * size] for t in range(len(pool))])
+            drawn = np.concatenate([one.block(t, 1)[0][number * size:(number + 1) * size] for t in range(len(pool))])
             assert np.array_equal(np.bincount(drawn, minlength=len(pools))[pool], np.full(len(pool), size))
             assert sorted(drawn[:len(pool)]) == sorted(pool)
 
@@ -46,8 +46,8 @@ def test_batches_are_a_function_of_seed_and_step(codes, size, seed, step):
 def test_another_seed_gives_other_batches():
     """Seeds and steps matter."""
     pools = np.zeros(100, np.int64)
-    assert not np.array_equal(Batches(pools, 20, 0).at(0), Batches(pools, 20, 1).at(0))
-    assert not np.array_equal(Batches(pools, 20, 0).at(0), Batches(pools, 20, 0).at(1))
+    assert not np.array_equal(Batches(pools, 20, 0).block(0, 1), Batches(pools, 20, 1).block(0, 1))
+    assert not np.array_equal(Batches(pools, 20, 0).block(0, 1), Batches(pools, 20, 0).block(1, 1))
 
 
 # Runs
@@ -148,7 +148,7 @@ def test_weights_decide_how_often_an_item_is_drawn():
     share = np.bincount(drawn.ravel(), minlength=9) / drawn.size * 3
     np.testing.assert_allclose(share[:6], [0, 1 / 8, 2 / 8, 5 / 8, 3 / 4, 1 / 4], atol=0.01)
     assert (share[6:] > 0).all()
-    assert np.array_equal(drawn[70], Batches(codes, 8, seed=3, weights=weights).at(70))
+    assert np.array_equal(drawn[70], Batches(codes, 8, seed=3, weights=weights).block(70, 1)[0])
 
 
 @pytest.mark.slow

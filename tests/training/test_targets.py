@@ -187,7 +187,7 @@ def test_a_batch_of_some_domains_has_as_many_items_of_each(pools, at_once, size,
     """`domains_per_batch` domains, different ones, `batch_size` items each; a function of seed and step alone."""
     codes = np.repeat(np.arange(pools), 4)
     batches = Batches(codes, size, 0, at_once=at_once)
-    batch = batches.at(step)
+    batch = batches.block(step, 1)[0]
     assert len(batch) == len(batches)
     found, count = np.unique(codes[batch], return_counts=True)
     assert len(found) == min(at_once, pools)

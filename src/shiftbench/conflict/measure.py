@@ -2,8 +2,8 @@
 evaluation subset is recorded, in one of two ways.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.models.net import build
 from shiftbench.scoring.intervals import interval
 from shiftbench.training.data import Data
-from shiftbench.training.device import choose_device, repeatable
+from shiftbench.training.device import choose_device, one_thread, repeatable
 from shiftbench.training.inputs import inputs
 from shiftbench.training.run import Run
 from shiftbench.training.step import make_optimizer
@@ -225,7 +225,7 @@ def record(
     member = F.one_hot(torch.from_numpy(evaluation.code)).to(data.device, torch.float64)
     member = member / member.sum(dim=0)
     losses = []
-    with repeatable(data.device, run.seed, "conflicts"), _threads(data):
+    with repeatable(data.device, run.seed, "conflicts"), nullcontext() if data.are_pixels else one_thread():
         net = stepper(data, train, evaluation, run)
         for step in range(settings.steps + 1):
             logits = net.logits()
@@ -257,15 +257,3 @@ def centred(x: Any, benchmark: Benchmark, train: Side) -> Any:
     if not spread > 0:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}': the features of all training items are the same.")
     return (x - mean) / spread
-
-
-@contextmanager
-def _threads(data: Data) -> Iterator[None]:
-    """One thread for heads: their products are so small that a second one costs more than it brings."""
-    before = torch.get_num_threads()
-    if not data.are_pixels:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -39,9 +39,6 @@ class Alignment(Environments):
             raise ShiftBenchError(f"{self.name}: by=group needs the labels that unlabelled={self.unlabelled} hides. "
                                   "Leave one of them out.")
 
-    def unlabelled_split(self) -> str:
-        return self.unlabelled
-
     def count(self, task: Task) -> int:
         return task.n_all_domains if self.unlabelled else super().count(task)
 

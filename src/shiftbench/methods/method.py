@@ -172,8 +172,8 @@ class Method:
         return net
 
     def unlabelled_split(self) -> str:
-        """The split whose items come with every batch, without their labels; empty for none."""
-        return ""
+        """The split whose items come with every batch, without their labels: a method's field `unlabelled`, or none."""
+        return str(getattr(self, "unlabelled", ""))
 
     def drawing(self, codes: Codes) -> Tensor | None:
         """The weights by which training items are drawn; None for uniform draws."""
@@ -207,7 +207,7 @@ class Method:
 
     def numbers(self) -> dict[str, float]:
         """The hyperparameters in which runs trained at once may differ."""
-        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in self.shapes}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in self.shapes}
         return {key: float(value) for key, value in values.items()
                 if isinstance(value, int | float) and not isinstance(value, bool)}
 
@@ -253,7 +253,7 @@ def facts(name: str) -> dict[str, Any]:
             "targets": list(cls.targets),
             "head_only": cls.needs in ("", "features"),
             "model": cls.model,
-            "parameters": {part.name: part.default for part in fields(cls)},
+            "parameters": {field.name: field.default for field in fields(cls)},
             "space": {key: str(law) for key, law in cls.space.items()}, "wiles": listed(name, "wiles"),
             "summary": next(iter((cls.__doc__ or "").strip().splitlines()), "")}
 

@@ -265,15 +265,6 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
-def wilds(dataset: str, method: str = "erm") -> dict[str, Any]:
-    """Settings of a run on a data set of WILDS, and of its method, side by side."""
-    if dataset not in PUBLISHED:
-        raise unknown("data set", dataset, PUBLISHED, "WILDS")
-    if method not in WILDS_RUNS[dataset]:
-        raise unknown("method", method, WILDS_RUNS[dataset], f"WILDS on {dataset}")
-    return preset_settings(f"wilds-{dataset}", method)
-
-
 def preset_settings(name: str, method: str, task: str = "") -> dict[str, Any]:
     """The settings of a preset for a method: fields of a run and, where the paper gives them, the method's own."""
     preset = find(PRESETS, "preset", name)
@@ -321,8 +312,8 @@ def preset_facts(name: str) -> dict[str, Any]:
     """What a list of presets shows of one. `wiles` is the grid of Wiles et al. for a variant."""
     preset = find(PRESETS, "preset", name)
     return {"name": name, "method": preset.method or "any", "family": preset.family, "settings": dict(preset.settings),
-            "by_method": {method: dict(own) for method, own in preset.by_method.items()},
-            "by_task": {task: dict(own) for task, own in preset.by_task.items()}, "paper": preset.paper,
+            "by_method": {method: dict(settings) for method, settings in preset.by_method.items()},
+            "by_task": {task: dict(settings) for task, settings in preset.by_task.items()}, "paper": preset.paper,
             "source": preset.source, "wiles": listed(name, "wiles") if preset.method else {}, "summary": preset.summary}
 
 

@@ -65,9 +65,6 @@ class AFN(Method):
     needs: ClassVar[str] = "features"
     space: ClassVar[Space] = {"penalty": Power(10, -4, 0)}
 
-    def unlabelled_split(self) -> str:
-        return self.unlabelled
-
     def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
         z = net.features(batch.x)
         risk, norms = per_item(net.head(z), batch).mean(), self.growth(z)
@@ -110,9 +107,6 @@ class PseudoLabel(Method):
     def __post_init__(self) -> None:
         check_share(self, "ramp", positive=True)
 
-    def unlabelled_split(self) -> str:
-        return self.unlabelled
-
     def state(self, task: Task) -> nn.Module:
         return memory(steps=task.steps)
 
@@ -148,9 +142,6 @@ class FixMatch(Method):
     needs: ClassVar[str] = "images"
     strong: ClassVar[str] = "randaugment"
     space: ClassVar[Space] = {"weight": Power(10, -1, 1), "threshold": Uniform(0.7, 0.95)}
-
-    def unlabelled_split(self) -> str:
-        return self.unlabelled
 
     def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
         risk = per_item(net(batch.x), batch).mean()
@@ -209,9 +200,6 @@ class Student(NoisyStudent):
     @property
     def draws(self) -> int:
         return 1
-
-    def unlabelled_split(self) -> str:
-        return self.unlabelled
 
     def state(self, task: Task) -> nn.Module:
         return memory(label=self.label)

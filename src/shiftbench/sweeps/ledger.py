@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from shiftbench.sweeps.status import failure, look
+from shiftbench.sweeps.storage import Store
 from shiftbench.sweeps.workers import Pack, give_up
 from shiftbench.training.run import Outcome
 
@@ -19,22 +19,8 @@ LOOK_AGAIN = 0.5
 """Seconds until a run that another process holds is looked at again."""
 
 
-class Results(Protocol):
-    """Where results lie: a folder, or a store behind a URL."""
-
-    def states(self, runs: Iterable[str]) -> dict[str, str]: ...
-
-    def failure(self, run: str) -> str: ...
-
-    def give_up(self, run: str, reason: str) -> str: ...
-
-    def forget_failure(self, run: str) -> None: ...
-
-    def progress(self, run: str) -> str: ...
-
-
 class ResultsFolder:
-    """Results in a folder that all workers see."""
+    """Results in a folder that all workers see; a `Store` answers the same questions about results behind a URL."""
 
     def __init__(self, out: Path) -> None:
         self.url, self.out = str(out), out
@@ -65,7 +51,7 @@ class ResultsFolder:
 class Ledger:
     """A run that has not ended is in `queue`, in a pack that an engine has handed out, or in `busy`: others have it."""
 
-    results: Results
+    results: ResultsFolder | Store
     report: Callable[[Outcome], None] | None
     retries: int
     queue: deque[Pack] = field(default_factory=deque)

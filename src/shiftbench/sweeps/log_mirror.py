@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def _looks(folder: Path) -> tuple[int, int, bool] | None:
 
 
 class Entry(NamedTuple):
-    """What a sink learns about a run."""
+    """What a run's folder says about it, for a sink."""
 
     run: str
     benchmark: str
@@ -100,12 +100,6 @@ class Entry(NamedTuple):
     started: float  # seconds since 1970
     lines: Sequence[Mapping[str, Any]]
     state: str  # running, done or failed
-
-
-class Sink(Protocol):
-    """Takes the whole log of a run, again and again as it grows, and writes each point once."""
-
-    def copy(self, entry: Entry) -> None: ...
 
 
 def read_entry(folder: Path) -> Entry:
@@ -116,6 +110,9 @@ def read_entry(folder: Path) -> Entry:
                  (folder / "run.json").stat().st_mtime, lines(folder / "log.jsonl"),
                  next((name for name, file in (("done", "done"), ("failed", "failed.json"))
                        if (folder / file).is_file()), "running"))
+
+
+# Sinks: `copy` takes the whole log of a run, again and again as it grows, and writes each point once
 
 
 class TensorBoard:
@@ -246,7 +243,7 @@ class MLflow:
 SINKS: Mapping[str, type[TensorBoard] | type[MLflow]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 
-def open_sinks(names: Sequence[str], out: Path) -> list[Sink]:
+def open_sinks(names: Sequence[str], out: Path) -> list[TensorBoard | MLflow]:
     """Sinks by name; an error where the package of one is not installed."""
     for name in names:
         if name not in SINKS:

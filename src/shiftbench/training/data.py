@@ -349,12 +349,8 @@ class Batches:
         """Items per batch."""
         return self.size * (self.at_once or len(self.pools))
 
-    def at(self, step: int) -> Ints:
-        """The batch of one step, pool after pool."""
-        return self.block(step, 1)[0]
-
     def block(self, first: int, steps: int) -> Ints:
-        """The batches of several steps as rows: one transfer to the device instead of many."""
+        """The batches of several steps as rows, pool after pool: one transfer to the device instead of many."""
         if self.at_once:
             return np.stack([self._some(step) for step in range(first, first + steps)])
         return np.concatenate([self._draw(number, first, steps) for number in range(len(self.pools))], axis=1)

@@ -75,3 +75,14 @@ def full_precision(device: torch.device) -> Iterator[None]:
 def set_threads(n: int) -> None:
     """Compute with n threads from now on: one per process where several processes share the cores."""
     torch.set_num_threads(max(1, n))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, torch computes with one thread: products as small as those of heads are slower on several."""
+    before = torch.get_num_threads()
+    set_threads(1)
+    try:
+        yield
+    finally:
+        set_threads(before)

@@ -18,7 +18,7 @@ from shiftbench.models.weights import load_into, read_weights
 from shiftbench.models.wrapped import check_named
 from shiftbench.scoring.listing import Finished, read_run
 from shiftbench.training.data import Data, load
-from shiftbench.training.device import choose_device, set_threads
+from shiftbench.training.device import choose_device, one_thread
 from shiftbench.training.evaluate import evaluate
 from shiftbench.training.features import Report
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run, sign
@@ -75,12 +75,8 @@ def retrain(
                     batch_size=BATCH, steps=steps, optimizer="sgd", momentum=0.0, eval_every=max(1, steps // 40),
                     resample=False, seed=run.seed)
         tried = [Fitting(replace(start, lr=rate), data) for rate in rates]
-        threads = torch.get_num_threads()
-        set_threads(1)  # products this small are slower on several
-        try:
+        with one_thread():
             learn(tried, progress=progress)
-        finally:
-            set_threads(threads)
     accuracy = {fitting.run.lr: evaluate(fitting.run, data, fitting.learned.net, CHOOSE_ON)["accuracy"]
                 for fitting in tried if fitting.learned is not None}
     if not accuracy:
