@@ -110,7 +110,7 @@ def splits_of(name: str, scheme: str) -> Mapping[str, str]:
     return DATASETS[name].splits
 
 
-# The metadata of a benchmark as WILDS has it: one column of numbers per name, and what the numbers stand for.
+# The columns of a benchmark's metadata
 
 SOURCE = ("train", "id_val", "id_test")
 """The splits that are drawn before the shift: their rows have from_source_domain = 1."""

@@ -243,9 +243,9 @@ class _ByClass(_OfPredictions, Metric):
     def _compute(self, y_pred: Any, y_true: Any) -> Any:
         predicted, label = as_array(self.predicted(y_pred)), as_array(y_true)
         classes = np.asarray([1]) if self.average == "binary" else np.unique(label)
-        right = np.asarray([((label == one) & (predicted == one)).sum() for one in classes], np.float64)
-        truly = np.asarray([(label == one).sum() for one in classes], np.float64)
-        guessed = np.asarray([(predicted == one).sum() for one in classes], np.float64)
+        right = np.asarray([((label == code) & (predicted == code)).sum() for code in classes], np.float64)
+        truly = np.asarray([(label == code).sum() for code in classes], np.float64)
+        guessed = np.asarray([(predicted == code).sum() for code in classes], np.float64)
         if self.average == "micro":
             right, truly, guessed = (counts.sum(keepdims=True) for counts in (right, truly, guessed))
         values = self._of_counts(right, truly, guessed)

@@ -28,11 +28,11 @@ class PackageGrouper(CombinatorialGrouper):
 
     def __init__(self, dataset: Described | list[Described], groupby_fields: list[str] | None) -> None:
         whole = dataset if isinstance(dataset, list) else [dataset]
-        if any(hasattr(one, "indices") for one in whole):
+        if any(hasattr(data, "indices") for data in whole):
             raise ShiftBenchError("A grouper is made of whole data sets, and this is a subset: its groups would have "
                                   "other numbers. Give the data set.")
         super().__init__(dataset, groupby_fields, compat=QUIRKS)
-        columns = np.concatenate([as_array(one.metadata_array)[:, self._index] for one in whole])
+        columns = np.concatenate([as_array(data.metadata_array)[:, self._index] for data in whole])
         fields = self.groupby_fields or []
         if (columns != columns.astype(np.int64)).any():
             warnings.warn(f"CombinatorialGrouper: converting metadata with fields [{', '.join(fields)}] into long",

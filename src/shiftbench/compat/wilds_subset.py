@@ -10,8 +10,7 @@ import torch
 from shiftbench.compat import wilds_eval as wilds_kinds
 from shiftbench.compat.grouper import Columns, as_array
 from shiftbench.compat.items import Inputs, collate_boxes, collate_graphs, image_size, targets
-from shiftbench.compat.judged import Groupings, classes, package_text, told
-from shiftbench.compat.wilds_eval import EVALUATORS, Case, Results, case_of
+from shiftbench.compat.wilds_eval import EVALUATORS, Case, Groupings, Results, case_of, classes, package_text, told
 from shiftbench.compat.wilds_metadata import (
     DATASETS,
     FROM,

@@ -1,4 +1,4 @@
-"""What WILDS' scripts make of a model's outputs: classes, scores, and labels for items that have none."""
+"""Functions of tensors that WILDS' scripts import: groups and their means, and what becomes of a model's outputs."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -107,7 +107,7 @@ def numel(obj: Any) -> int:
     raise TypeError(f"A tensor or a list is needed, not {type(obj).__name__}.")
 
 
-# What WILDS' scripts make of a model's outputs: classes, scores, and labels for items that have none.
+# A model's outputs: classes, scores, and labels for items that have none
 
 Pseudolabels = tuple[Any, Any, Any, Any]
 """Outputs that are kept, their labels, the share that is kept, and which items those are."""
