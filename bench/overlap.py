@@ -14,8 +14,8 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Floats
 from shiftbench.core.rng import child
 from shiftbench.data.groupings import Grouping
-from shiftbench.scoring.estimates import Estimate
 from shiftbench.scoring.intervals import LEVEL, lowest
+from shiftbench.scoring.intervals.estimates import Estimate
 from shiftbench.scoring.scorer import by_grouping, percentile
 
 ITEMS = 1200

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.scoring import intervals as stats
-from shiftbench.scoring.estimates import share
+from shiftbench.scoring.intervals.estimates import estimate
 from shiftbench.scoring.metrics import accuracy, f1_items, macro_f1, tally
 
 
@@ -102,9 +102,9 @@ def test_the_effective_size_is_that_of_what_is_known():
     rng = np.random.default_rng(0)
     one = rng.random((1, 4000)) < 0.8
     for hits, wanted in ((np.repeat(one, 4, axis=0), 4000), (rng.random((4, 4000)) < 0.8, 16000)):
-        parts = stats.means(hits, [0] * 4)
+        parts = stats.take_apart(hits, [0] * 4)
         assert stats.effective(parts.value, parts.items, 4000, 4)[0, 0] == pytest.approx(wanted, rel=0.1)
-    sure = stats.means(np.ones((3, 50), bool), [0] * 3)
+    sure = stats.take_apart(np.ones((3, 50), bool), [0] * 3)
     assert stats.effective(sure.value, sure.items, 50, 3)[0, 0] == 50
 
 
@@ -116,8 +116,9 @@ def test_the_closed_intervals_are_the_bootstraps():
     label, predicted, group = label[order], predicted[:, order], group[order]
     hits, start = predicted == label, np.searchsorted(group, np.arange(3))
     average, by_group, f1 = plain(label, predicted[0], group, 3, 4000, seed=1)
-    pairs = [(share(hits, [0], 0.95), average[:, None]), (share(hits, [0], 0.95, start), by_group),
-             (share(f1_items(label, predicted, 3), [0], 0.95), f1[:, None])]
+    pairs = [(estimate("wilson", hits, [0], 0.95), average[:, None]),
+             (estimate("wilson", hits, [0], 0.95, start), by_group),
+             (estimate("wilson", f1_items(label, predicted, 3), [0], 0.95), f1[:, None])]
     for closed, draws in pairs:
         np.testing.assert_allclose(closed.ends([0], 0.95), np.stack(stats.interval(draws))[:, None], atol=0.004)
 

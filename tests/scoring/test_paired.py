@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
 from shiftbench.scoring import intervals as stats
-from shiftbench.scoring.estimates import share, worst_share
+from shiftbench.scoring.intervals.estimates import estimate
+from shiftbench.scoring.intervals.worst import worst_share
 
 
 @settings(deadline=None)
@@ -43,7 +44,7 @@ def test_parts_are_those_of_a_two_way_table(runs, n, seed):
     rng = np.random.default_rng(seed)
     table, method = rng.normal(size=(2 * runs, n)), [0] * runs + [1] * runs
     start = np.asarray([0, n // 2])
-    found = stats.means(table, method, start)
+    found = stats.take_apart(table, method, start)
     for group, items in enumerate((slice(0, n // 2), slice(n // 2, n))):
         for which in range(2):
             part = table[which * runs:(which + 1) * runs, items]
@@ -61,7 +62,7 @@ def test_variance_parts_find_what_was_drawn():
     rng = np.random.default_rng(0)
     for spread in (0.0, 0.3):
         hits, method = crossed(rng, 2000, 40, [0.0], spread)
-        parts = stats.means(hits, method)
+        parts = stats.take_apart(hits, method)
         found = np.sqrt(stats.seeds(parts.runs, parts.noise, method).variance[0, 0] * 40)
         width = np.sqrt(1 + 2 * 0.36)
         assert found == pytest.approx(spread * norm.pdf(1 / width) / width, abs=0.006, rel=0.3)
@@ -105,7 +106,7 @@ def test_equal_methods_are_seldom_told_apart(methods, runs, n, seeds):
     wrong = []
     for _ in range(300):
         hits, method = crossed(rng, n, runs, np.zeros(methods), seeds)
-        best = int(stats.means(hits, method).value.argmax())
+        best = int(stats.take_apart(hits, method).value.argmax())
         wrong.append((stats.compare(hits, method, against=best).low > 0).any())
     assert np.mean(wrong) <= 0.085  # 5 % and 2.8 standard errors
 
@@ -140,7 +141,7 @@ def test_the_interval_of_a_mean_is_about_other_items_and_seeds(runs, seeds):
     truth, held, narrow = accuracy_of(seeds), [], []
     for _ in range(300):
         hits, method = crossed(rng, 400, runs, [0.0], seeds)
-        found = share(hits, method, 0.95)
+        found = estimate("wilson", hits, method, 0.95)
         low, high = found.ends(method, 0.95)
         held.append(low[0, 0] <= truth <= high[0, 0])
         narrow.append(abs(found.value[0, 0] - truth) <= found.above[0, 0])

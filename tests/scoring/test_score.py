@@ -14,7 +14,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, RUN, Scores
 from shiftbench.scoring import GAP, RunIndex, means, runs_in, score, score_runs, to_json
-from shiftbench.scoring.estimates import CORRECTED
+from shiftbench.scoring.intervals.estimates import CORRECTED
 from shiftbench.scoring.runs import labels
 from tests.strategies import benchmarks, seeds, toy
 

@@ -35,7 +35,7 @@ from shiftbench.auditing.search import is_binary
 from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.rng import child
 from shiftbench.scoring.intervals import student, wilson
-from shiftbench.scoring.intervals.means import normal_quantile
+from shiftbench.scoring.intervals.estimates import normal_quantile
 
 FEW = 200
 """Items, or clusters, on the smaller side from which Student's distribution stands for that over permutations."""

@@ -19,7 +19,7 @@ from shiftbench.reporting.score_tables import percent
 from shiftbench.reporting.terminal import score_tables
 from shiftbench.scoring import GAP, score_models
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, effective, interval, student, wilson
-from shiftbench.scoring.intervals.means import normal_quantile
+from shiftbench.scoring.intervals.estimates import normal_quantile
 from shiftbench.scoring.metrics.classification import PairMean, over_pairs
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, MEAN, Measure, Scores
-from shiftbench.scoring.estimates import Estimate, Measured
-from shiftbench.scoring.intervals import LEVEL, compare, seeds, student
-from shiftbench.scoring.intervals import means as take_apart
+from shiftbench.scoring.intervals import LEVEL, compare, seeds, student, take_apart
+from shiftbench.scoring.intervals.estimates import Estimate, Measured
 from shiftbench.scoring.judge import Row, means
 from shiftbench.scoring.listing import Finished, RunSource
 from shiftbench.scoring.metrics import WORST, is_worst

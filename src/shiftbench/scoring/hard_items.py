@@ -14,19 +14,9 @@ from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, RUN, Scores
-from shiftbench.scoring.estimates import (
-    Estimate,
-    Measured,
-    bare,
-    loss,
-    mirrored,
-    on_the_logit_scale,
-    share,
-    worst_loss,
-    worst_share,
-)
-from shiftbench.scoring.intervals import means as take_apart
-from shiftbench.scoring.intervals import over_runs, student, wilson
+from shiftbench.scoring.intervals import Means, over_runs, student, wilson
+from shiftbench.scoring.intervals.estimates import Estimate, Law, Measured, estimate, on_the_logit_scale
+from shiftbench.scoring.intervals.worst import mirrored, worst_loss, worst_share
 from shiftbench.scoring.metrics.classification import calibration, confidences
 from shiftbench.scoring.metrics.curves import auc_items
 from shiftbench.shifts.context.challenge_sets import Ranked, hardest_tasks
@@ -75,9 +65,9 @@ def by_kind(
         if sure is not None and group not in SIDES:
             measured.append(Measured("ece", [group], size, miscalibrated(hits[:, rows], sure[:, rows], owner, level)))
         if losses is not None and group != ALL and group not in taken:
-            measured.append(Measured("nll", [group], size, loss(losses[:, rows], owner, level)))
+            measured.append(Measured("nll", [group], size, estimate("student", losses[:, rows], owner, level)))
         if group != ALL:
-            measured.append(Measured("error", [group], size, share(~hits[:, rows], owner, level)))
+            measured.append(Measured("error", [group], size, estimate("wilson", ~hits[:, rows], owner, level)))
     return measured + _larger(kind, hits, losses, owner, level)
 
 
@@ -88,14 +78,14 @@ def area(items: Floats, few: int, owner: Sequence[int], level: float | None) -> 
 
     Where one side lies wholly above the other there is no variance to see: Wilson's for min(m, k) items.
     """
-    if level is None:
-        return bare(items, owner)
-    parts = take_apart(items, owner)
-    value = parts.value
-    ends = on_the_logit_scale(value, student(few - 1, level) * np.sqrt(parts.items))
-    low, high = (np.where((value > 0) & (value < 1), *both) for both in zip(ends, wilson(value, float(few), level),
-                                                                           strict=True))
-    return Estimate(parts.runs, value, value, value - low, high - value, parts.noise)
+    def reach(parts: Means, size: Ints, level: float) -> tuple[Floats, Floats]:
+        value = parts.value
+        ends = on_the_logit_scale(value, student(few - 1, level) * np.sqrt(parts.items))
+        low, high = (np.where((value > 0) & (value < 1), *both)
+                     for both in zip(ends, wilson(value, float(few), level), strict=True))
+        return value - low, high - value
+
+    return estimate(Law(reach), items, owner, level)
 
 
 def miscalibrated(hits: Bools, confidence: Floats, owner: Sequence[int], level: float | None) -> Estimate:
@@ -104,14 +94,12 @@ def miscalibrated(hits: Bools, confidence: Floats, owner: Sequence[int], level: 
     A percentile bootstrap lifts it a second time: of models that are calibrated its interval never holds the true 0.
     """
     deviation = calibration(hits, confidence)
-    if level is None:
-        return bare(deviation.items, owner)
-    parts = take_apart(deviation.items, owner)
-    n = hits.shape[1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        half = student(n - 1, level) * np.sqrt(parts.items * n / (n - 1))
-    return Estimate(parts.runs, parts.value, parts.value, half + over_runs(deviation.lifted[:, None], owner), half,
-                    parts.noise)
+
+    def reach(parts: Means, size: Ints, level: float) -> tuple[Floats, Floats]:
+        half = student(size - 1, level) * np.sqrt(parts.items * size / (size - 1))
+        return half + over_runs(deviation.lifted[:, None], owner), half
+
+    return estimate(Law(reach), deviation.items, owner, level)
 
 
 def _larger(

@@ -18,8 +18,8 @@ from shiftbench.data.groupings import Grouping, groupings_of
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions, refuse_trained
 from shiftbench.data.scores import ALL, COLUMNS, DEFAULTS, DIFFERENCE, MEAN, Scores
-from shiftbench.scoring.estimates import Measured
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, compare
+from shiftbench.scoring.intervals.estimates import Measured
 from shiftbench.scoring.metrics import METRICS, Metric, own_metrics
 from shiftbench.scoring.scorer import Further, Outputs, Reals, Scorer, outputs_of, scorer
 
@@ -80,8 +80,8 @@ def means(
 ) -> Scores:
     """Each method's mean over its runs (seeds) on the same items, and how far it is behind the best method.
 
-    Intervals are about other items and other seeds: both parts are in them, each counted once (see `intervals.means`).
-    `worst_group_accuracy` is the mean of each run's worst; its group is the lowest on average.
+    Intervals are about other items and other seeds: both parts are in them, each counted once, see
+    `intervals.estimates`. `worst_group_accuracy` is the mean of each run's worst; its group is the lowest on average.
 
     A row of stat `difference` is the best mean minus this one, paired by item. Its interval and its p-value, in the
     column `p`, are corrected for all pairs of methods in this metric and split and, of single groups, for the

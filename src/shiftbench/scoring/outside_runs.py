@@ -125,7 +125,7 @@ def _models(
 
 def is_run(source: Any) -> bool:
     """Whether this is the folder of one finished run."""
-    return is_run_folder(source) and (Path(source) / "done").is_file()
+    return isinstance(source, str | Path) and (Path(source) / "done").is_file() and is_run_folder(source)
 
 
 def is_described(source: Any, benchmark: Benchmark, taken: Iterable[str] = ()) -> bool:

@@ -20,21 +20,17 @@ from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL
 from shiftbench.data.target import BOXES, TOKEN_KINDS, TOKENS, Boxes
-from shiftbench.scoring.estimates import (
-    LAWS,
-    Estimate,
-    Measured,
-    bare,
-    corrected,
-    loss,
-    share,
-    within,
-    worst_by,
-    worst_loss,
-    worst_share,
-)
 from shiftbench.scoring.hard_items import COLUMN, by_kind, kinds_of
 from shiftbench.scoring.intervals import REPLICATES, bootstrap, interval, over_runs
+from shiftbench.scoring.intervals.estimates import (
+    Estimate,
+    Measured,
+    corrected,
+    estimate,
+    within,
+    without_interval,
+)
+from shiftbench.scoring.intervals.worst import worst_by, worst_loss, worst_share
 from shiftbench.scoring.metrics import METRICS, WORST, Metric, own_metrics
 from shiftbench.scoring.metrics.beyond_classes import (
     HEADLINE,
@@ -105,11 +101,12 @@ def measure_classes(
     lowest = Measured("worst_group_accuracy", split.groups, split.size, worst.estimate, worst=worst, compared=True)
     f1 = f1_items(label, predicted, split.n_classes)
     measured = [
-        Measured("accuracy", [ALL], n, share(hits, owner, level), hits),
-        Measured("accuracy", split.groups, split.size, share(hits, owner, level, start), hits, start=start),
+        Measured("accuracy", [ALL], n, estimate("wilson", hits, owner, level), hits),
+        Measured("accuracy", split.groups, split.size, estimate("wilson", hits, owner, level, start), hits,
+                 start=start),
         lowest, corrected(lowest),
         Measured("worst_class_accuracy", split.classes, split.of_class, worst_class.estimate, worst=worst_class),
-        Measured("macro_f1", [ALL], n, share(f1, owner, level), f1),
+        Measured("macro_f1", [ALL], n, estimate("wilson", f1, owner, level), f1),
     ]
     loss_items = None
     if all(has_probabilities(scores) for scores in ([tables] if isinstance(tables, np.ndarray) else tables)):
@@ -117,8 +114,8 @@ def measure_classes(
         as_predicted[split.order] = label  # a table of many classes is not copied to sort its rows
         loss_items = _each(lambda scores: losses(as_predicted, scores), tables)[:, split.order]
         highest = worst_loss(loss_items, start, owner, level)
-        measured += [Measured("nll", [ALL], n, loss(loss_items, owner, level)),
-                     Measured("nll", split.groups, split.size, loss(loss_items, owner, level, start)),
+        measured += [Measured("nll", [ALL], n, estimate("student", loss_items, owner, level)),
+                     Measured("nll", split.groups, split.size, estimate("student", loss_items, owner, level, start)),
                      Measured("worst_group_nll", split.groups, split.size, highest.estimate, worst=highest)]
     if split.kind is not None:
         scores = _each(lambda table: np.asarray(table[:, split.order].transpose(0, 2, 1), np.float32), tables)
@@ -142,7 +139,7 @@ def by_grouping(hits: Bools, grouping: Grouping, owner: Sequence[int], level: fl
         return []
     size, times, n = grouping.size, grouping.times, hits.shape[1]
     disjoint = int(times.max()) == 1
-    each = share(hits[:, grouping.rows], owner, level, grouping.start)
+    each = estimate("wilson", hits[:, grouping.rows], owner, level, grouping.start)
     worst = worst_share(hits, grouping.start, owner, level, grouping.rows)
     items = contributions(hits, grouping, each.runs, times)
     n_inside = np.asarray([items.shape[1]])
@@ -153,7 +150,7 @@ def by_grouping(hits: Bools, grouping: Grouping, owner: Sequence[int], level: fl
                 Measured("worst_group_accuracy", names, size, worst.estimate, worst=worst, of=n, compared=True)]
     if disjoint:
         measured.append(corrected(measured[-1]))
-    measured += [Measured("mean_group_accuracy", [ALL], n_inside, share(items, owner, level), items, of=n),
+    measured += [Measured("mean_group_accuracy", [ALL], n_inside, estimate("wilson", items, owner, level), items, of=n),
                  Measured("tenth_percentile_accuracy", [ALL], n_inside, percentile(each.runs, owner, level))]
     return [one._replace(by=grouping.said) for one in measured]
 
@@ -184,7 +181,7 @@ def percentile(accuracy: Floats, owner: Sequence[int], level: float | None) -> E
     ordered = np.sort(accuracy, axis=1)
     runs = np.percentile(ordered, 100 * Q, axis=1)[:, None]
     if level is None:
-        return bare(runs, owner)
+        return without_interval(runs, owner)
     from scipy.special import bdtr
 
     below = bdtr(np.arange(many + 1), many, Q)  # P(B ≤ k)
@@ -290,7 +287,7 @@ def over_all(
     known = METRICS[metric]
     if not values.shape[1]:
         values = np.full((len(values), 1), np.nan)
-    return Measured(metric, [ALL], np.asarray([n]), LAWS[law or known.interval](values, owner, level, None),
+    return Measured(metric, [ALL], np.asarray([n]), estimate(law or known.interval, values, owner, level),
                     None if known.lower else values)
 
 
@@ -317,7 +314,7 @@ def grouped(
     law = law or METRICS[metric].interval
     worst = worst_by(law, values[:, kept], start, owner, level, lower=METRICS[metric].lower)
     worst = replace(worst, n=n[worst.code])
-    return [*measured, Measured(metric, names, n, LAWS[law](values[:, kept], owner, level, start)),
+    return [*measured, Measured(metric, names, n, estimate(law, values[:, kept], owner, level, start)),
             Measured(WORST + metric, names, n, worst.estimate, worst=worst, compared=not METRICS[metric].lower)]
 
 
@@ -417,8 +414,8 @@ def measure_further(
         measured = grouped(part, metric.name, values, values, owner, level)
         least = 0.0 if not (values < 0).any() else -np.inf
         return measured if metric.unit == "share" else [within(one, least, np.inf) for one in measured]
-    estimate = bootstrapped(metric, truth, outputs, owner, level, further, split)
-    return [Measured(metric.name, [ALL], np.asarray([len(truth)]), estimate)]
+    value = bootstrapped(metric, truth, outputs, owner, level, further, split)
+    return [Measured(metric.name, [ALL], np.asarray([len(truth)]), value)]
 
 
 def bootstrapped(
@@ -435,8 +432,7 @@ def bootstrapped(
     runs = np.asarray([[metric.function(truth, run)] for run in outputs], np.float64)
     value = over_runs(runs, owner)
     if level is None or not further.replicates:
-        nothing = np.full_like(value, np.nan)
-        return Estimate(runs, value, value, nothing, nothing, nothing, least, most)
+        return without_interval(runs, owner)._replace(least=least, most=most)
     draws = np.stack([bootstrap(partial(metric.function, truth, run), len(truth), replicates=further.replicates,
                                 seed=further.seed, purpose=split) for run in outputs])
     low, high = (end[:, None] for end in interval(over_runs(draws, owner).T, level))

@@ -10,7 +10,7 @@ from shiftbench.scoring.intervals.differences import (
     power,
     smallest_difference,
 )
-from shiftbench.scoring.intervals.means import (
+from shiftbench.scoring.intervals.estimates import (
     LEVEL,
     REPLICATES,
     Means,
@@ -18,17 +18,17 @@ from shiftbench.scoring.intervals.means import (
     bootstrap,
     effective,
     interval,
-    means,
     over_runs,
     seeds,
     seeds_half_width,
     student,
+    take_apart,
     wilson,
 )
 from shiftbench.scoring.intervals.worst import Lowest, at_lowest, lowest, lowest_mean
 
 __all__ = [
     "LEVEL", "REPLICATES", "Compared", "Design", "Lowest", "Means", "Seeds", "at_lowest", "bootstrap", "compare",
-    "effective", "group_power", "interval", "items_needed", "lowest", "lowest_mean", "mcnemar", "means",
-    "over_runs", "power", "seeds", "seeds_half_width", "smallest_difference", "student", "wilson",
+    "effective", "group_power", "interval", "items_needed", "lowest", "lowest_mean", "mcnemar", "over_runs",
+    "power", "seeds", "seeds_half_width", "smallest_difference", "student", "take_apart", "wilson",
 ]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.scoring.intervals.means import LEVEL, checked, means, over_runs, seeds
+from shiftbench.scoring.intervals.estimates import LEVEL, checked, over_runs, seeds, take_apart
 
 # Which methods differ, judged on the same items and over their seeds, and corrected for the number of pairs.
 
@@ -54,7 +54,7 @@ def compare(
     d_i is the difference of the two methods' means over their runs at item i, δ its mean. With δ² in it, the variance
     is that under equal methods: two single runs give McNemar's z = (b − c) / √(b + c).
     Of single runs that are right or wrong (`values` of bools) p is McNemar's exact one,
-    and an interval reaches 0 where that does not refuse equality. V_seeds is `means.seeds`', and the degrees of freedom
+    and an interval reaches 0 where that does not refuse equality. V_seeds is `seeds`', and the degrees of freedom
     are Satterthwaite's.
 
     `against` leaves only the pairs of that method. The correction is for all pairs all the same, since the method to
@@ -64,7 +64,7 @@ def compare(
     """
     from scipy.special import stdtr, stdtrit
 
-    parts = means(values, method)
+    parts = take_apart(values, method)
     n_methods, n = len(parts.value), values.shape[1]
     if against is None:
         first, second = np.triu_indices(n_methods, 1)

@@ -37,13 +37,26 @@ truth, and how long it is: python bench/intervals.py
 where the group seen lowest has θ and the others max(θ, their own rate); it is moved into the interval.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.scoring.intervals.means import LEVEL, checked
+from shiftbench.scoring.intervals.estimates import (
+    LAWS,
+    LEVEL,
+    Estimate,
+    checked,
+    estimate,
+    normal_quantile,
+    over_runs,
+    sizes_of,
+    student,
+    take_apart,
+)
 
 REACH = 9.0
 """Standard errors of the smallest group within which the estimate is sought."""
@@ -58,6 +71,161 @@ class Lowest(NamedTuple):
     middle: Floats
     high: Floats
 
+
+@dataclass(frozen=True, eq=False)
+class Worst:
+    """The worst group of each method: its estimate, which group it is on average, and what a comparison needs.
+
+    Values that only a comparison of methods needs are computed on demand: thousands of single runs never need them.
+    """
+
+    estimate: Estimate
+    code: Ints  # methods
+    n: Ints  # methods: items of that group
+    fewest: Floats  # methods: items of the smallest group that is some run's worst
+    owner: Sequence[int] = ()
+    level: float | None = None
+    contributions: Callable[[], Floats] | None = None
+
+    @property
+    def items(self) -> Floats:
+        """Runs × items: contributions to each run's own worst; nothing where it has no interval."""
+        return np.zeros((0, 0)) if self.contributions is None else self.contributions()
+
+    @cached_property
+    def unsure(self) -> Floats:
+        """Methods: what the interval has beyond the variance of `items`, which is how biased the minimum is."""
+        if self.contributions is None or self.level is None:
+            return np.full(len(self.code), np.nan)
+        half = (self.estimate.below + self.estimate.above) / 2 / student(np.inf, self.level)
+        return np.asarray(np.maximum(half**2 - take_apart(self.items, self.owner).items, 0)[:, 0])
+
+
+def worst_by(
+    law: str, values: Floats, start: Ints, owner: Sequence[int], level: float | None, *, lower: bool
+) -> Worst:
+    """The worst group of contributions, runs × items, that lie group by group, under the law of the metric.
+
+    It is the highest where `lower` is better, else the lowest; each law knows one of the two, and mirrors the other.
+    """
+    if law == "student":
+        return worst_loss(values, start, owner, level) if lower else mirrored(
+            worst_loss(-values, start, owner, level), about=0.0)
+    if lower:
+        return mirrored(worst_of(law, 1 - values, start, owner, level), about=1.0)
+    return worst_of(law, values, start, owner, level)
+
+
+def mirrored(worst: Worst, about: float) -> Worst:
+    """The worst group of `about` minus the contributions that `worst` was made of."""
+    old, items = worst.estimate, worst.contributions
+    estimate = Estimate(about - old.runs, about - old.value, about - old.centre, old.above, old.below, old.noise,
+                        about - old.most, about - old.least)
+    return replace(worst, estimate=estimate, contributions=items and (lambda: about - items()))
+
+
+def worst_share(
+    hits: Bools, start: Ints, owner: Sequence[int], level: float | None, rows: Ints | None = None
+) -> Worst:
+    """The lowest accuracy over groups: the mean over runs of each run's lowest, corrected as in `intervals.lowest`.
+
+    Items lie group by group; or `rows` has their numbers so, an item once for every group that it is in. Where groups
+    overlap they are not independent, and the estimate is not corrected.
+    """
+    laid = hits if rows is None else hits[:, rows]
+    size = sizes_of(laid.shape[1], start)
+    right = np.add.reduceat(laid, start, axis=1, dtype=np.int64)
+    overlap = rows is not None and int(np.bincount(rows).max(initial=0)) > 1
+    ends = None
+    if level:  # the law is costly to invert; runs that are right equally often in every group share it
+        counts, same = np.unique(right, axis=0, return_inverse=True)
+        ends = Lowest(*(end[same.ravel()] for end in lowest(counts, size, level, overlap=overlap)))
+    if rows is None or not overlap:
+        return worst_estimate(laid, size, right / size, owner, level, ends)
+    return worst_estimate(hits, size, right / size, owner, level, ends, np.split(rows, start[1:]))
+
+
+def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
+    """The highest mean loss over groups, corrected for the upward bias of a maximum as in `intervals.lowest_mean`.
+
+    No interval where a loss is infinite or a group has a single item.
+    """
+    size = sizes_of(values.shape[1], start)
+    mean = np.add.reduceat(values, start, axis=1) / size
+    ends = None
+    if level and size.min() > 1 and np.isfinite(mean).all():
+        rest = (values - np.repeat(mean, size, axis=1)) ** 2
+        error = np.sqrt(np.add.reduceat(rest, start, axis=1) / (size - 1) / size)
+        below = lowest_mean(-mean, error, level, freedom=size - 1)
+        ends = Lowest(-below.high, -below.middle, -below.low)
+    worst = worst_estimate(values, size, -mean, owner, level, ends)
+    estimate = worst.estimate
+    return replace(worst, estimate=estimate._replace(runs=-estimate.runs, value=-estimate.value, most=np.inf))
+
+
+def worst_of(law: str, values: Floats, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
+    """The lowest value over groups, corrected for the downward bias of a minimum as in `intervals.lowest_mean`.
+
+    A group's standard error is half its interval over z: on Fisher's scale for r. No interval where a group has none.
+    """
+    size = sizes_of(values.shape[1], start)
+    mean = np.add.reduceat(values, start, axis=1) / size
+    ends = None
+    if level:
+        each = estimate(law, values, range(len(values)), level, start)
+        there, back = (np.arctanh, np.tanh) if law == "fisher z" else (np.positive, np.positive)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            width = there(each.value + each.above) - there(each.value - each.below)
+        if np.isfinite(width).all():
+            limits = lowest_mean(there(each.value), width / 2 / normal_quantile(level), level)
+            ends = Lowest(*(np.asarray(back(end)) for end in limits))
+    worst = worst_estimate(values, size, mean, owner, level, ends)
+    return replace(worst, estimate=worst.estimate._replace(least=LAWS[law].least))
+
+
+def worst_estimate(
+    values: Bools | Floats, size: Ints, mean: Floats, owner: Sequence[int], level: float | None, ends: Lowest | None,
+    members: Sequence[Ints] = (),
+) -> Worst:
+    """Means over runs of each run's own lowest of `mean`, runs × groups; `ends` are those of each run.
+
+    Items lie group by group, or `members` has the items of each group.
+
+    Runs share their items: where all runs of a method err alike a mean over them is known no better than one run, where
+    they err independently much better. A half-width is that of one run times √(variance of the mean / mean variance).
+    """
+    which, average = mean.argmin(axis=1), over_runs(mean, owner).argmin(axis=1)
+    runs = np.take_along_axis(mean, which[:, None], axis=1)
+    value, n = over_runs(runs, owner), size[average]
+    fewest = np.full(len(average), np.inf)
+    np.minimum.at(fewest, np.asarray(owner), size[which])
+    if level is None or ends is None:
+        nothing = np.full((len(average), 1), np.nan)
+        return Worst(Estimate(runs, value, nothing, nothing, nothing, nothing), average, n, nothing[:, 0])
+    low, middle, high = (over_runs(end[:, None], owner) for end in ends)
+    items = cache(partial(_items_of_worst, values, size, which, members))
+    if len(average) == len(owner):  # single runs: there may be many
+        estimate = Estimate(runs, value, middle, middle - low, high - middle, np.zeros_like(value))
+        return Worst(estimate, average, n, fewest, owner, level, items)
+    over_items = take_apart(items(), owner)
+    single = over_runs(take_apart(items(), range(len(values))).items, owner)
+    shared = np.sqrt(np.divide(over_items.items, single, out=np.ones_like(single), where=single > 0)).clip(0, 1)
+    above = (1 + shared) / 2 * (high - middle)  # the bias of a minimum is as uncertain for all runs as for one
+    estimate = Estimate(runs, value, middle, shared * (middle - low), above, over_items.noise)
+    return Worst(estimate, average, n, fewest, owner, level, items)
+
+
+def _items_of_worst(values: Bools | Floats, size: Ints, which: Ints, members: Sequence[Ints]) -> Floats:
+    """Runs × items: contributions to the mean of each run's group `which[r]`."""
+    if not members:
+        return at_lowest(values, np.repeat(np.arange(len(size)), size), which)
+    inside = np.zeros(values.shape, np.int64)
+    for run, code in enumerate(which):
+        inside[run, members[code]] = 1
+    return at_lowest(values, inside, np.ones(len(values), np.int64))
+
+
+# The law of the lowest
 
 def lowest(right: Ints, size: Ints, level: float = LEVEL, *, overlap: bool = False) -> Lowest:
     """The lowest true rate of groups in which `right[r, g]` of `size[g]` items are right, for each run r.
