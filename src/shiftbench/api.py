@@ -146,7 +146,7 @@ def export(
     from shiftbench.exports import export as write_export
 
     loaded = _benchmark(benchmark)
-    return write_export(loaded, collection_if_there(loaded, benchmark, collection), out, to=to, copy=copy,
+    return write_export(loaded, collection_if_there(loaded, collection), out, to=to, copy=copy,
                         licence=licence, citation=citation)
 
 
@@ -289,9 +289,9 @@ def reference(
     from shiftbench.shifts.in_distribution import reference as make_reference
 
     original = _benchmark(benchmark)
-    images = collection_of(original, benchmark, collection) if given else None
+    images = collection_of(original, collection) if given else None
     counterpart = make_reference(original, to, seed, given=given, collection=images, **options)
-    return counterpart if out is None else save_for(counterpart, out, collection_path(original, benchmark, collection))
+    return counterpart if out is None else save_for(counterpart, out, collection_path(original, collection))
 
 
 def check(benchmark: Benchmark | Collection | Place, collection: Collection | Place | None = None) -> list[Finding]:
@@ -307,7 +307,7 @@ def check(benchmark: Benchmark | Collection | Place, collection: Collection | Pl
     if _is_collection(benchmark):
         return check_collection(_collection(benchmark))
     loaded, folder = _benchmark(benchmark), cast("Benchmark | Place", benchmark)
-    images = collection_if_there(loaded, folder, collection)
+    images = collection_if_there(loaded, collection)
     if images is None or images.pixels is None:
         return find_faults(loaded)
     return find_faults(loaded, *hashes_and_missing(images, loaded.items))
@@ -615,7 +615,7 @@ def score(
     if not models:
         raise ShiftBenchError("There are no predictions to score. Name at least one file.")
     if by and (collection is not None or needs_collection(loaded, by)):
-        options["collection"] = collection_if_there(loaded, benchmark, collection)
+        options["collection"] = collection_if_there(loaded, collection)
     answers = [Path(str(source)) for source in models if is_answers(source)]
     files = [source for source in models if not is_answers(source)]
     if files and (outside["words"] or any(is_described(file, loaded, (columns or {}).values()) for file in files)):
@@ -957,7 +957,7 @@ def study(
     from shiftbench.human import Design, write_study
 
     loaded = _benchmark(benchmark)
-    images = collection_of(loaded, benchmark, collection)
+    images = collection_of(loaded, collection)
     return write_study(loaded, images, out, make(Design, design, "study"), progress)
 
 
@@ -994,7 +994,7 @@ def _with_collection(benchmark: Any, collection: Collection | Place | None) -> t
     from shiftbench.data.benchmark import check_origin, collection_of
 
     loaded = _benchmark(benchmark)
-    images = collection_of(loaded, benchmark, collection)
+    images = collection_of(loaded, collection)
     if benchmark is loaded or collection is images:  # those in folders were compared
         check_origin(loaded, images)
     return loaded, images

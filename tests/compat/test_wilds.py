@@ -72,7 +72,7 @@ def data(folder):
 def test_items_are_those_of_the_benchmark(folder, data):
     """Item i of a subset is the image, label and codes of the i-th row of its split, and splits share no row."""
     benchmark = Benchmark.load(folder)
-    world = Collection.load(collection_folder(benchmark, folder))
+    world = Collection.load(collection_folder(benchmark))
     seen = []
     for split in data.split_dict:
         subset = data.get_subset(split)

@@ -242,10 +242,10 @@ def test_a_recipe_builds_and_remembers_its_collection(tmp_path):
     assert made.card["params"]["p"] == 0.5
     assert made.card["params"]["majority"] == {"cat": "outdoors", "dog": "outdoors"}
     assert made.card["seed"] == 4
-    assert Collection.load(collection_folder(made, tmp_path / "b")) == toy(500)
+    assert Collection.load(collection_folder(made)) == toy(500)
     toy(400).save(tmp_path / "toy")
     with pytest.raises(ShiftBenchError, match="The collection was changed"):
-        collection_folder(made, tmp_path / "b")
+        collection_folder(made)
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [

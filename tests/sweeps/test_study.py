@@ -308,7 +308,7 @@ def test_leaving_domains_out_adds_benchmarks_that_find_their_collection(place):
     for job in jobs:
         made = Benchmark.load(job.benchmark)
         assert made.digest == job.settings["benchmark"]
-        assert collection_folder(made, job.benchmark).samefile(job.collection)
+        assert collection_folder(made).samefile(job.collection)
     before = os.stat(Path(folders[1]) / "benchmark.json")
     assert Study.load(path, {"benchmarks": str(place / "benchmarks" / "toy-a")}).jobs(place / "runs") == jobs
     assert os.stat(Path(folders[1]) / "benchmark.json") == before

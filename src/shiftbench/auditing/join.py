@@ -165,7 +165,7 @@ class _Facts(NamedTuple):
 
 def _open_data(data: Any, id: str, label: str) -> _Facts:
     if isinstance(data, Benchmark):
-        return _of_benchmark(data, data, label)
+        return _of_benchmark(data, label)
     if isinstance(data, Collection):
         return _of_collection(data, label)
     if not is_frame(data) and not isinstance(data, str | Path):
@@ -173,7 +173,7 @@ def _open_data(data: Any, id: str, label: str) -> _Facts:
                               "or folder of one.")
     if not is_frame(data) and Path(data).is_dir():
         if (Path(data) / BENCHMARK).is_file():
-            return _of_benchmark(Benchmark.load(data), data, label)
+            return _of_benchmark(Benchmark.load(data), label)
         if (Path(data) / COLLECTION).is_file():
             return _of_collection(Collection.load(data), label)
         raise ShiftBenchError(f"{data}: holds neither {BENCHMARK} nor {COLLECTION}. Name a table, or the folder of a "
@@ -181,8 +181,8 @@ def _open_data(data: Any, id: str, label: str) -> _Facts:
     return _of_table(data, id, label)
 
 
-def _of_benchmark(benchmark: Benchmark, folder: Any, label: str) -> _Facts:
-    collection = collection_if_there(benchmark, folder)
+def _of_benchmark(benchmark: Benchmark, label: str) -> _Facts:
+    collection = collection_if_there(benchmark)
     target = benchmark.target
     if target.lists or target.kind == "tasks":
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {target.words}, but an audit takes classes or "

@@ -68,7 +68,7 @@ def get_dataset(
     folder = folder_of(dataset, root_dir, names)
     benchmark = Benchmark.load(folder)
     if not isinstance(collection, Collection):
-        collection = Collection.load(collection_folder(benchmark, folder, collection))
+        collection = Collection.load(collection_folder(benchmark, collection))
     return cls(asked.built(benchmark, collection), collection, groupby_fields=groupby_fields, groupings=groupings,
                 compat=compat, options=asked)
 

@@ -228,7 +228,7 @@ class Benchmark(Tabular):
         DataLoader(bench.torch("train"), batch_size=64, num_workers=2); see `compat.torch_rows.TorchRows`. A benchmark
         that was loaded or saved finds its collection; for another, give it.
         """
-        images = collection_of(self, self, collection)
+        images = collection_of(self, collection)
         check_origin(self, images)
         return torch_rows().TorchRows(self, images, split, transform)
 
@@ -353,65 +353,55 @@ def _free(above: Path, name: str, digest: str, load: Callable[[Path], T], same: 
     raise ShiftBenchError(f"{folder}: holds something else. Move it, or name another folder for the runs.")
 
 
-def collection_path(
-    benchmark: Benchmark, folder: Path | str | Benchmark, collection: Collection | Path | str | None = None
-) -> Path | None:
-    """Where the collection of a benchmark should be, as given or as its card says; None where nobody knows."""
+def collection_path(benchmark: Benchmark, collection: Collection | Path | str | None = None) -> Path | None:
+    """Where the collection of a benchmark should be: as given, or as its card says; None if neither says it."""
     if isinstance(collection, Path | str):
         return Path(collection)
     path = benchmark.card.get("collection", {}).get("path")
-    home = folder.home if isinstance(folder, Benchmark) else folder
-    return None if home is None or not path else Path(os.path.normpath(Path(home) / path))
+    return None if benchmark.home is None or not path else Path(os.path.normpath(benchmark.home / path))
 
 
-def collection_folder(
-    benchmark: Benchmark, folder: Path | str | Benchmark, override: Path | str | None = None
-) -> Path:
-    """Where the collection of a saved benchmark is, checked to be the one that it was built from."""
-    if isinstance(folder, Benchmark):
-        if override is not None:
-            return Path(override)
-        if folder.home is None:
-            raise ShiftBenchError("A benchmark in memory does not know where its collection is. Give `collection`.")
-        folder = folder.home
-    facts, path = benchmark.card.get("collection", {}), collection_path(benchmark, folder, override)
+def collection_folder(benchmark: Benchmark, override: Path | str | None = None) -> Path:
+    """The folder of the collection that a benchmark was built from; the digest of a saved one is checked."""
+    facts, home, path = benchmark.card.get("collection", {}), benchmark.home, collection_path(benchmark, override)
+    if home is None and path is None:
+        raise ShiftBenchError("A benchmark in memory does not know where its collection is. Give `collection`.")
     if path is None:
-        raise ShiftBenchError(f"{folder}: does not say where its collection is. Name it with --collection.")
+        raise ShiftBenchError(f"{home}: does not say where its collection is. Name it with --collection.")
+    if home is None:
+        return path
     if not path.exists():
-        raise ShiftBenchError(f"{folder}: its collection '{facts.get('name')}' is not at {path} any more. "
+        raise ShiftBenchError(f"{home}: its collection '{facts.get('name')}' is not at {path} any more. "
                               "Name it with --collection.")
     digest = str(read_marker(path, COLLECTION, "collection", COLLECTION_FORMAT, {"digest": str}).get("digest"))
     if digest != facts.get("digest"):
-        raise ShiftBenchError(f"{path}: digest is {digest[:8]}, but {folder} was built from "
+        raise ShiftBenchError(f"{path}: digest is {digest[:8]}, but {home} was built from "
                               f"{str(facts.get('digest'))[:8]}. The collection was changed; build the benchmark again.")
     return path
 
 
-def collection_of(
-    benchmark: Benchmark, folder: Path | str | Benchmark, collection: Collection | Path | str | None = None
-) -> Collection:
+def collection_of(benchmark: Benchmark, collection: Collection | Path | str | None = None) -> Collection:
     """The collection of a benchmark: as given, or from where the saved benchmark says that it is."""
-    if isinstance(collection, Collection):
-        return collection
-    return Collection.load(collection_folder(benchmark, folder, collection))
+    return collection if isinstance(collection, Collection) else Collection.load(
+        collection_folder(benchmark, collection))
+
+
+def collection_if_there(
+    benchmark: Benchmark, collection: Collection | Path | str | None = None
+) -> Collection | None:
+    """The collection of a benchmark; None where none is given and the saved benchmark's cannot be found."""
+    try:
+        return collection_of(benchmark, collection)
+    except ShiftBenchError:
+        if collection is not None:
+            raise
+        return None
 
 
 def check_origin(benchmark: Benchmark, collection: Collection) -> None:
-    """A collection is the one that a benchmark was built from."""
+    """Check that a benchmark was built from this collection."""
     digest = benchmark.card.get("collection", {}).get("digest")
     if digest and digest != collection.digest:
         raise ShiftBenchError(f"collection: '{collection.name}' has digest {collection.digest[:8]}, but benchmark "
                               f"'{benchmark.name}' was built from {str(digest)[:8]}. Give the collection that it was "
                               "built from.")
-
-
-def collection_if_there(
-    benchmark: Benchmark, folder: Path | str | Benchmark, collection: Collection | Path | str | None = None
-) -> Collection | None:
-    """The collection of a benchmark; None where none is named and the saved benchmark's cannot be found."""
-    try:
-        return collection_of(benchmark, folder, collection)
-    except ShiftBenchError:
-        if collection is not None:
-            raise
-        return None

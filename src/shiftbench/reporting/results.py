@@ -74,7 +74,7 @@ class Source(NamedTuple):
 
     def pictures(self) -> list[Collection | None]:
         """The collections that images may be taken from; a page can do without."""
-        collections = [collection_if_there(benchmark, folder) for benchmark, folder in self.folders]
+        collections = [collection_if_there(benchmark) for benchmark, _ in self.folders]
         return [None if collection is None or collection.foreign else collection for collection in collections]
 
 

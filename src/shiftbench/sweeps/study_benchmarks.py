@@ -223,7 +223,7 @@ def entries(
         seen.add((benchmark.digest, draw))
         its_seeds = tuple(dict.fromkeys(seeds)) if draw is None else (draw,)
         try:
-            source_folder = Path() if collection is None else collection_folder(benchmark, folder, collection or None)
+            source_folder = Path() if collection is None else collection_folder(benchmark, collection or None)
             parts = leave_out(benchmark) if parts_below else []
         except ShiftBenchError as problem:
             hint = " In a study: collection = \"FOLDER\"." if "--collection" in str(problem) else ""

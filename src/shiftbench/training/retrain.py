@@ -114,7 +114,7 @@ def retrain_all(
     outcomes: dict[str, Retrained] = {}
     for number, run in enumerate(runs):
         benchmark = Benchmark.load(run.benchmark_folder)
-        images = collection_of(benchmark, run.benchmark_folder, collection)
+        images = collection_of(benchmark, collection)
         outcomes[run.folder.name] = retrain(run.folder, benchmark, images, steps=steps, rates=chosen, device=device,
                                             cache=images.home)
         if progress:
