@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.later import load_torch
@@ -153,13 +153,13 @@ def export(
 def trust(collection: Collection | Place, root: Place | None = None) -> Path:
     """Allow a collection that was made elsewhere to use its image folder, or another folder; return that folder."""
     from shiftbench.data.collection import MARKER
-    from shiftbench.data.image_files import confirm
+    from shiftbench.data.image_files import trust_root
 
     loaded = _collection(collection)
     if loaded.root is None or loaded.home is None:
         raise ShiftBenchError(f"{loaded.home or loaded.name}: names no folder of files, so there is nothing to trust.")
     folder = loaded.root if root is None else Path(root).resolve()
-    confirm(loaded.home / MARKER, folder)
+    trust_root(loaded.home / MARKER, folder)
     return folder
 
 
@@ -306,7 +306,7 @@ def check(benchmark: Benchmark | Collection | Place, collection: Collection | Pl
 
     if _is_collection(benchmark):
         return check_collection(_collection(benchmark))
-    loaded, folder = _benchmark(benchmark), cast("Benchmark | Place", benchmark)
+    loaded = _benchmark(benchmark)
     images = collection_if_there(loaded, collection)
     if images is None or images.pixels is None:
         return find_faults(loaded)

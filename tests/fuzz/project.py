@@ -17,7 +17,7 @@ from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.image_files import note
+from shiftbench.data.image_files import record_trust
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.tags import Texts
@@ -55,7 +55,7 @@ def project(place: Path) -> list[Command]:
         facts = json.loads(path.read_text())
         path.write_text(json.dumps({key: facts[key] for key in facts if key != "files"}))
         if facts["root"]:
-            note(path, facts["root"])
+            record_trust(path, facts["root"])
     (place / "out").mkdir()
     assert len({one.name for one in found}) == len(found)
     return found

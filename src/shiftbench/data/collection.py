@@ -23,7 +23,7 @@ from shiftbench.core.files import (
 )
 from shiftbench.core.later import notebook
 from shiftbench.core.tables import decimal, long_texts, read_table, strings, values_of, whole, write_table
-from shiftbench.data.image_files import FOLDER, is_kept, is_safe, link_images, note, noted_root, unconfirmed
+from shiftbench.data.image_files import FOLDER, is_allowed, is_kept, link_images, record_trust, trusted_root, untrusted
 from shiftbench.data.questions import FORMS, about_tags, base_of, resolve
 from shiftbench.data.tags import Tags, Texts
 
@@ -44,7 +44,7 @@ class Collection:
     - `parents`: class hierarchy: name -> names of its parents
     - `pixels`: per item an image (uint8, N × H × W × 3) or a file name below `root`; None when there are no images
     - `home`: the folder it was loaded from, below which what is computed from it is kept
-    - `foreign`: whether it was made elsewhere and nobody has confirmed `root` here (see `roots`): no file is taken then
+    - `foreign`: whether it was made elsewhere and `root` is not trusted here (see `image_files`): no file is used then
     """
 
     name: str
@@ -285,7 +285,7 @@ class Collection:
                 "root": FOLDER if self.keeps_images else str(self.root) if self.root else None, "digest": self.digest,
                 "files": file_digests(staging, [file.name for file in staging.glob("*.parquet")])})
         if not self.foreign and not self.keeps_images and (self.root is not None or kept == "files"):
-            note(Path(folder) / MARKER, self.root or Path.cwd())
+            record_trust(Path(folder) / MARKER, self.root or Path.cwd())
         return Path(folder)
 
     def _named(self, rows: Ints) -> pa.Array:
@@ -319,9 +319,9 @@ class Collection:
         parents: dict[str, tuple[str, ...]] = {}
         for child, parent in zip(*both, strict=True):
             parents[child] = (*parents.get(child, ()), parent)
-        own = bool(facts.get("root")) and not Path(facts["root"]).is_absolute()  # images that it keeps itself
-        noted = noted_root(folder / MARKER) if (facts.get("root") or files) and not own else None
-        root = (noted or folder.resolve() / facts["root"]) if facts.get("root") else None
+        keeps = bool(facts.get("root")) and not Path(facts["root"]).is_absolute()  # images that it keeps itself
+        trusted = trusted_root(folder / MARKER) if (facts.get("root") or files) and not keeps else None
+        root = (trusted or folder.resolve() / facts["root"]) if facts.get("root") else None
         pixels: Values | None = None
         if facts["pixels"] == "array":
             pixels = read_array(folder / "pixels.npy")
@@ -350,7 +350,7 @@ class Collection:
             pixels=pixels,
             root=root,
             home=folder,
-            foreign=bool(facts.get("root") or files) and noted is None and not is_safe(root or Path.cwd(), folder),
+            foreign=bool(facts.get("root") or files) and trusted is None and not is_allowed(root or Path.cwd(), folder),
         )
 
     def take(self, rows: Ints) -> "Collection":
@@ -378,8 +378,8 @@ class Collection:
 
     @property
     def keeps_images(self) -> bool:
-        """Whether its image files are its own, saved with it and moved with it; see `kept_images`."""
-        return is_kept(self.root, None if self.home is None else self.home.resolve())
+        """Whether its image files are its own, saved with it and moved with it; see `image_files`."""
+        return self.root is not None and is_kept(self.root, None if self.home is None else self.home.resolve())
 
     def lying_in(self, folder: Path | str) -> "Collection":
         """The collection as the one that was saved in this folder."""
@@ -388,10 +388,10 @@ class Collection:
 
     @property
     def files_root(self) -> Path:
-        """The folder that holds the files; for a collection from elsewhere it must be confirmed first."""
+        """The folder that holds the files; for a collection from elsewhere the user must trust it first."""
         root = self.root or Path.cwd()
         if self.foreign:
-            raise unconfirmed(self.home or Path(), root)
+            raise untrusted(self.home or Path(), root)
         return root
 
     def path(self, row: int) -> Path:

@@ -1,8 +1,13 @@
-"""Image files that a collection keeps itself: images that came as bytes inside a table, or out of memory.
+"""Image files of a collection: those below a folder of the user, and those that the collection keeps itself.
 
-Until the collection is saved they lie in a folder of this process, which goes when it ends; saved, they lie in
-`images/` of the collection's own folder and move with it. A file holds the bytes as they came and is named by their
-SHA-256, so that reading the same data twice gives the same names.
+A saved collection names the folder of its image files. If somebody else made the collection, that folder could be any
+folder of this machine, so no file is taken from it until the user trusts it (`shiftbench trust`). Collections that this
+user made are trusted by their digest.
+
+Images that come as bytes inside a table, or from memory, are kept by the collection itself. Until it is saved they are
+in a folder of this process, which is deleted when the process ends; saved, they are in `images/` of the collection's
+own folder and move with it. A file holds the bytes as they came and is named by their SHA-256, so that reading the same
+data twice gives the same names.
 """
 
 import hashlib
@@ -22,78 +27,16 @@ from shiftbench.core.arrays import Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import inside
 
-# The folders from which a collection may take files: those that this user made or confirmed, not a stranger's.
-
 ROOTS = "SHIFTBENCH_ROOTS"
-
-
-def notes() -> Path:
-    """The file of confirmed collections, one per line: SHA-256, tab, folder."""
-    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return Path(base) / "shiftbench" / "collections"
-
-
-def noted_root(marker: Path) -> Path | None:
-    """The folder that was last confirmed for the collection with this collection.json; None if there is none."""
-    own = _digest(marker)
-    try:
-        lines = notes().read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return None
-    for line in reversed(lines):
-        digest, _, root = line.partition("\t")
-        if digest == own and root:
-            return Path(root)
-    return None
-
-
-def note(marker: Path, root: Path | str) -> bool:
-    """Confirm the folder of a collection's files; False if the confirmation cannot be written."""
-    if noted_root(marker) == Path(root):
-        return True
-    with suppress(OSError):
-        notes().parent.mkdir(parents=True, exist_ok=True)
-        with notes().open("a", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(f"{_digest(marker)}\t{root}\n")  # one short line: processes that append do not mix theirs
-        return True
-    return False
-
-
-def confirm(marker: Path, root: Path) -> None:
-    """`note` for a person who asked for it: what stands in the way is an error."""
-    if not root.is_dir():
-        raise ShiftBenchError(f"{root}: no such folder. Name the folder that holds the files with --root.")
-    if not note(marker, root):
-        raise ShiftBenchError(f"{notes()}: cannot be written, so it cannot be noted. Set {ROOTS}={root} instead.")
-
-
-def is_safe(root: Path, home: Path) -> bool:
-    """Whether files below `root` may be used without asking: it is in the collection's own folder, or allowed."""
-    allowed = [home, *(Path(part) for part in os.environ.get(ROOTS, "").split(os.pathsep) if part)]
-    return any(root.resolve().is_relative_to(part.resolve()) for part in allowed)
-
-
-def confirmed(folders: Iterable[Path | str], marker: str) -> str:
-    """The folders that were confirmed for collections, as SHIFTBENCH_ROOTS has them: for workers on other machines."""
-    noted = [str(root) for folder in folders if (root := noted_root(Path(folder) / marker)) is not None]
-    return os.pathsep.join(dict.fromkeys([*filter(None, [os.environ.get(ROOTS)]), *noted]))
-
-
-def unconfirmed(home: Path, root: Path) -> ShiftBenchError:
-    return ShiftBenchError(f"{home}: says that its files lie below {root}, but it was not made here. If files may be "
-                           f"taken from there: shiftbench trust {home}; if they lie elsewhere: shiftbench trust {home} "
-                           "--root FOLDER.")
-
-
-def _digest(marker: Path) -> str:
-    try:
-        return hashlib.sha256(marker.read_bytes()).hexdigest()
-    except OSError:
-        return ""
+"""The environment variable with further folders from which files may be taken."""
+FOLDER = "images"
+"""The folder of a saved collection with the images that it keeps itself."""
+ENDINGS = {"JPEG": ".jpg", "TIFF": ".tif"}
+"""The ending of a file by pillow's name of its format; for other formats it is the name in lower case."""
 
 
 def image_folder(images: Path | str | None) -> Path | None:
-    """The folder of the images, which must be there; None when none is given."""
+    """The folder of the images, which must exist; None when none is given."""
     if images is None:
         return None
     if not Path(images).is_dir():
@@ -102,7 +45,7 @@ def image_folder(images: Path | str | None) -> Path | None:
 
 
 def paths_below(root: Path, names: Sequence[str]) -> Strs:
-    """File names below a folder, or an error for the first that would leave it."""
+    """File names below a folder, or an error for the first that would lead out of it."""
     for name in names:
         if "\0" in name or not name:
             raise ShiftBenchError(f"{name!r} is not the name of an image file.")
@@ -112,20 +55,19 @@ def paths_below(root: Path, names: Sequence[str]) -> Strs:
 
 
 def missing_files(pixels: Values | None, root: Path | None) -> Ints:
-    """The numbers of the items whose image file is not below `root`; empty if images are not files.
+    """The numbers of the items whose image file is not below `root`; none if images are not files.
 
-    Folders are listed, which is faster than asking for a million files one by one; a name that is not in the list
-    is asked for, since some disks take `A.JPG` for `a.jpg`.
+    Folders are listed, which is faster than a system call for each of a million files. A name that is not in the list
+    gets one, since some disks take `A.JPG` for `a.jpg`.
     """
     if pixels is None or pixels.dtype.kind != "U":
         return np.zeros(0, np.int64)
-    root, present = root or Path.cwd(), {}
-    missing = []
+    root, files, missing = root or Path.cwd(), dict[str, frozenset[str]](), []
     for row, name in enumerate(pixels.tolist()):
-        above, _, file = name.rpartition("/")
-        if above not in present:
-            present[above] = _files_in(root / above)
-        if file not in present[above] and not (root / name).is_file():
+        folder, _, file = name.rpartition("/")
+        if folder not in files:
+            files[folder] = _files_in(root / folder)
+        if file not in files[folder] and not (root / name).is_file():
             missing.append(row)
     return np.asarray(missing, np.int64)
 
@@ -139,12 +81,71 @@ def _files_in(folder: Path) -> frozenset[str]:
         return frozenset()
 
 
-# Image files that a collection keeps itself: images that came as bytes inside a table, or out of memory.
+def trust_file() -> Path:
+    """The file of trusted collections, one per line: the SHA-256 of its collection.json, a tab, the folder."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(base) / "shiftbench" / "collections"
 
-FOLDER = "images"
-"""Of a saved collection: where the images lie that it keeps itself."""
-ENDINGS = {"JPEG": ".jpg", "TIFF": ".tif"}
-"""Of files, by the name that pillow has for a format; others are the name in lower case."""
+
+def trusted_root(marker: Path) -> Path | None:
+    """The folder that was last trusted for the collection with this collection.json; None if there is none."""
+    own = _digest(marker)
+    try:
+        lines = trust_file().read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        digest, _, root = line.partition("\t")
+        if digest == own and root:
+            return Path(root)
+    return None
+
+
+def record_trust(marker: Path, root: Path | str) -> bool:
+    """Trust the folder of a collection's files; False if that cannot be recorded."""
+    if trusted_root(marker) == Path(root):
+        return True
+    with suppress(OSError):
+        trust_file().parent.mkdir(parents=True, exist_ok=True)
+        with trust_file().open("a", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(f"{_digest(marker)}\t{root}\n")  # processes that append short lines do not mix them
+        return True
+    return False
+
+
+def trust_root(marker: Path, root: Path) -> None:
+    """`record_trust` at the user's request: what prevents it is an error."""
+    if not root.is_dir():
+        raise ShiftBenchError(f"{root}: no such folder. Name the folder that holds the files with --root.")
+    if not record_trust(marker, root):
+        raise ShiftBenchError(f"{trust_file()}: cannot be written, so trust cannot be recorded. Set {ROOTS}={root} "
+                              "instead.")
+
+
+def is_allowed(root: Path, home: Path) -> bool:
+    """Whether files below `root` may be used without asking: it is in the collection's own folder, or in ROOTS."""
+    allowed = [home, *(Path(folder) for folder in os.environ.get(ROOTS, "").split(os.pathsep) if folder)]
+    return any(root.resolve().is_relative_to(folder.resolve()) for folder in allowed)
+
+
+def trusted_roots(folders: Iterable[Path | str], marker: str) -> str:
+    """The folders that are trusted for these collections, as ROOTS holds them: for workers on other machines."""
+    roots = [str(root) for folder in folders if (root := trusted_root(Path(folder) / marker)) is not None]
+    return os.pathsep.join(dict.fromkeys([*filter(None, [os.environ.get(ROOTS)]), *roots]))
+
+
+def untrusted(home: Path, root: Path) -> ShiftBenchError:
+    """The error for a collection from elsewhere that names a folder of this machine."""
+    return ShiftBenchError(f"{home}: says that its files are below {root}, but it was not made here. If files may be "
+                           f"taken from there: shiftbench trust {home}; if they are elsewhere: shiftbench trust {home} "
+                           "--root FOLDER.")
+
+
+def _digest(marker: Path) -> str:
+    try:
+        return hashlib.sha256(marker.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 @cache
@@ -153,12 +154,12 @@ def _of_this_process() -> TemporaryDirectory[str]:
 
 
 def folder_for(images: Path | str | None) -> Path:
-    """The folder to write images into: the one that is named, or one of this process."""
+    """The folder to write images to: the given one, or one of this process."""
     return Path(_of_this_process().name if images is None else images).resolve()
 
 
 def is_kept(root: Path | None, home: Path | None) -> bool:
-    """Whether a collection keeps its images itself: in the folder of this process, or below its own."""
+    """Whether a collection keeps its images itself: below its folder `home`, or in the folder of this process."""
     if root is None:
         return False
     if home is not None and root.is_relative_to(home):
@@ -167,7 +168,7 @@ def is_kept(root: Path | None, home: Path | None) -> bool:
 
 
 def write_image(folder: Path, content: bytes, where: str) -> str:
-    """Write an encoded image as it is, and give the name of its file below `folder`; `where` says whose it is."""
+    """Write the bytes of an image file, and return its name below `folder`; an error names `where`."""
     digest = hashlib.sha256(content).hexdigest()
     name = f"{digest[:2]}/{digest[2:40]}{_ending(content, where)}"
     path = folder / name
@@ -184,7 +185,7 @@ def write_image(folder: Path, content: bytes, where: str) -> str:
 
 
 def _ending(content: bytes, where: str) -> str:
-    """The ending of an image's file; only its header is looked at."""
+    """The ending of an image's file, from the header of the image."""
     from PIL import Image
 
     try:
@@ -196,7 +197,7 @@ def _ending(content: bytes, where: str) -> str:
 
 
 def png(picture: object) -> bytes:
-    """The bytes of a PNG file of a picture (of pillow, or uint8 height × width × 3)."""
+    """A picture (of pillow, or uint8 height × width × 3) as the bytes of a PNG file."""
     from PIL import Image
 
     stream = io.BytesIO()
@@ -205,7 +206,7 @@ def png(picture: object) -> bytes:
 
 
 def link_images(root: Path, names: Iterable[str], folder: Path) -> None:
-    """Put the files of these names into another folder: as links to the same bytes, or as copies on another disk."""
+    """Put files into another folder: as hard links, or as copies on another disk."""
     for name in set(names):
         source, target = inside(root, name), folder / name
         target.parent.mkdir(parents=True, exist_ok=True)

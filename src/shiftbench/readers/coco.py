@@ -47,7 +47,7 @@ def coco(
 
     shiftbench read coco instances_train2017.json captions_train2017.json --images coco/ --out collections/coco
     """
-    root = image_folder(images)
+    root = None if images is None else image_folder(images)
     files = [_load(path) for path in source_files(sources, "coco")]
     ids, first, origin = _merge_images(files)
     width, height = (np.concatenate([getattr(file, side) for file in files])[first] for side in ("width", "height"))

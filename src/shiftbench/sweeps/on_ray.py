@@ -21,7 +21,7 @@ from shiftbench.core.files import scratch, writing
 from shiftbench.core.ray_cluster import Cluster, ray_cluster
 from shiftbench.core.registry import load_plugins, loaded_plugins
 from shiftbench.data.collection import MARKER
-from shiftbench.data.image_files import ROOTS, confirmed
+from shiftbench.data.image_files import ROOTS, trusted_roots
 from shiftbench.sweeps.jobs import Job, owners_here
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
 from shiftbench.sweeps.storage import Store, is_url
@@ -121,7 +121,7 @@ class _Sweep:
                     pack = ledger.queue.popleft()
                     names = {name for job in pack.values() for name in (job.benchmark, job.collection)}
                     seen = marks + sorted(name for name in names if Path(name).exists())
-                    roots = confirmed(sorted({job.collection for job in pack.values()}), MARKER)
+                    roots = trusted_roots(sorted({job.collection for job in pack.values()}), MARKER)
                     self.tasks[task.remote(list(pack.values()), options, here, seen, roots)] = pack
                 if self.tasks:
                     for ref in ray.wait(list(self.tasks), timeout=LOOK_AGAIN if ledger.busy else None)[0]:

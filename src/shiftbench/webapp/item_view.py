@@ -21,7 +21,7 @@ from shiftbench.core.files import read_json
 from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.benchmark import UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.image_files import unconfirmed
+from shiftbench.data.image_files import untrusted
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import label_of
 from shiftbench.images.decode import open_image
@@ -169,7 +169,7 @@ def why_none(collection: Collection) -> str:
     if pixels is None or not len(pixels):
         return "The collection has no images."
     if collection.foreign:
-        return str(unconfirmed(collection.home or Path(), collection.root or Path.cwd()))
+        return str(untrusted(collection.home or Path(), collection.root or Path.cwd()))
     if pixels.dtype.kind == "U" and str(pixels[0]).endswith(".npz"):
         return "Its images have any number of channels, and are no pictures."
     return ""

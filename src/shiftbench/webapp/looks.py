@@ -50,7 +50,7 @@ from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import uniform
-from shiftbench.data.image_files import notes
+from shiftbench.data.image_files import trust_file
 
 ALPHA = 0.05
 """The chance that any confirmation at all is false."""
@@ -182,7 +182,7 @@ class Books:
     @staticmethod
     def of(folder: Path, edit: bool) -> "Books":
         """The books of a studio's folder: in it where the studio may write there, else beside the user's settings."""
-        own = notes().parent / "looks" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.jsonl"
+        own = trust_file().parent / "looks" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.jsonl"
         return Books((folder / FILE, own) if edit else (own, folder / FILE))
 
     def sealed(self, items: Strs, cluster: Strs | None = None) -> Bools:
