@@ -388,3 +388,9 @@ def test_help_shows_the_words_that_describe_predictions(verb):
     assert set(words) < set(inspect.signature(command.callback).parameters)
     with pytest.raises(TypeError, match="nmae"):
         getattr(sb, verb)(*("a", "b")[:1 if verb == "table" else 2], nmae="mine")
+
+
+@pytest.mark.parametrize("verb", ["score", "select", "gap", "table", "report", "board"])
+def test_a_misspelt_argument_is_named_with_its_verb(verb):
+    with pytest.raises(TypeError, match=rf"^{verb}\(\) got an unexpected keyword argument 'sede'$"):
+        getattr(sb, verb)("runs", sede=1)

@@ -15,9 +15,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.later import load_torch
@@ -83,11 +84,20 @@ _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 
 def _takes_words(verb: _Verb) -> _Verb:
-    """List the words of `Described` in the signature that help() and notebooks show."""
+    """The verb with the words of `Described` in its signature, which help() and notebooks show; no other is taken."""
     own = [parameter for parameter in signature(verb).parameters.values() if parameter.name != "described"]
     words = [word.replace(kind=Parameter.KEYWORD_ONLY) for word in signature(_words).parameters.values()]
-    verb.__signature__ = signature(verb).replace(parameters=[*own, *words])  # type: ignore[attr-defined]
-    return verb
+    names = {parameter.name for parameter in (*own, *words)}
+
+    @wraps(verb)
+    def run(*sources: Any, **settings: Any) -> Any:
+        for name in settings:
+            if name not in names:
+                raise TypeError(f"{verb.__name__}() got an unexpected keyword argument '{name}'")
+        return verb(*sources, **settings)
+
+    run.__signature__ = signature(verb).replace(parameters=[*own, *words])  # type: ignore[attr-defined]
+    return cast("_Verb", run)
 
 
 # Data

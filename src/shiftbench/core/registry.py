@@ -2,7 +2,7 @@
 
 Our own things and those of users are in one table each, and everything reads that table. A field of a dataclass is its
 default, its type, its help text and its legal key. `make` checks a mapping of settings against the fields: an unknown
-key or a value of the wrong type is an error that names the key and what is allowed.
+key or a value of the wrong type is an error that names the key and what is allowed. Plug-ins fill the tables too.
 """
 
 import hashlib
@@ -215,7 +215,9 @@ def _mismatch(value: Any, hint: Any, key: str, where: str) -> ShiftBenchError:
     return ShiftBenchError(f"{where}: '{key}' is {value!r}, but it must be of type {wanted}.")
 
 
-# A user's own code: files and packages that register methods, shifts, readers, metrics, models and sections.
+# Plug-ins: files and packages of a user that register things. Loading one runs it, as any script that its user starts:
+# a file or package is loaded because the user named it (`--import`, `import = [...]` in a study), an installed one
+# because its entry point is in the group below. Worker processes load what their driver has loaded.
 
 GROUP = "shiftbench.plugins"
 _LOADED: dict[str, None] = {}

@@ -28,7 +28,8 @@ from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import inside
 
 ROOTS = "SHIFTBENCH_ROOTS"
-"""The environment variable with further folders from which files may be taken."""
+"""The environment variable with further folders from which any collection may take files, for data that several
+machines or users share; `:` stands between two folders."""
 FOLDER = "images"
 """The folder of a saved collection with the images that it keeps itself."""
 ENDINGS = {"JPEG": ".jpg", "TIFF": ".tif"}

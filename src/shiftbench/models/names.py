@@ -144,14 +144,18 @@ SYNSET = re.compile(r"n\d{8}")
 
 
 def check_unseen(settings: Mapping[str, Any], benchmark: Benchmark) -> None:
-    """Raise an error where the weights of a run have seen the target."""
+    """Refuse a run whose weights have seen the target."""
     note = seen_note(settings, benchmark)
     if note:
         raise ShiftBenchError(f"{note} Start from weights=none or from others, or leave --strict (strict=True) out.")
 
 
 def seen_note(settings: Mapping[str, Any], benchmark: Benchmark) -> str:
-    """A sentence on the subclasses of the target that the weights of a run have seen; empty where there are none."""
+    """A sentence on the subclasses of the target that the weights of a run have seen; empty where there are none.
+
+    BREEDS asks whether a model knows a superclass by subclasses that it was never shown. Weights from ImageNet were
+    shown every class of ImageNet, and weights of `shiftbench pretrain` every value of the factor they learned.
+    """
     if "subclass" not in benchmark.extra:
         return ""
     target = set(benchmark.extra["subclass"][benchmark.rows("test")].tolist())

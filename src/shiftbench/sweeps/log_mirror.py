@@ -1,4 +1,9 @@
-"""The logs of a sweep in TensorBoard or MLflow, copied by a thread while it goes on; log.jsonl stays the truth."""
+"""The logs of a sweep in TensorBoard or MLflow, copied by a thread while it goes on; log.jsonl stays the truth.
+
+The process that started the sweep copies them: no run fails because a server is down, workers need no further package,
+and it works with every engine. The sink itself says which points it has, so that a resumed run, a second sweep or a
+killed copy never writes a point twice.
+"""
 
 import io
 import logging
