@@ -247,10 +247,10 @@ def in_threads(task: Callable[[int, int], T], ranges: list[tuple[int, int]], thr
 
 # Overlaps of subsets: a plan of what is counted, the counts of a range of classes, and the edges found in them.
 #
-# How much a(b) and a(c) overlap in the graph of class a depends on how many items carry a, b and c; so do b(a) and b(c)
-# in the graph of b, and c(a) and c(b) in the graph of c. Each triple of tags is therefore counted once, at its first tag
-# in the order of counting. That is the rarest, with the fewest partners: a third of the work, on counts that fit into
-# the processor's cache. Counts of chunks of items add up to those of the whole.
+# How much a(b) and a(c) overlap in the graph of class a depends on how many items carry a, b and c; so do b(a) and
+# b(c) in the graph of b, and c(a) and c(b) in the graph of c. Each triple of tags is therefore counted once, at its
+# first tag in the order of counting. That is the rarest, with the fewest partners: a third of the work, on counts that
+# fit into the processor's cache. Counts of chunks of items add up to those of the whole.
 
 class Plan(NamedTuple):
     """What is counted, and where its counts stand.
