@@ -1,7 +1,9 @@
-"""The folder of a human study: a page to hand out, and the key to keep.
+"""A human study: its design, its tasks, and its folder with a page to hand out and a key to keep.
 
     DIR/page/index.html, DIR/page/images/0001.jpg …   all that annotators get
-    DIR/key.json                                      what is right; not for them
+    DIR/key.json                                      the questions and the right answers, for whoever runs the study
+
+A task is two superclasses, example images of each, and images to sort into them.
 """
 
 import hashlib
@@ -25,12 +27,14 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.images.decode import images
 
-# Design the tasks of annotators: the two superclasses, the example images, and the images to sort.
-
+MARKER = "key.json"
+FORMAT = 1
+SHAPE = {"id": str, "benchmark": {str: str}, "design": {str: object}, "notes": [str], "tasks": [dict]}
 CONDITIONS = {"source": ("id_test", "id_val"), "target": ("test",)}
 """The splits of the images to sort: the first of these that has rows."""
 EXAMPLES = "train"
 """The split of the example images of both groups."""
+QUALITY = 90
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,85 @@ class Design:
         if not self.conditions or len(set(self.conditions)) < len(self.conditions):
             raise ShiftBenchError("human study: name each condition once: source, target or both.")
 
+
+@dataclass(frozen=True, eq=False)
+class Key:
+    """The questions of a human study and the right answers. `id` is a digest of all the rest, so a study has one key.
+
+    A task is {"id", "condition", "split", "labels": [of group 0, of group 1], "examples": [[item…], [item…]],
+    "questions": {image: {"item", "group"}}}.
+    """
+
+    benchmark: Mapping[str, str]  # name and digest
+    design: Design
+    tasks: Sequence[Mapping[str, Any]]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def id(self) -> str:
+        asked = [self.benchmark["digest"], asdict(self.design), list(self.tasks)]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+    @cached_property
+    def by_id(self) -> dict[str, Mapping[str, Any]]:
+        return {task["id"]: task for task in self.tasks}
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The pairs of superclasses, each once, sorted."""
+        return sorted({pair_of(task) for task in self.tasks})
+
+    @property
+    def splits(self) -> dict[str, str]:
+        """The split of each condition, source first."""
+        splits = {task["condition"]: task["split"] for task in self.tasks}
+        return {name: splits[name] for name in CONDITIONS if name in splits}
+
+    def facts(self) -> dict[str, Any]:
+        """What the file holds."""
+        return {"format": "shiftbench study", "version": FORMAT, "id": self.id, "benchmark": dict(self.benchmark),
+                "design": asdict(self.design), "notes": list(self.notes), "tasks": list(self.tasks)}
+
+    def check(self, benchmark: Benchmark) -> None:
+        """Refuse a benchmark other than the one that the human study was made from."""
+        if self.benchmark["digest"] != benchmark.digest:
+            raise ShiftBenchError(
+                f"Study {self.id} was made of benchmark '{self.benchmark['name']}' with digest "
+                f"{self.benchmark['digest'][:8]}…, but '{benchmark.name}' has {benchmark.digest[:8]}…. Give the "
+                "benchmark it was made of, or make a human study of this one.")
+
+    @staticmethod
+    def load(folder: Path | str) -> "Key":
+        """Read the key from the folder of a human study; a changed key no longer matches its id and is refused."""
+        path = Path(folder)
+        facts = read_marker(path, MARKER, "study", FORMAT, SHAPE)
+        design = make(Design, facts["design"], str(path / MARKER))
+        key = Key(facts["benchmark"], design, facts["tasks"], tuple(facts["notes"]))
+        if not {"name", "digest"} <= facts["benchmark"].keys() or key.id != facts["id"]:
+            raise ShiftBenchError(f"{path / MARKER}: does not match its own id {facts['id']}; the key was changed "
+                                  "after it was written. Use it as it was.")
+        return key
+
+
+def find_key(study: Path | str | None, answers: Sequence[Path | str]) -> Key:
+    """The key of the folder `study`; without one, the key of a folder that holds the answers or stands beside them."""
+    if study is not None:
+        return Key.load(study)
+    for file in answers:
+        for folder in (Path(file).absolute().parent, Path(file).absolute().parent.parent):
+            if (folder / MARKER).is_file():
+                return Key.load(folder)
+    raise ShiftBenchError(f"{answers[0]}: no {MARKER} of a human study lies beside these answers. Say with --study "
+                          "where its folder is.")
+
+
+def pair_of(task: Mapping[str, Any]) -> tuple[str, str]:
+    """The two superclasses of a task in alphabetical order, whichever is group 0."""
+    first, second = sorted(task["labels"])
+    return first, second
+
+
+# The tasks
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -161,92 +244,7 @@ def _pairs(able: Sequence[int], names: Sequence[str], design: Design) -> list[tu
     return sorted(pairs)
 
 
-# The folder of a human study: a page to hand out, and the key to keep.
-
-# The key of a human study: its questions and the right answers. It stays with the person who runs the study.
-
-MARKER = "key.json"
-FORMAT = 1
-SHAPE = {"id": str, "benchmark": {str: str}, "design": {str: object}, "notes": [str], "tasks": [dict]}
-
-
-@dataclass(frozen=True, eq=False)
-class Key:
-    """Tasks as they are written: {"id", "condition", "split", "labels": [of group 0, of group 1], "examples": [[item…],
-    [item…]], "questions": {image: {"item", "group"}}}. `id` is a digest of all the rest, so a human study has one key.
-    """
-
-    benchmark: Mapping[str, str]  # name and digest
-    design: Design
-    tasks: Sequence[Mapping[str, Any]]
-    notes: tuple[str, ...] = ()
-
-    @cached_property
-    def id(self) -> str:
-        asked = [self.benchmark["digest"], asdict(self.design), list(self.tasks)]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
-
-    @cached_property
-    def by_id(self) -> dict[str, Mapping[str, Any]]:
-        return {task["id"]: task for task in self.tasks}
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """The pairs of superclasses, each once, sorted."""
-        return sorted({pair_of(task) for task in self.tasks})
-
-    @property
-    def splits(self) -> dict[str, str]:
-        """The split of each condition, source first."""
-        splits = {task["condition"]: task["split"] for task in self.tasks}
-        return {name: splits[name] for name in CONDITIONS if name in splits}
-
-    def facts(self) -> dict[str, Any]:
-        """What the file holds."""
-        return {"format": "shiftbench study", "version": FORMAT, "id": self.id, "benchmark": dict(self.benchmark),
-                "design": asdict(self.design), "notes": list(self.notes), "tasks": list(self.tasks)}
-
-    def check(self, benchmark: Benchmark) -> None:
-        """Refuse a benchmark other than the one that the human study was made from."""
-        if self.benchmark["digest"] != benchmark.digest:
-            raise ShiftBenchError(
-                f"Study {self.id} was made of benchmark '{self.benchmark['name']}' with digest "
-                f"{self.benchmark['digest'][:8]}…, but '{benchmark.name}' has {benchmark.digest[:8]}…. Give the "
-                "benchmark it was made of, or make a human study of this one.")
-
-    @staticmethod
-    def load(folder: Path | str) -> "Key":
-        """Read the key from the folder of a human study; a changed key no longer matches its id and is refused."""
-        path = Path(folder)
-        facts = read_marker(path, MARKER, "study", FORMAT, SHAPE)
-        design = make(Design, facts["design"], str(path / MARKER))
-        key = Key(facts["benchmark"], design, facts["tasks"], tuple(facts["notes"]))
-        if not {"name", "digest"} <= facts["benchmark"].keys() or key.id != facts["id"]:
-            raise ShiftBenchError(f"{path / MARKER}: does not match its own id {facts['id']}; the key was changed "
-                                  "after it was written. Use it as it was.")
-        return key
-
-
-def find_key(study: Path | str | None, answers: Sequence[Path | str]) -> Key:
-    """The key of the folder `study`; without one, the key of a folder that holds the answers or stands beside them."""
-    if study is not None:
-        return Key.load(study)
-    for file in answers:
-        for folder in (Path(file).absolute().parent, Path(file).absolute().parent.parent):
-            if (folder / MARKER).is_file():
-                return Key.load(folder)
-    raise ShiftBenchError(f"{answers[0]}: no {MARKER} of a human study lies beside these answers. Say with --study "
-                          "where its folder is.")
-
-
-def pair_of(task: Mapping[str, Any]) -> tuple[str, str]:
-    """The two superclasses of a task in alphabetical order, whichever is group 0."""
-    first, second = sorted(task["labels"])
-    return first, second
-
-
-QUALITY = 90
-
+# The folder
 
 def write_study(
     benchmark: Benchmark, collection: Collection, out: Path | str, design: Design,
@@ -286,6 +284,19 @@ def write_study(
     return key
 
 
+def _entry(benchmark: Benchmark, task: Task, name: str, names: dict[int, str]) -> dict[str, Any]:
+    def items(rows: Ints) -> list[str]:
+        return [str(item) for item in benchmark.items[rows]]
+
+    return {
+        "id": name, "condition": task.condition, "split": task.split,
+        "labels": [benchmark.names["label"][code] for code in task.labels],
+        "examples": [items(side) for side in task.examples],
+        "questions": {names[int(row)]: {"item": item, "group": int(group)} for row, item, group in zip(
+            task.questions, items(task.questions), task.truth, strict=True)},
+    }
+
+
 def page(shown: dict[str, Any]) -> str:
     """The page with its style, its script and its tasks inside."""
     here = files("shiftbench.human")
@@ -311,16 +322,3 @@ def _inside(box: tuple[float, float, float, float], limits: tuple[int, int]) -> 
     """Rounding may put an end of the box a hair outside the picture."""
     left, top, right, low = box
     return max(0.0, left), max(0.0, top), min(float(limits[0]), right), min(float(limits[1]), low)
-
-
-def _entry(benchmark: Benchmark, task: Task, name: str, names: dict[int, str]) -> dict[str, Any]:
-    def items(rows: Ints) -> list[str]:
-        return [str(item) for item in benchmark.items[rows]]
-
-    return {
-        "id": name, "condition": task.condition, "split": task.split,
-        "labels": [benchmark.names["label"][code] for code in task.labels],
-        "examples": [items(side) for side in task.examples],
-        "questions": {names[int(row)]: {"item": item, "group": int(group)} for row, item, group in zip(
-            task.questions, items(task.questions), task.truth, strict=True)},
-    }

@@ -1,8 +1,9 @@
-"""A submission's files of predictions: the seed and the content of each. Pickles are never opened.
+"""A submission: its description, `submission.toml`, and its files of predictions. Both are read as untrusted files.
 
-Ours are tables with item ids, as `Predictions.load` and `Answers.load` read them, with `seed-0` in the name. WILDS' are
-`camelyon17_split:test_seed:0_epoch:best_pred.csv`: one item per line, in the order of the split, a class or the numbers
-that its benchmark asks for, separated by commas.
+No score is taken from the description, and pickles are never opened. Each file of predictions belongs to one seed. Ours
+are tables with item ids, as `Predictions.load` and `Answers.load` read them, with `seed-0` in the name. Those of WILDS
+are `camelyon17_split:test_seed:0_epoch:best_pred.csv`: one item per line, in the order of the split, a class or the
+numbers that its benchmark asks for, separated by commas.
 """
 
 import re
@@ -24,8 +25,6 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions, read_predictions
 
-# The description of a submission, `submission.toml`, read as an untrusted file. No score is taken from it.
-
 MARKER = "submission.toml"
 ELSEWHERE = "elsewhere"
 """The model was chosen on data outside the benchmark: where the benchmark has nothing to train on, all are."""
@@ -36,6 +35,7 @@ MOST_SAID = 64 * 1024
 LONGEST = 400
 """Longest text in it, in letters."""
 
+# The description
 
 @dataclass(frozen=True)
 class Entry:
@@ -177,7 +177,7 @@ def _is_link(value: str) -> bool:
         return False
 
 
-# A submission's files of predictions: the seed and the content of each. Pickles are never opened.
+# The predictions
 
 Y = "y"
 """The column with WILDS' own class numbers."""
@@ -197,13 +197,6 @@ class Part(NamedTuple):
     path: Path
     seed: int
     split: str
-
-
-def fold_of(benchmark: Benchmark) -> str:
-    """The letter of a benchmark's fold, from its split (split_A); "" where it is no fold."""
-    params = benchmark.card.get("params")
-    match = re.fullmatch(r".*_([A-Z])", str(params.get("split", ""))) if isinstance(params, Mapping) else None
-    return match[1] if match else ""
 
 
 def find_parts(folder: Path, fold: str = "") -> dict[int, list[Part]]:
@@ -234,6 +227,13 @@ def find_parts(folder: Path, fold: str = "") -> dict[int, list[Part]]:
     return dict(sorted(files.items()))
 
 
+def fold_of(benchmark: Benchmark) -> str:
+    """The letter of a benchmark's fold, from its split (split_A); "" where it is no fold."""
+    params = benchmark.card.get("params")
+    match = re.fullmatch(r".*_([A-Z])", str(params.get("split", ""))) if isinstance(params, Mapping) else None
+    return match[1] if match else ""
+
+
 def _part(path: Path, name: str) -> Part:
     theirs, ours = WILDS.fullmatch(name), SEED.search(name)
     if theirs is not None:
@@ -261,21 +261,6 @@ def load(parts: Sequence[Part], benchmark: Benchmark) -> Predictions | Answers:
                                         for name in lists[0].values})
     tables = [predictions.scores for predictions in loaded if isinstance(predictions, Predictions)]
     return Predictions(item, split, np.concatenate(tables), benchmark.names["label"])
-
-
-def only(predictions: Predictions | Answers, split: str) -> Predictions | Answers:
-    """The predictions of one split, its items in the order of their ids."""
-    rows = np.flatnonzero(predictions.split == split)
-    rows = rows[np.argsort(predictions.item[rows], kind="stable")]
-    if isinstance(predictions, Answers):
-        return predictions.take(rows)
-    return Predictions(predictions.item[rows], predictions.split[rows], predictions.scores[rows], predictions.classes)
-
-
-def numbered(benchmark: Benchmark) -> bool:
-    """Whether bare numbers in a file are this benchmark's codes, not names of its classes."""
-    return (benchmark.target.has_classes and Y not in benchmark.extra
-            and not any(name.isdigit() for name in benchmark.names["label"]))
 
 
 def _table(path: Path, benchmark: Benchmark) -> Predictions | Answers:
@@ -352,3 +337,18 @@ def _codes(words: Strs, classes: tuple[str, ...], path: Path, numbers: Strs | No
         raise ShiftBenchError(f"{path}: line {line + 1} is '{str(words[line])[:40]}', which is no class. Give a name, "
                               f"or a number from 0 to {len(classes) - 1}.")
     return codes
+
+
+def only(predictions: Predictions | Answers, split: str) -> Predictions | Answers:
+    """The predictions of one split, its items in the order of their ids."""
+    rows = np.flatnonzero(predictions.split == split)
+    rows = rows[np.argsort(predictions.item[rows], kind="stable")]
+    if isinstance(predictions, Answers):
+        return predictions.take(rows)
+    return Predictions(predictions.item[rows], predictions.split[rows], predictions.scores[rows], predictions.classes)
+
+
+def numbered(benchmark: Benchmark) -> bool:
+    """Whether bare numbers in a file are this benchmark's codes, not names of its classes."""
+    return (benchmark.target.has_classes and Y not in benchmark.extra
+            and not any(name.isdigit() for name in benchmark.names["label"]))

@@ -1,4 +1,10 @@
-"""Scores of a runs folder: every finished run, and each method's mean over its seeds."""
+"""Scores of a runs folder: every finished run, and each method's mean over its seeds.
+
+Runs of one benchmark are read in batches, and each batch is scored at once. A batch is a `Piece` of the table, in which
+nothing repeats; the pieces make up a table of millions of rows. Runs on several replicates of a benchmark are compared
+on the splits that all replicates share. Last layers that were retrained on the target (BREEDS' target-RT) are scored
+beside their runs.
+"""
 
 import json
 import os
@@ -25,101 +31,6 @@ from shiftbench.scoring.reading import Order, Reader, RunIndex, Table, predictio
 from shiftbench.scoring.scorer import scorer
 from shiftbench.scoring.views import named
 from shiftbench.shifts.replicates import replicate_of, same_rows, shared_splits
-
-# Runs of one benchmark, scored in batches
-
-BATCH = 4096
-"""Runs scored at once: the more, the more of them share the law of a worst group."""
-HELD = 4_000_000
-"""Scores held at once in a batch."""
-
-
-class Pack(NamedTuple):
-    """Runs that predict the same splits, and what was read of each."""
-
-    finite: bool  # whether every score is
-    runs: list[Finished]
-    scores: list[Table]
-    orders: list[Order]
-
-
-def score_each(
-    reader: Reader, runs: Sequence[Finished], name: str, replicates: int, level: float, left_out: LeftOut | None = None
-) -> Iterator[Piece]:
-    """The scores of runs on the reader's benchmark, which they call `name`, a few runs at a time and in their order."""
-    benchmark = reader.benchmark
-    groupings = groupings_of(benchmark)
-    scorers = {split: scorer(benchmark, split, groupings) for split in benchmark.splits}
-    size = min(BATCH, max(1, HELD // (len(benchmark) * len(benchmark.names["label"]))))
-
-    def judged(pack: Pack) -> Piece:
-        if not pack.finite:  # classes were ruled out: what can be said of a loss is another matter in every run
-            each = zip(pack.runs, pack.scores, pack.orders, strict=True)
-            return Piece.of(_called(name, Scores.join([_alone(benchmark, *run, replicates, level) for run in each])))
-        scores, position = _stack(pack)
-        outputs = ((split, scores[:, :, position[benchmark.rows(split)]].transpose(0, 2, 1))
-                   for split in pack.orders[0].splits)
-        ends = level if replicates else None
-        with np.errstate(invalid="ignore"):  # ends that are not known
-            measured = measure(benchmark, scorers, outputs, range(len(pack.runs)), ends)
-        heads = [{**run.head, "benchmark": name, "digest": benchmark.short_digest} for run in pack.runs]
-        return Piece.of_measured(measured, heads, range(len(heads)), ends)
-
-    if len(runs) <= size:
-        yield from map(judged, _packs(reader, runs, size, left_out))
-        return
-    with ThreadPoolExecutor(_cores()) as pool:
-        pending: deque[Future[Piece]] = deque()
-        for pack in _packs(reader, runs, size, left_out):
-            pending.append(pool.submit(judged, pack))
-            if len(pending) > _cores():
-                yield pending.popleft().result()
-        for future in pending:
-            yield future.result()
-
-
-def _packs(reader: Reader, runs: Sequence[Finished], size: int, left_out: LeftOut | None) -> Iterator[Pack]:
-    """Runs in their order, `size` at a time; those that predict other splits go into other packs."""
-    waiting: dict[tuple[tuple[str, ...], bool], Pack] = {}
-    for run, scores, order in reader.read_each(runs, left_out):
-        finite = bool(scores.min(initial=0) > -np.inf)
-        pack = waiting.setdefault((order.splits, finite), Pack(finite, [], [], []))
-        pack.runs.append(run)
-        pack.scores.append(scores)
-        pack.orders.append(order)
-        if len(pack.runs) == size:
-            yield waiting.pop((order.splits, finite))
-    yield from waiting.values()
-
-
-def _stack(pack: Pack) -> tuple[Table, Ints]:
-    """Runs × classes × items, and the place of every row."""
-    first = pack.orders[0]
-    if all(order is first for order in pack.orders):
-        return np.stack(pack.scores), first.place
-    rows = np.flatnonzero(first.place >= 0)
-    position = np.full(len(first.place), -1)
-    position[rows] = np.arange(len(rows))
-    each = zip(pack.scores, pack.orders, strict=True)
-    return np.stack([scores[:, order.place[rows]] for scores, order in each]), position
-
-
-def _alone(
-    benchmark: Benchmark, run: Finished, scores: Table, order: Order, replicates: int, level: float
-) -> Scores:
-    return score(benchmark, predictions_of(benchmark, scores, order), **run.head, replicates=replicates, level=level)
-
-
-def _called(name: str, scores: Scores) -> Scores:
-    """Scores on a benchmark by the name that its runs know, whatever its folder is called now."""
-    return scores.assign(benchmark=name)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-# Scores of a runs folder: every finished run, and each method's mean over its seeds.
 
 SETTINGS = 100
 """The most settings of a benchmark for which means are scored; nobody reads a larger table."""
@@ -203,26 +114,6 @@ def _pieces(
                 yield Piece.of(_called(name, under_methods(again, heads)))
 
 
-def under_methods(scores: Scores, heads: Mapping[str, Mapping[str, Any]]) -> Scores:
-    """Move the label out of the method column of means, and fill in the method, model and setting of their runs."""
-    codes, labels = encode(scores["method"])
-    columns = {name: np.asarray([str(heads[label][name]) for label in labels])[codes]
-               for name in ("method", "model", "setting")}
-    label = np.where(scores["method"] == columns["method"], "", scores["method"])
-    return scores.assign(**columns, label=label) if len(scores) else scores
-
-
-def _of_targets(
-    index: RunIndex, benchmark: Benchmark, runs: Sequence[Finished], name: str, replicates: int, level: float,
-    left_out: LeftOut | None,
-) -> Iterator[Piece]:
-    """Scores of runs whose target is not a class."""
-    for run in runs:
-        with leaving_out(run.name, left_out):
-            yield Piece.of(_called(name, score(benchmark, index.predictions(run, benchmark), **run.head,
-                                               replicates=replicates, level=level)))
-
-
 def benchmark_of_run(
     run: Finished, benchmarks: Sequence[Benchmark] = (), index: RunIndex | None = None
 ) -> Benchmark:
@@ -238,6 +129,17 @@ def benchmark_of_run(
     return benchmark
 
 
+def _of_targets(
+    index: RunIndex, benchmark: Benchmark, runs: Sequence[Finished], name: str, replicates: int, level: float,
+    left_out: LeftOut | None,
+) -> Iterator[Piece]:
+    """Scores of runs whose target is not a class."""
+    for run in runs:
+        with leaving_out(run.name, left_out):
+            yield Piece.of(_called(name, score(benchmark, index.predictions(run, benchmark), **run.head,
+                                               replicates=replicates, level=level)))
+
+
 def _few(runs: Sequence[Finished]) -> bool:
     """Whether the runs have at most SETTINGS settings."""
     seen: set[str] = set()
@@ -247,6 +149,53 @@ def _few(runs: Sequence[Finished]) -> bool:
             return False
     return True
 
+
+def under_methods(scores: Scores, heads: Mapping[str, Mapping[str, Any]]) -> Scores:
+    """Move the label out of the method column of means, and fill in the method, model and setting of their runs."""
+    codes, labels = encode(scores["method"])
+    columns = {name: np.asarray([str(heads[label][name]) for label in labels])[codes]
+               for name in ("method", "model", "setting")}
+    label = np.where(scores["method"] == columns["method"], "", scores["method"])
+    return scores.assign(**columns, label=label) if len(scores) else scores
+
+
+def _called(name: str, scores: Scores) -> Scores:
+    """Scores on a benchmark by the name that its runs know, whatever its folder is called now."""
+    return scores.assign(benchmark=name)
+
+
+Place = Path | str
+SOURCES = "scores nor the folder of a run, nor one of runs"
+
+
+def scores_of(
+    source: Scores | RunSource | RunIndex, benchmarks: Benchmark | Place | Sequence[Benchmark | Place] = (),
+    left_out: LeftOut | None = None,
+) -> tuple[Scores, list[tuple[Benchmark, Benchmark | Path]]]:
+    """The scores of a table or of runs, and the benchmarks they are about with their folders, if any.
+
+    Benchmarks are those given and, for runs, those that they were trained on; scores find theirs by its digest. A run
+    that cannot be read is an error, or is noted in `left_out` with the reason.
+    """
+    members = [benchmarks] if isinstance(benchmarks, str | Path | Benchmark) else benchmarks
+    folders = dict.fromkeys(Path(member) for member in members if not isinstance(member, Benchmark))
+    pairs: list[tuple[Benchmark, Benchmark | Path]] = [
+        *((member, member) for member in members if isinstance(member, Benchmark)),
+        *((Benchmark.load(folder), folder) for folder in folders)]
+    if isinstance(source, Scores):
+        scores = source
+    elif isinstance(source, RunIndex | list | tuple) or path_of(source, SOURCES).is_dir():
+        index = RunIndex.of(source)
+        scores = score_runs(index, benchmarks=[benchmark for benchmark, _ in pairs], left_out=left_out)
+        known = {benchmark.digest for benchmark, _ in pairs}
+        pairs += [(index.benchmark(folder), folder)
+                  for folder in index.benchmark_folders(set(scores["run"].tolist()), known)]
+    else:
+        scores = Scores.load(source)
+    return scores, [(benchmark, home) for loaded, home in pairs for benchmark in named([loaded], scores)]
+
+
+# Labels of runs
 
 def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """A label for each run of a benchmark; only runs that differ in nothing but their seed share one.
@@ -283,7 +232,95 @@ def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     return inner
 
 
-# Runs on several replicates of one benchmark are compared on the splits that all replicates share.
+# Batches of runs
+
+BATCH = 4096
+"""Runs scored at once: the more, the more of them share the law of a worst group."""
+HELD = 4_000_000
+"""Scores held at once in a batch."""
+
+
+class Pack(NamedTuple):
+    """Runs that predict the same splits, and what was read of each."""
+
+    finite: bool  # whether every score is
+    runs: list[Finished]
+    scores: list[Table]
+    orders: list[Order]
+
+
+def score_each(
+    reader: Reader, runs: Sequence[Finished], name: str, replicates: int, level: float, left_out: LeftOut | None = None
+) -> Iterator[Piece]:
+    """The scores of runs on the reader's benchmark, which they call `name`, a few runs at a time and in their order."""
+    benchmark = reader.benchmark
+    groupings = groupings_of(benchmark)
+    scorers = {split: scorer(benchmark, split, groupings) for split in benchmark.splits}
+    size = min(BATCH, max(1, HELD // (len(benchmark) * len(benchmark.names["label"]))))
+
+    def judged(pack: Pack) -> Piece:
+        if not pack.finite:  # classes were ruled out: what can be said of a loss is another matter in every run
+            each = zip(pack.runs, pack.scores, pack.orders, strict=True)
+            return Piece.of(_called(name, Scores.join([_alone(benchmark, *run, replicates, level) for run in each])))
+        scores, position = _stack(pack)
+        outputs = ((split, scores[:, :, position[benchmark.rows(split)]].transpose(0, 2, 1))
+                   for split in pack.orders[0].splits)
+        ends = level if replicates else None
+        with np.errstate(invalid="ignore"):  # ends that are not known
+            measured = measure(benchmark, scorers, outputs, range(len(pack.runs)), ends)
+        heads = [{**run.head, "benchmark": name, "digest": benchmark.short_digest} for run in pack.runs]
+        return Piece.of_measured(measured, heads, range(len(heads)), ends)
+
+    if len(runs) <= size:
+        yield from map(judged, _packs(reader, runs, size, left_out))
+        return
+    with ThreadPoolExecutor(_cores()) as pool:
+        pending: deque[Future[Piece]] = deque()
+        for pack in _packs(reader, runs, size, left_out):
+            pending.append(pool.submit(judged, pack))
+            if len(pending) > _cores():
+                yield pending.popleft().result()
+        for future in pending:
+            yield future.result()
+
+
+def _packs(reader: Reader, runs: Sequence[Finished], size: int, left_out: LeftOut | None) -> Iterator[Pack]:
+    """Runs in their order, `size` at a time; those that predict other splits go into other packs."""
+    waiting: dict[tuple[tuple[str, ...], bool], Pack] = {}
+    for run, scores, order in reader.read_each(runs, left_out):
+        finite = bool(scores.min(initial=0) > -np.inf)
+        pack = waiting.setdefault((order.splits, finite), Pack(finite, [], [], []))
+        pack.runs.append(run)
+        pack.scores.append(scores)
+        pack.orders.append(order)
+        if len(pack.runs) == size:
+            yield waiting.pop((order.splits, finite))
+    yield from waiting.values()
+
+
+def _stack(pack: Pack) -> tuple[Table, Ints]:
+    """Runs × classes × items, and the place of every row."""
+    first = pack.orders[0]
+    if all(order is first for order in pack.orders):
+        return np.stack(pack.scores), first.place
+    rows = np.flatnonzero(first.place >= 0)
+    position = np.full(len(first.place), -1)
+    position[rows] = np.arange(len(rows))
+    each = zip(pack.scores, pack.orders, strict=True)
+    return np.stack([scores[:, order.place[rows]] for scores, order in each]), position
+
+
+def _alone(
+    benchmark: Benchmark, run: Finished, scores: Table, order: Order, replicates: int, level: float
+) -> Scores:
+    return score(benchmark, predictions_of(benchmark, scores, order), **run.head, replicates=replicates, level=level)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# Replicates of a benchmark
 
 def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
     """Raise an error if benchmarks of one name are neither the same nor replicates with the same test."""
@@ -317,7 +354,7 @@ def read_chosen(
             for run in listed]
 
 
-# Scores of last layers that were trained anew on the target (BREEDS' target-RT), beside those of their runs.
+# Retrained last layers
 
 RETRAINED = "target_rt_accuracy"
 
@@ -350,36 +387,3 @@ def mean_retrained(
 def _renamed(scores: Scores) -> Scores:
     kept: Bools = (scores["metric"] == "accuracy") & (scores["by"] == "") & (scores["stat"] != DIFFERENCE)
     return scores.take(kept).assign(metric=RETRAINED)
-
-
-# Scores and the benchmarks that they are about
-
-Place = Path | str
-SOURCES = "scores nor the folder of a run, nor one of runs"
-
-
-def scores_of(
-    source: Scores | RunSource | RunIndex, benchmarks: Benchmark | Place | Sequence[Benchmark | Place] = (),
-    left_out: LeftOut | None = None,
-) -> tuple[Scores, list[tuple[Benchmark, Benchmark | Path]]]:
-    """The scores of a table or of runs, and the benchmarks they are about with their folders, if any.
-
-    Benchmarks are those given and, for runs, those that they were trained on; scores find theirs by its digest. A run
-    that cannot be read is an error, or is noted in `left_out` with the reason.
-    """
-    members = [benchmarks] if isinstance(benchmarks, str | Path | Benchmark) else benchmarks
-    folders = dict.fromkeys(Path(member) for member in members if not isinstance(member, Benchmark))
-    pairs: list[tuple[Benchmark, Benchmark | Path]] = [
-        *((member, member) for member in members if isinstance(member, Benchmark)),
-        *((Benchmark.load(folder), folder) for folder in folders)]
-    if isinstance(source, Scores):
-        scores = source
-    elif isinstance(source, RunIndex | list | tuple) or path_of(source, SOURCES).is_dir():
-        index = RunIndex.of(source)
-        scores = score_runs(index, benchmarks=[benchmark for benchmark, _ in pairs], left_out=left_out)
-        known = {benchmark.digest for benchmark, _ in pairs}
-        pairs += [(index.benchmark(folder), folder)
-                  for folder in index.benchmark_folders(set(scores["run"].tolist()), known)]
-    else:
-        scores = Scores.load(source)
-    return scores, [(benchmark, home) for loaded, home in pairs for benchmark in named([loaded], scores)]

@@ -1,7 +1,13 @@
 """The scorer measures predictions on a split. Every score of a run is computed here.
 
 `score` reports the scores with intervals, for one run or thousands at once; training uses them without intervals, at
-every evaluation, to choose a checkpoint.
+every evaluation, to choose a checkpoint. `scorer` picks the measurements of a benchmark's target:
+
+    classes     accuracy, macro F1 and loss, over all items, in every group and in the worst group; also by any grouping
+    numbers     r and squared error (PovertyMap)          tasks     mean average precision (OGB-MolPCBA)
+    boxes       detection accuracy (GlobalWheat)          tokens    accuracy of the next token (Py150)
+
+Each is a table of contributions, runs × items, whose mean over items is the metric (`intervals.estimates`).
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +51,72 @@ from shiftbench.scoring.metrics.beyond_classes import (
 from shiftbench.scoring.metrics.classification import Table, f1_items, has_probabilities, losses, mean_over_groups
 from shiftbench.scoring.metrics.curves import precision_items
 
-# Scores of classification: accuracy, macro F1 and loss, over all items, in every group and in the worst group.
+Reals = npt.NDArray[np.floating]
+Outputs = Reals | Answers
+"""A model's outputs for a split's items, in their order: scores, items × outputs, or a list per item."""
+Scorer = Callable[[Sequence[Outputs] | Reals, Sequence[int], float | None], list[Measured]]
+"""The outputs of each run (also as one array, runs × items × outputs), the method of each run, and the level of
+intervals; without a level there are none."""
+
+
+class Further(NamedTuple):
+    """Metrics that are scored besides those of the target, and how often the bootstrap draws where it has to."""
+
+    metrics: Sequence[Metric]
+    replicates: int = REPLICATES
+    seed: int = 0
+
+
+def scorer(
+    benchmark: Benchmark, split: str, groupings: Sequence[Grouping] = (), further: Further | None = None
+) -> Scorer:
+    """The scorer of a split. It prepares the truth once and then scores any number of runs.
+
+    `groupings` are those to score by besides the benchmark's groups, for classes alone. `further` are metrics besides
+    the target's; without it, those that the user has registered.
+    """
+    target, extra = benchmark.target, benchmark.extra
+    part = Part.of(benchmark, split)
+    truth: Values = benchmark.label[part.rows]
+    if target.has_classes:
+        measure: Scorer = partial(measure_classes, Split.of(benchmark, split, groupings))
+    elif target.one_per_column:
+        truth = numbers = target.numbers(extra, part.rows)
+        measure = partial(measure_numbers if target.in_units else measure_tasks, part, numbers)
+    elif target.detects:
+        measure = partial(measure_boxes, part, box_lists(extra[BOXES][part.rows]))
+    else:
+        kinds = extra[TOKEN_KINDS][part.rows] if TOKEN_KINDS in extra else None
+        measure = partial(measure_tokens, part, Places.of(extra[TOKENS][part.rows], kinds))
+    more = further or Further(own_metrics(target))
+    if not more.metrics:
+        return measure
+    return lambda outputs, owner, level: [*measure(outputs, owner, level), *(
+        measured for metric in more.metrics
+        for measured in measure_further(metric, part, truth, outputs, owner, level, more, split))]
+
+
+def outputs_of(benchmark: Benchmark, predictions: Predictions | Answers, rows: Ints) -> Outputs:
+    """These rows of the predictions, in the form that the benchmark's scorer takes."""
+    target = benchmark.target
+    if target.lists:
+        if isinstance(predictions, Predictions):
+            raise ShiftBenchError("These are scores of classes, but the benchmark asks for boxes or tokens: a list per "
+                                  "item.")
+        return predictions.take(rows)
+    if isinstance(predictions, Answers):
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {target.words}, but these predictions are boxes "
+                              "or tokens. Give one row of scores per item.")
+    first, n = int(rows[0]) if len(rows) else 0, len(rows)
+    in_a_row = np.array_equal(rows, np.arange(first, first + n))
+    scores = predictions.scores[first:first + n] if in_a_row else predictions.scores[rows]  # a slice is no copy
+    if not target.has_classes and (wrong := np.isnan(scores).any(axis=1)).any():
+        raise ShiftBenchError(f"{int(wrong.sum())} predictions are not numbers (NaN). The model that gave them has "
+                              "diverged.")
+    return scores
+
+
+# Classes
 
 Q = 0.1
 COMPARED = 1000
@@ -133,7 +204,15 @@ def _each(function: Callable[[Table], Any], tables: Sequence[Table] | Table) -> 
 def by_grouping(hits: Bools, grouping: Grouping, owner: Sequence[int], level: float | None) -> list[Measured]:
     """Every score over the grouping of a split's items; `hits` is runs × items, `owner[r]` the method of run r.
 
-    The list is empty if no item is in a group. If groups overlap, the worst group is not corrected, see `worst_share`.
+    With groups g of n_g items, a_g the accuracy of each and G groups that have items:
+
+        accuracy of g                a_g, Wilson's interval
+        worst_group_accuracy         min_g a_g, with the interval of `worst_share`
+        mean_group_accuracy          Σ_g a_g / G: every group weighs the same (GlobalWheat's sessions)
+        tenth_percentile_accuracy    of the a_g, linear between neighbours (Amazon's users)
+
+    The interval of the mean is about other items of the same groups, that of the percentile about other groups. The
+    list is empty if no item is in a group. If groups overlap, the worst group is not corrected, see `worst_share`.
     """
     if not grouping.names:
         return []
@@ -176,7 +255,12 @@ def contributions(hits: Bools, grouping: Grouping, accuracy: Floats, times: Ints
 
 
 def percentile(accuracy: Floats, owner: Sequence[int], level: float | None) -> Estimate:
-    """The tenth percentile over groups of each run, runs × groups in, and the order statistics around it."""
+    """The tenth percentile over groups of each run, from accuracies runs × groups, and its interval.
+
+    The interval is about other groups like these, each with as many items. Its ends are the order statistics between
+    which the true percentile lies, B ~ Binomial(G, 0.1), whatever the distribution of the accuracies. With fewer than
+    36 groups none bounds it from below at 95 %, and the lower end is 0.
+    """
     many = accuracy.shape[1]
     ordered = np.sort(accuracy, axis=1)
     runs = np.percentile(ordered, 100 * Q, axis=1)[:, None]
@@ -194,73 +278,10 @@ def percentile(accuracy: Floats, owner: Sequence[int], level: float | None) -> E
                     np.zeros_like(value))
 
 
-# The scorer measures predictions on a split. Every score of a run is computed here.
+# Numbers, tasks, boxes and tokens
 
-Reals = npt.NDArray[np.floating]
-Outputs = Reals | Answers
-"""A model's outputs for a split's items, in their order: scores, items × outputs, or a list per item."""
-Scorer = Callable[[Sequence[Outputs] | Reals, Sequence[int], float | None], list[Measured]]
-"""The outputs of each run (also as one array, runs × items × outputs), the method of each run, and the level of
-intervals; without a level there are none."""
 GROUPS = 100
 """Groups of a split up to which tasks have a value in each: of thousands, hardly one has both labels of many tasks."""
-
-
-class Further(NamedTuple):
-    """Metrics that are scored besides those of the target, and how often the bootstrap draws where it has to."""
-
-    metrics: Sequence[Metric]
-    replicates: int = REPLICATES
-    seed: int = 0
-
-
-def scorer(
-    benchmark: Benchmark, split: str, groupings: Sequence[Grouping] = (), further: Further | None = None
-) -> Scorer:
-    """The scorer of a split. It prepares the truth once and then scores any number of runs.
-
-    `groupings` are those to score by besides the benchmark's groups, for classes alone. `further` are metrics besides
-    the target's; without it, those that the user has registered.
-    """
-    target, extra = benchmark.target, benchmark.extra
-    part = Part.of(benchmark, split)
-    truth: Values = benchmark.label[part.rows]
-    if target.has_classes:
-        measure: Scorer = partial(measure_classes, Split.of(benchmark, split, groupings))
-    elif target.one_per_column:
-        truth = numbers = target.numbers(extra, part.rows)
-        measure = partial(measure_numbers if target.in_units else measure_tasks, part, numbers)
-    elif target.detects:
-        measure = partial(measure_boxes, part, box_lists(extra[BOXES][part.rows]))
-    else:
-        kinds = extra[TOKEN_KINDS][part.rows] if TOKEN_KINDS in extra else None
-        measure = partial(measure_tokens, part, Places.of(extra[TOKENS][part.rows], kinds))
-    more = further or Further(own_metrics(target))
-    if not more.metrics:
-        return measure
-    return lambda outputs, owner, level: [*measure(outputs, owner, level), *(
-        measured for metric in more.metrics
-        for measured in measure_further(metric, part, truth, outputs, owner, level, more, split))]
-
-
-def outputs_of(benchmark: Benchmark, predictions: Predictions | Answers, rows: Ints) -> Outputs:
-    """These rows of the predictions, in the form that the benchmark's scorer takes."""
-    target = benchmark.target
-    if target.lists:
-        if isinstance(predictions, Predictions):
-            raise ShiftBenchError("These are scores of classes, but the benchmark asks for boxes or tokens: a list per "
-                                  "item.")
-        return predictions.take(rows)
-    if isinstance(predictions, Answers):
-        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {target.words}, but these predictions are boxes "
-                              "or tokens. Give one row of scores per item.")
-    first, n = int(rows[0]) if len(rows) else 0, len(rows)
-    in_a_row = np.array_equal(rows, np.arange(first, first + n))
-    scores = predictions.scores[first:first + n] if in_a_row else predictions.scores[rows]  # a slice is no copy
-    if not target.has_classes and (wrong := np.isnan(scores).any(axis=1)).any():
-        raise ShiftBenchError(f"{int(wrong.sum())} predictions are not numbers (NaN). The model that gave them has "
-                              "diverged.")
-    return scores
 
 
 class Part(NamedTuple):
@@ -278,44 +299,6 @@ class Part(NamedTuple):
 
     def take(self, kept: Ints) -> "Part":
         return self._replace(rows=self.rows[kept], group=self.group[kept], domain=self.domain[kept])
-
-
-def over_all(
-    metric: str, values: Floats, n: int, owner: Sequence[int], level: float | None, law: str = ""
-) -> Measured:
-    """The metric over all items, from what each contributes, runs × items; NaN where no item has one."""
-    known = METRICS[metric]
-    if not values.shape[1]:
-        values = np.full((len(values), 1), np.nan)
-    return Measured(metric, [ALL], np.asarray([n]), estimate(law or known.interval, values, owner, level),
-                    None if known.lower else values)
-
-
-def grouped(
-    part: Part, metric: str, whole: Floats, values: Floats, owner: Sequence[int], level: float | None,
-    *, weight: Ints | None = None, law: str = "",
-) -> list[Measured]:
-    """The metric of all items, of every group that has a value in every run, and of the worst group.
-
-    `whole` and `values` are contributions, runs × items, to the value of all and to that of the item's group. `weight`
-    is what an item counts in n, `law` that of the interval where it is not the metric's usual one.
-    """
-    order = np.argsort(part.group, kind="stable")  # items of all metrics lie in one order, to be compared by
-    part, whole, values = part.take(order), whole[:, order], values[:, order]
-    count = np.ones(len(part.rows), np.int64) if weight is None else weight[order]
-    measured = [over_all(metric, whole, int(count.sum()), owner, level, law)]
-    known = np.ones(len(part.names), np.bool_)
-    known[part.group[np.isnan(values).any(axis=0)]] = False
-    kept = np.flatnonzero(known[part.group])
-    if not len(kept):
-        return measured
-    codes, start = np.unique(part.group[kept], return_index=True)
-    names, n = [part.names[code] for code in codes], np.add.reduceat(count[kept], start)
-    law = law or METRICS[metric].interval
-    worst = worst_by(law, values[:, kept], start, owner, level, lower=METRICS[metric].lower)
-    worst = replace(worst, n=n[worst.code])
-    return [*measured, Measured(metric, names, n, estimate(law, values[:, kept], owner, level, start)),
-            Measured(WORST + metric, names, n, worst.estimate, worst=worst, compared=not METRICS[metric].lower)]
 
 
 def measure_numbers(
@@ -364,7 +347,7 @@ def measure_boxes(
 ) -> list[Measured]:
     """`detection_accuracy` over all images, in every group and in the worst, and the mean over domains of theirs.
 
-    Boxes with a score above ½ count, and find a true box with which they share ½ or more, see `metrics.detection`.
+    Boxes with a score above ½ count, and find a true box with which they share ½ or more, see `detection_accuracy`.
     """
     values = np.stack([detection_accuracy(truth, run.lists("boxes"), run.lists("scores")) for run in answers])
     return [*grouped(part, "detection_accuracy", values, values, owner, level),
@@ -400,6 +383,46 @@ def measure_tokens(
             break
     return measured
 
+
+def grouped(
+    part: Part, metric: str, whole: Floats, values: Floats, owner: Sequence[int], level: float | None,
+    *, weight: Ints | None = None, law: str = "",
+) -> list[Measured]:
+    """The metric of all items, of every group that has a value in every run, and of the worst group.
+
+    `whole` and `values` are contributions, runs × items, to the value of all and to that of the item's group. `weight`
+    is what an item counts in n, `law` that of the interval where it is not the metric's usual one.
+    """
+    order = np.argsort(part.group, kind="stable")  # items of all metrics lie in one order, to be compared by
+    part, whole, values = part.take(order), whole[:, order], values[:, order]
+    count = np.ones(len(part.rows), np.int64) if weight is None else weight[order]
+    measured = [over_all(metric, whole, int(count.sum()), owner, level, law)]
+    known = np.ones(len(part.names), np.bool_)
+    known[part.group[np.isnan(values).any(axis=0)]] = False
+    kept = np.flatnonzero(known[part.group])
+    if not len(kept):
+        return measured
+    codes, start = np.unique(part.group[kept], return_index=True)
+    names, n = [part.names[code] for code in codes], np.add.reduceat(count[kept], start)
+    law = law or METRICS[metric].interval
+    worst = worst_by(law, values[:, kept], start, owner, level, lower=METRICS[metric].lower)
+    worst = replace(worst, n=n[worst.code])
+    return [*measured, Measured(metric, names, n, estimate(law, values[:, kept], owner, level, start)),
+            Measured(WORST + metric, names, n, worst.estimate, worst=worst, compared=not METRICS[metric].lower)]
+
+
+def over_all(
+    metric: str, values: Floats, n: int, owner: Sequence[int], level: float | None, law: str = ""
+) -> Measured:
+    """The metric over all items, from what each contributes, runs × items; NaN where no item has one."""
+    known = METRICS[metric]
+    if not values.shape[1]:
+        values = np.full((len(values), 1), np.nan)
+    return Measured(metric, [ALL], np.asarray([n]), estimate(law or known.interval, values, owner, level),
+                    None if known.lower else values)
+
+
+# Additional metrics
 
 def measure_further(
     metric: Metric, part: Part, truth: Values, outputs: Sequence[Any] | Reals, owner: Sequence[int],

@@ -1,13 +1,7 @@
-"""How many items it takes to see a difference between two models, and which difference a number of items shows.
+"""Differences between methods: which are significant, and how many items it takes to see one.
 
-Two models with accuracies p and p + δ on the same n items differ in their answers: a share ψ of the items is right for
-one of them alone. McNemar's test sees the difference with probability
-
-    power = Φ((δ √n − z √ψ) / √(ψ − δ²)),    z = Φ⁻¹(1 − α / 2),    α = (1 − level) / comparisons
-
-(Connor, 1987). The more the models err on the same items, the smaller is ψ and the fewer items are needed; with a
-correlation ρ of their errors ψ = p₁ q₁ + p₂ q₂ − 2 ρ √(p₁ q₁ p₂ q₂) + δ². On different items it takes n of each, with
-variances 2 p̄ q̄ and p₁ q₁ + p₂ q₂ in place of ψ and ψ − δ². Seeds are not in this: it is about two trained models.
+`compare` tests methods on the same items and over their seeds, corrected for the number of pairs. `Design` plans an
+experiment: the power of a test, the items it needs, and the smallest difference that a number of items shows.
 """
 
 import math
@@ -22,7 +16,6 @@ from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.scoring.intervals.estimates import LEVEL, checked, over_runs, seeds, take_apart
 
-# Which methods differ, judged on the same items and over their seeds, and corrected for the number of pairs.
 
 class Compared(NamedTuple):
     """Pairs of methods; `low` and `high` hold for all pairs at once, and are above 0 just where `adjusted` is small."""
@@ -115,7 +108,7 @@ def _products(by_item: Floats, first: Ints, second: Ints, against: int | None) -
     return np.asarray((by_item @ by_item.T)[first, second])
 
 
-# How many items it takes to see a difference between two models, and which difference a number of items shows.
+# Planning: power and sample size
 
 POWER = 0.8
 MOST_ITEMS = 1e15
@@ -125,7 +118,18 @@ MOST_TESTS = 10**12
 
 @dataclass(frozen=True)
 class Design:
-    """The assumptions before an experiment; `items` in its methods are the items of the group in question."""
+    """The assumptions before an experiment; `items` in its methods are the items of the group in question.
+
+    Two models with accuracies p and p + δ on the same n items differ in their answers: a share ψ of the items is right
+    for one of them alone. McNemar's test sees the difference with probability
+
+        power = Φ((δ √n − z √ψ) / √(ψ − δ²)),    z = Φ⁻¹(1 − α / 2),    α = (1 − level) / comparisons
+
+    (Connor, 1987). The more the models err on the same items, the smaller ψ is and the fewer items are needed; with a
+    correlation ρ of their errors ψ = p₁ q₁ + p₂ q₂ − 2 ρ √(p₁ q₁ p₂ q₂) + δ². On different items it takes n for each
+    model, with variances 2 p̄ q̄ and p₁ q₁ + p₂ q₂ in place of ψ and ψ − δ². Seeds play no part: the test is about two
+    trained models.
+    """
 
     accuracy: float = 0.7  # the accuracy of the weaker model
     correlation: float = 0.5  # between the two models' errors; 0.5 if nothing is known

@@ -1,7 +1,7 @@
-"""Accuracy of the next token by what kind of token it is; the metric of Py150.
+"""Metrics of targets that are not classes: numbers (PovertyMap), boxes (GlobalWheat) and tokens (Py150).
 
-The headline pools the tokens of two kinds, names of classes and of methods. A token without a label is masked: it is of
-no kind. Tokens count alike, whichever snippet they stand in.
+Functions that end in `_items` return what each item contributes to a metric: the mean of the contributions is the
+metric, and their spread is its error to first order.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,17 @@ from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.target import NO_LABEL, TOKENS, Boxes, boxes_of, kinds_of, tokens_of
 from shiftbench.scoring.metrics.classification import group_means
 
-# Pearson's r and squared error, group by group; the metrics of PovertyMap.
-
 Reals = npt.NDArray[np.floating]
 Numbers = npt.NDArray[np.number]
 
+# Numbers: PovertyMap
 
 def pearson_by_group(target: Reals, predicted: Reals, group: Ints, n_groups: int) -> Floats:
-    """r within each group 0..n_groups − 1, all in one pass.
+    """Pearson's r within each group 0..n_groups − 1, all in one pass.
+
+        r = Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²)
+
+    NaN where a group has fewer than two items or one of the two does not vary.
 
     >>> pearson_by_group(np.array([1.0, 2.0, 5.0]), np.array([2.0, 1.0, 7.0]), np.array([0, 0, 2]), 3).round(9)
     array([-1., nan, nan])
@@ -81,7 +84,7 @@ def _centred(values: Reals, group: Ints, n_groups: int) -> Floats:
     return np.asarray(moved - (np.bincount(group, moved, n_groups) / count)[group])
 
 
-# Accuracy of a detector of one kind of thing, image by image; the metric of GlobalWheat.
+# Boxes: GlobalWheat
 
 BLOCK = 256
 """Images whose pairs of boxes are in memory at once."""
@@ -95,7 +98,16 @@ def detection_accuracy(
     overlap: float = 0.5,
     confidence: float = 0.5,
 ) -> Floats:
-    """The accuracy of every image; boxes are (left, top, right, bottom), one array of them per image.
+    """The accuracy of a detector of one kind of object, for every image.
+
+    Boxes are (left, top, right, bottom), one array of them per image. Predicted boxes with a score above `confidence`
+    are kept. Each is matched with the true box that it overlaps most (the first of equals), if their intersection over
+    union is at least `overlap`; no box looks for a second best. With TP the true boxes that are matched, P the boxes
+    kept and T the true ones:
+
+        accuracy = TP / (P + T − TP)        (TP / (TP + FP + FN): a second box on the same object is a false positive),
+
+    and 1 for an image without true boxes in which none is kept.
 
     >>> wheat = [np.array([[0.0, 0.0, 10.0, 10.0]])]
     >>> detection_accuracy(wheat, [np.array([[0.0, 0.0, 10.0, 10.0], [0.0, 0.0, 9.0, 10.0]])], [np.array([0.9, 0.8])])
@@ -109,6 +121,24 @@ def detection_accuracy(
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
+def _accuracy(truth: Sequence[Numbers], kept: Sequence[Numbers], overlap: float) -> Floats:
+    n_true, n_kept = _lengths(truth), _lengths(kept)
+    image = np.repeat(np.arange(len(truth)), n_kept)
+    choices = n_true[image]  # true boxes that each predicted box may go to
+    pair = np.repeat(np.arange(len(image)), choices)
+    nth = np.arange(len(pair)) - np.repeat(np.cumsum(choices) - choices, choices)
+    other = (np.cumsum(n_true) - n_true)[image[pair]] + nth
+    share = intersection_over_union(_stack(truth)[other], _stack(kept)[pair])
+    begin = np.flatnonzero(nth == 0)  # a predicted box's choices lie side by side
+    most = np.repeat(np.maximum.reduceat(share, begin), choices[choices > 0]) if len(begin) else share
+    best = np.flatnonzero((share == most) & (share >= overlap))
+    best = best[np.unique(pair[best], return_index=True)[1]]  # the first of equals
+    matched = np.unique(other[best])
+    hits = np.bincount(np.repeat(np.arange(len(truth)), n_true)[matched], minlength=len(truth))
+    either = n_true + n_kept - hits
+    return np.asarray(np.where(either > 0, hits / np.maximum(either, 1), 1.0))
+
+
 def intersection_over_union(a: Numbers, b: Numbers) -> Reals:
     """Pair by pair, as 32-bit floats unless the boxes are 64-bit; 0 where neither box has an area."""
     kind = np.float64 if np.float64 in (a.dtype, b.dtype) else np.float32
@@ -117,6 +147,19 @@ def intersection_over_union(a: Numbers, b: Numbers) -> Reals:
     inner = sides[:, 0] * sides[:, 1]
     union = _area(a) + _area(b) - inner
     return np.asarray(np.divide(inner, union, out=np.zeros(len(a), kind), where=union > 0))
+
+
+def _area(boxes: Numbers) -> Numbers:
+    return np.asarray((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))
+
+
+def _lengths(parts: Sequence[Numbers]) -> Ints:
+    return np.asarray([len(part) for part in parts], np.int64)
+
+
+def _stack(parts: Sequence[Numbers]) -> Numbers:
+    filled = [part.reshape(-1, 4) for part in parts if len(part)]
+    return np.concatenate(filled) if filled else np.zeros((0, 4), np.float32)
 
 
 def box_lists(column: Strs) -> list[Boxes]:
@@ -142,47 +185,19 @@ def domain_items(values: Floats, domain: Ints) -> Floats:
     return np.asarray(mean + apart - apart.mean(axis=1, keepdims=True))
 
 
-def _accuracy(truth: Sequence[Numbers], kept: Sequence[Numbers], overlap: float) -> Floats:
-    n_true, n_kept = _lengths(truth), _lengths(kept)
-    image = np.repeat(np.arange(len(truth)), n_kept)
-    choices = n_true[image]  # true boxes that each predicted box may go to
-    pair = np.repeat(np.arange(len(image)), choices)
-    nth = np.arange(len(pair)) - np.repeat(np.cumsum(choices) - choices, choices)
-    other = (np.cumsum(n_true) - n_true)[image[pair]] + nth
-    share = intersection_over_union(_stack(truth)[other], _stack(kept)[pair])
-    begin = np.flatnonzero(nth == 0)  # a predicted box's choices lie side by side
-    most = np.repeat(np.maximum.reduceat(share, begin), choices[choices > 0]) if len(begin) else share
-    best = np.flatnonzero((share == most) & (share >= overlap))
-    best = best[np.unique(pair[best], return_index=True)[1]]  # the first of equals
-    matched = np.unique(other[best])
-    hits = np.bincount(np.repeat(np.arange(len(truth)), n_true)[matched], minlength=len(truth))
-    either = n_true + n_kept - hits
-    return np.asarray(np.where(either > 0, hits / np.maximum(either, 1), 1.0))
-
-
-def _lengths(parts: Sequence[Numbers]) -> Ints:
-    return np.asarray([len(part) for part in parts], np.int64)
-
-
-def _stack(parts: Sequence[Numbers]) -> Numbers:
-    filled = [part.reshape(-1, 4) for part in parts if len(part)]
-    return np.concatenate(filled) if filled else np.zeros((0, 4), np.float32)
-
-
-def _area(boxes: Numbers) -> Numbers:
-    return np.asarray((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))
-
-
-# Accuracy of the next token by what kind of token it is; the metric of Py150.
+# Tokens: Py150
 
 KINDS = ("class", "method", "punctuation", "keyword", "builtin", "literal", "other_identifier")
 """Py150's kinds of token, in the order of their codes."""
 HEADLINE = (0, 1)
-"""Names of classes and of methods."""
+"""The kinds that the headline pools: names of classes and of methods."""
 
 
 class Places(NamedTuple):
-    """The next token at every place and its kind, items × places; NO_LABEL where there is none or it is masked."""
+    """The next token at every place and its kind, items × places; NO_LABEL where there is none or it is masked.
+
+    A token without a label is masked: it is of no kind. Tokens count alike, whichever snippet they stand in.
+    """
 
     label: Ints
     kind: Ints

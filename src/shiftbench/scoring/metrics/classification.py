@@ -1,8 +1,11 @@
-"""What a classifier's scores are worth: each metric is a function (label, scores, weight) -> float.
+"""Metrics of classification: each is a function (label, scores, weight) -> float.
 
 `scores[i, c]` is a logit or log-probability of class c for item i. `weight` counts item i `weight[i]` times, so a
 bootstrap replicate is the metric at the times each item was drawn. No items, or a value that is not defined: NaN.
-What each item contributes to a metric, of many runs at once, stands below: `losses`, `f1_items`, `calibration`.
+`losses`, `f1_items` and `calibration` return what each item contributes to a metric, for many runs at once.
+
+Below them: counts of groups and classes (`tally`), calibration, the accuracy of a classifier of many classes when only
+two are asked for (`pairwise`; BREEDS, A.7.2), and means over groups.
 """
 
 import math
@@ -13,52 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Floats, Ints
-
-# Values of groups, means within them, and the mean and a percentile over them.
-
-class Grouped(NamedTuple):
-    """A value per group and the items it is made of: NaN and 0 where a group is empty."""
-
-    value: Floats
-    size: Ints
-
-
-def group_means(values: Floats, group: Ints, n_groups: int) -> Grouped:
-    """Mean of per-item values in each group 0..n_groups − 1.
-
-    >>> group_means(np.array([1.0, 0.0, 1.0]), np.array([0, 0, 2]), 3)
-    Grouped(value=array([0.5, nan, 1. ]), size=array([2, 0, 1]))
-    """
-    size = np.bincount(group, minlength=n_groups)
-    mean = np.full(n_groups, math.nan)
-    np.divide(np.bincount(group, values, n_groups), size, out=mean, where=size > 0)
-    return Grouped(mean, size)
-
-
-def mean_over_groups(values: Floats) -> float:
-    """Mean over the groups that have a value, each of the same weight; NaN where none has.
-
-    >>> mean_over_groups(np.array([0.5, math.nan, 1.0]))
-    0.75
-    """
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else math.nan
-
-
-def percentile_over_groups(values: Floats, q: float = 10.0) -> float:
-    """The q-th percentile of the groups that have a value, instead of the worst; NaN where none has (Amazon's users).
-
-    With G groups the minimum falls as G grows, whatever the model; a percentile does not. Every group weighs the same,
-    be it of one item or of a thousand; between two groups the value is interpolated linearly, as numpy does.
-
-    >>> percentile_over_groups(np.array([0.0, math.nan, 0.5, 1.0]))
-    0.1
-    """
-    known = values[~np.isnan(values)]
-    return float(np.percentile(known, q)) if len(known) else math.nan
-
-
-# What a classifier's scores are worth: each metric is a function (label, scores, weight) -> float.
 
 Table = npt.NDArray[np.floating]
 BLOCK = 1 << 18
@@ -128,6 +85,25 @@ def log_softmax(scores: Table) -> Floats:
         shifted = np.asarray(scores - np.where(np.isfinite(peak), peak, 0.0), np.float64)
         return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
+
+def _blocks(scores: Table) -> list[slice]:
+    """Slices of the items of a table, ... × items × classes, each of about BLOCK scores."""
+    n = scores.shape[-2]
+    rows = max(1, BLOCK * n // max(1, scores.size))
+    return [slice(at, at + rows) for at in range(0, n, rows)]
+
+
+def _mean(values: Floats, weight: Floats | None) -> float:
+    if not len(values):
+        return math.nan
+    if weight is None:
+        return float(np.mean(values))
+    total = float(weight.sum())
+    taken = weight > 0  # 0 × inf is not a number, but an item drawn 0 times is simply absent
+    return float(values[taken] @ weight[taken]) / total if total else math.nan
+
+
+# Counts of groups and classes
 
 class Tally(NamedTuple):
     """Cell k is a class that occurs in the truth of group `group[k]`; only such cells are kept.
@@ -226,6 +202,18 @@ def f1_items(label: Ints, predicted: Ints, n_classes: int) -> Floats:
     return np.asarray(f1.mean(axis=1, keepdims=True) + each * (n / len(classes)))
 
 
+def _count(cells: Ints, weight: Floats | None, size: int) -> Floats:
+    return np.asarray(np.bincount(cells, weight, size), np.float64)
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    filled: Floats = np.full(len(above), math.nan)
+    np.divide(above, below, out=filled, where=below > 0)
+    return filled
+
+
+# Calibration
+
 class Calibration(NamedTuple):
     """ECE of each run as the mean over its items, and what its absolute values may owe to chance.
 
@@ -276,34 +264,7 @@ def ece(label: Ints, scores: Table, bins: int = BINS) -> float:
     return float(calibration((scores.argmax(axis=1) == label)[None], confidence, bins).items.mean())
 
 
-def _blocks(scores: Table) -> list[slice]:
-    """Slices of the items of a table, ... × items × classes, each of about BLOCK scores."""
-    n = scores.shape[-2]
-    rows = max(1, BLOCK * n // max(1, scores.size))
-    return [slice(at, at + rows) for at in range(0, n, rows)]
-
-
-def _mean(values: Floats, weight: Floats | None) -> float:
-    if not len(values):
-        return math.nan
-    if weight is None:
-        return float(np.mean(values))
-    total = float(weight.sum())
-    taken = weight > 0  # 0 × inf is not a number, but an item drawn 0 times is simply absent
-    return float(values[taken] @ weight[taken]) / total if total else math.nan
-
-
-def _count(cells: Ints, weight: Floats | None, size: int) -> Floats:
-    return np.asarray(np.bincount(cells, weight, size), np.float64)
-
-
-def _ratio(above: Floats, below: Floats) -> Floats:
-    filled: Floats = np.full(len(above), math.nan)
-    np.divide(above, below, out=filled, where=below > 0)
-    return filled
-
-
-# What a classifier of many classes is worth where only two are asked for: pairwise accuracy (BREEDS, A.7.2).
+# Pairs of classes
 
 class Pairwise(NamedTuple):
     """`wins[a, b]`: items of class a with a higher score for a than for b, a tie counts half; `size[a]`: its items."""
@@ -384,3 +345,47 @@ def _beats(label: Ints, scores: Table) -> Floats:
     """Items × classes: 1 where the item's own class has the higher score, ½ where both have the same."""
     own = scores[np.arange(len(label)), label][:, None]
     return np.asarray((own > scores) + 0.5 * (own == scores), np.float64)
+
+
+# Means over groups
+
+class Grouped(NamedTuple):
+    """A value per group and the items it is made of: NaN and 0 where a group is empty."""
+
+    value: Floats
+    size: Ints
+
+
+def group_means(values: Floats, group: Ints, n_groups: int) -> Grouped:
+    """Mean of per-item values in each group 0..n_groups − 1.
+
+    >>> group_means(np.array([1.0, 0.0, 1.0]), np.array([0, 0, 2]), 3)
+    Grouped(value=array([0.5, nan, 1. ]), size=array([2, 0, 1]))
+    """
+    size = np.bincount(group, minlength=n_groups)
+    mean = np.full(n_groups, math.nan)
+    np.divide(np.bincount(group, values, n_groups), size, out=mean, where=size > 0)
+    return Grouped(mean, size)
+
+
+def mean_over_groups(values: Floats) -> float:
+    """Mean over the groups that have a value, each of the same weight; NaN where none has.
+
+    >>> mean_over_groups(np.array([0.5, math.nan, 1.0]))
+    0.75
+    """
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def percentile_over_groups(values: Floats, q: float = 10.0) -> float:
+    """The q-th percentile of the groups that have a value, instead of the worst; NaN where none has (Amazon's users).
+
+    With G groups the minimum falls as G grows, whatever the model; a percentile does not. Every group weighs the same,
+    be it of one item or of a thousand; between two groups the value is interpolated linearly, as numpy does.
+
+    >>> percentile_over_groups(np.array([0.0, math.nan, 0.5, 1.0]))
+    0.1
+    """
+    known = values[~np.isnan(values)]
+    return float(np.percentile(known, q)) if len(known) else math.nan
