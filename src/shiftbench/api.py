@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from shiftbench.leaderboard import Board
     from shiftbench.metagraph.graph import MetaGraph
     from shiftbench.reporting.comparison import Comparison
+    from shiftbench.scoring.hard_items import Ranked
     from shiftbench.scoring.select import Selection
-    from shiftbench.shifts.context.challenge_sets import Ranked
     from shiftbench.shifts.shift import Shift
     from shiftbench.shifts.subset import Rung
     from shiftbench.sweeps.status import Status

@@ -1,4 +1,4 @@
-"""AUC with DeLong's variance, calibration, and the scores of hard and easy items."""
+"""AUC with DeLong's variance, calibration, the scores of hard and easy items, and the hardest tasks."""
 
 import math
 from typing import NamedTuple
@@ -11,12 +11,13 @@ from scipy.stats import mannwhitneyu, rankdata
 from sklearn.metrics import log_loss, roc_auc_score
 
 import shiftbench as sb
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.scoring import means, score, score_runs
-from shiftbench.scoring.hard_items import SIDES, area, miscalibrated
+from shiftbench.scoring.hard_items import SIDES, area, hardest_tasks, miscalibrated
 from shiftbench.scoring.metrics.classification import ece
 from shiftbench.scoring.metrics.curves import auc_items, midranks
 from shiftbench.scoring.select import select
@@ -362,3 +363,26 @@ def test_more_than_two_classes_are_hard_or_easy():
         (three.extra["kind"] == "hard") & (three.split == "test")).sum()
     assert "auc" not in found["metric"]
     assert not {"hard_positive", "hard_negative"} & set(found["group"].tolist())
+
+
+@given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.tuples(st.floats(0, 9), st.floats(0, 9)), min_size=1),
+       st.integers(1, 20))
+def test_the_suite_has_the_largest_gaps(losses, n):
+    """No task outside the suite has a larger gap than one inside, and the order is from the largest."""
+    hard, every = ({task: pair[side] for task, pair in losses.items()} for side in (0, 1))
+    if n > len(losses):
+        with pytest.raises(ShiftBenchError, match="tasks are asked for"):
+            hardest_tasks(hard, every, n)
+        return
+    chosen = hardest_tasks(hard, every, n)
+    gaps = [ranked.gap for ranked in chosen]
+    assert len(chosen) == n
+    assert gaps == sorted(gaps, reverse=True)
+    assert all(hard[task] - every[task] <= gaps[-1] for task in set(hard) - {ranked.task for ranked in chosen})
+
+
+def test_tasks_without_hard_items_take_no_part():
+    """A NaN is no loss; a task that has no loss on all items is named."""
+    assert [ranked.task for ranked in hardest_tasks({"a": math.nan, "b": 1.0}, {"a": 0.0, "b": 2.0}, 1)] == ["b"]
+    with pytest.raises(ShiftBenchError, match="No task named 'b'"):
+        hardest_tasks({"b": 1.0}, {"a": 1.0}, 1)

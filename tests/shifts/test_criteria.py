@@ -1,4 +1,4 @@
-"""The criteria against plain loops: areas, cues, hard items, gists, questions, published lists, ranked tasks."""
+"""The criteria against plain loops: areas, cues, hard items, gists, questions, published lists."""
 
 import math
 import re
@@ -16,7 +16,6 @@ from shiftbench.data.tags import Tags
 from shiftbench.shifts.context.challenge_sets import (
     TASKS,
     HardIds,
-    hardest_tasks,
     kinds_by_list,
     listed_tasks,
     read_lists,
@@ -335,29 +334,6 @@ def test_damaged_lists_end_in_words(tmp_path_factory, junk, place):
         path.write_bytes(sound)
     assert read_lists(folder, "CE", "car", "test").positive.tolist() == ["1", "2"]  # whole again, it is read
     assert read_splits(paths[-1])
-
-
-@given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.tuples(st.floats(0, 9), st.floats(0, 9)), min_size=1),
-       st.integers(1, 20))
-def test_the_suite_has_the_largest_gaps(losses, n):
-    """No task outside the suite has a larger gap than one inside, and the order is from the largest."""
-    hard, every = ({task: pair[side] for task, pair in losses.items()} for side in (0, 1))
-    if n > len(losses):
-        with pytest.raises(ShiftBenchError, match="tasks are asked for"):
-            hardest_tasks(hard, every, n)
-        return
-    chosen = hardest_tasks(hard, every, n)
-    gaps = [one.gap for one in chosen]
-    assert len(chosen) == n
-    assert gaps == sorted(gaps, reverse=True)
-    assert all(hard[task] - every[task] <= gaps[-1] for task in set(hard) - {one.task for one in chosen})
-
-
-def test_tasks_without_hard_items_take_no_part():
-    """A NaN is no loss; a task that has no loss on all items is named."""
-    assert [one.task for one in hardest_tasks({"a": math.nan, "b": 1.0}, {"a": 0.0, "b": 2.0}, 1)] == ["b"]
-    with pytest.raises(ShiftBenchError, match="No task named 'b'"):
-        hardest_tasks({"b": 1.0}, {"a": 1.0}, 1)
 
 
 @pytest.mark.real

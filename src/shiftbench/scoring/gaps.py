@@ -168,9 +168,7 @@ def _measured(
     """Measure each method on these rows: one value per metric, over all items and for the method's worst group."""
     if not runs:
         raise ShiftBenchError(f"There are no runs on '{benchmark.name}' to compare.")
-    tested = Benchmark(benchmark.items[rows], np.full(len(rows), "test"), benchmark.label[rows], benchmark.domain[rows],
-                       benchmark.group[rows], benchmark.names, benchmark.card,
-                       {name: values[rows] for name, values in benchmark.extra.items()})
+    tested = _test_of(benchmark, rows)
     chosen = [positions(tested.items, run.item) for run in runs]
     missing = max(int((position < 0).sum()) for position in chosen)
     if missing:
@@ -179,6 +177,13 @@ def _measured(
     outputs = [outputs_of(tested, run, position) for run, position in zip(runs, chosen, strict=True)]
     return {one.metric: one for one in scorer(tested, "test")(outputs, owner, level)
             if one.items is not None and one.is_whole and not one.by}
+
+
+def _test_of(benchmark: Benchmark, rows: Ints) -> Benchmark:
+    """A benchmark whose test is these rows, and which has nothing else."""
+    return Benchmark(benchmark.items[rows], np.full(len(rows), "test"), benchmark.label[rows], benchmark.domain[rows],
+                     benchmark.group[rows], benchmark.names, benchmark.card,
+                     {name: values[rows] for name, values in benchmark.extra.items()})
 
 
 def _ends(estimate: Estimate, owner: Sequence[int], level: float) -> Floats:
@@ -254,10 +259,7 @@ def headline_ends(inside: Tested, outside: Tested, average: bool, level: float) 
 
 def _value(side: Tested, measure: Measure, level: float) -> Row | None:
     """The mean over runs with its interval, about other items and other seeds."""
-    whole, rows = side.benchmark, side.rows
-    tested = Benchmark(whole.items[rows], np.full(len(rows), "test"), whole.label[rows], whole.domain[rows],
-                       whole.group[rows], whole.names, whole.card,
-                       {name: values[rows] for name, values in whole.extra.items()})
+    tested = _test_of(side.benchmark, side.rows)
     runs = [Predictions(tested.items, tested.split, run.scores[positions(tested.items, run.item)], run.classes)
             for run in side.runs if isinstance(run, Predictions)]
     scores = means(tested, {"": runs}, level=level).where(split="test", **measure._asdict())

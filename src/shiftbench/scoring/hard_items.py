@@ -5,13 +5,15 @@ Hard are hard positives and hard negatives together, easy is every other item, o
 one label it has no AUC, which is NaN.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.scoring.intervals import Means, over_runs, student, wilson
@@ -19,7 +21,6 @@ from shiftbench.scoring.intervals.estimates import Estimate, Law, Measured, esti
 from shiftbench.scoring.intervals.worst import mirrored, worst_loss, worst_share
 from shiftbench.scoring.metrics.classification import calibration, confidences
 from shiftbench.scoring.metrics.curves import auc_items
-from shiftbench.shifts.context.challenge_sets import Ranked, hardest_tasks
 
 COLUMN = "kind"
 SIDES = ("hard_positive", "hard_negative")
@@ -112,11 +113,21 @@ def _larger(
     rows, start = np.concatenate(sides), np.asarray([0, len(sides[0])])
     size = np.asarray([len(side) for side in sides])
     error = mirrored(worst_share(hits[:, rows], start, owner, level), about=1.0)
-    measured = [Measured("worst_hard_error", SIDES, size, error.estimate, worst=error)]
+    measured = [error.measured("worst_hard_error", SIDES, size)]
     if losses is not None:
-        most = worst_loss(losses[:, rows], start, owner, level)
-        measured.append(Measured("worst_hard_nll", SIDES, size, most.estimate, worst=most))
+        measured.append(worst_loss(losses[:, rows], start, owner, level).measured("worst_hard_nll", SIDES, size))
     return measured
+
+
+# The hardest tasks
+
+class Ranked(NamedTuple):
+    """A task and by how much its mean loss on hard items exceeds that on all items."""
+
+    task: str
+    hard: float
+    all: float
+    gap: float
 
 
 def hardest(scores: Scores, n: int = 12, *, method: str = "erm", split: str = "test") -> list[Ranked]:
@@ -131,3 +142,23 @@ def hardest(scores: Scores, n: int = 12, *, method: str = "erm", split: str = "t
                               "benchmarks of shift 'context' first, or name another method.")
     hard, every = ({task: sum(values) / len(values) for task, values in by_task.items()} for by_task in losses.values())
     return hardest_tasks(hard, every, min(n, len(hard)))
+
+
+def hardest_tasks(hard: Mapping[str, float], every: Mapping[str, float], n: int = 12) -> list[Ranked]:
+    """The n tasks of a suite (§3.2): the largest  mean loss on hard items − mean loss on all items,  largest first.
+
+    Tasks without a loss on hard items (NaN: they have none) do not take part; the name decides between equal ones.
+
+    >>> chosen = hardest_tasks({"car": 0.9, "tie": 0.3, "cat": 0.4}, {"car": 0.4, "tie": 0.1, "cat": 0.1}, 2)
+    >>> [ranked.task for ranked in chosen]
+    ['car', 'cat']
+    """
+    for task in hard:
+        if task not in every:
+            raise unknown("task", task, every, "Mean losses on all items")
+    able = [Ranked(task, loss, every[task], loss - every[task]) for task, loss in hard.items()
+            if math.isfinite(loss) and math.isfinite(every[task])]
+    if not 1 <= n <= len(able):
+        raise ShiftBenchError(f"{n} tasks are asked for, but {len(able)} of {len(hard)} have losses on hard and on all "
+                              "items. Ask for as many as there are, or train more tasks.")
+    return sorted(able, key=lambda ranked: (-ranked.gap, ranked.task))[:n]

@@ -169,14 +169,14 @@ def measure_classes(
     hits = predicted == label
     worst = worst_share(hits, start, owner, level)
     worst_class = worst_share(hits[:, split.by_label], split.first, owner, level)
-    lowest = Measured("worst_group_accuracy", split.groups, split.size, worst.estimate, worst=worst, compared=True)
+    lowest = worst.measured("worst_group_accuracy", split.groups, split.size, compared=True)
     f1 = f1_items(label, predicted, split.n_classes)
     measured = [
         Measured("accuracy", [ALL], n, estimate("wilson", hits, owner, level), hits),
         Measured("accuracy", split.groups, split.size, estimate("wilson", hits, owner, level, start), hits,
                  start=start),
         lowest, corrected(lowest),
-        Measured("worst_class_accuracy", split.classes, split.of_class, worst_class.estimate, worst=worst_class),
+        worst_class.measured("worst_class_accuracy", split.classes, split.of_class),
         Measured("macro_f1", [ALL], n, estimate("wilson", f1, owner, level), f1),
     ]
     loss_items = None
@@ -187,7 +187,7 @@ def measure_classes(
         highest = worst_loss(loss_items, start, owner, level)
         measured += [Measured("nll", [ALL], n, estimate("student", loss_items, owner, level)),
                      Measured("nll", split.groups, split.size, estimate("student", loss_items, owner, level, start)),
-                     Measured("worst_group_nll", split.groups, split.size, highest.estimate, worst=highest)]
+                     highest.measured("worst_group_nll", split.groups, split.size)]
     if split.kind is not None:
         scores = _each(lambda table: np.asarray(table[:, split.order].transpose(0, 2, 1), np.float32), tables)
         measured += by_kind(split.kind, label, scores, loss_items, owner, level, split.groups)
@@ -226,7 +226,7 @@ def by_grouping(hits: Bools, grouping: Grouping, owner: Sequence[int], level: fl
     names = grouping.names
     measured = [Measured("accuracy", names, size, each, None if many else hits[:, grouping.rows],
                          start=None if many else grouping.start),
-                Measured("worst_group_accuracy", names, size, worst.estimate, worst=worst, of=n, compared=True)]
+                worst.measured("worst_group_accuracy", names, size, of=n, compared=True)]
     if disjoint:
         measured.append(corrected(measured[-1]))
     measured += [Measured("mean_group_accuracy", [ALL], n_inside, estimate("wilson", items, owner, level), items, of=n),
@@ -408,7 +408,7 @@ def grouped(
     worst = worst_by(law, values[:, kept], start, owner, level, lower=METRICS[metric].lower)
     worst = replace(worst, n=n[worst.code])
     return [*measured, Measured(metric, names, n, estimate(law, values[:, kept], owner, level, start)),
-            Measured(WORST + metric, names, n, worst.estimate, worst=worst, compared=not METRICS[metric].lower)]
+            worst.measured(WORST + metric, names, n, compared=not METRICS[metric].lower)]
 
 
 def over_all(

@@ -117,15 +117,15 @@ def estimate(
     Items lie group by group, and `start` has the first item of each group; without it there is one. Without a level
     there is no interval, as in every evaluation during training.
     """
-    reach, least, most = LAWS[law] if isinstance(law, str) else law
+    law = LAWS[law] if isinstance(law, str) else law
     size = sizes_of(values.shape[1], start)
     if level is None:
         first = np.zeros(1, np.int64) if start is None else start
         return without_interval(np.add.reduceat(np.asarray(values, np.float64), first, axis=1) / size, owner)
     parts = take_apart(values, owner, start)
     with np.errstate(divide="ignore", invalid="ignore"):
-        below, above = reach(parts, size, level)
-    return Estimate(parts.runs, parts.value, parts.value, below, above, parts.noise, least, most)
+        below, above = law.reach(parts, size, level)
+    return Estimate(parts.runs, parts.value, parts.value, below, above, parts.noise, law.least, law.most)
 
 
 def without_interval(runs: Floats, owner: Sequence[int]) -> Estimate:
@@ -141,6 +141,7 @@ class Law(NamedTuple):
     reach: "Callable[[Means, Ints, float], tuple[Floats, Floats]]"
     least: float = 0.0  # what the metric can be
     most: float = 1.0
+    scale: tuple[np.ufunc, np.ufunc] = (np.positive, np.positive)  # to where the value is nearly normal, and back
 
 
 def _share(parts: "Means", size: Ints, level: float) -> tuple[Floats, Floats]:
@@ -201,7 +202,7 @@ def _precision(parts: "Means", size: Ints, level: float) -> tuple[Floats, Floats
 
 LAWS: Mapping[str, Law] = {
     "wilson": Law(_share), "wilson of contributions": Law(_share_of_contributions), "student": Law(_loss, 0.0, np.inf),
-    "fisher z": Law(_correlation, -1.0), "jackknife logit": Law(_precision)}
+    "fisher z": Law(_correlation, -1.0, scale=(np.arctanh, np.tanh)), "jackknife logit": Law(_precision)}
 
 
 # What contributions are made of

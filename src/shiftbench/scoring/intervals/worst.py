@@ -49,6 +49,7 @@ from shiftbench.scoring.intervals.estimates import (
     LAWS,
     LEVEL,
     Estimate,
+    Measured,
     checked,
     estimate,
     normal_quantile,
@@ -86,6 +87,12 @@ class Worst:
     owner: Sequence[int] = ()
     level: float | None = None
     contributions: Callable[[], Floats] | None = None
+
+    def measured(
+        self, metric: str, groups: Sequence[str], sizes: Ints, *, of: int = 0, compared: bool = False
+    ) -> Measured:
+        """The metric of these groups' worst, see `Measured`."""
+        return Measured(metric, groups, sizes, self.estimate, worst=self, of=of, compared=compared)
 
     @property
     def items(self) -> Floats:
@@ -173,11 +180,11 @@ def worst_of(law: str, values: Floats, start: Ints, owner: Sequence[int], level:
     ends = None
     if level:
         each = estimate(law, values, range(len(values)), level, start)
-        there, back = (np.arctanh, np.tanh) if law == "fisher z" else (np.positive, np.positive)
+        forward, back = LAWS[law].scale
         with np.errstate(divide="ignore", invalid="ignore"):
-            width = there(each.value + each.above) - there(each.value - each.below)
+            width = forward(each.value + each.above) - forward(each.value - each.below)
         if np.isfinite(width).all():
-            limits = lowest_mean(there(each.value), width / 2 / normal_quantile(level), level)
+            limits = lowest_mean(forward(each.value), width / 2 / normal_quantile(level), level)
             ends = Lowest(*(np.asarray(back(end)) for end in limits))
     worst = worst_estimate(values, size, mean, owner, level, ends)
     return replace(worst, estimate=worst.estimate._replace(least=LAWS[law].least))
