@@ -86,8 +86,8 @@ def test_a_column_of_predictions_under_another_name_is_suggested(predictions, da
 
 @pytest.mark.parametrize(("predictions", "data", "message"), [
     (guess(*["cat"] * 4, items="wxyz"), DATA, r"None of the 4 ids of the predictions \('w', …\) is in the data"),
-    (guess(*["cat"] * 4, items="aabb"), DATA, "2 ids stand more than once, the first is 'a'"),
-    (guess(*["cat"] * 4), {**DATA, "id": list("aacd")}, "1 ids stand more than once"),
+    (guess(*["cat"] * 4, items="aabb"), DATA, "2 ids occur more than once, the first is 'a'"),
+    (guess(*["cat"] * 4), {**DATA, "id": list("aacd")}, "1 ids occur more than once"),
     (guess(*["bird"] * 12, items="abcdefghijkl"), {"id": list("abcdefghijkl"), "label": ["cat", "dog"] * 6},
      "none of the predicted classes .bird. is a label .cat, dog."),
     ({"prediction": ["cat"]}, DATA, "has no column item, id or item_id"),

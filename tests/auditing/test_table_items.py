@@ -94,7 +94,7 @@ def test_categories_that_stand_twice_or_nowhere_are_no_further_words():
 
 @given(st.lists(st.text("aÖ b", max_size=4), max_size=40), st.integers(1, 7))
 def test_doubled_ids_are_refused_and_counted(ids, chunk):
-    """All that stand more than once, by name the first of them; ids of which none does are let through."""
+    """Ids that occur more than once are counted and the first is named; unique ids pass."""
     column = pa.chunked_array([pa.array(ids[start:start + chunk], pa.string()) for start in range(0, len(ids), chunk)],
                               pa.string())
     doubled = sorted({one for one in ids if ids.count(one) > 1})
@@ -103,7 +103,7 @@ def test_doubled_ids_are_refused_and_counted(ids, chunk):
         return
     with pytest.raises(ShiftBenchError) as problem:
         no_doubles(column, "here")
-    assert str(problem.value).startswith(f"here: {len(doubled)} ids stand more than once, the first is '{doubled[0]}'.")
+    assert str(problem.value).startswith(f"here: {len(doubled)} ids occur more than once, the first is '{doubled[0]}'.")
 
 
 def test_rows_are_found_by_id():

@@ -94,7 +94,7 @@ WRONG = [
     ([Pair(1, 2, 3, 4)], {}, r"Listed\[0\]: is a Pair of 4, not"),
     ([(pictures(1)[0], 2)], {"classes": ["a", "b"]}, r"Listed\[0\]: has the label 2, but there are 2 classes"),
     ([(pictures(1)[0], -1)], {"classes": ["a", "b"]}, r"Listed\[0\]: has the label -1"),
-    ([(torch.full((3, 4, 4), 2.5), 0)], {}, r"values from 0 to 2.5, but decimal ones go from 0 to 1. Take the norm"),
+    ([(torch.full((3, 4, 4), 2.5), 0)], {}, r"values from 0 to 2.5, but floating-point images go from 0 to 1. Remove the norm"),
     ([(torch.zeros(5, 4, 4), 0)], {}, r"Listed\[0\]: its input has shape 5 × 4 × 4"),
     ([({"a": 1}, 0)], {}, "its input has shape"),
     ([(pictures(1)[0], 0, [1, 2])], {}, r"has 2 values of metadata, and 0 are named. Name them all with `fields`"),
@@ -114,8 +114,8 @@ def test_wrong_samples_are_one_line(samples, options, message):
 
 
 def test_what_is_no_map_style_data_set_is_said():
-    """A stream has no samples by number."""
-    with pytest.raises(ShiftBenchError, match="generator: is a generator, which has no samples by number"):
+    """The samples of a stream cannot be indexed."""
+    with pytest.raises(ShiftBenchError, match="generator: is a generator, whose samples cannot be indexed"):
         sb.Collection.from_torch(x for x in ())
 
 

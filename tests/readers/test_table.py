@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from shiftbench.cli import app
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import SPLITS
 from shiftbench.data.collection import Collection
-from shiftbench.data.item_table import SPLITS, features
+from shiftbench.data.item_table import features
 from shiftbench.readers import READERS
 
 read = READERS["table"]

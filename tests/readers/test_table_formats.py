@@ -194,7 +194,7 @@ def test_a_word_for_nothing_is_asked_about(tmp_path: Path, missing: str, values:
     ("id,y,t\n1,a,yes\n2,b,perhaps\n", {"tags": "t"}, "row 1 has 'perhaps' in column 't', which is to be a tag"),
     ("id,y,t\n1,a,yes\n", {"tags": "t,t"}, "'t' is given for tags and for tags"),
     ("id,y,t\n1,a,yes\n", {"tags": "u"}, "No column named 'u'"),
-    ("id,y,t\n1,a,yes\n", {"tags_in": "t", "tags_between": ""}, "nothing stands between the tags of column 't'"),
+    ("id,y,t\n1,a,yes\n", {"tags_in": "t", "tags_between": ""}, "the separator of the tags in column 't' is empty"),
 ])
 def test_columns_that_are_no_tags(tmp_path: Path, content: str, options: dict, message: str) -> None:
     """Another word than yes or no, or a column that is not there, is one line with its place."""

@@ -123,7 +123,7 @@ def id_column(table: pa.Table, id: str, where: str) -> str:
 
 
 def no_doubles(ids: pa.ChunkedArray, where: str) -> None:
-    """Refuse ids that stand more than once: ids whose hashes differ are different, others are compared.
+    """Refuse ids that occur more than once: ids whose hashes differ are different, others are compared.
 
     Of five million ids that takes a third of the time of arrow's count of distinct values, and a tenth of its memory.
     """
@@ -133,7 +133,7 @@ def no_doubles(ids: pa.ChunkedArray, where: str) -> None:
     times = pc.value_counts(ids)
     doubled = times.filter(pc.greater(times.field("counts"), 1)).field("values")
     if len(doubled):
-        raise ShiftBenchError(f"{where}: {len(doubled):,} ids stand more than once, the first is "
+        raise ShiftBenchError(f"{where}: {len(doubled):,} ids occur more than once, the first is "
                               f"'{min(doubled.to_pylist())}'. Give one row per item.")
 
 

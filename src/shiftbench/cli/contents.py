@@ -54,31 +54,32 @@ def show_hierarchy(hierarchy: "Hierarchy") -> None:
     """Levels, sizes, leaves, nodes with several parents, and the level to cut at."""
     from shiftbench.hierarchies.cuts import facts
 
-    known = facts(hierarchy)
-    roots, several = len(known["roots"]), len(known["several_parents"])
+    summary = facts(hierarchy)
+    roots, several = len(summary["roots"]), len(summary["several_parents"])
     shape = f"{several:,} nodes with several parents" if several else "a tree" if roots == 1 else f"{roots} trees"
-    say(f"{known['name']}  {known['nodes']:,} nodes, {known['leaves']:,} leaves, {shape}", style="bold")
-    if known["missing"]:
-        say(f"{len(known['missing']):,} classes have no node: {', '.join(known['missing'][:5])} …"
-            if len(known["missing"]) > 5 else f"no node for: {', '.join(known['missing'])}")
-    if not known["tree"]:
-        listed = [f"{node} {hierarchy.title(node)}" if hierarchy.title(node) != node else node
-                  for node in known["several_parents"][:5]]
-        say(f"several parents: {', '.join(listed)}"
-            f"{' …' if len(known['several_parents']) > 5 else ''}")
+    say(f"{summary['name']}  {summary['nodes']:,} nodes, {summary['leaves']:,} leaves, {shape}", style="bold")
+    if summary["missing"]:
+        say(f"{len(summary['missing']):,} classes have no node: {', '.join(summary['missing'][:5])} …"
+            if len(summary["missing"]) > 5 else f"no node for: {', '.join(summary['missing'])}")
+    if not summary["tree"]:
+        nodes = [f"{node} {hierarchy.title(node)}" if hierarchy.title(node) != node else node
+                 for node in summary["several_parents"][:5]]
+        say(f"several parents: {', '.join(nodes)}"
+            f"{' …' if len(summary['several_parents']) > 5 else ''}")
     print_table("", ["level", "nodes", "leaves", "superclasses", "smallest", "median", "largest", "balance"],
-                [[f"{value:g}" if key == "median" else value for key, value in row.items()] for row in known["levels"]])
-    if known["proposed_level"] is not None:
-        say("", f"The most balanced superclasses are at level {known['proposed_level']}: "
-            f"--level {known['proposed_level']}")
+                [[f"{value:g}" if key == "median" else value for key, value in level.items()]
+                 for level in summary["levels"]])
+    if summary["proposed_level"] is not None:
+        say("", f"The most balanced superclasses are at level {summary['proposed_level']}: "
+            f"--level {summary['proposed_level']}")
 
 
 def show_superclasses(cut: "Superclasses") -> None:
-    def words(side: tuple[str, ...]) -> str:
+    def titles(side: tuple[str, ...]) -> str:
         return ", ".join(cut.title(node) for node in side[:20]) + (" …" if len(side) > 20 else "")
 
     split = any(cut.target)
-    rows = [[node, cut.title(node), words(source), *([words(target)] if split else [])]
+    rows = [[node, cut.title(node), titles(source), *([titles(target)] if split else [])]
             for node, source, target in zip(cut.nodes, cut.source, cut.target, strict=True)]
     print_table(f"{len(cut)} superclasses, {len(cut.subclasses):,} subclasses",
                 ["id", "superclass", *(["source", "target"] if split else ["subclasses"])], rows)

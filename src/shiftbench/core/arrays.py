@@ -1,4 +1,4 @@
-"""Columns: the array types everything is made of, their codes and their digest."""
+"""Columns: the array types of all data, their codes, their digest, and arrays in files."""
 
 import hashlib
 import json
@@ -56,10 +56,10 @@ def columns_of(values: Any, argument: str) -> tuple[Values, tuple[Any, ...]]:
     (('dog', 'cat'), ())
     """
     if isinstance(values, Mapping) and values:
-        parts = [array_of(column, f"{argument}['{name}']") for name, column in values.items()]
-        if len({part.shape for part in parts}) > 1 or parts[0].ndim != 1:
+        columns = [array_of(content, f"{argument}['{name}']") for name, content in values.items()]
+        if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
             raise ShiftBenchError(f"{argument}: is {type(values).__name__}, whose columns need one value per item.")
-        return np.stack(parts, axis=1), tuple(values)
+        return np.stack(columns, axis=1), tuple(values)
     frame = values.collect() if is_lazy(values) else values
     return array_of(frame, argument), tuple(getattr(frame, "column_names", getattr(frame, "columns", ())))
 
@@ -73,7 +73,7 @@ def are_counted(names: Sequence[Any]) -> bool:
     words = [str(name) for name in names]
     first = COUNTED.fullmatch(words[0]) if words else None
     return all(isinstance(name, int | np.integer) for name in names) or (
-        first is not None and words == [f"{first[1]}{int(first[2]) + place}" for place in range(len(words))])
+        first is not None and words == [f"{first[1]}{int(first[2]) + number}" for number in range(len(words))])
 
 
 def is_lazy(values: Any) -> bool:
@@ -82,7 +82,7 @@ def is_lazy(values: Any) -> bool:
 
 
 def in_short(names: Iterable[object], most: int = 6) -> str:
-    """The first names, and that there are more: what a `__repr__` says of many.
+    """The first names and the number of others, for a `__repr__`.
 
     >>> in_short(range(9)), in_short(["cat", "dog"])
     ('0, 1, 2, 3, 4, 5 and 3 more', 'cat, dog')
@@ -93,9 +93,9 @@ def in_short(names: Iterable[object], most: int = 6) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """A column of words, each of which may stand often: the word of row i is `names[codes[i]]`.
+    """A column of words that may repeat: the word of row i is `names[codes[i]]`.
 
-    No name stands twice, but some may be the word of no row; they have no order.
+    Names are distinct and in no particular order; some may be the word of no row.
     """
 
     codes: npt.NDArray[np.int32]
@@ -142,7 +142,7 @@ class Words:
 
     @cached_property
     def coded(self) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-        """Codes and names as `encode` has them: sorted, and each the word of some row."""
+        """Codes and names as `encode` returns them: sorted, and each the word of some row."""
         present = np.flatnonzero(self.sizes)
         names = self.names.take(pa.array(present)).to_pylist()
         order = sorted(range(len(names)), key=names.__getitem__)
@@ -181,9 +181,9 @@ def encode(values: "npt.ArrayLike | Words") -> tuple[Ints, tuple[str, ...]]:
 
 
 def _as_words(column: Values) -> Any:
-    """One array: of a very long column pyarrow makes several chunks.
+    """An array of words as one arrow array; pyarrow makes several chunks of a very long column.
 
-    pyarrow cuts a word of a numpy array of strings at a NUL, and one of a list nowhere.
+    pyarrow cuts words of a numpy array at a NUL, but not those of a list.
     """
     words = pa.array(column.tolist() if _has_nul(column) else column, pa.string())
     return words.combine_chunks() if isinstance(words, pa.ChunkedArray) else words
@@ -209,15 +209,15 @@ def broken_text(values: Values) -> str | None:
 
 
 def has_doubles(words: Strs) -> bool:
-    """Whether a word stands twice. Three times as fast as sorting them."""
+    """Whether a word occurs twice. Three times as fast as sorting them."""
     return len(_as_words(words).unique()) < len(words)
 
 
 def positions(needles: Strs, haystack: Strs) -> Ints:
-    """Where each needle stands in the haystack; -1 where it does not. The haystack has no doubles."""
+    """The index of each needle in the haystack, -1 where it is not there. The haystack has no duplicates."""
     if not len(needles):
         return np.zeros(0, np.int64)
-    if np.array_equal(needles, haystack):  # as a rule predictions come in the order of the rows
+    if np.array_equal(needles, haystack):  # predictions usually come in the order of the rows
         return np.arange(len(needles))
     indices = pc.index_in(_as_words(needles), value_set=_as_words(haystack))
     return np.asarray(pc.fill_null(indices, -1).to_numpy(zero_copy_only=False), np.int64)
@@ -251,7 +251,7 @@ def digest(columns: Mapping[str, npt.ArrayLike]) -> str:
 
 
 def letters(words: pa.Array) -> memoryview:
-    """The UTF-8 bytes of an arrow array of strings without gaps, one behind the other."""
+    """The concatenated UTF-8 bytes of an arrow array of strings without gaps."""
     starts, text = (memoryview(buffer or b"") for buffer in words.buffers()[1:])
     ends = np.frombuffer(starts, np.int32)[[words.offset, words.offset + len(words)]] if len(words) else (0, 0)
     return text[int(ends[0]):int(ends[1])]
@@ -286,7 +286,7 @@ def to_strings(column: pa.ChunkedArray) -> Strs:
     return np.asarray(words.to_pylist(), dtype=np.str_)
 
 
-# Arrays on disk, mapped into memory: read through the map, written through the file.
+# Arrays on disk, mapped into memory: read through the map, written through the file
 
 def read_array(path: Path | str) -> Values:
     """An array in numpy's format, mapped for reading. Nothing is unpickled, and no more is read than the file holds.

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 LONGEST = 2000
-"""Letters of a message; of a longer one the middle is left out."""
+"""The most characters of a message; the middle of a longer one is left out."""
 _COMMANDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: object) -> str:
-    """Text on one line that gives a terminal no orders: control characters, line breaks, marks that turn the direction
-    of writing and halves of pairs of code points are spelled out.
+    """Text on one line that cannot control a terminal: control characters, line breaks, marks that change the writing
+    direction and lone surrogates are escaped.
 
     >>> print(printable("a\\nb \\x1b[31mred"))
     a\\nb \\x1b[31mred
@@ -34,22 +34,22 @@ class ShiftBenchError(ValueError):
 
 
 def unknown(kind: str, name: object, known: Iterable[object], where: str = "") -> ShiftBenchError:
-    """The error for a name that is not there, with the nearest one that is.
+    """The error for an unknown name, with the most similar known one.
 
     >>> print(unknown("factor", "shap", ["hue", "shape"]))
     No factor named 'shap'. Did you mean 'shape'? Known factors: hue, shape.
     """
-    names = sorted({str(one) for one in known})
+    names = sorted({str(candidate) for candidate in known})
     near = get_close_matches(str(name)[:100], names, n=1, cutoff=0.5)
     guess = f" Did you mean '{near[0]}'?" if near else ""
-    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    many = plural(kind)
-    choice = f" Known {many}: {shown}." if names else f" There are no {many}."
-    return ShiftBenchError(f"{where + ': ' if where else ''}No {kind} named '{name}'.{guess}{choice}")
+    choices = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    kinds = plural(kind)
+    advice = f" Known {kinds}: {choices}." if names else f" There are no {kinds}."
+    return ShiftBenchError(f"{where + ': ' if where else ''}No {kind} named '{name}'.{guess}{advice}")
 
 
 def plural(kind: str) -> str:
-    """More than one of a kind; of several words the first is the thing: kinds of target. Features are many already.
+    """The plural of a noun; of several words, that of the first: kinds of target. Words in s, as features, stay.
 
     >>> [plural(kind) for kind in ("class", "key", "hierarchy", "features", "kind of target", "way to paint")]
     ['classes', 'keys', 'hierarchies', 'features', 'kinds of target', 'ways to paint']
@@ -68,5 +68,5 @@ def plural(kind: str) -> str:
 
 
 def first_line(problem: BaseException) -> str:
-    """What a library says of a problem, in a few words."""
+    """The first line of an exception's message, at most 200 characters; its type where it has none."""
     return (str(problem).strip() or type(problem).__name__).splitlines()[0][:200]

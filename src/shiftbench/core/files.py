@@ -231,8 +231,8 @@ def check_digests(folder: Path, marker: str, expected: Any, what: str) -> None:
 
 def write_text(path: Path | str, text: str) -> Path:
     """Write a text file; it appears whole or not at all."""
-    with writing(path) as hidden:
-        hidden.write_text(text, encoding="utf-8")
+    with writing(path) as staged:
+        staged.write_text(text, encoding="utf-8")
     return Path(path)
 
 
@@ -242,8 +242,8 @@ def write_json(path: Path | str, value: Any) -> None:
 
 def copy_file(source: Path | str, path: Path | str) -> Path:
     """Copy a file; the copy appears whole or not at all."""
-    with writing(path) as hidden:
-        shutil.copyfile(source, hidden)
+    with writing(path) as staged:
+        shutil.copyfile(source, staged)
     return Path(path)
 
 
@@ -254,10 +254,10 @@ def writing(path: Path | str) -> Iterator[Path]:
     if target.is_dir():
         raise ShiftBenchError(f"{target} is a folder, but a file is to be written there. Choose another name.")
     with _write_errors(target), staging(target.parent) as folder:
-        hidden = folder / target.name
-        yield hidden
-        _sync(hidden)
-        hidden.replace(target)
+        staged = folder / target.name
+        yield staged
+        _sync(staged)
+        staged.replace(target)
 
 
 @contextmanager
@@ -271,15 +271,15 @@ def writing_folder(path: Path | str, marker: str) -> Iterator[Path]:
     if target.exists() and not (target / marker).is_file() and (not target.is_dir() or any(target.iterdir())):
         raise ShiftBenchError(f"{target} exists and has no {marker}: it is not ours to replace. Choose another folder.")
     with _write_errors(target), staging(target.parent) as folder:
-        hidden = folder / target.name
-        hidden.mkdir()
-        yield hidden
+        staged = folder / target.name
+        staged.mkdir()
+        yield staged
         with ThreadPoolExecutor(SYNC_THREADS) as pool:  # a disk serves many waiting threads in one go
-            list(pool.map(_sync, [file for file in hidden.rglob("*") if file.is_file() and not file.is_symlink()]))
+            list(pool.map(_sync, [file for file in staged.rglob("*") if file.is_file() and not file.is_symlink()]))
         if not target.exists():
-            hidden.rename(target)
-        elif not _swap(hidden, target):
-            _replace(hidden, target)
+            staged.rename(target)
+        elif not _swap(staged, target):
+            _replace(staged, target)
 
 
 @contextmanager
@@ -290,11 +290,11 @@ def making_folder(path: Path | str) -> Iterator[Path]:
     """
     target = Path(path)
     with _write_errors(target), staging(target.parent) as folder:
-        hidden = folder / target.name
-        hidden.mkdir()
-        yield hidden
+        staged = folder / target.name
+        staged.mkdir()
+        yield staged
         try:
-            hidden.rename(target)
+            staged.rename(target)
         except OSError as problem:
             if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise

@@ -23,7 +23,7 @@ TOKEN = "Where Ray looks for a token: RAY_AUTH_TOKEN, the file at RAY_AUTH_TOKEN
 
 
 class Cluster(NamedTuple):
-    """What there is to work with. `ours` is a cluster that was started for this sweep."""
+    """A cluster and its resources; `ours` says that it was started for this sweep."""
 
     ray: Any
     cpus: int
@@ -31,21 +31,21 @@ class Cluster(NamedTuple):
     ours: bool
 
     def kind(self, device: str) -> str:
-        """What every task computes on, cuda or cpu: which GPU is Ray's to say."""
-        kind = device.partition(":")[0]
-        if kind not in ("auto", "cpu", "cuda"):
+        """The device of every task, cuda or cpu; Ray decides which GPU."""
+        processor = device.partition(":")[0]
+        if processor not in ("auto", "cpu", "cuda"):
             raise unknown("device", device, ["auto", "cpu", "cuda"])
-        if kind == "cuda" and not self.gpus:
+        if processor == "cuda" and not self.gpus:
             raise ShiftBenchError("device=cuda, but the Ray cluster has no GPU. Add a node that has one, or use "
                                   "device=cpu.")
-        return "cuda" if kind != "cpu" and self.gpus else "cpu"
+        return "cuda" if processor != "cpu" and self.gpus else "cpu"
 
 
 @contextmanager
 def ray_cluster(address: str | None = None, workers: int = 0) -> Iterator[Cluster]:
-    """A cluster, by order of preference: connected already, at `address` or RAY_ADDRESS, of this machine's processors.
+    """A cluster, in order of preference: connected already, at `address` or RAY_ADDRESS, of this machine's processors.
 
-    Only what was begun here is ended here: a connection that was open stays open, a cluster that ran keeps running.
+    Only what was started here is stopped here: an open connection stays open, a running cluster keeps running.
     `workers` = 0 means one per core for a cluster of this machine; others have the size they have.
     """
     ray = _ray()
@@ -57,7 +57,7 @@ def ray_cluster(address: str | None = None, workers: int = 0) -> Iterator[Cluste
             if not connected:
                 _connect(ray, address, workers)
             resources = ray.cluster_resources()
-            cpus, gpus = (int(resources.get(kind, 0)) for kind in ("CPU", "GPU"))
+            cpus, gpus = (int(resources.get(resource, 0)) for resource in ("CPU", "GPU"))
             yield Cluster(ray, cpus, gpus, not connected and not address)
         finally:
             if not connected:
@@ -75,7 +75,7 @@ def _connect(ray: Any, address: str | None, workers: int) -> None:
             return
         host, _, port = address.rpartition(":")
         if port.isdigit():
-            # Ray itself waits many minutes for nobody.
+            # Ray itself waits many minutes for an address where nothing runs.
             socket.create_connection((host.rpartition("/")[2].strip("[]"), int(port)), timeout=5).close()
             if "://" not in address and MODE not in os.environ and _asks_for_token(ray, address):
                 if not _has_token():
@@ -97,15 +97,15 @@ def _connect(ray: Any, address: str | None, workers: int) -> None:
 
 
 def _our_code() -> dict[str, Any]:
-    """What the workers of a cluster import: this very package, whichever version is installed over there.
+    """The code that the workers of a cluster import: this package, whichever version is installed there.
 
-    What it depends on must be installed. The copy is made once, so that editing files does not change a sweep halfway.
+    Its dependencies must be installed. The copy is made once, so editing files does not change a running sweep.
     """
     return {"py_modules": [str(Path(shiftbench.__file__).parent)], "excludes": ["__pycache__"]}
 
 
 def _asks_for_token(ray: Any, address: str) -> bool:
-    """Whether a cluster turns away one who shows no token."""
+    """Whether a cluster refuses a connection without a token."""
     with _no_stderr():  # the refusal is also printed, by Ray's C++ part
         try:
             ray._raylet.GcsClient(address=address)
@@ -120,7 +120,7 @@ def _has_token() -> bool:
 
 
 def _set_mode(ray: Any, mode: str | None) -> None:
-    """As if RAY_AUTH_MODE had been set, or not, before Ray was imported: it is read once."""
+    """Set or unset RAY_AUTH_MODE as if before Ray was imported, which reads it once."""
     if mode is None:
         os.environ.pop(MODE, None)
     else:
@@ -131,7 +131,7 @@ def _set_mode(ray: Any, mode: str | None) -> None:
 
 @contextmanager
 def _quiet(ray: Any) -> Iterator[None]:
-    """Without Ray's advice about tokens, and what it prints, in our output, for every worker that is lost."""
+    """Silence Ray's advice about tokens, and the lines that it prints for every worker that is lost."""
     logger, printer = logging.getLogger("ray"), ray._private.worker
     before = logger.level, getattr(printer, "_worker_logs_enabled", True)
     logger.setLevel(logging.ERROR)
@@ -145,15 +145,15 @@ def _quiet(ray: Any) -> Iterator[None]:
 
 @contextmanager
 def _no_stderr() -> Iterator[None]:
-    kept = os.dup(2)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
+    stderr = os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(null)
 
 
 def _ray() -> Any:

@@ -14,11 +14,11 @@ from shiftbench.core.errors import ShiftBenchError
 
 def child(seed: int, *purpose: str) -> np.random.Generator:
     """An independent stream for one named purpose: child(0, "split", "dog")."""
-    return np.random.default_rng([checked_seed(seed), *(zlib.crc32(part.encode()) for part in purpose)])
+    return np.random.default_rng([checked_seed(seed), *(zlib.crc32(word.encode()) for word in purpose)])
 
 
 def checked_seed(seed: int) -> int:
-    """A seed as it should be. Everything that draws comes by here."""
+    """The seed, after a check that every random draw goes through."""
     if seed < 0:
         raise ShiftBenchError(f"seed = {seed}, but a seed is a whole number of at least 0.")
     return seed

@@ -22,9 +22,9 @@ from shiftbench.core.errors import ShiftBenchError
 MOST_COLUMNS = 100_000
 """The most columns that a table may have: pyarrow needs some kilobytes for each, and fails at a million."""
 BLOCK = 1 << 26
-"""The bytes of a text file that are read at once: the first block decides whether a column holds numbers or text."""
+"""The bytes of a text file that are read at a time: the first block decides whether a column holds numbers or text."""
 SMALL, RATIO = 1 << 28, 200
-"""A compressed file may unpack to SMALL bytes or to RATIO times its size; more would be made to fill the memory."""
+"""A compressed file may unpack to SMALL bytes or to RATIO times its size; a larger one was made to exhaust memory."""
 DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile)
 """What a damaged file raises, apart from pyarrow's own exceptions."""
 FORMULA, QUOTED = r"^[=+\-@\t\r]", r"^'+[=+\-@\t\r]"
@@ -87,8 +87,8 @@ def _unpacked(file: Path) -> bytes:
 
 
 def _too_large(file: Path) -> ShiftBenchError:
-    return ShiftBenchError(f"{file}: unpacks to more than {RATIO} times its size, so it is damaged or made to fill the "
-                           "memory. If the table is really so, unpack it first.")
+    return ShiftBenchError(f"{file}: unpacks to more than {RATIO} times its size, so it is damaged or made to exhaust "
+                           "memory. If the table really is this large, unpack it first.")
 
 
 def _read_csv(
@@ -112,7 +112,7 @@ def _read_csv(
                 column_types=dict.fromkeys(text, pa.string()),
                 include_columns=None if only is None else list(only),
                 include_missing_columns=False))
-    except KeyError:  # so pyarrow reports that a column of `only` is not there
+    except KeyError:  # pyarrow's error for a column of `only` that is not there
         return _read_csv(file, content, text, None, between)
 
 

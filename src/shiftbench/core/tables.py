@@ -1,8 +1,8 @@
 """Tables: files and data frames, read into columns that are asked for by name and type.
 
-A file of ours and one of a stranger are read alike. Parquet checks neither the names of its columns nor its texts, and
-CSV has no types at all, so whoever reads a column goes through `strings`, `whole`, `decimal` or `values_of`, which
-raise an error where the column is not what it should be.
+Our files and those of strangers are read alike. Parquet checks neither the names of its columns nor its texts, and CSV
+has no types at all, so code that reads a column goes through `strings`, `whole`, `decimal` or `values_of`, which raise
+an error where the column does not have the type.
 """
 
 import re
@@ -133,7 +133,7 @@ def _with_columns(where: Path | str, table: Any, columns: Sequence[str]) -> Any:
 
 
 def no_doubles(where: Path | str, table: Any) -> None:
-    """Refuse names of columns that are no text, and a name that two columns have."""
+    """Refuse a column name that is not text, and a name that two columns have."""
     try:
         names = Counter(table.column_names)
     except UnicodeDecodeError as problem:
@@ -144,7 +144,7 @@ def no_doubles(where: Path | str, table: Any) -> None:
 
 
 class ParquetTable:
-    """A parquet file whose columns are read when they are asked for; it has what is used of a `pa.Table`.
+    """A parquet file whose columns are read when they are asked for; it has the methods of `pa.Table` that we use.
 
     Words are read as codes, except in the columns `plain`. `rows` are the rows of the file, by default all.
     """
@@ -163,11 +163,11 @@ class ParquetTable:
         return self.num_rows
 
     def __getitem__(self, name: str) -> pa.ChunkedArray:
-        own = self.names_in_file[self.column_names.index(name)]
-        coded = own not in self.plain and str(self.schema.field(own).type) in ("string", "large_string")
+        stored = self.names_in_file[self.column_names.index(name)]
+        coded = stored not in self.plain and str(self.schema.field(stored).type) in ("string", "large_string")
         try:
-            file = pq.ParquetFile(self.file, metadata=self.metadata, read_dictionary=[own] if coded else [])
-            column = file.read([own])[own]
+            file = pq.ParquetFile(self.file, metadata=self.metadata, read_dictionary=[stored] if coded else [])
+            column = file.read([stored])[stored]
         except (*DAMAGED, *FAULTS) as problem:
             raise _unreadable(self.file, "parquet", problem) from problem
         return column if self.rows is None else column.take(pa.array(self.rows))
@@ -190,26 +190,26 @@ class ParquetTable:
 
 def write_table(path: Path | str, table: pa.Table) -> None:
     """Write a parquet file, or a CSV file where the name ends so."""
-    with writing(path) as hidden:
+    with writing(path) as staged:
         if Path(path).suffix == ".csv":
-            write_csv(hidden, table)
+            write_csv(staged, table)
         else:
-            pq.write_table(table, hidden, compression="zstd")
+            pq.write_table(table, staged, compression="zstd")
 
 
 def strings(where: Path | str, table: pa.Table, name: str, gap: str | None = None) -> Strs:
-    """A column of text, or of numbers taken as text; `gap` stands where there is none, else every row must have one."""
+    """A column of text, or of numbers as text; `gap` replaces missing values, and without it they are an error."""
     column = _cast(where, table, name, pa.string(), "text", gaps=gap is not None)
     return to_strings(column if gap is None else pc.fill_null(column, gap))
 
 
 def texts(where: Path | str, table: pa.Table, name: str, gaps: bool = True) -> pa.ChunkedArray:
-    """A column of text, with its gaps, if it may have any."""
+    """A column of text with its gaps; without `gaps` they are an error."""
     return _cast(where, table, name, pa.string(), "text", gaps=gaps)
 
 
 def words(where: Path | str, table: pa.Table, name: str, gaps: bool = False) -> Words:
-    """`strings` as codes: the empty word stands in gaps, if there may be any."""
+    """`strings` as codes; with `gaps`, a gap is the empty word."""
     column = table[name]
     try:
         _not_nested(column)
@@ -240,22 +240,24 @@ def decimal(where: Path | str, table: pa.Table, name: str) -> Floats:
 
 def values_of(where: Path | str, table: pa.Table, name: str) -> Values:
     """A column as it is: text where it holds text, else numbers, truths or dates."""
-    kind = table[name].type
-    if pa.types.is_dictionary(kind) or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)
-                                            or pa.types.is_boolean(kind) or pa.types.is_temporal(kind)):
+    dtype = table[name].type
+    if pa.types.is_dictionary(dtype) or not (pa.types.is_floating(dtype) or pa.types.is_integer(dtype)
+                                             or pa.types.is_boolean(dtype) or pa.types.is_temporal(dtype)):
         return strings(where, table, name)
-    if pa.types.is_floating(kind):
-        return np.asarray(table[name].to_numpy(), kind.to_pandas_dtype())
+    if pa.types.is_floating(dtype):
+        return np.asarray(table[name].to_numpy(), dtype.to_pandas_dtype())
     _no_gaps(where, table[name], name)
     return np.asarray(table[name].to_numpy())
 
 
-def _cast(where: Path | str, table: pa.Table, name: str, kind: Any, wanted: str, gaps: bool = False) -> pa.ChunkedArray:
+def _cast(
+    where: Path | str, table: pa.Table, name: str, dtype: Any, wanted: str, gaps: bool = False
+) -> pa.ChunkedArray:
     column = table[name]
     try:
         _not_nested(column)
-        column = column.cast(kind)
-        column.validate(full=True)  # of text that parquet says is UTF-8
+        column = column.cast(dtype)
+        column.validate(full=True)  # parquet does not check that text is UTF-8
     except FAULTS as problem:
         raise ShiftBenchError(f"{where}: column '{name}' is not all {wanted} ({first_line(problem)}).") from problem
     if not gaps:
@@ -264,10 +266,10 @@ def _cast(where: Path | str, table: pa.Table, name: str, kind: Any, wanted: str,
 
 
 def _not_nested(column: pa.ChunkedArray) -> None:
-    """pyarrow makes text of lists and structs without a word."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_nested(kind):
-        raise TypeError(f"it holds {kind}")
+    """Raise an error for lists and structs, which pyarrow silently turns into text."""
+    dtype = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_nested(dtype):
+        raise TypeError(f"it holds {dtype}")
 
 
 def _no_gaps(where: Path | str, column: pa.ChunkedArray, name: str) -> None:
@@ -277,7 +279,7 @@ def _no_gaps(where: Path | str, column: pa.ChunkedArray, name: str) -> None:
 
 
 def filled(path: Path | str, table: pa.Table, columns: Sequence[str], blank: bool = False) -> None:
-    """A table has rows, and these columns have a value in each; with `blank`, text that says nothing is none."""
+    """Check that a table has rows and these columns have no gaps; with `blank`, blank text counts as a gap."""
     if not table.num_rows:
         raise ShiftBenchError(f"{path}: has no rows.")
     for column in columns:
@@ -293,7 +295,7 @@ def filled(path: Path | str, table: pa.Table, columns: Sequence[str], blank: boo
 
 
 def within(path: Path, column: str, values: Ints, most: int, least: int = 0) -> None:
-    """Every value of a column of whole numbers is allowed."""
+    """Check that the values of a column of whole numbers lie between `least` and `most`."""
     for row in np.flatnonzero((values < least) | (values > most))[:1]:
         raise ShiftBenchError(f"{path}: row {row} has {values[row]} in column '{column}'. "
                               f"Allowed: {least} to {most}.")
@@ -305,7 +307,7 @@ def is_frame(source: object) -> bool:
 
 
 def table_name(source: Any) -> str:
-    """How messages call a table: by its file, or by what it is in memory.
+    """The name of a table in messages: its file, or its type in memory.
 
     >>> table_name("scans.csv"), table_name({"item": []})
     ('scans.csv', 'dict')
@@ -316,8 +318,8 @@ def table_name(source: Any) -> str:
 def frame_table(frame: Any, categories: bool = False) -> pa.Table:
     """A data frame, or a dict of columns, as a table of the types that files have too.
 
-    An index of pandas is a column where it has a name. An array of a dict that has two dimensions is a list per row.
-    NaN in a list of words is a gap, as pandas has it. With `categories`, words that are coded stay so.
+    A named pandas index becomes a column. A two-dimensional array in a dict becomes a list per row. NaN in a list of
+    words is a gap, as in pandas. With `categories`, words that are coded stay coded.
     """
     where = table_name(frame)
     try:
@@ -335,8 +337,7 @@ def frame_table(frame: Any, categories: bool = False) -> pa.Table:
 
 
 def _with_range(table: pa.Table) -> pa.Table:
-    """With the index of pandas that has a name and counts rows: pyarrow keeps the others as columns, and only describes
-    this one."""
+    """Add a named pandas index that counts rows: pyarrow only describes it, while it keeps other indices as columns."""
     for index in (table.schema.pandas_metadata or {}).get("index_columns", ()):
         if isinstance(index, dict) and index["name"] is not None and index["name"] not in table.column_names:
             numbers = np.arange(index["start"], index["stop"], index["step"])
@@ -351,7 +352,7 @@ def _column(values: Any, argument: str) -> Any:
     array = array_of(values, argument)
     if array.ndim > 1:
         return pa.array(list(array.reshape(len(array), -1)))
-    if array.dtype.kind == "U" and not isinstance(values, np.ndarray):  # numpy wrote out what is no word
+    if array.dtype.kind == "U" and not isinstance(values, np.ndarray):  # numpy turned None and NaN into words
         return pa.array([None if value is None or value != value else str(value) for value in values], pa.string())
     return pa.array(array, from_pandas=True)
 
@@ -364,18 +365,18 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([pa.array(words.astype(str).where(words.notna(), None), pa.string())])
     if pa.types.is_dictionary(column.type):
         words = [_plain(pa.chunked_array([chunk.dictionary])).take(chunk.indices) for chunk in column.chunks]
-        return pa.chunked_array([chunk for part in words for chunk in part.chunks],
+        return pa.chunked_array([chunk for decoded in words for chunk in decoded.chunks],
                                 words[0].type if words else pa.string())
     return column.cast(pa.string()) if str(column.type) in ("large_string", "string_view") else column
 
 
-def _has_categories(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_dictionary(kind)
-                and (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)))
+def _has_categories(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(dtype)
+                and (pa.types.is_string(dtype.value_type) or pa.types.is_large_string(dtype.value_type)))
 
 
 class Tabular:
-    """What can be had as a data frame, from its `to_arrow`. pandas and polars are imported when they are asked for."""
+    """Converts to data frames by `to_arrow`; pandas and polars are imported on first use."""
 
     def to_arrow(self) -> pa.Table:
         """A table of pyarrow."""

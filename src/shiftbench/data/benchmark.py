@@ -152,8 +152,8 @@ class Benchmark(Tabular):
 
     def __repr__(self) -> str:
         counts = in_short((f"{split} {len(self.rows(split)):,}" for split in SPLITS if (self.split == split).any()), 9)
-        named = "; ".join(f"{column}s: {in_short(self.names[column])}" for column in ("label", "domain"))
-        return (f"Benchmark('{self.name}': {len(self):,} rows; {counts or 'no split'}; {named}; "
+        names = "; ".join(f"{column}s: {in_short(self.names[column])}" for column in ("label", "domain"))
+        return (f"Benchmark('{self.name}': {len(self):,} rows; {counts or 'no split'}; {names}; "
                 f"{len(self.names['group']):,} groups)")
 
     def _repr_html_(self) -> str:
@@ -297,9 +297,9 @@ def with_factor(factor: str, names: Sequence[str]) -> list[str]:
 
 def cells(label: Ints, labels: Sequence[str], domain: Ints, domains: Sequence[str], factors: Mapping[str, str]) -> Strs:
     """The name of each row's cell of label × domain; `factors` names the factors of the two."""
-    one, other = with_factor(factors.get("label", ""), labels), with_factor(factors.get("domain", ""), domains)
-    names: Strs = np.asarray([f"{a}, {b}" for a in one for b in other], np.str_)
-    return np.asarray(names[label * len(other) + domain], np.str_)
+    y_names, d_names = with_factor(factors.get("label", ""), labels), with_factor(factors.get("domain", ""), domains)
+    names: Strs = np.asarray([f"{y}, {d}" for y in y_names for d in d_names], np.str_)
+    return np.asarray(names[label * len(d_names) + domain], np.str_)
 
 
 def table(benchmark: Benchmark, columns: Sequence[str] = ("item", "split", *CODED)) -> dict[str, Values]:
@@ -346,8 +346,8 @@ def saved_below(benchmark: Benchmark, collection: Collection, out: Path | str) -
 
 def _free(above: Path, name: str, digest: str, load: Callable[[Path], T], same: Callable[[T], bool]) -> Path:
     """The folder for a thing of this name: one that is not there, or that holds the same."""
-    short = re.sub(r"[^\w.()-]+", "-", name).strip(".") or "unnamed"
-    for folder in (above / short, above / f"{short}-{digest[:12]}"):
+    file_name = re.sub(r"[^\w.()-]+", "-", name).strip(".") or "unnamed"
+    for folder in (above / file_name, above / f"{file_name}-{digest[:12]}"):
         if not folder.exists() or same(load(folder)):
             return folder
     raise ShiftBenchError(f"{folder}: holds something else. Move it, or name another folder for the runs.")

@@ -112,20 +112,20 @@ def named_columns(argument: str, columns: Sequence[Any], classes: Any, names: Se
 
     Numbers are no names unless the classes are these numbers. A single column for a single output needs no name.
     """
-    words = [str(column) for column in columns]
-    if len(words) != len(names) or len(names) == 1:
+    titles = [str(column) for column in columns]
+    if len(titles) != len(names) or len(names) == 1:
         return classes  # the check of the shape reports a wrong number of columns
-    own = class_columns(words, names)
-    if not all(own):
+    matched = class_columns(titles, names)
+    if not all(matched):
         if classes is not None or are_counted(columns):
             return classes
-        raise ShiftBenchError(f"{argument}: its columns are {', '.join(words)}, but the classes are "
+        raise ShiftBenchError(f"{argument}: its columns are {', '.join(titles)}, but the classes are "
                               f"{', '.join(names)}. Name the columns so, or say what they are with classes=.")
-    theirs = [names[own.index(word)] for word in words]
-    if classes is not None and array_of(classes, "classes").astype(np.str_).tolist() != theirs:
-        raise ShiftBenchError(f"{argument}: its columns are {', '.join(words)}, but classes= says "
+    order = [names[matched.index(title)] for title in titles]
+    if classes is not None and array_of(classes, "classes").astype(np.str_).tolist() != order:
+        raise ShiftBenchError(f"{argument}: its columns are {', '.join(titles)}, but classes= says "
                               f"{', '.join(map(str, classes))}. Leave classes= out, or name the columns so.")
-    return theirs
+    return order
 
 
 def sum_to_one(values: Reals, beside: Floats | float = 0.0) -> Bools:
@@ -134,7 +134,7 @@ def sum_to_one(values: Reals, beside: Floats | float = 0.0) -> Bools:
 
 
 def _log(
-    scores: Reals, word: str, item: Callable[[int], str], where: str,
+    scores: Reals, title: str, item: Callable[[int], str], where: str,
     remedy: str = "Correct them, or name the columns logit:CLASS where they are logits.", beside: Floats | float = 0.0,
 ) -> Reals:
     """Log-probabilities where scores are probabilities; logits stay as they are.
@@ -143,16 +143,16 @@ def _log(
     `beside` them of classes that are not asked for; those called logits are logits. For other names the numbers decide:
     where most items have probabilities and some have not, neither reading would be right.
     """
-    if word.startswith("logit"):
+    if title.startswith("logit"):
         return scores
-    named = word.startswith("prob")
+    named = title.startswith("prob")
     if not named and (scores.min(initial=0) < 0 or scores.max(initial=0) > 1):
         return scores
     odd = (scores < BELOW).any(axis=1) | ~sum_to_one(scores, beside)
     if odd.any() and (named or 2 * odd.sum() < len(odd)):
         row = int(odd.argmax())
-        whole = np.append(scores[row], beside if isinstance(beside, float) else beside[row])
-        fault = f"has {whole.min():g} in it" if whole.min() < BELOW else f"sums to {whole.sum():.4g}"
+        values = np.append(scores[row], beside if isinstance(beside, float) else beside[row])
+        fault = f"has {values.min():g} in it" if values.min() < BELOW else f"sums to {values.sum():.4g}"
         raise ShiftBenchError(f"{where}: {odd.sum():,} of {len(odd):,} items have no probabilities: the first, "
                               f"'{item(row)}', {fault}. Probabilities are at least 0 and sum to 1. {remedy}")
     if odd.any():
@@ -207,8 +207,8 @@ def _scores_of_choices(table: pa.Table, choice: str, classes: tuple[str, ...], w
     confidence = _confidence(table, len(classes), where)
     codes = class_codes(strings(where, table, choice), classes, where)
     with np.errstate(divide="ignore"):
-        rest = np.log((1 - confidence) / max(len(classes) - 1, 1)).astype(np.float32)
-        scores = np.repeat(rest[:, None], len(classes), axis=1)
+        others = np.log((1 - confidence) / max(len(classes) - 1, 1)).astype(np.float32)
+        scores = np.repeat(others[:, None], len(classes), axis=1)
         scores[np.arange(len(codes)), codes] = np.log(confidence)
     return scores
 

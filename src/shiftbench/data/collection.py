@@ -206,8 +206,8 @@ class Collection:
     def _rows(self, name: str) -> Ints:
         """The rows of the tags' table that carry a tag or one below it."""
         below = [tag for tag in self.below(name) if tag in self._words]
-        own = [self.tags.rows_of(name)] if name in self._words or not below else []
-        return np.unique(np.concatenate([*own, *(self.tags.rows_of(tag) for tag in below)]))
+        exact = [self.tags.rows_of(name)] if name in self._words or not below else []
+        return np.unique(np.concatenate([*exact, *(self.tags.rows_of(tag) for tag in below)]))
 
     @cached_property
     def _words(self) -> frozenset[str]:
@@ -253,14 +253,14 @@ class Collection:
         """Write the folder of `docs/files.md`; an existing collection there is replaced in one step."""
         with writing_folder(folder, MARKER) as staging:
             columns = {"item": pa.array(self.items), **{f"factor:{k}": pa.array(v) for k, v in self.factors.items()}}
-            kept = "none"
+            storage = "none"
             if self.pixels is not None and self.pixels.dtype.kind == "U":
-                kept = "files"
+                storage = "files"
                 columns["pixels"] = pa.array(self.pixels)
                 if self.keeps_images and self.root is not None:
                     link_images(self.root, self.pixels.tolist(), staging / FOLDER)
             elif self.pixels is not None:
-                kept = "array"
+                storage = "array"
                 np.save(staging / "pixels.npy", self.pixels, allow_pickle=False)
             write_table(staging / "items.parquet", pa.table(columns))
             tags = self.tags
@@ -273,18 +273,18 @@ class Collection:
             if len(tags.boxes):
                 write_table(staging / "boxes.parquet", pa.table({"row": tags.box_row, **dict(zip(
                     ("x", "y", "width", "height"), tags.boxes.T, strict=True))}))
-            words = {"item": self._named(self.texts.item), "text": pa.array(self.texts.text, pa.string())}
-            write_table(staging / "texts.parquet", pa.table(words))
+            texts = {"item": self._named(self.texts.item), "text": pa.array(self.texts.text, pa.string())}
+            write_table(staging / "texts.parquet", pa.table(texts))
             pairs = [(child, parent) for child, above in self.parents.items() for parent in above]
             write_table(staging / "parents.parquet", pa.table({
                 "child": pa.array([child for child, _ in pairs], pa.string()),
                 "parent": pa.array([parent for _, parent in pairs], pa.string())}))
             write_json(staging / MARKER, {
                 "format": "shiftbench collection", "version": FORMAT, "name": self.name, "items": len(self),
-                "factors": list(self.factors), "tags": [list(tags.names), list(tags.kinds)], "pixels": kept,
+                "factors": list(self.factors), "tags": [list(tags.names), list(tags.kinds)], "pixels": storage,
                 "root": FOLDER if self.keeps_images else str(self.root) if self.root else None, "digest": self.digest,
                 "files": file_digests(staging, [file.name for file in staging.glob("*.parquet")])})
-        if not self.foreign and not self.keeps_images and (self.root is not None or kept == "files"):
+        if not self.foreign and not self.keeps_images and (self.root is not None or storage == "files"):
             record_trust(Path(folder) / MARKER, self.root or Path.cwd())
         return Path(folder)
 
@@ -309,15 +309,15 @@ class Collection:
         table = read_table(folder / "items.parquet", ["item", *files, *(f"factor:{name}" for name in facts["factors"])])
         items = strings(folder / "items.parquet", table, "item")
         names, kinds = names_and_kinds(folder, facts)
-        long = read_table(folder / "tags.parquet", ["item", "tag", "area"])
+        pairs = read_table(folder / "tags.parquet", ["item", "tag", "area"])
         vocabulary = np.asarray([f"{kind}:{name}" for name, kind in zip(names, kinds, strict=True)], np.str_)
         boxes = folder / "boxes.parquet"
         box = read_table(boxes, ["row", "x", "y", "width", "height"]) if boxes.exists() else None
         texts = read_table(folder / "texts.parquet", ["item", "text"])
-        pairs = read_table(folder / "parents.parquet", ["child", "parent"])
-        both = [strings(folder / "parents.parquet", pairs, side).tolist() for side in ("child", "parent")]
+        links = read_table(folder / "parents.parquet", ["child", "parent"])
+        sides = [strings(folder / "parents.parquet", links, side).tolist() for side in ("child", "parent")]
         parents: dict[str, tuple[str, ...]] = {}
-        for child, parent in zip(*both, strict=True):
+        for child, parent in zip(*sides, strict=True):
             parents[child] = (*parents.get(child, ()), parent)
         keeps = bool(facts.get("root")) and not Path(facts["root"]).is_absolute()  # images that it keeps itself
         trusted = trusted_root(folder / MARKER) if (facts.get("root") or files) and not keeps else None
@@ -335,9 +335,9 @@ class Collection:
             items=items,
             factors={name: values_of(folder / "items.parquet", table, f"factor:{name}") for name in facts["factors"]},
             tags=Tags(
-                item=positions(strings(folder / "tags.parquet", long, "item"), items),
-                tag=positions(strings(folder / "tags.parquet", long, "tag"), vocabulary),
-                area=decimal(folder / "tags.parquet", long, "area").astype(np.float32),
+                item=positions(strings(folder / "tags.parquet", pairs, "item"), items),
+                tag=positions(strings(folder / "tags.parquet", pairs, "tag"), vocabulary),
+                area=decimal(folder / "tags.parquet", pairs, "area").astype(np.float32),
                 names=tuple(names),
                 kinds=tuple(kinds),
                 box_row=np.zeros(0, np.int64) if box is None else whole(boxes, box, "row"),

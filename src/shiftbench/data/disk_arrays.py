@@ -16,13 +16,13 @@ from shiftbench.core.arrays import Images
 from shiftbench.core.errors import ShiftBenchError
 
 Advance = Callable[[int, int], None]
-"""Takes the progress: how much is done, and how much there is."""
+"""Reports progress: (done, total)."""
 BLOCK = 32 << 20
-"""Bytes of pixels that are worked on at a time."""
+"""The bytes of pixels that are processed at a time."""
 
 
 def room(shape: tuple[int, ...], path: Path) -> Images:
-    """Black images on disk that can be written in place; the file is gone when nobody holds the array any more."""
+    """Black images on disk that can be written in place; the file is deleted with the last reference to the array."""
     return disk_zeros(shape, np.dtype(np.uint8), f"{path}: its images")
 
 
@@ -47,9 +47,9 @@ def disk_zeros(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> npt.N
                               "disk.") from problem
 
 
-def blocks(rows: int, each: int, progress: Advance | None = None) -> Iterator[slice]:
-    """Consecutive rows, as many at a time as `BLOCK` holds of `each` bytes; reports progress after each block."""
-    step = max(1, BLOCK // max(each, 1))
+def blocks(rows: int, row_bytes: int, progress: Advance | None = None) -> Iterator[slice]:
+    """Consecutive rows of `row_bytes` bytes, as many at a time as `BLOCK` holds; reports progress after each block."""
+    step = max(1, BLOCK // max(row_bytes, 1))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
         if progress:

@@ -62,7 +62,7 @@ class Grouping(NamedTuple):
 
     @property
     def member(self) -> Bools:
-        """Memberships as a table rows × groups, which is large with many rows and groups; nothing here needs it."""
+        """Memberships as a table rows × groups. It is large with many rows and groups, and nothing here uses it."""
         table = np.zeros((self.n, len(self.names)), np.bool_)
         table[self.rows, self.group] = True
         return table
@@ -78,7 +78,7 @@ class Grouping(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """A column as codes, −1 where a row has no value, and the names of the codes."""
+    """A column as codes and the names of the codes; −1 where a row has no value."""
 
     codes: Ints
     names: Sequence[str]
@@ -89,16 +89,16 @@ class _Part(NamedTuple):
 
     columns: tuple[str, ...]
     leave_out: tuple[str, ...]
-    each: bool
+    yes_only: bool
 
 
 def groupings_of(
     benchmark: Benchmark, by: str | Iterable[str] = (), collection: Collection | None = None
 ) -> tuple[Grouping, ...]:
     """The groupings that a benchmark's card asks for, then those in `by`, each once."""
-    own = [str(spec) for spec in benchmark.card.get(OWN) or ()]
-    more = [spec for spec in dict.fromkeys(listed(by)) if spec not in own]
-    return (*(grouping(benchmark, spec, collection, strict=False) for spec in own),
+    always = [str(spec) for spec in benchmark.card.get(OWN) or ()]
+    more = [spec for spec in dict.fromkeys(listed(by)) if spec not in always]
+    return (*(grouping(benchmark, spec, collection, strict=False) for spec in always),
             *(grouping(benchmark, spec, collection) for spec in more))
 
 
@@ -109,21 +109,21 @@ def grouping(
 
     If two of these have the same name, the first in this order is used. See `group_by` for `strict`.
     """
-    own = {name: Coded(getattr(benchmark, name), benchmark.names[name]) for name in CODED}
+    coded = {name: Coded(getattr(benchmark, name), benchmark.names[name]) for name in CODED}
     factors = {} if collection is None else collection.factors
-    known = {*own, *benchmark.extra, *factors}
+    names = {*coded, *benchmark.extra, *factors}
     columns: dict[str, Values | Coded] = {}
-    for name in columns_in(spec, known):
-        base = base_of(name, known)
-        if base in own:
-            columns[base] = own[base]
+    for name in columns_in(spec, names):
+        base = base_of(name, names)
+        if base in coded:
+            columns[base] = coded[base]
         elif base in benchmark.extra:
             columns[base] = benchmark.extra[base]
         elif collection is not None and (base in factors or base.partition(":")[0] in FORMS):
             # Ask the whole collection: quantiles are over all its items, not only those in the benchmark.
             columns[name] = collection.factor(name)[collection.index(benchmark.items)]
         else:
-            raise unknown("column", base, known, f"Grouping '{spec}' of benchmark '{benchmark.name}'")
+            raise unknown("column", base, names, f"Grouping '{spec}' of benchmark '{benchmark.name}'")
     return group_by(columns, spec, strict=strict)
 
 
@@ -140,8 +140,8 @@ def columns_in(spec: str, known: Iterable[str] = ()) -> tuple[str, ...]:
 
 def needs_collection(benchmark: Benchmark, by: Sequence[str]) -> bool:
     """Whether a grouping has a column that the benchmark's rows lack."""
-    own = {*CODED, *benchmark.extra}
-    return any(base_of(name, own) not in own for grouping in by for name in columns_in(grouping, own))
+    columns = {*CODED, *benchmark.extra}
+    return any(base_of(name, columns) not in columns for grouping in by for name in columns_in(grouping, columns))
 
 
 def group_by(columns: Mapping[str, Values | Coded], spec: str, *, strict: bool = True) -> Grouping:
@@ -150,24 +150,24 @@ def group_by(columns: Mapping[str, Values | Coded], spec: str, *, strict: bool =
     With `strict`, leaving out a value that no row has is an error: it may be a typing mistake.
     """
 
-    def look(name: str) -> Values | None:
+    def column_values(name: str) -> Values | None:
         column = columns.get(name)
         return np.asarray(column.names, np.str_)[column.codes] if isinstance(column, Coded) else column
 
-    whole = dict(columns)
+    resolved = dict(columns)
     for name in columns_in(spec, columns):
-        values = whole.get(name)
+        values = resolved.get(name)
         if values is None:
-            values = resolve(name, look)
+            values = resolve(name, column_values)
         if values is None:
             raise unknown("column", base_of(name, columns), columns, f"Grouping '{spec}'")
-        whole[name] = values
-    choices = [_choices(part, whole, spec, strict) for part in _parts(spec, columns)]
+        resolved[name] = values
+    choices = [_choices(part, resolved, spec, strict) for part in _parts(spec, columns)]
     names: list[str] = []
     rows, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for taken in product(*choices):
-        present, first, size = _cells([column.codes for _, column in taken])
-        names += [", ".join(f"{name} = {column.names[column.codes[row]]}" for name, column in taken) for row in first]
+    for cell in product(*choices):
+        present, first, size = _cells([column.codes for _, column in cell])
+        names += [", ".join(f"{name} = {column.names[column.codes[row]]}" for name, column in cell) for row in first]
         rows.append(present)
         sizes.append(size)
     size = np.concatenate(sizes)
@@ -194,19 +194,19 @@ def _parts(spec: str, known: Iterable[str]) -> list[_Part]:
     names = set(known)
     parts = []
     for piece in [spec.strip()] if spec.strip() in names else _pieces(spec, names):
-        column, *left = [piece] if piece in names else [word.strip() for word in piece.split("!")]
-        listed = column not in names and column.startswith(EACH)
-        column = column.removeprefix(EACH) if listed else column
+        column, *leave_out = [piece] if piece in names else [word.strip() for word in piece.split("!")]
+        yes_only = column not in names and column.startswith(EACH)
+        column = column.removeprefix(EACH) if yes_only else column
         single = column in names or column.startswith("which:")  # + in which:home=sofa+bed|… joins tags, not columns
-        each = (column,) if single else tuple(word.strip() for word in column.split("+"))
-        listed = listed or len(each) > 1
-        if not all(each) or not all(left) or (left and listed):
+        columns = (column,) if single else tuple(word.strip() for word in column.split("+"))
+        yes_only = yes_only or len(columns) > 1
+        if not all(columns) or not all(leave_out) or (leave_out and yes_only):
             raise ShiftBenchError(f"Grouping '{spec}' cannot be read at '{piece}'. Say columns, as in region or "
                                   "urban,label; yes/no columns as male+female,label; less a value as region!Other.")
-        parts.append(_Part(each, tuple(left), listed))
-    every = [name for part in parts for name in part.columns]
-    for name in every:
-        if every.count(name) > 1:
+        parts.append(_Part(columns, tuple(leave_out), yes_only))
+    all_columns = [name for part in parts for name in part.columns]
+    for name in all_columns:
+        if all_columns.count(name) > 1:
             raise ShiftBenchError(f"Grouping '{spec}' names the column '{name}' twice. Name it once.")
     return parts
 
@@ -233,11 +233,11 @@ def _choices(
         codes, names = _coded(columns[name], name, spec)
         words = [word.lower() for word in names]
         out = [name for name in names if name in part.leave_out]
-        if part.each:
-            if strange := [names[at] for at, word in enumerate(words) if word not in (*YES, *NO)]:
+        if part.yes_only:
+            if strange := [names[code] for code, word in enumerate(words) if word not in (*YES, *NO)]:
                 raise ShiftBenchError(f"Grouping '{spec}': + joins columns of yes and no (1 and 0), but '{name}' has "
                                       f"the value '{strange[0]}'. For cells of all its values write {name},…")
-            out = [names[at] for at, word in enumerate(words) if word not in YES]
+            out = [names[code] for code, word in enumerate(words) if word not in YES]
         for word in part.leave_out if strict else ():
             if word not in names:
                 raise unknown("value", word, names, f"Grouping '{spec}', column '{name}'")
@@ -264,14 +264,14 @@ def _coded(column: Values | Coded, name: str, spec: str) -> Coded:
 def _cells(columns: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
     """The rows that have a value in every column, cell by cell; then one row of every cell, and each cell's size."""
     rows = np.flatnonzero(np.logical_and.reduce([codes >= 0 for codes in columns]))
-    cell, many = np.zeros(len(rows), np.int64), 1
+    cell, span = np.zeros(len(rows), np.int64), 1
     for codes in columns:
         code = codes[rows]
-        cell, many = cell * (1 + code.max(initial=0)) + code, many * (1 + int(code.max(initial=0)))
-        if many > 4 * len(rows) + 1024:  # renumber: the codes must stay few enough to count
+        cell, span = cell * (1 + code.max(initial=0)) + code, span * (1 + int(code.max(initial=0)))
+        if span > 4 * len(rows) + 1024:  # renumber: the codes must stay few enough to count
             present, cell = np.unique(cell, return_inverse=True)
-            many = len(present)
-    size = np.bincount(cell, minlength=many)
-    order = np.argsort(cell.astype(np.uint16) if many <= 1 << 16 else cell, kind="stable")  # small codes sort fast
-    there = np.flatnonzero(size)
-    return rows[order], rows[order[(np.cumsum(size) - size)[there]]], size[there]
+            span = len(present)
+    size = np.bincount(cell, minlength=span)
+    order = np.argsort(cell.astype(np.uint16) if span <= 1 << 16 else cell, kind="stable")  # small codes sort fast
+    present = np.flatnonzero(size)
+    return rows[order], rows[order[(np.cumsum(size) - size)[present]]], size[present]

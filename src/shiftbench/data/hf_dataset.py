@@ -19,27 +19,29 @@ from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular, inside, parse_json, read_json
 from shiftbench.core.table_formats import DAMAGED, check_width
 from shiftbench.core.tables import FAULTS, no_doubles
+from shiftbench.data.benchmark import UNLABELLED
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import folder_for, write_image
-from shiftbench.data.item_table import UNLABELLED, table
+from shiftbench.data.item_table import table
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 SHARD = re.compile(r"(?P<split>.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?")
 SPLIT_WORDS = ("train", "validation", "valid", "val", "dev", "test", "id_val", "id_test", "target_train", UNLABELLED)
 OURS = {"validation": "val"}
-"""What we call a split that `datasets` has a name for."""
+"""Our names of the splits for which `datasets` has another name."""
 ID, SPLIT = "(row)", "split"
 BATCH = 256
-"""Rows that are in memory with their images."""
+"""The number of rows that are held in memory with their images."""
+Batches = Callable[[], Iterator[pa.Table]]
 
 
-class Part(NamedTuple):
-    """The rows of one split, some at a time, and the features of their columns as `datasets` writes them."""
+class Shard(NamedTuple):
+    """Rows of one split, read in batches, and the features of their columns as `datasets` writes them."""
 
     split: str
     where: str
     features: Mapping[str, Any]
-    batches: Callable[[], Iterator[pa.Table]]
+    batches: Batches
     ours: bool = False
     """Whether it is an object of this process, so that the paths of its images may be followed."""
 
@@ -58,7 +60,7 @@ def hf(
     rename: Annotated[Mapping[str, str] | None, "What a split is called here: --rename dev=val."] = None,
     tags: Annotated[str | Sequence[str], "Columns of yes or no that become tags, separated by commas."] = (),
     tags_in: Annotated[str | None, "Column of lists of words: they become tags."] = None,
-    missing: Annotated[str | Sequence[str], "Words that mean that there is no value, separated by commas."] = (),
+    missing: Annotated[str | Sequence[str], "Words that mean a missing value, separated by commas."] = (),
     config: Annotated[str | None, "Configuration of a data set on the hub."] = None,
     name: Annotated[str | None, "Name of the collection."] = None,
 ) -> Collection:
@@ -74,39 +76,39 @@ def hf(
 
     shiftbench read hf stanfordnlp/imdb --text text --rename unsupervised=unlabelled --out collections/imdb
     """
-    called, parts = _parts(source, config)
-    own, rows = _rows(called, parts, image, folder_for(images), (tags_in, text))
+    called, shards = _source_shards(source, config)
+    image_column, rows = _rows(called, shards, image, folder_for(images), (tags_in, text))
     columns = [column for column in (id, label, domain, split, text, tags_in) if column is not None]
     for column in columns:
         if column not in rows.column_names:
             raise unknown("column", column, rows.column_names, called)
-    words = {**{old: new for old, new in OURS.items() if split is None and any(part.split == old for part in parts)},
-             **(rename or {})}
+    splits = set() if split is not None else {shard.split for shard in shards}
+    renamed = {**{old: new for old, new in OURS.items() if old in splits}, **(rename or {})}
     if split is None and SPLIT in rows.column_names:
         split = SPLIT
-    _labelled(called, rows, label, split, words)
+    _labelled(called, rows, label, split, renamed)
     if id is None:
-        rows = rows.append_column(ID, _numbers(parts, rows))
+        rows = rows.append_column(ID, _numbers(shards, rows))
         id = ID
     name = name or (Path(called).name if isinstance(source, str | Path) else "dataset")
-    return table(rows, called=called, id=id, label=label, domain=domain, split=split, image=own, text=text,
-                 images=None if own is None else folder_for(images), features=features, rename=words, tags=tags,
-                 tags_in=tags_in, missing=missing, name=name)
+    return table(rows, called=called, id=id, label=label, domain=domain, split=split, image=image_column, text=text,
+                 images=None if image_column is None else folder_for(images), features=features, rename=renamed,
+                 tags=tags, tags_in=tags_in, missing=missing, name=name)
 
 
-# Where the rows are.
+# Where the rows are
 
-def _parts(source: Any, config: str | None) -> tuple[str, list[Part]]:
-    """How messages call a data set, and its splits."""
+def _source_shards(source: Any, config: str | None) -> tuple[str, list[Shard]]:
+    """The name of a data set in messages, and its shards."""
     if isinstance(source, Mapping) or hasattr(source, "with_format"):
-        return type(source).__name__, _objects(source)
+        return type(source).__name__, _object_shards(source)
     if not isinstance(source, str | Path):
         raise ShiftBenchError(f"{type(source).__name__} is no data set of Hugging Face: give a Dataset, a DatasetDict, "
                               "a folder or a name of the hub. Other data sets: Collection.from_torch, from_frame.")
     path = Path(source)
     check_regular(path)
     if not path.exists():
-        return str(source), _objects(_of_hub(str(source), config))
+        return str(source), _object_shards(_of_hub(str(source), config))
     if not path.is_dir():
         raise ShiftBenchError(f"{path}: is a file, but a data set is a folder. Read one file with: shiftbench read "
                               "table.")
@@ -115,24 +117,24 @@ def _parts(source: Any, config: str | None) -> tuple[str, list[Part]]:
         splits = facts.get("splits") if isinstance(facts, dict) else None
         if not isinstance(splits, list) or not all(isinstance(split, str) for split in splits):
             raise ShiftBenchError(f"{path / 'dataset_dict.json'}: does not list the splits. Save the data set again.")
-        return str(path), [part for split in splits for part in _saved(inside(path, split), split)]
+        return str(path), [shard for split in splits for shard in _saved_shards(inside(path, split), split)]
     if (path / "state.json").is_file():
-        return str(path), _saved(path, "")
-    return str(path), _shards(path)
+        return str(path), _saved_shards(path, "")
+    return str(path), _parquet_shards(path)
 
 
-def _objects(source: Any) -> list[Part]:
+def _object_shards(source: Any) -> list[Shard]:
     """A Dataset, or several by the names of their splits."""
     sets = source if isinstance(source, Mapping) else {"": source}
-    parts = []
+    shards = []
     for split, dataset in sets.items():
         if not hasattr(dataset, "with_format") or getattr(dataset, "features", None) is None:
             raise ShiftBenchError(f"{type(source).__name__}['{split}'] is a {type(dataset).__name__}, not a Dataset "
                                   "that knows the features of its columns.")
         rows = dataset.with_format("arrow")
-        parts.append(Part(str(split), type(source).__name__, dataset.features.to_dict(),
+        shards.append(Shard(str(split), type(source).__name__, dataset.features.to_dict(),
                           lambda rows=rows: rows.iter(batch_size=BATCH), ours=True))  # type: ignore[misc]
-    return parts
+    return shards
 
 
 def _of_hub(name: str, config: str | None) -> Any:
@@ -150,7 +152,7 @@ def _of_hub(name: str, config: str | None) -> Any:
             from problem
 
 
-def _saved(folder: Path, split: str) -> list[Part]:
+def _saved_shards(folder: Path, split: str) -> list[Shard]:
     """A folder that Dataset.save_to_disk wrote: streams of Arrow, listed in state.json."""
     state = read_json(folder / "state.json")
     files = state.get("_data_files") if isinstance(state, dict) else None
@@ -161,7 +163,7 @@ def _saved(folder: Path, split: str) -> list[Part]:
     return [_file(inside(folder, name), split, _arrow) for name in names]
 
 
-def _shards(folder: Path) -> list[Part]:
+def _parquet_shards(folder: Path) -> list[Shard]:
     """A folder of parquet files: SPLIT-00000-of-00002.parquet, SPLIT.parquet, or SPLIT/0000.parquet, also in data/."""
     files = sorted(path for path in folder.rglob("*.parquet") if path.is_file() and not path.name.startswith("."))
     if not files:
@@ -169,16 +171,16 @@ def _shards(folder: Path) -> list[Part]:
                               "dataset_dict.json) nor parquet files.")
     splits = [_split_of(file, folder) for file in files]
     for split in set(splits):
-        homes = sorted({str(file.parent) for file, word in zip(files, splits, strict=True) if word == split})
-        if len(homes) > 1:
-            raise ShiftBenchError(f"{folder}: has parquet files of one split in {homes[0]} and in {homes[1]}. Name the "
-                                  "folder of one data set.")
+        folders = sorted({str(file.parent) for file, name in zip(files, splits, strict=True) if name == split})
+        if len(folders) > 1:
+            raise ShiftBenchError(f"{folder}: has parquet files of one split in {folders[0]} and in {folders[1]}. Name "
+                                  "the folder of one data set.")
     if "" in splits and len(set(splits)) > 1:
         raise ShiftBenchError(f"{folder}: {files[splits.index('')].name} does not say its split, and others do. Name "
                               "files SPLIT-00000-of-00001.parquet.")
-    order = {word: place for place, word in enumerate(SPLIT_WORDS)}
+    rank = {name: number for number, name in enumerate(SPLIT_WORDS)}
     return [_file(file, split, _parquet) for split, file in sorted(
-        zip(splits, files, strict=True), key=lambda pair: (order.get(pair[0], len(order)), pair))]
+        zip(splits, files, strict=True), key=lambda pair: (rank.get(pair[0], len(rank)), pair))]
 
 
 def _split_of(file: Path, folder: Path) -> str:
@@ -189,7 +191,7 @@ def _split_of(file: Path, folder: Path) -> str:
     return file.stem if file.stem in SPLIT_WORDS else ""
 
 
-def _file(path: Path, split: str, opened: Callable[[Path], tuple[pa.Schema, Callable[[], Iterator[pa.Table]]]]) -> Part:
+def _file(path: Path, split: str, opened: Callable[[Path], tuple[pa.Schema, Batches]]) -> Shard:
     check_regular(path)
     try:
         schema, batches = opened(path)
@@ -199,10 +201,10 @@ def _file(path: Path, split: str, opened: Callable[[Path], tuple[pa.Schema, Call
         raise _damaged(path, problem) from problem
     facts = parse_json((schema.metadata or {}).get(b"huggingface", b"{}").decode(errors="replace"), str(path))
     features = facts.get("info", {}).get("features", {}) if isinstance(facts, dict) else {}
-    return Part(split, str(path), features if isinstance(features, dict) else {}, batches)
+    return Shard(split, str(path), features if isinstance(features, dict) else {}, batches)
 
 
-def _arrow(path: Path) -> tuple[pa.Schema, Callable[[], Iterator[pa.Table]]]:
+def _arrow(path: Path) -> tuple[pa.Schema, Batches]:
     def batches() -> Iterator[pa.Table]:
         with pa.memory_map(str(path)) as source:
             for batch in pa.ipc.open_stream(source):
@@ -213,7 +215,7 @@ def _arrow(path: Path) -> tuple[pa.Schema, Callable[[], Iterator[pa.Table]]]:
         return pa.ipc.open_stream(source).schema, batches
 
 
-def _parquet(path: Path) -> tuple[pa.Schema, Callable[[], Iterator[pa.Table]]]:
+def _parquet(path: Path) -> tuple[pa.Schema, Batches]:
     def batches() -> Iterator[pa.Table]:
         for batch in pq.ParquetFile(path).iter_batches(BATCH):
             yield pa.Table.from_batches([batch])
@@ -225,37 +227,37 @@ def _damaged(path: Path | str, problem: Exception) -> ShiftBenchError:
     return ShiftBenchError(f"{path}: not a readable file of a data set ({first_line(problem)}).")
 
 
-# What the columns are.
+# What the columns are
 
 def _rows(
-    called: str, parts: Sequence[Part], image: str | None, folder: Path, lists: Sequence[str | None]
+    called: str, shards: Sequence[Shard], image: str | None, folder: Path, lists: Sequence[str | None]
 ) -> tuple[str | None, pa.Table]:
     """The column of images, and all rows: classes by their names, images by their files, with their split."""
-    own = _image_column(called, parts, image)
-    tables, left = [], dict[str, str]()
-    for part in parts:
-        at = 0
+    image_column = _image_column(called, shards, image)
+    tables, left_out = [], dict[str, str]()
+    for shard in shards:
+        start = 0
         try:
-            for batch in part.batches():
-                rows = _named(part, batch, at, own, folder, lists, left)
-                tables.append(rows if not part.split else _with_split(rows, part.split))
-                at += batch.num_rows
+            for batch in shard.batches():
+                rows = _named(shard, batch, start, image_column, folder, lists, left_out)
+                tables.append(rows if not shard.split else _with_split(rows, shard.split))
+                start += batch.num_rows
         except ShiftBenchError:
             raise
         except (*DAMAGED, *FAULTS) as problem:
-            raise _damaged(part.where, problem) from problem
-    if left:
-        shown = ", ".join(f"'{column}' ({kind})" for column, kind in left.items())
-        warnings.warn(f"{called}: columns that hold no number or word per item are left out: {shown}. --tags-in and "
+            raise _damaged(shard.where, problem) from problem
+    if left_out:
+        columns = ", ".join(f"'{column}' ({feature})" for column, feature in left_out.items())
+        warnings.warn(f"{called}: columns that hold no number or word per item are left out: {columns}. --tags-in and "
                       "--text take a column of lists of words.", stacklevel=4)
     try:
-        return own, pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+        return image_column, pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
     except FAULTS as problem:
         raise ShiftBenchError(f"{called}: the columns of its splits differ ({first_line(problem)}).") from problem
 
 
-def _image_column(called: str, parts: Sequence[Part], image: str | None) -> str | None:
-    columns = dict.fromkeys(column for part in parts for column, feature in part.features.items()
+def _image_column(called: str, shards: Sequence[Shard], image: str | None) -> str | None:
+    columns = dict.fromkeys(column for shard in shards for column, feature in shard.features.items()
                             if isinstance(feature, Mapping) and feature.get("_type") == "Image")
     if image is not None or len(columns) < 2:
         return image if image is not None else next(iter(columns), None)
@@ -264,34 +266,35 @@ def _image_column(called: str, parts: Sequence[Part], image: str | None) -> str 
 
 
 def _named(
-    part: Part, batch: pa.Table, at: int, image: str | None, folder: Path, lists: Sequence[str | None],
-    left: dict[str, str],
+    shard: Shard, batch: pa.Table, start: int, image: str | None, folder: Path, lists: Sequence[str | None],
+    left_out: dict[str, str],
 ) -> pa.Table:
     """A batch whose columns are numbers and words; those named in `lists` may be lists of words."""
     columns: dict[str, Any] = {}
     for column in batch.column_names:
-        values, feature = batch[column].combine_chunks(), part.features.get(column)
+        values, feature = batch[column].combine_chunks(), shard.features.get(column)
         names = _class_names(feature)
-        where = f"{part.where}{f', split {part.split!r}' if part.split else ''}, column '{column}'"
+        where = f"{shard.where}{f', split {shard.split!r}' if shard.split else ''}, column '{column}'"
         if column == image:
-            columns[column] = _files(values, folder, part, where, at)
+            columns[column] = _files(values, folder, shard, where, start)
         elif names is not None and pa.types.is_integer(values.type):
-            columns[column] = _classes(values, names, where, at)
+            columns[column] = _classes(values, names, where, start)
         elif names is not None and column in lists:
             columns[column] = pa.ListArray.from_arrays(
-                pc.cast(values.offsets, pa.int32()), _classes(values.values, names, where, at))
+                pc.cast(values.offsets, pa.int32()), _classes(values.values, names, where, start))
         elif _is_plain(values.type) or column in lists:
             columns[column] = values
         else:
-            left[column] = str((feature or {}).get("_type") if isinstance(feature, Mapping) else "") or str(values.type)
+            title = feature.get("_type") if isinstance(feature, Mapping) else ""
+            left_out[column] = str(title) or str(values.type)
     return pa.table(columns)
 
 
-def _is_plain(kind: pa.DataType) -> bool:
+def _is_plain(dtype: pa.DataType) -> bool:
     """Whether an item has one number or word of this type."""
     types = pa.types
-    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind)
-                or isinstance(kind, pa.ExtensionType))
+    return not (types.is_nested(dtype) or types.is_binary(dtype) or types.is_large_binary(dtype)
+                or isinstance(dtype, pa.ExtensionType))
 
 
 def _class_names(feature: Any) -> list[str] | None:
@@ -304,25 +307,25 @@ def _class_names(feature: Any) -> list[str] | None:
     return [str(name) for name in names] if feature.get("_type") == "ClassLabel" and isinstance(names, list) else None
 
 
-def _classes(codes: pa.Array, names: Sequence[str], where: str, at: int) -> pa.Array:
+def _classes(codes: pa.Array, names: Sequence[str], where: str, start: int) -> pa.Array:
     """Codes as names; -1 is none, as `datasets` has it."""
     odd = pc.fill_null(pc.or_(pc.less(codes, -1), pc.greater_equal(codes, len(names))), False)
     if pc.any(odd).as_py():
         row = int(pc.index(odd, True).as_py())
-        raise ShiftBenchError(f"{where}: row {at + row} has the class {codes[row]}, but there are {len(names)} names: "
-                              f"0 to {len(names) - 1}, or -1 for none.")
-    known = pc.if_else(pc.equal(codes, -1), pa.scalar(None, codes.type), codes)
-    return pa.array(names, pa.string()).take(known)
+        raise ShiftBenchError(f"{where}: row {start + row} has the class {codes[row]}, but there are {len(names)} "
+                              f"names: 0 to {len(names) - 1}, or -1 for none.")
+    indices = pc.if_else(pc.equal(codes, -1), pa.scalar(None, codes.type), codes)
+    return pa.array(names, pa.string()).take(indices)
 
 
-def _files(values: pa.Array, folder: Path, part: Part, where: str, at: int) -> pa.Array:
+def _files(values: pa.Array, folder: Path, shard: Shard, where: str, start: int) -> pa.Array:
     """The names of the files that images of a batch are written to, their bytes as they are."""
     if not pa.types.is_struct(values.type) or "bytes" not in {field.name for field in values.type}:
         raise ShiftBenchError(f"{where}: holds {values.type}, not images: an Image is its bytes and a path.")
     names = []
-    for row, value in enumerate(values.to_pylist(), start=at):
+    for row, value in enumerate(values.to_pylist(), start=start):
         content, path = (value or {}).get("bytes"), (value or {}).get("path")
-        if content is None and path and part.ours:
+        if content is None and path and shard.ours:
             try:
                 content = Path(path).read_bytes()
             except OSError as problem:
@@ -335,28 +338,28 @@ def _files(values: pa.Array, folder: Path, part: Part, where: str, at: int) -> p
 
 
 def _with_split(rows: pa.Table, split: str) -> pa.Table:
-    """The rows with the name of their split; a column of theirs that is called so has another name."""
+    """The rows with a column `split`; a column of theirs with this name becomes `split_column`."""
     if SPLIT in rows.column_names:
         rows = rows.rename_columns([f"{SPLIT}_column" if name == SPLIT else name for name in rows.column_names])
     return rows.append_column(SPLIT, pa.array([split] * rows.num_rows, pa.string()))
 
 
-def _numbers(parts: Sequence[Part], rows: pa.Table) -> pa.Array:
+def _numbers(shards: Sequence[Shard], rows: pa.Table) -> pa.Array:
     """The name of each row: its number in its split, with the split before it where there are several."""
-    if SPLIT not in rows.column_names or not any(part.split for part in parts):
+    if SPLIT not in rows.column_names or not any(shard.split for shard in shards):
         return pa.array([str(row) for row in range(rows.num_rows)], pa.string())
     names, count = [], dict[str, int]()
-    for word in rows[SPLIT].to_pylist():
-        names.append(f"{word}/{count.setdefault(word, 0)}")
-        count[word] += 1
+    for split in rows[SPLIT].to_pylist():
+        names.append(f"{split}/{count.setdefault(split, 0)}")
+        count[split] += 1
     return pa.array(names, pa.string())
 
 
-def _labelled(called: str, rows: pa.Table, label: str, split: str | None, words: Mapping[str, str]) -> None:
-    """Every row has a label, except where its split says that it has none."""
+def _labelled(called: str, rows: pa.Table, label: str, split: str | None, rename: Mapping[str, str]) -> None:
+    """Check that every row has a label, except those of splits without labels."""
     empty = np.asarray(pc.is_null(rows[label]))
     if split is not None:
-        hidden = [word for word in pc.unique(rows[split]).to_pylist() if words.get(word, word) == UNLABELLED]
+        hidden = [word for word in pc.unique(rows[split]).to_pylist() if rename.get(word, word) == UNLABELLED]
         empty &= ~np.asarray(pc.is_in(rows[split].cast(pa.string()), pa.array(hidden, pa.string())))
     if not empty.any():
         return

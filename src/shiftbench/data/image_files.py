@@ -90,14 +90,14 @@ def trust_file() -> Path:
 
 def trusted_root(marker: Path) -> Path | None:
     """The folder that was last trusted for the collection with this collection.json; None if there is none."""
-    own = _digest(marker)
+    marker_digest = _digest(marker)
     try:
         lines = trust_file().read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return None
     for line in reversed(lines):
         digest, _, root = line.partition("\t")
-        if digest == own and root:
+        if digest == marker_digest and root:
             return Path(root)
     return None
 
@@ -176,9 +176,9 @@ def write_image(folder: Path, content: bytes, where: str) -> str:
     try:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            hidden = path.with_name(f".{uuid.uuid4().hex}")
-            hidden.write_bytes(content)
-            hidden.replace(path)
+            temporary = path.with_name(f".{uuid.uuid4().hex}")
+            temporary.write_bytes(content)
+            temporary.replace(path)
     except OSError as problem:
         raise ShiftBenchError(f"{path}: cannot be written ({problem.strerror}). Name a folder with room for the images "
                               "with `images`.") from problem
@@ -193,8 +193,8 @@ def _ending(content: bytes, where: str) -> str:
         with Image.open(io.BytesIO(content)) as picture:
             return ENDINGS.get(str(picture.format), f".{str(picture.format).lower()}")
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as problem:
-        why = first_line(problem) if "BytesIO" not in str(problem) else "its bytes are no image that pillow knows"
-        raise ShiftBenchError(f"{where}: the image cannot be read ({why}). Replace it or drop the row.") from problem
+        reason = first_line(problem) if "BytesIO" not in str(problem) else "its bytes are no image that pillow knows"
+        raise ShiftBenchError(f"{where}: the image cannot be read ({reason}). Replace it or drop the row.") from problem
 
 
 def png(picture: object) -> bytes:

@@ -1,4 +1,7 @@
-"""A table of your own: one row per item, a column for the label, one for the domain, one for the split."""
+"""A table of your own, one row per item: columns of label, domain, split, image, text, features, tags and factors.
+
+Tags come from columns of yes and no, one per tag, or from a column with several words in each row.
+"""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -25,95 +28,24 @@ from shiftbench.core.tables import (
     table_name,
     texts,
 )
+from shiftbench.data.benchmark import SPLITS, UNLABELLED
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import image_folder, paths_below
 from shiftbench.data.tags import Tags, Texts
 
-# Columns of a table that say what an item carries: one column per tag with yes or no, or one column of many words.
-
+FACTORS = ("label", "domain", "split")
+SHARED = (("id", "image"), ("id", "text"), ("domain", "split"), ("domain", "features"), ("label", "tags"),
+          ("domain", "tags"))
+"""Pairs of roles that one column may have: a file name is an id too, and a year is both a domain and a feature."""
+GAPS = ("nan", "na", "n/a", "#n/a", "nat", "none", "null", "<na>")
+"""Words, in lower case, that programs write for a missing value; they may also mean Namibia or a surname."""
+FEATURE = "feature:"
+"""The prefix of a feature column's factor: it tells which factors of a collection are inputs."""
 YES = ("true", "yes", "y", "t", "1", "1.0")
 NO = ("false", "no", "n", "f", "0", "0.0", "-1", "-1.0")
 """Words for yes and no, in lower case. CelebA writes 1 and -1."""
 KIND = "object"
-"""Meta-graphs and the shifts take tags of this kind unless they are told otherwise."""
-
-
-def tags_of(
-    path: Path | str, rows: pa.Table, columns: Sequence[str], words_in: str | None, between: str
-) -> Tags:
-    """The tags of all rows: those of the yes-or-no `columns` first, then the words of the column `words_in`.
-
-    A word that is a column too is one tag. The share of the image that tags cover is unknown.
-    """
-    item: list[Ints] = []
-    name: list[Ints] = []
-    names = list(columns)
-    for code, column in enumerate(columns):
-        carried = np.flatnonzero(_yes(path, rows, column))
-        item.append(carried)
-        name.append(np.full(len(carried), code))
-    if words_in is not None:
-        row, word, words = _tag_words(path, rows, words_in, between)
-        names += sorted(set(words) - set(names))
-        code_of = {text: code for code, text in enumerate(names)}
-        item.append(row)
-        name.append(np.asarray([code_of[text] for text in words], np.int64)[word])
-    if not item:
-        return Tags.none()
-    return Tags.of(np.concatenate(item), np.concatenate(name), names, KIND)
-
-
-def _yes(path: Path | str, rows: pa.Table, column: str) -> Bools:
-    """Which rows say yes; a gap says no, and is counted in a warning."""
-    if pa.types.is_boolean(rows[column].type):
-        words = rows[column].cast(pa.string())
-    else:
-        words = pc.utf8_lower(pc.utf8_trim_whitespace(texts(path, rows, column)))
-    gaps = pc.or_kleene(pc.is_null(words), pc.equal(words, ""))
-    yes, no = (pc.is_in(words, value_set=pa.array(values)) for values in (YES, NO))
-    odd = pc.invert(pc.or_(pc.or_(yes, no), pc.fill_null(gaps, True)))
-    if pc.any(odd).as_py():
-        row = int(pc.index(odd, True).as_py())
-        raise ShiftBenchError(f"{path}: row {row} has '{words[row]}' in column '{column}', which is to be a tag. A tag "
-                              "is true or false, yes or no, 1 or 0, 1 or -1; --tags-in names a column of words.")
-    count = int(pc.sum(pc.fill_null(gaps, True)).as_py() or 0)
-    if count:
-        warnings.warn(f"{path}: {count:,} rows have nothing in column '{column}'; there the tag counts as absent.",
-                      stacklevel=5)
-    return np.asarray(yes.to_numpy(zero_copy_only=False) if isinstance(yes, pa.Array) else yes.to_numpy(), np.bool_)
-
-
-def _tag_words(path: Path | str, rows: pa.Table, column: str, between: str) -> tuple[Ints, Ints, list[str]]:
-    """Row and code of each word of a column, and the words; a list per row, or one text with `between` in it."""
-    if not between:
-        raise ShiftBenchError(f"{path}: nothing stands between the tags of column '{column}'. Name what does, as ;.")
-    kind = rows[column].type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        lists = rows[column].combine_chunks()
-        if not (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)):
-            raise ShiftBenchError(f"{path}: column '{column}' holds lists of {kind.value_type}, but tags are words.")
-    else:
-        lists = pc.split_pattern(texts(path, rows, column).combine_chunks(), separator_of(between))
-    row = np.asarray(pc.list_parent_indices(lists), np.int64)
-    each = pc.fill_null(pc.utf8_trim_whitespace(pc.list_flatten(lists)), "")
-    each.validate(full=True)
-    there = np.flatnonzero(pc.not_equal(each, "").to_numpy(zero_copy_only=False))
-    coded = each.take(pa.array(there)).dictionary_encode()
-    return row[there], np.asarray(coded.indices, np.int64), coded.dictionary.to_pylist()
-
-
-# A table of your own: one row per item, a column for the label, one for the domain, one for the split.
-
-UNLABELLED = "unlabelled"
-SPLITS = ("train", "id_val", "val", "id_test", "test", "target_train", UNLABELLED)
-FACTORS = ("label", "domain", "split")
-SHARED = (("id", "image"), ("id", "text"), ("domain", "split"), ("domain", "features"), ("label", "tags"),
-          ("domain", "tags"))
-"""Roles that one column may have: a file name tells items apart, a year moves and is learnt from."""
-GAPS = ("nan", "na", "n/a", "#n/a", "nat", "none", "null", "<na>")
-"""Words, in lower case, that programs write for a missing value; people also mean Namibia and a surname by them."""
-FEATURE = "feature:"
-"""What the factor of a feature column begins with: by it a collection tells which of its factors are inputs."""
+"""The kind of tag that meta-graphs and shifts use by default."""
 
 
 def table(
@@ -133,8 +65,7 @@ def table(
                     "commas."] = (),
     tags_in: Annotated[str | None, "Column of several words each, or of lists: they become tags."] = None,
     tags_between: Annotated[str | None, "Separator of the words of --tags-in; default: ;."] = None,
-    missing: Annotated[str | Sequence[str], "Words that mean that there is no value, separated by commas: nan,NA."
-                       ] = (),
+    missing: Annotated[str | Sequence[str], "Words that mean a missing value, separated by commas: nan,NA."] = (),
     between: Annotated[str | None, "Separator of values in a CSV file; default: a comma. Where the file needs none, "
                        "that of the words of --tags-in."] = None,
     name: Annotated[str | None, "Name of the collection."] = None,
@@ -166,11 +97,11 @@ def table(
     used = {role: column for role, column in roles.items() if column is not None}
     features, tags = listed(features, ","), listed(tags, ",")
     _one_purpose(path, used, features, tags)
-    words = [column for role, column in used.items() if role != "label"]
+    text_columns = [column for role, column in used.items() if role != "label"]
     columns = (*used.values(), *features, *tags)
     if tags_in is not None and tags_between is None and between is not None and _has_columns(source, columns):
         between, tags_between = None, between
-    rows = _with_gaps(path, read_table(source, columns, text=words, between=between), listed(missing, ","))
+    rows = _with_gaps(path, read_table(source, columns, text=text_columns, between=between), listed(missing, ","))
     gaps = ("text", "tags_in", "label")
     filled(path, rows, [*(column for role, column in used.items() if role not in gaps), *features], blank=True)
     items = _words(path, rows, id)
@@ -182,8 +113,8 @@ def table(
     if splits is not None:
         factors["split"] = splits
     factors |= {FEATURE + column: _finite(path, column, decimal(path, rows, column)) for column in features}
-    own = _own_names(path, rows, used, (*features, *tags))
-    factors |= {name: factor_values(path, rows, column) for name, column in own.items()}
+    factor_names = _own_names(path, rows, used, (*features, *tags))
+    factors |= {name: factor_values(path, rows, column) for name, column in factor_names.items()}
     root = image_folder(images if images is not None else file.parent) if image is not None else None
     return Collection(
         name=name or file.name.removesuffix(".gz").rpartition(".")[0] or file.name,
@@ -217,19 +148,27 @@ def _one_purpose(path: Path | str, used: Mapping[str, str], features: tuple[str,
                                   f"for one of them; {' and '.join(map('+'.join, SHARED))} may share one.")
 
 
-def _own_names(path: Path | str, rows: pa.Table, used: Mapping[str, str], features: tuple[str, ...]) -> dict[str, str]:
-    """Factors under the names that columns have themselves: those without a role, and label, domain and split.
+def _has_columns(source: Any, columns: Sequence[str]) -> bool:
+    """Whether a table has these columns when it is read with the default separator of its format."""
+    try:
+        return set(columns) <= set(column_names(source))
+    except ShiftBenchError:  # reading the whole table reports what is wrong
+        return False
 
-    A column that is called `split` and is not the one named with --split must not take its place, and is not dropped.
+
+def _own_names(path: Path | str, rows: pa.Table, used: Mapping[str, str], features: tuple[str, ...]) -> dict[str, str]:
+    """Factors named after their columns: those without a role, and label, domain and split.
+
+    A column called `split` that --split does not name is neither dropped nor used as the split.
     """
-    shown = {used[role] for role in FACTORS if role in used} - set(FACTORS)
-    hidden = {*features, *used.values()} - shown
+    also_factors = {used[role] for role in FACTORS if role in used} - set(FACTORS)
+    no_factors = {*features, *used.values()} - also_factors
     names: dict[str, str] = {}
     for column in rows.column_names:
         if column.startswith(FEATURE):
             raise ShiftBenchError(f"{path}: column '{column}' begins with '{FEATURE}', which marks the columns that "
                                   "--features names. Give it another name.")
-        if column in FACTORS and column not in hidden:
+        if column in FACTORS and column not in no_factors:
             name = f"{column}_column" if column in used else column
             if name != column and name in rows.column_names:
                 raise ShiftBenchError(f"{path}: has columns '{column}' and '{name}', and --{column} names another. "
@@ -237,25 +176,26 @@ def _own_names(path: Path | str, rows: pa.Table, used: Mapping[str, str], featur
             warnings.warn(f"{path}: column '{column}' is not named with --{column}; it is kept as the factor '{name}'"
                           + ("." if column in used else f", which shifts take for the {column}."), stacklevel=3)
             names[name] = column
-        elif column not in hidden:
+        elif column not in no_factors:
             names[column or "unnamed"] = column  # pandas writes row numbers into a column without a name
     return names
 
 
 def _with_gaps(path: Path | str, rows: pa.Table, missing: tuple[str, ...]) -> pa.Table:
-    """The table with gaps where a text is one of the words `missing`; words that look like one are counted."""
-    for place, column in enumerate(rows.column_names):
+    """The table with gaps where a text is one of the words `missing`; a warning counts other words that look like one.
+    """
+    for position, column in enumerate(rows.column_names):
         if not (pa.types.is_string(rows[column].type) or pa.types.is_large_string(rows[column].type)):
             continue
         words = texts(path, rows, column)
         if missing:
-            gone = pc.is_in(words, value_set=pa.array(missing))
-            words = pc.if_else(gone, pa.scalar(None, pa.string()), words)
-            rows = rows.set_column(place, column, words)
+            is_gap = pc.is_in(words, value_set=pa.array(missing))
+            words = pc.if_else(is_gap, pa.scalar(None, pa.string()), words)
+            rows = rows.set_column(position, column, words)
         odd = words.filter(pc.fill_null(pc.is_in(pc.utf8_lower(words), value_set=pa.array(GAPS)), False))
         if len(odd):
             warnings.warn(f"{path}: {len(odd):,} values in column '{column}' are the word '{odd[0]}', which is kept as "
-                          f"a word. If it means that there is none, say --missing {odd[0]}.", stacklevel=3)
+                          f"a word. If it means that a value is missing, say --missing {odd[0]}.", stacklevel=3)
     return rows
 
 
@@ -269,16 +209,16 @@ def _unique(path: Path | str, column: str, items: Strs) -> None:
 
 
 def _labels(path: Path | str, rows: pa.Table, label: str, splits: Strs | None) -> Values:
-    """The labels, one in every row that is not of the split `unlabelled`."""
+    """The labels; every row outside the split `unlabelled` must have one."""
     hidden = np.zeros(len(rows), np.bool_) if splits is None else splits == UNLABELLED
     if hidden.all() or not hidden.any():
         filled(path, rows, [label], blank=True)
         return factor_values(path, rows, label)
     column = rows[label]
-    shown = pc.if_else(pa.array(hidden), column[int(np.flatnonzero(~hidden)[0])], column)
-    filled(path, rows.select([label]).set_column(0, label, shown), [label], blank=True)
-    whole = pa.types.is_integer(column.type) and column.null_count
-    return _words(path, rows, label) if whole else factor_values(path, rows, label)
+    labels = pc.if_else(pa.array(hidden), column[int(np.flatnonzero(~hidden)[0])], column)
+    filled(path, rows.select([label]).set_column(0, label, labels), [label], blank=True)
+    whole_numbers = pa.types.is_integer(column.type) and column.null_count
+    return _words(path, rows, label) if whole_numbers else factor_values(path, rows, label)
 
 
 def _splits(path: Path | str, column: str, words: Strs, rename: Mapping[str, str]) -> Strs:
@@ -288,13 +228,13 @@ def _splits(path: Path | str, column: str, words: Strs, rename: Mapping[str, str
             raise unknown("split", old, present.tolist(), f"{path}: column '{column}', to rename")
         if new not in SPLITS:
             raise unknown("split", new, SPLITS, f"{path}: '{old}' is to be renamed")
-    ours = {word: rename.get(word, word) for word in present.tolist()}
-    for word, meant in ours.items():
-        if meant not in SPLITS:
+    meaning = {word: rename.get(word, word) for word in present.tolist()}
+    for word, new in meaning.items():
+        if new not in SPLITS:
             row = np.flatnonzero(words == word)[0]
             problem = unknown("split", word, SPLITS, f"{path}: row {row}, column '{column}'")
             raise ShiftBenchError(f"{problem} Say what it means: --rename {word}=val.")
-    return np.asarray(list(ours.values()), np.str_)[np.searchsorted(present, words)]
+    return np.asarray(list(meaning.values()), np.str_)[np.searchsorted(present, words)]
 
 
 def factor_values(path: Path | str, rows: pa.Table, name: str) -> Values:
@@ -318,12 +258,12 @@ def factor_column(path: Path | str, rows: pa.Table, name: str) -> Values | Words
 
 def _numbers(column: pa.ChunkedArray) -> Values | None:
     """The numbers of a column; None where it holds no numbers, or whole ones that are too large."""
-    kind = column.type
-    if pa.types.is_integer(kind) and not column.null_count:
-        if pa.types.is_uint64(kind) and pc.max(column).as_py() >= 2 ** 63:
+    dtype = column.type
+    if pa.types.is_integer(dtype) and not column.null_count:
+        if pa.types.is_uint64(dtype) and pc.max(column).as_py() >= 2 ** 63:
             return None
         return np.asarray(column.cast(pa.int64()), np.int64)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype):
         return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
     return None
 
@@ -334,16 +274,16 @@ def _words(path: Path | str, rows: pa.Table, name: str) -> Strs:
 
 
 def _text(path: Path | str, rows: pa.Table, name: str) -> pa.ChunkedArray:
-    kind = rows[name].type
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        raise ShiftBenchError(f"{path}: column '{name}' holds {kind}, but an item has one number or word of each. "
+    dtype = rows[name].type
+    if pa.types.is_nested(dtype) or pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype):
+        raise ShiftBenchError(f"{path}: column '{name}' holds {dtype}, but an item has one number or word of each. "
                               "Leave the column out.")
     try:
         words = rows[name].cast(pa.string())
         words.validate(full=True)
         return pc.fill_null(words, "")
     except FAULTS as problem:
-        raise ShiftBenchError(f"{path}: column '{name}' holds {kind}, which cannot be read as words.") from problem
+        raise ShiftBenchError(f"{path}: column '{name}' holds {dtype}, which cannot be read as words.") from problem
 
 
 def _finite(path: Path | str, column: str, values: Floats) -> Floats:
@@ -355,19 +295,77 @@ def _finite(path: Path | str, column: str, values: Floats) -> Floats:
 
 def _texts(path: Path | str, rows: pa.Table, name: str) -> Texts:
     """The text of each item that has one, or all texts of a list."""
-    kind = rows[name].type
+    dtype = rows[name].type
     item, column = np.arange(len(rows)), rows
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
         lists = rows[name].combine_chunks()
         item, column = np.asarray(pc.list_parent_indices(lists), np.int64), pa.table({name: pc.list_flatten(lists)})
     words = np.asarray(_text(path, column, name).to_pylist(), np.object_)
-    there = np.flatnonzero(words != "")
-    return Texts(item[there], words[there])
+    filled_rows = np.flatnonzero(words != "")
+    return Texts(item[filled_rows], words[filled_rows])
 
 
-def _has_columns(source: Any, columns: Sequence[str]) -> bool:
-    """Whether a table has these columns as it is, or as its ending says that values are separated."""
-    try:
-        return set(columns) <= set(column_names(source))
-    except ShiftBenchError:  # whoever reads all of it says what is wrong
-        return False
+# Columns of tags: one column per tag with yes or no, or one column of many words
+
+def tags_of(
+    path: Path | str, rows: pa.Table, columns: Sequence[str], words_in: str | None, between: str
+) -> Tags:
+    """The tags of all rows: those of the yes-or-no `columns` first, then the words of the column `words_in`.
+
+    A word that is also a column is one tag. The share of the image that tags cover is unknown.
+    """
+    item: list[Ints] = []
+    tag: list[Ints] = []
+    names = list(columns)
+    for code, column in enumerate(columns):
+        carried = np.flatnonzero(_yes(path, rows, column))
+        item.append(carried)
+        tag.append(np.full(len(carried), code))
+    if words_in is not None:
+        row, word, words = _tag_words(path, rows, words_in, between)
+        names += sorted(set(words) - set(names))
+        code_of = {text: code for code, text in enumerate(names)}
+        item.append(row)
+        tag.append(np.asarray([code_of[text] for text in words], np.int64)[word])
+    if not item:
+        return Tags.none()
+    return Tags.of(np.concatenate(item), np.concatenate(tag), names, KIND)
+
+
+def _yes(path: Path | str, rows: pa.Table, column: str) -> Bools:
+    """Which rows say yes; a gap counts as no, and a warning counts the gaps."""
+    if pa.types.is_boolean(rows[column].type):
+        words = rows[column].cast(pa.string())
+    else:
+        words = pc.utf8_lower(pc.utf8_trim_whitespace(texts(path, rows, column)))
+    gaps = pc.or_kleene(pc.is_null(words), pc.equal(words, ""))
+    yes, no = (pc.is_in(words, value_set=pa.array(values)) for values in (YES, NO))
+    odd = pc.invert(pc.or_(pc.or_(yes, no), pc.fill_null(gaps, True)))
+    if pc.any(odd).as_py():
+        row = int(pc.index(odd, True).as_py())
+        raise ShiftBenchError(f"{path}: row {row} has '{words[row]}' in column '{column}', which is to be a tag. A tag "
+                              "is true or false, yes or no, 1 or 0, 1 or -1; --tags-in names a column of words.")
+    count = int(pc.sum(pc.fill_null(gaps, True)).as_py() or 0)
+    if count:
+        warnings.warn(f"{path}: {count:,} rows have nothing in column '{column}'; there the tag counts as absent.",
+                      stacklevel=5)
+    return np.asarray(yes.to_numpy(zero_copy_only=False) if isinstance(yes, pa.Array) else yes.to_numpy(), np.bool_)
+
+
+def _tag_words(path: Path | str, rows: pa.Table, column: str, between: str) -> tuple[Ints, Ints, list[str]]:
+    """Row and code of each word of a column, and the words; a row has a list, or a text with `between` as separator."""
+    if not between:
+        raise ShiftBenchError(f"{path}: the separator of the tags in column '{column}' is empty. Name one, such as ;.")
+    dtype = rows[column].type
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        lists = rows[column].combine_chunks()
+        if not (pa.types.is_string(dtype.value_type) or pa.types.is_large_string(dtype.value_type)):
+            raise ShiftBenchError(f"{path}: column '{column}' holds lists of {dtype.value_type}, but tags are words.")
+    else:
+        lists = pc.split_pattern(texts(path, rows, column).combine_chunks(), separator_of(between))
+    row = np.asarray(pc.list_parent_indices(lists), np.int64)
+    stripped = pc.fill_null(pc.utf8_trim_whitespace(pc.list_flatten(lists)), "")
+    stripped.validate(full=True)
+    filled_rows = np.flatnonzero(pc.not_equal(stripped, "").to_numpy(zero_copy_only=False))
+    coded = stripped.take(pa.array(filled_rows)).dictionary_encode()
+    return row[filled_rows], np.asarray(coded.indices, np.int64), coded.dictionary.to_pylist()

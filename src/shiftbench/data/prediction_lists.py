@@ -85,8 +85,8 @@ class Answers:
     def of(item: Strs, split: Strs, lists: Mapping[str, Sequence[npt.ArrayLike]]) -> "Answers":
         """From one array per item; of boxes M × 4, or their numbers in a row."""
         values: dict[str, Lists] = {}
-        for name, of_items in lists.items():
-            arrays = [np.asarray(values_of_item, TYPES.get(name)).ravel() for values_of_item in of_items]
+        for name, arrays_of_items in lists.items():
+            arrays = [np.asarray(array, TYPES.get(name)).ravel() for array in arrays_of_items]
             flat = np.concatenate([np.zeros(0, TYPES.get(name)), *arrays])
             values[name] = flat, _start(np.asarray([len(array) for array in arrays], np.int64))
         return Answers(np.asarray(item, np.str_), np.asarray(split, np.str_), values)
@@ -97,8 +97,8 @@ class Answers:
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, Answers) and self.values.keys() == other.values.keys()
                 and np.array_equal(self.item, other.item) and np.array_equal(self.split, other.split)
-                and all(np.array_equal(mine, theirs) for name in self.values
-                        for mine, theirs in zip(self.values[name], other.values[name], strict=True)))
+                and all(np.array_equal(array, other_array) for name in self.values
+                        for array, other_array in zip(self.values[name], other.values[name], strict=True)))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -124,11 +124,11 @@ class Answers:
         """One after the other."""
         values = {}
         for name in answers[0].values:
-            lists = [each.values[name] for each in answers]
+            lists = [part.values[name] for part in answers]
             values[name] = (np.concatenate([flat for flat, _ in lists]),
                             _start(np.concatenate([np.diff(start) for _, start in lists])))
-        return Answers(np.concatenate([each.item for each in answers]),
-                       np.concatenate([each.split for each in answers]), values)
+        return Answers(np.concatenate([part.item for part in answers]),
+                       np.concatenate([part.split for part in answers]), values)
 
     def save(self, path: Path | str) -> Path:
         """One file: columns item, split, and a list per item of each part; in a CSV file the numbers, with spaces."""
@@ -140,8 +140,8 @@ class Answers:
         if Path(path).suffix == ".csv":
             write_table(path, table)
             return Path(path)
-        with writing(path) as hidden:
-            pq.write_table(table, hidden, compression="zstd", write_statistics=False, store_schema=False)
+        with writing(path) as staged:
+            pq.write_table(table, staged, compression="zstd", write_statistics=False, store_schema=False)
         return Path(path)
 
     @staticmethod

@@ -107,8 +107,8 @@ class Predictions(Tabular):
         if Path(path).suffix == ".csv":
             write_table(path, table)
             return Path(path)
-        with writing(path) as hidden:
-            pq.write_table(table, hidden, compression={"item": "zstd", "split": "zstd"}, use_dictionary=["split"],
+        with writing(path) as staged:
+            pq.write_table(table, staged, compression={"item": "zstd", "split": "zstd"}, use_dictionary=["split"],
                            write_statistics=False, store_schema=False)
         return Path(path)
 
@@ -259,24 +259,24 @@ def wanted_items(
     """
     if not ignore_extra and not beside:
         return np.ones(len(items), np.bool_)
-    known: Bools = positions(items, benchmark.items) >= 0
-    strange = ~known
+    inside: Bools = positions(items, benchmark.items) >= 0
+    outside = ~inside
     for other in beside:
-        strange &= positions(items, other.items) < 0
-    if not ignore_extra or not known.any():
-        return known | strange
-    if strange.any():
-        warnings.warn(f"{where}: {int(strange.sum()):,} of {len(known):,} ids are not in the benchmark, the first is "
-                      f"'{items[strange][0]}'; they are left out.", stacklevel=4)
-    return known
+        outside &= positions(items, other.items) < 0
+    if not ignore_extra or not inside.any():
+        return inside | outside
+    if outside.any():
+        warnings.warn(f"{where}: {int(outside.sum()):,} of {len(inside):,} ids are not in the benchmark, the first is "
+                      f"'{items[outside][0]}'; they are left out.", stacklevel=4)
+    return inside
 
 
 def match_items(items: Strs, benchmark: Benchmark, where: str) -> Ints:
     """The benchmark's rows of these ids; unknown, double and missing ids are errors."""
     rows = positions(items, benchmark.items)
     if (rows < 0).any():
-        strange = items[rows < 0]
-        raise ShiftBenchError(f"{where}: {len(strange)} ids are not in the benchmark, the first is '{strange[0]}'. "
+        extra = items[rows < 0]
+        raise ShiftBenchError(f"{where}: {len(extra)} ids are not in the benchmark, the first is '{extra[0]}'. "
                               "Predict the items that rows.parquet lists, or leave others out with --ignore-extra "
                               "(ignore_extra=True).")
     times = np.bincount(rows, minlength=len(benchmark))

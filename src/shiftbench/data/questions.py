@@ -1,14 +1,14 @@
 """Questions that turn a factor into another one: numbers into bins, dates into years, months, seasons or hours.
 
     bins:age:30,60        under 30 · 30 to 60 · from 60: an edge belongs to the bin that it begins
-    quantiles:age:4       four bins of as many items each, as far as ties allow: 1 of 4: 18 to 25 · …
+    quantiles:age:4       four bins of equally many items, as far as ties allow: 1 of 4: 18 to 25 · …
     year:taken            2019
     month:taken           01 to 12, of any year
     season:taken          winter (December to February), spring, summer, autumn: those of the north
     hour:taken            00 to 23, as the date says it
 
-Answers are words that sort as they mean; where an item has no number or no date the answer is `unknown`. What is asked
-about may be a question itself: `bins:area:sofa:0.1,0.3`, `quantiles:year:taken:3`.
+Answers are words whose alphabetical order is their natural order; without a number or date the answer is `unknown`. The
+factor may be a question itself: `bins:area:sofa:0.1,0.3`, `quantiles:year:taken:3`.
 """
 
 import re
@@ -85,15 +85,15 @@ def base_of(name: str, known: Container[str] = ()) -> str:
 
 def resolve(name: str, look: Callable[[str], Values | None]) -> Values | None:
     """The values that `look` gives for a name, or the answers to a question about one; None if there are neither."""
-    asked: list[Asked] = []
+    questions: list[Asked] = []
     while (values := look(name)) is None:
-        one = parse(name)
-        if one is None:
+        question = parse(name)
+        if question is None:
             return None
-        asked.append(one)
-        name = one.factor
-    for one in reversed(asked):
-        values = answered(one, values)
+        questions.append(question)
+        name = question.factor
+    for question in reversed(questions):
+        values = answered(question, values)
     return values
 
 
@@ -118,9 +118,9 @@ def about_tags(
     times, chosen = np.zeros(n, np.int64), np.zeros(n, np.int64)
     names = []
     for code, choice in enumerate(tag.split("|")):
-        word, _, listed = choice.rpartition("=")
-        names.append(word or listed)
-        items = np.unique(np.concatenate([item[rows(one)] for one in listed.split("+")]))
+        title, _, tags = choice.rpartition("=")
+        names.append(title or tags)
+        items = np.unique(np.concatenate([item[rows(member)] for member in tags.split("+")]))
         times[items] += 1
         chosen[items] = code
     return np.where(times == 1, np.asarray(names)[chosen], np.where(times == 0, "none", "several"))
@@ -134,16 +134,16 @@ def answered(asked: Asked, values: Values) -> Strs:
         return quantiles(values, asked.detail, asked.factor)
     text = dates(values, asked.factor).text
     start, stop = CUT.get(asked.question, CUT["month"])
-    part = np.ascontiguousarray(text.astype(f"U{stop}")).view("U1").reshape(len(text), stop)[:, start:]
-    part = np.ascontiguousarray(part).view(f"U{stop - start}").ravel()
+    unit = np.ascontiguousarray(text.astype(f"U{stop}")).view("U1").reshape(len(text), stop)[:, start:]
+    unit = np.ascontiguousarray(unit).view(f"U{stop - start}").ravel()
     if asked.question != "season":
-        return np.where(part == "", UNKNOWN, part)
+        return np.where(unit == "", UNKNOWN, unit)
     names = np.asarray([UNKNOWN, *(SEASONS[number % 12 // 3] for number in range(1, 13))])
-    return names[np.where(part == "", "0", part).astype(np.int64)]
+    return names[np.where(unit == "", "0", unit).astype(np.int64)]
 
 
 def bins(values: Values, edges: str, name: str) -> Strs:
-    """Numbers by edges that rise: item i is in bin k where edge k ≤ x_i < edge k + 1. Nothing is left out.
+    """Bins between increasing edges: item i is in bin k where edge k ≤ x_i < edge k + 1. Every item has a bin.
 
     >>> bins(np.asarray([12, 30, 59.5, 60, np.nan]), "30,60", "age").tolist()
     ['under 30', '30 to 60', '30 to 60', 'from 60', 'unknown']
@@ -154,37 +154,37 @@ def bins(values: Values, edges: str, name: str) -> Strs:
                               f"bins:{name}:30,60.")
     cuts = np.asarray(words, np.float64)
     if not np.isfinite(cuts).all() or (np.diff(cuts) <= 0).any():
-        raise ShiftBenchError(f"'bins:{name}:{edges}': edges must rise, each above the one before.")
+        raise ShiftBenchError(f"'bins:{name}:{edges}': edges must be finite, each larger than the one before.")
     x = numbers(values, name)
-    between = [f"{one} to {other}" for one, other in pairwise(words)]
+    between = [f"{low} to {high}" for low, high in pairwise(words)]
     names = np.asarray([f"under {words[0]}", *between, f"from {words[-1]}"])
     return np.where(np.isnan(x), UNKNOWN, names[np.searchsorted(cuts, x, side="right").clip(max=len(words))])
 
 
-def quantiles(values: Values, many: str, name: str) -> Strs:
-    """Numbers in bins of as many items each; equal numbers are in one bin. A bin's name has its least and its most.
+def quantiles(values: Values, count: str, name: str) -> Strs:
+    """Bins of equally many items; equal numbers share a bin. A bin is named by its smallest and largest number.
 
     With q_k the smallest number that k / n of the items do not exceed, item i is in bin k where q_(k−1) < x_i ≤ q_k.
 
     >>> quantiles(np.asarray([1, 2, 3, 3, 3, 9]), "3", "age").tolist()
     ['1 of 3: 1 to 2', '1 of 3: 1 to 2', '2 of 3: 3 to 3', '2 of 3: 3 to 3', '2 of 3: 3 to 3', '3 of 3: 9 to 9']
     """
-    if not many.strip().isdecimal() or not 2 <= int(many[:9]) <= MOST_QUANTILES:
-        raise ShiftBenchError(f"'quantiles:{name}:{many}': give a number of bins from 2 to {MOST_QUANTILES}, for "
+    if not count.strip().isdecimal() or not 2 <= int(count[:9]) <= MOST_QUANTILES:
+        raise ShiftBenchError(f"'quantiles:{name}:{count}': give a number of bins from 2 to {MOST_QUANTILES}, for "
                               f"example quantiles:{name}:4.")
-    n, x = int(many), numbers(values, name)
-    known = np.sort(x[~np.isnan(x)])
-    if not len(known):
+    n, x = int(count), numbers(values, name)
+    rising = np.sort(x[~np.isnan(x)])
+    if not len(rising):
         return np.full(len(x), UNKNOWN)
-    ends = known[np.ceil(np.arange(1, n) * len(known) / n - 1e-9).astype(np.int64).clip(min=1) - 1]
-    bounds = [0, *np.searchsorted(known, ends, side="right").tolist(), len(known)]
-    names = np.asarray([f"{k:0{len(str(n))}} of {n}: {known[low]:.6g} to {known[high - 1]:.6g}" if high > low else ""
+    ends = rising[np.ceil(np.arange(1, n) * len(rising) / n - 1e-9).astype(np.int64).clip(min=1) - 1]
+    bounds = [0, *np.searchsorted(rising, ends, side="right").tolist(), len(rising)]
+    names = np.asarray([f"{k:0{len(str(n))}} of {n}: {rising[low]:.6g} to {rising[high - 1]:.6g}" if high > low else ""
                         for k, (low, high) in enumerate(pairwise(bounds), 1)])
     return np.where(np.isnan(x), UNKNOWN, names[np.searchsorted(ends, x, side="left").clip(max=n - 1)])
 
 
 def numbers(values: Values, name: str) -> Floats:
-    """The numbers of a factor, NaN where there is none; words that are numbers are numbers."""
+    """A factor as numbers, NaN where there is none; words that spell numbers are read as numbers."""
     column = np.asarray(values)
     if column.dtype.kind in "biuf":
         x = column.astype(np.float64)
@@ -192,7 +192,7 @@ def numbers(values: Values, name: str) -> Floats:
     words, codes = _distinct(column)
     is_number = pc.match_substring_regex(words, f"^(?:{NUMBER.pattern})$", ignore_case=True)
     for word in words.filter(pc.and_(pc.invert(is_number), pc.not_equal(words, ""))).to_pylist()[:1]:
-        raise ShiftBenchError(f"Factor '{name}' holds '{word}', which is no number, so that it has no bins.")
+        raise ShiftBenchError(f"Factor '{name}' holds '{word}', which is not a number, so it cannot be binned.")
     return np.asarray([float(word or "nan") for word in words.to_pylist()], np.float64)[codes]
 
 
@@ -200,7 +200,7 @@ class Dates(NamedTuple):
     """A column of dates, one per item: as ISO text without its zone, and as moments that can be compared."""
 
     text: Strs  # "" where there is none
-    moment: Ints  # microseconds since 1970, UTC; a date without a zone is taken as it stands
+    moment: Ints  # microseconds since 1970, UTC; a date without a zone counts as UTC
 
     @property
     def known(self) -> Bools:
@@ -224,16 +224,16 @@ def dates(values: Values, name: str) -> Dates:
             raise _no_date(name, str(value))
         column = np.where(gap, "", np.where(gap, 0, column).astype(np.int64).astype(np.str_))
     words, codes = _distinct(column)
-    right = pc.or_(pc.match_substring_regex(words, DATE), pc.equal(words, ""))
-    for word in words.filter(pc.invert(right)).to_pylist()[:1]:
+    valid = pc.or_(pc.match_substring_regex(words, DATE), pc.equal(words, ""))
+    for word in words.filter(pc.invert(valid)).to_pylist()[:1]:
         raise _no_date(name, word)
     words = pc.replace_substring(words, " ", "T")
     text = pc.replace_substring_regex(words, f"(T.*?){ZONE}$", r"\1")
     zone = pc.not_equal(words, text).to_numpy(zero_copy_only=False)
     gap = pc.equal(words, "").to_numpy(zero_copy_only=False)
     moment = np.full(len(words), np.iinfo(np.int64).min)
-    for part, kind in ((~gap & ~zone, pa.timestamp("us")), (~gap & zone, pa.timestamp("us", "UTC"))):
-        moment[part] = _moments(words.filter(pa.array(part)), kind, name)
+    for rows, dtype in ((~gap & ~zone, pa.timestamp("us")), (~gap & zone, pa.timestamp("us", "UTC"))):
+        moment[rows] = _moments(words.filter(pa.array(rows)), dtype, name)
     return Dates(np.asarray(text.to_pylist(), np.str_)[codes], moment[codes])
 
 
@@ -246,18 +246,18 @@ def moment(text: str, name: str) -> int:
     return int(dates(np.asarray([word]), name).moment[0])
 
 
-def _moments(words: pa.Array, kind: pa.DataType, name: str) -> Ints:
-    """ISO text as microseconds; what a date does not say is the first of it."""
-    whole = pc.replace_substring_regex(words, r"^(\d{4})$", r"\1-01")
-    whole = pc.replace_substring_regex(whole, r"^(\d{4}-\d{2})$", r"\1-01")
-    whole = pc.replace_substring_regex(whole, r"(T\d{2})($|Z|[+-])", r"\1:00\2")
-    whole = pc.replace_substring_regex(whole, r"[.,](\d{1,6})\d*", r".\1")
+def _moments(words: pa.Array, dtype: pa.DataType, name: str) -> Ints:
+    """ISO text as microseconds; a date without a month, day or hour means the first one."""
+    full_dates = pc.replace_substring_regex(words, r"^(\d{4})$", r"\1-01")
+    full_dates = pc.replace_substring_regex(full_dates, r"^(\d{4}-\d{2})$", r"\1-01")
+    full_dates = pc.replace_substring_regex(full_dates, r"(T\d{2})($|Z|[+-])", r"\1:00\2")
+    full_dates = pc.replace_substring_regex(full_dates, r"[.,](\d{1,6})\d*", r".\1")
     try:
-        return np.asarray(whole.cast(kind).cast(pa.int64()), np.int64)
+        return np.asarray(full_dates.cast(dtype).cast(pa.int64()), np.int64)
     except pa.ArrowInvalid:
-        for word, one in zip(words.to_pylist(), whole.to_pylist(), strict=True):
+        for word, date in zip(words.to_pylist(), full_dates.to_pylist(), strict=True):
             try:
-                pa.scalar(one).cast(kind)
+                pa.scalar(date).cast(dtype)
             except pa.ArrowInvalid as problem:
                 raise _no_date(name, word) from problem
         raise
@@ -269,7 +269,7 @@ def _no_date(name: str, word: str) -> ShiftBenchError:
 
 
 def _distinct(column: Values) -> tuple[pa.Array, Ints]:
-    """The distinct words of a column without spaces around them, "" for a gap, and which of them each item has."""
+    """The distinct words of a column, stripped, "" for a gap, and for each item the index of its word."""
     chunks = pa.chunked_array([pa.array(column.astype(np.str_), pa.string())]).combine_chunks()
     coded = chunks.dictionary_encode()
     words = pc.utf8_trim_whitespace(coded.dictionary)

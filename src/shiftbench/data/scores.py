@@ -1,4 +1,4 @@
-"""Scores: the long table everything after training reads. One number per run, split, group and metric."""
+"""Scores: the long table that every step after training reads. One number per run, split, group and metric."""
 
 import math
 import re
@@ -22,17 +22,17 @@ COLUMNS: Mapping[str, type] = {
     "low": float, "high": float, "p": float,
 }
 RUN, MEAN, DIFFERENCE = STATS = ("run", "mean", "difference")
-"""The kind of a score: one run's, a method's mean over its runs, or how far a method is behind the best."""
+"""The statistic of a score: of one run, a method's mean over its runs, or how far a method is behind the best."""
 ALL = "all"
 """The group of a score over every item of its split."""
 DEFAULTS: Mapping[str, Any] = {
     "stat": RUN, "runs": 1, "digest": "", "model": "", "setting": "", "label": "", "by": "", "p": math.nan,
 }
-"""The columns that a table may lack, and their value then. `runs` counts the runs behind a number. `digest` identifies
-the benchmark's rows, by which a score finds its benchmark under any name. `model` is the net. `setting` identifies all
-that decides a run but benchmark and seed. `method` is the learning rule, and `label` is what to show where a run has a
-preset or a method several settings (`resnet50`, `erm (lr=0.01)`); where it is empty the method is shown. `by` is the
-grouping that a number is over, empty for the benchmark's own groups. `p` is the corrected p-value of a difference."""
+"""Optional columns and their defaults. `runs` counts the runs behind a number. `digest` identifies the benchmark's
+rows, so a score finds its benchmark under any name. `model` is the net. `setting` identifies everything that determines
+a run except benchmark and seed. `method` is the learning rule, and `label` is the name to show where a run has a preset
+or a method several settings (`resnet50`, `erm (lr=0.01)`); where it is empty the method is shown. `by` is the grouping
+of a number, empty for the benchmark's own groups. `p` is the corrected p-value of a difference."""
 
 VERSION = 2
 VERSION_KEY = b"shiftbench scores"
@@ -69,20 +69,20 @@ class Scores(Tabular):
     @staticmethod
     def of(rows: Iterable[Mapping[str, Any]]) -> "Scores":
         """From one mapping per score."""
-        listed = [{**DEFAULTS, **row} for row in rows]
-        return Scores({name: np.asarray([row[name] for row in listed], dtype=np.str_ if kind is str else kind)
+        complete = [{**DEFAULTS, **row} for row in rows]
+        return Scores({name: np.asarray([row[name] for row in complete], dtype=np.str_ if kind is str else kind)
                        for name, kind in COLUMNS.items()})
 
     @staticmethod
-    def join(parts: Sequence["Scores"]) -> "Scores":
+    def join(tables: Sequence["Scores"]) -> "Scores":
         """The rows of several tables, one after the other."""
-        return Scores({name: np.concatenate([part.columns[name] for part in parts]) if parts
+        return Scores({name: np.concatenate([table.columns[name] for table in tables]) if tables
                        else np.zeros(0, np.str_ if kind is str else kind) for name, kind in COLUMNS.items()})
 
     def __repr__(self) -> str:
-        named = "; ".join(f"{name}s: {in_short(dict.fromkeys(self[name].tolist()))}"
-                          for name in ("benchmark", "method", "split", "metric")) if len(self) else "none"
-        return f"Scores({len(self):,} rows; {named})"
+        contents = "; ".join(f"{name}s: {in_short(dict.fromkeys(self[name].tolist()))}"
+                             for name in ("benchmark", "method", "split", "metric")) if len(self) else "none"
+        return f"Scores({len(self):,} rows; {contents})"
 
     def _repr_html_(self) -> str:
         return str(notebook().html(self))
@@ -172,7 +172,7 @@ class Scores(Tabular):
 
 
 def _check(path: Path | str, table: pa.Table) -> None:
-    """Refuse a file of another version. One of version 1 is read where it has nothing but numbers of single runs."""
+    """Refuse a file of another version. A file of version 1 is read if it has only scores of single runs."""
     version = (table.schema.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
     if version not in ("", str(VERSION)):
         raise ShiftBenchError(f"{path}: its scores have format {version}, and this shiftbench reads format {VERSION}. "
@@ -196,7 +196,7 @@ def label_of(settings: Mapping[str, Any]) -> str:
 def run_id(settings: Mapping[str, Any]) -> str:
     """The id of a run with these settings, all of them.
 
-    A preset stands in the place of its method: presets were methods once, and their runs keep the ids of that time.
+    A preset counts as the method: presets once were methods, and their runs keep their ids.
     """
-    known = {key: value for key, value in settings.items() if key != "preset"}
-    return settings_id({**known, "method": str(settings.get("preset") or settings["method"])})
+    others = {key: value for key, value in settings.items() if key != "preset"}
+    return settings_id({**others, "method": str(settings.get("preset") or settings["method"])})

@@ -36,7 +36,7 @@ class Tags:
 
     Row r says that item number `item[r]` carries the tag `names[tag[r]]`, which is of kind `kinds[tag[r]]` and covers
     `area[r]` of the image (a share, summed over instances, so overlapping instances may exceed 1; NaN when unknown).
-    The same word may stand twice in `names` under two kinds (`grass` the object, `grass` the place).
+    The same word may occur twice in `names`, with two kinds (`grass` the object, `grass` the place).
     Box k, `boxes[k]` = (x, y, width, height) as shares of the image, belongs to row `box_row[k]`.
     """
 
@@ -50,13 +50,13 @@ class Tags:
 
     def __post_init__(self) -> None:
         """Check that every code has a name and every box a row, and that pairs are sorted."""
-        for codes, many, what in ((self.tag, len(self.names), "tag"), (self.box_row, len(self.tag), "row of a box")):
-            if len(codes) and (codes.min() < 0 or codes.max() >= many):
-                raise ShiftBenchError(f"A {what} is outside 0..{many - 1}: the table of tags was changed, or it does "
+        for codes, limit, what in ((self.tag, len(self.names), "tag"), (self.box_row, len(self.tag), "row of a box")):
+            if len(codes) and (codes.min() < 0 or codes.max() >= limit):
+                raise ShiftBenchError(f"A {what} is outside 0..{limit - 1}: the table of tags was changed, or it does "
                                       "not belong to this vocabulary.")
         item, tag = np.diff(self.item), np.diff(self.tag)
         if ((item < 0) | ((item == 0) & (tag <= 0))).any():
-            raise ShiftBenchError("A tag stands twice for an item, or the rows are not in order of items and tags: the "
+            raise ShiftBenchError("A tag occurs twice for an item, or the rows are not in order of items and tags: the "
                                   "table of tags was changed. Make it again; Tags.of puts rows in order.")
 
     def __repr__(self) -> str:
@@ -78,11 +78,11 @@ class Tags:
         A row of `boxes` that is NaN means that this instance has none.
         """
         items, tags = np.asarray(item, np.int64), np.asarray(tag, np.int64)
-        kind = (kinds,) * len(names) if isinstance(kinds, str) else tuple(kinds)
-        if len(items) != len(tags) or len(kind) != len(names):
+        kind_names = (kinds,) * len(names) if isinstance(kinds, str) else tuple(kinds)
+        if len(items) != len(tags) or len(kind_names) != len(names):
             raise ShiftBenchError(f"Tags need one tag per row and one kind per name; got {len(items)} items, "
-                                  f"{len(tags)} tags, {len(names)} names, {len(kind)} kinds.")
-        if len(set(zip(names, kind, strict=True))) != len(names):
+                                  f"{len(tags)} tags, {len(names)} names, {len(kind_names)} kinds.")
+        if len(set(zip(names, kind_names, strict=True))) != len(names):
             raise ShiftBenchError("A tag is listed twice with the same name and kind. List each once.")
         if len(tags) and (tags.min() < 0 or tags.max() >= len(names)):
             raise ShiftBenchError(f"A tag code is outside 0..{len(names) - 1}.")
@@ -92,17 +92,17 @@ class Tags:
         share = np.full(len(items), np.nan) if area is None else np.asarray(area, np.float64)
         if np.isinf(share).any() or (share < 0).any():
             raise ShiftBenchError("An area is negative or infinite. Areas are shares of the image, at least 0.")
-        known = ~np.isnan(share[order])
-        summed = np.add.reduceat(np.where(known, share[order], 0.0), start) if len(start) else np.zeros(0)
-        counted = np.add.reduceat(known.astype(np.int64), start) if len(start) else np.zeros(0, np.int64)
+        has_area = ~np.isnan(share[order])
+        total_area = np.add.reduceat(np.where(has_area, share[order], 0.0), start) if len(start) else np.zeros(0)
+        n_areas = np.add.reduceat(has_area.astype(np.int64), start) if len(start) else np.zeros(0, np.int64)
         box = np.full((len(items), 4), np.nan) if boxes is None else np.asarray(boxes, np.float64).reshape(-1, 4)
         boxed = order[~np.isnan(box[order]).any(axis=1)]
         return Tags(
             item=pairs // max(len(names), 1),
             tag=pairs % max(len(names), 1),
-            area=np.where(counted > 0, summed, np.nan).astype(np.float32),
+            area=np.where(n_areas > 0, total_area, np.nan).astype(np.float32),
             names=tuple(names),
-            kinds=kind,
+            kinds=kind_names,
             box_row=np.searchsorted(pairs, key[boxed]).astype(np.int64),
             boxes=box[boxed].astype(np.float32),
         )
@@ -116,8 +116,8 @@ class Tags:
         """The codes of a tag: `grass` means every kind of grass, `place:grass` only the place."""
         kind, _, bare = name.partition(":")
         codes = [code for code, word in enumerate(self.names) if word == name] or [
-            code for code, (word, sort) in enumerate(zip(self.names, self.kinds, strict=True))
-            if word == bare and sort == kind]
+            code for code, (word, of_kind) in enumerate(zip(self.names, self.kinds, strict=True))
+            if word == bare and of_kind == kind]
         if not codes:
             raise unknown("tag", name, self.names)
         return np.asarray(codes, np.int64)

@@ -65,12 +65,12 @@ class Target:
     @staticmethod
     def of(facts: Mapping[str, Any] | None) -> "Target":
         """The target that a card describes; without a description it is the class."""
-        known = dict(facts or {})
-        target = KINDS.get(known.pop("kind", "class"))
+        settings = dict(facts or {})
+        target = KINDS.get(settings.pop("kind", "class"))
         if target is None:
             raise unknown("kind of target", str((facts or {})["kind"]), KINDS)
         try:
-            return target(tuple(known.pop("columns", ())), **known)
+            return target(tuple(settings.pop("columns", ())), **settings)
         except TypeError as problem:
             raise ShiftBenchError(f"A target has kind, columns, n, not {', '.join(map(repr, facts or ()))}: "
                                   "the card was changed. Make the benchmark again.") from problem
@@ -215,10 +215,10 @@ def kinds_text(kinds: Ints, length: Ints | None = None) -> Strs:
     return _text(np.where(np.arange(kinds.shape[1]) < end[:, None], marks, 0))
 
 
-def _inside(codes: Ints, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _inside(codes: Ints, present: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Where `known` holds from the row's beginning on; it may not begin again."""
-    inside = np.logical_and.accumulate(known, axis=1)
-    for row in np.flatnonzero((known & ~inside).any(axis=1))[:1]:
+    inside = np.logical_and.accumulate(present, axis=1)
+    for row in np.flatnonzero((present & ~inside).any(axis=1))[:1]:
         raise ShiftBenchError(f"Row {row} has tokens behind a gap: {codes[row].tolist()[:8]}… A row may end early; "
                               "before its end every place has a token from 0.")
     return inside
