@@ -30,7 +30,7 @@ M = TypeVar("M", bound=Callable[..., Any])
 F = TypeVar("F", bound=Callable[..., Any])
 _FED = ("takes", "side", "channels", "mean", "std")
 """What is said of a model that a function builds."""
-_RESERVED = ("out", "overwrite", "drop_missing", "progress", "plugins", "json", "quiet")
+_RESERVED = ("out", "overwrite", "drop_missing", "plugins", "json", "quiet")
 """Options of every reader."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 

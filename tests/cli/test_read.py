@@ -63,6 +63,26 @@ def test_a_signature_becomes_sources_and_options(shell, tmp_path, monkeypatch):
         assert shell("read", "mine", "t.csv", "u", *words, "--out", "c")[0] == 2
 
 
+@pytest.mark.usefixtures("registry")
+def test_a_users_reader_may_report_its_progress(shell, tmp_path, monkeypatch):
+    """`progress` is no option of the command: the command line passes the bar that it shows."""
+    @sb.register.reader("slow")
+    def slow(source, *, progress=None) -> sb.Collection:
+        """Items that arrive one by one."""
+        for done in range(1, 3):
+            progress(done, 2)
+        return sb.Collection.from_frame({"id": ["1"], "label": ["x"]}, id="id", label="label", name="slow")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("shiftbench.cli.output.EVERY", 0)
+    assert "--progress" not in shell("read", "slow", "--help")[1]
+    code, _, err = shell("read", "slow", "s", "--out", "c")
+    assert (code, err) == (0, "reading slow: 1 of 2\nreading slow: 2 of 2\n")
+    steps = []
+    sb.read("slow", "s", progress=lambda done, total: steps.append((done, total)))
+    assert steps == [(1, 2), (2, 2)]
+
+
 def test_a_mapping_of_the_abstract_type_is_one_too():
     """`Mapping[str, str]` as our own readers have it."""
     assert Mapping[str, str] in READERS["table"].__annotations__["rename"].__origin__.__args__
