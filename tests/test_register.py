@@ -181,7 +181,7 @@ def test_a_registered_reader_is_a_command(shell, tmp_path, monkeypatch):
     with pytest.raises(ShiftBenchError, match=r"lines: No setting named 'limits'. Did you mean 'limit'"):
         sb.read("lines", "a.txt", limits=1)
     sb.register.reader("rows")(lambda source: [source])
-    with pytest.raises(ShiftBenchError, match=r"rows: .*test_register.py\) gives list, but a reader must give"):
+    with pytest.raises(ShiftBenchError, match=r"rows: .*test_register.py\) returns list, but a reader must return"):
         sb.read("rows", "a.txt")
 
 

@@ -26,7 +26,7 @@ def read(form: str, root: Path, boxes: Boxes) -> Collection:
         files, classes = box_files.open_images(root, boxes)
         return READERS["open_images"](*files, classes=classes)
     root.mkdir()
-    with pytest.warns(UserWarning, match="is an LVIS file: in each image some categories"):
+    with pytest.warns(UserWarning, match="is an LVIS file: in each image its annotators looked for some categories"):
         return READERS["coco"](box_files.lvis(root / "lvis_v1_train.json", boxes))
 
 
@@ -166,7 +166,7 @@ def test_a_wrong_list_or_object_of_voc_is_named(tmp_path: Path, file: str, text:
 @pytest.mark.parametrize(("reader", "files", "message"), [
     ("yolo", {}, "has none of data.yaml"), ("yolo", {"classes.txt": "cat\n"}, "holds no label files"),
     ("yolo", {"classes.txt": "\udcff"}, "is not UTF-8 text"),
-    ("yolo", {"classes.txt": "cat\n", "labels/x/a.txt": "", "x/labels/a.txt": ""}, "one item, 'x/a'"),
+    ("yolo", {"classes.txt": "cat\n", "labels/x/a.txt": "", "x/labels/a.txt": ""}, "the item 'x/a', and so would"),
     ("voc", {"notes.md": ""}, "holds no XML files"),
 ])
 def test_a_folder_of_another_layout_is_refused(tmp_path: Path, reader: str, files: dict, message: str) -> None:

@@ -292,7 +292,7 @@ def test_a_second_list_of_annotations_is_refused(tmp_path):
 def test_files_that_are_not_there_are_refused(tmp_path):
     """No file, a folder, no such file and the same file twice are four different messages."""
     path = written(tmp_path / "x.json")
-    for sources, message in (((), "one file at least"), ((tmp_path,), "is a folder"), ((tmp_path / "y",), "No such"),
+    for sources, message in (((), "at least one file"), ((tmp_path,), "is a folder"), ((tmp_path / "y",), "No such"),
                              ((path, tmp_path / "." / "x.json"), "is given twice")):
         with pytest.raises(ShiftBenchError, match=message):
             coco(*sources)

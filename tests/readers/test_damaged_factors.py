@@ -60,11 +60,11 @@ def test_a_changed_byte_of_an_npz_is_noticed(tmp_path: Path, place: int, mask: i
 
 
 def test_a_wrong_byte_in_stored_images_is_noticed(arm: dict[str, Path], tmp_path: Path) -> None:
-    """Images that are used where they lie are held to the archive's check sum too."""
+    """Images that are used where they lie are held to the archive's checksum too."""
     data = bytearray(arm["real"].read_bytes())
     data[1_000_000] ^= 1
     (tmp_path / "real.npz").write_bytes(data)
-    with pytest.raises(ShiftBenchError, match="check sum"):
+    with pytest.raises(ShiftBenchError, match="checksum"):
         factors(tmp_path / "real.npz", kind="mpi3d")
 
 

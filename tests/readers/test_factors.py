@@ -184,7 +184,7 @@ def test_shapes3d_reads_no_other_file(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "empty.h5", "w") as file:
         file.create_dataset("images", (10**9, 64, 64, 3), np.uint8, chunks=(1, 64, 64, 3))
         file["labels"] = labels
-    for name, message in (("link", "a folder or a link"), ("wide", "should be bytes"), ("empty", "too little")):
+    for name, message in (("link", "a group or a link"), ("wide", "should be bytes"), ("empty", "too little")):
         with pytest.raises(ShiftBenchError, match=message):
             factors(tmp_path / f"{name}.h5", kind="shapes3d")
 

@@ -85,7 +85,7 @@ def test_what_is_no_image_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("folders", "levels", "message"), [
-    ([("photo", "cat")], "", "lie 2 folders deep, and nobody said .*--levels domain,label"),
+    ([("photo", "cat")], "", "lie 2 folders deep, and it is not clear .*--levels domain,label"),
     ([()], "", "holds no folders of images"),
     ([("a", "b")], "label,label", "each has a name of its own"),
     ([("a", "b")], "label", r"holds no images 1 folder deep \(label/IMAGE\)"),

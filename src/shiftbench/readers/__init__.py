@@ -1,4 +1,4 @@
-"""Readers: one per annotation format, each gives a Collection. They never guess, and drop only what the
+"""Readers: one per annotation format, each returns a Collection. They never guess, and drop only what the
 format's own makers drop; a split that comes with the data is a factor like any other."""
 
 from collections.abc import Callable, Sequence
@@ -30,14 +30,14 @@ READERS: Registry[Callable[..., Collection]] = Registry(dict[str, Callable[..., 
     yolo=yolo, voc=voc, open_images=open_images, waterbirds=waterbirds, wilds=wilds, table=table))
 
 IN_MEMORY = ("hf", "table")
-"""Formats that are also read from objects: data frames, and data sets of Hugging Face."""
+"""Formats that are also read from objects: data frames and data sets of Hugging Face."""
 
 
 def read_files(
     format: str, sources: Sequence[Any], *, drop_missing: bool = False, **options: Any
 ) -> Collection:
-    """Read annotation files into a collection. Image files that are not there are counted in a warning, or their items
-    are dropped."""
+    """Read annotation files into a collection. Missing image files are counted in a warning, or their items are
+    dropped."""
     reader = find(READERS, "format", format)
     parameters = signature(reader).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -52,25 +52,25 @@ def read_files(
             raise ShiftBenchError(f"{format}: is read from files, not from a {type(source).__name__}.")
     collection = reader(*(str(source) if isinstance(source, Path) else source for source in sources), **options)
     if not isinstance(collection, Collection):
-        raise ShiftBenchError(f"{format}: {READERS.owner(format)} gives {type(collection).__name__}, but a reader must "
-                              "give a Collection.")
+        raise ShiftBenchError(f"{format}: {READERS.owner(format)} returns {type(collection).__name__}, but a reader "
+                              "must return a Collection.")
     return with_files(collection, drop_missing)
 
 
 def keep(collection: Collection, out: Path | str, overwrite: bool = False) -> bool:
-    """Save a collection, and say whether that was needed: where `out` holds the same one, nothing is written."""
+    """Save a collection and return whether that was needed: if `out` holds the same one, nothing is written."""
     if (Path(out) / MARKER).exists():
         try:
-            before = Collection.load(out)
+            present = Collection.load(out)
         except ShiftBenchError:
-            before = None
-        if before is not None and before == collection:
+            present = None
+        if present is not None and present == collection:
             return False
         if not overwrite:
-            what = "a damaged collection" if before is None else (
-                f"another collection ('{before.name}', {len(before):,} items; this one is '{collection.name}', "
+            content = "a damaged collection" if present is None else (
+                f"another collection ('{present.name}', {len(present):,} items; this one is '{collection.name}', "
                 f"{len(collection):,} items)")
-            raise ShiftBenchError(f"{out} holds {what}. Name another folder, or replace it with --overwrite "
+            raise ShiftBenchError(f"{out} holds {content}. Name another folder, or replace it with --overwrite "
                                   "(overwrite=True); benchmarks that were built on it stay as they are.")
     collection.save(out)
     return True

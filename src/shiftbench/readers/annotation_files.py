@@ -1,8 +1,8 @@
 """What readers of image annotations share: their files, large JSON decoded by type, ids, and the folder of the images.
 
 A JSON file is mapped, not copied. The decoder skips what no type names, such as outlines and relations, which are most
-of such a file. Memory holds the named members of the whole file once; the reader turns them into columns and lets them
-go.
+of such a file. Memory holds the named members of the whole file once; the reader turns them into columns and frees
+them.
 """
 
 import gc
@@ -38,9 +38,9 @@ _FIELD = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?")
 
 
 def source_files(sources: Sequence[Path | str], format: str) -> list[Path]:
-    """The files to read: one at least, none twice, for its areas would count twice."""
+    """The files to read: at least one, and none twice, because its areas would count twice."""
     if not sources:
-        raise ShiftBenchError(f"Reading {format} needs one file at least. Give the annotation files.")
+        raise ShiftBenchError(f"Reading {format} needs at least one file. Give the annotation files.")
     paths = [Path(source) for source in sources]
     seen: set[str] = set()
     for path in paths:
@@ -51,7 +51,7 @@ def source_files(sources: Sequence[Path | str], format: str) -> list[Path]:
 
 
 def sorted_ids(ids: Iterable[str]) -> list[str]:
-    """Ids without doubles: whole numbers by value, then words by code point.
+    """Ids without duplicates: whole numbers by value, then words by code point.
 
     >>> sorted_ids(["10", "n1", "9", "10"])
     ['9', '10', 'n1']
@@ -60,9 +60,9 @@ def sorted_ids(ids: Iterable[str]) -> list[str]:
 
 
 def with_files(collection: Collection, drop_missing: bool = False) -> Collection:
-    """The collection, with a warning of image files that are not there, or without their items.
+    """The collection, with a warning about missing image files, or without their items.
 
-    Where not a single file is there, the folder is the wrong one.
+    If all files are missing, the folder is wrong, which is an error.
     """
     if collection.pixels is None:
         return collection
@@ -73,17 +73,17 @@ def with_files(collection: Collection, drop_missing: bool = False) -> Collection
     if len(missing) == len(collection):
         raise ShiftBenchError(f"{count}, the first is {collection.pixels[0]}. Name their folder with --images; "
                               "data sets of WILDS can be read with --no-images.")
-    shown = ", ".join(collection.pixels[missing[:3]].tolist()) + (", …" if len(missing) > 3 else "")
-    what = "Their items are dropped." if drop_missing else (
+    examples = ", ".join(collection.pixels[missing[:3]].tolist()) + (", …" if len(missing) > 3 else "")
+    remedy = "Their items are dropped." if drop_missing else (
         "--drop-missing drops their items; shiftbench check lists them all.")
-    warnings.warn(f"{count}: {shown}. {what}", stacklevel=3)
+    warnings.warn(f"{count}: {examples}. {remedy}", stacklevel=3)
     if not drop_missing:
         return collection
     return collection.take(np.setdiff1d(np.arange(len(collection)), missing))
 
 
 LARGEST = 10
-"""Images' worth of area or side: more is a mistake in the file, not an object that leaves its image."""
+"""The largest area or side, in images: more is a mistake in the file, not an object that leaves its image."""
 
 
 def box_tags(
@@ -118,7 +118,7 @@ def first_bracket(path: Path) -> str:
 def decode_json(path: Path, content: type[T], once: str = "") -> T:
     """The content of a JSON file, or an error that names the file and the byte, line or field.
 
-    `once` is a key of the outermost object that may not come twice, since the decoder would keep the last alone.
+    `once` is a key of the outermost object that may not occur twice: the decoder would keep only the last.
     """
     with _mapped(path) as text, no_collection(), memoryview(text) as view:
         try:
@@ -137,15 +137,15 @@ def decode_json(path: Path, content: type[T], once: str = "") -> T:
 
 
 def _repeats(text: mmap.mmap, key: str) -> bool:
-    """Whether the outermost object has a key twice. Mostly one search shows that the word comes once."""
-    word = f'"{key}"'.encode()
-    if text.find(word, text.find(word) + 1) < 0:
+    """Whether the outermost object has a key twice. Usually one search shows that the key occurs once."""
+    quoted = f'"{key}"'.encode()
+    if text.find(quoted, text.find(quoted) + 1) < 0:
         return False
     depth = times = 0
     for match in _TOKEN.finditer(text):
         token = match[0]
         depth += (token in (b"{", b"[")) - (token in (b"}", b"]"))
-        times += depth == 1 and token.startswith(word) and token.endswith(b":")
+        times += depth == 1 and token.startswith(quoted) and token.endswith(b":")
     return times > 1
 
 
@@ -169,7 +169,7 @@ def _mapped(path: Path) -> Iterator[mmap.mmap]:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Turn the garbage collector off: millions of new objects without a cycle would be searched for one in vain."""
+    """Turn the garbage collector off: it would search millions of new objects for cycles that they do not have."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -183,22 +183,22 @@ def _malformed(path: Path, problem: Exception) -> ShiftBenchError:
     """Text that is not JSON at a byte, or that ends too early."""
     match = _BYTE.fullmatch(str(problem))
     size, line = path.stat().st_size, 1
-    what, byte = (match[1], int(match[2])) if match else (str(problem), size)
+    message, byte = (match[1], int(match[2])) if match else (str(problem), size)
     with path.open("rb") as file:
         for start in range(0, byte, BLOCK):
             line += file.read(min(BLOCK, byte - start)).count(b"\n")
         ahead = file.read(3)
-    if byte >= size and what != "trailing characters":
+    if byte >= size and message != "trailing characters":
         return ShiftBenchError(f"{path}: cut off at byte {byte}, line {line}, in the middle of a value. "
                                "Copy or download it again.")
     if ahead in (b"NaN", b"Inf"):
-        what = "NaN and Infinity are not numbers in JSON"
-    return ShiftBenchError(f"{path}: not valid JSON at byte {byte}, line {line}: {what}.")
+        message = "NaN and Infinity are not numbers in JSON"
+    return ShiftBenchError(f"{path}: not valid JSON at byte {byte}, line {line}: {message}.")
 
 
 def _misfit(path: Path, text: memoryview, problem: Exception, content: Any) -> ShiftBenchError:
     """JSON that does not hold what it should. The decoder names the field, but not the key of a dictionary's entry."""
-    what, field = _FIELD.fullmatch(str(problem)).groups()  # type: ignore[union-attr]
+    message, field = _FIELD.fullmatch(str(problem)).groups()  # type: ignore[union-attr]
     if get_origin(content) is dict and field:
         try:
             entries = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
@@ -211,4 +211,4 @@ def _misfit(path: Path, text: memoryview, problem: Exception, content: Any) -> S
                 field = field.replace("[...]", key, 1)
                 break
     where = f"{field.lstrip('.')}: " if field else ""
-    return ShiftBenchError(f"{path}: {where}{what.replace('`', '')}.")
+    return ShiftBenchError(f"{path}: {where}{message.replace('`', '')}.")

@@ -2,9 +2,9 @@
 
 Categories become tags, supercategories their parents, captions texts. The area of a category in an image is the sum of
 its annotations' areas / (height × width); crowd annotations count, and no union is taken, so that overlapping instances
-may exceed 1. The NOOCh benchmark is made with that area. The content of a file tells which of the three it is.
+may exceed 1. The NOOCh benchmark is made with that area. The content of a file shows which of the three it is.
 
-That an image lacks a tag means something only where somebody looked for it. So items are the images of instances and
+A missing tag means something only where somebody looked for it. So items are the images of instances and
 stuff files. Images that only a captions or image_info file lists are left out and counted; `unannotated` keeps them.
 """
 
@@ -87,7 +87,7 @@ class Image(msgspec.Struct, gc=False):
     height: Side
     file_name: str = ""
     coco_url: str = ""  # LVIS has no file_name
-    neg_category_ids: Any = None  # nor looks for all categories in an image; these it has looked for
+    neg_category_ids: Any = None  # nor are all categories looked for; these were, and are not there
 
 
 class Category(msgspec.Struct):
@@ -125,7 +125,7 @@ class CocoFile(NamedTuple):
     names: list[str]
     categories: list[Category]
     stuff: bool
-    annotated: bool  # an instances or stuff file: somebody said what is in every image that it lists
+    annotated: bool  # an instances or stuff file: somebody annotated every image that it lists
     image: Ints
     category: Ints
     area: Floats
@@ -138,12 +138,12 @@ def _load(path: Path) -> CocoFile:
     """Read one file; whether its ids and sizes fit together is for the caller to check."""
     content = decode_json(path, Content, once="annotations")
     if content.images is msgspec.UNSET and content.annotations is msgspec.UNSET:
-        raise ShiftBenchError(f"{path}: has neither 'images' nor 'annotations', so it is no COCO annotation file.")
+        raise ShiftBenchError(f"{path}: has neither 'images' nor 'annotations', so it is not a COCO annotation file.")
     images, rows, categories = content.images or [], content.annotations or [], content.categories
     n, m = len(images), len(rows)
     if any(image.neg_category_ids is not None for image in images):
-        warnings.warn(f"{path}: is an LVIS file: in each image some categories were looked for, not all, so that a tag "
-                      "that an image lacks may be there.", stacklevel=4)
+        warnings.warn(f"{path}: is an LVIS file: in each image its annotators looked for some categories, not for all, "
+                      "so an object without a tag may be there.", stacklevel=4)
     category: Ints = np.fromiter([row.category_id for row in rows], np.int64, m)
     captions = [row.caption for row in rows]
     captioned: Ints = np.asarray([row for row, text in enumerate(captions) if text is not None], np.int64)
@@ -179,11 +179,11 @@ def _says_stuff(info: Any) -> bool:
 
 def _merge_images(files: Sequence[CocoFile]) -> tuple[Ints, Ints, Ints]:
     """Image ids in order, the first row that lists each, and the number of the file this row is in."""
-    ids, width, height = (np.concatenate([getattr(file, of) for file in files]) for of in ("ids", "width", "height"))
+    ids, width, height = (np.concatenate([getattr(file, key) for file in files]) for key in ("ids", "width", "height"))
     file_of: Ints = np.repeat(np.arange(len(files)), [len(file.ids) for file in files])
-    unique, first, where = np.unique(ids, return_index=True, return_inverse=True)
-    for row in np.flatnonzero((width != width[first][where]) | (height != height[first][where]))[:1]:
-        other = first[where[row]]
+    unique, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    for row in np.flatnonzero((width != width[first][inverse]) | (height != height[first][inverse]))[:1]:
+        other = first[inverse[row]]
         raise ShiftBenchError(f"{files[file_of[row]].path}: image {ids[row]} is {width[row]} × {height[row]}, but in "
                               f"{files[file_of[other]].path} it is {width[other]} × {height[other]}. "
                               "Give files of the same images.")
@@ -201,7 +201,7 @@ def _annotated(files: Sequence[CocoFile], ids: Ints) -> Bools:
 def _leave_out(collection: Collection, annotated: Bools) -> Collection:
     count, example = int((~annotated).sum()), collection.items[~annotated][0]
     warnings.warn(f"{count:,} of {len(annotated):,} images are listed by no instances or stuff file (the first is "
-                  f"{example}): nobody said what is in them, so they are left out. --unannotated keeps them.",
+                  f"{example}): nobody annotated what they show, so they are left out. --unannotated keeps them.",
                   stacklevel=3)
     return collection.take(np.flatnonzero(annotated))
 
@@ -210,7 +210,7 @@ def _warn_partly_annotated(files: Sequence[CocoFile], items: Ints) -> None:
     """With things in one file and stuff in another, an item that only one of them lists lacks the tags of the other."""
     annotated = [(file, frozenset(category.name for category in file.categories)) for file in files if file.annotated]
     for names in dict.fromkeys(names for _, names in annotated):
-        covering = [file for file, more in annotated if more >= names]
+        covering = [file for file, categories in annotated if categories >= names]
         count = len(items) - int(np.isin(items, np.concatenate([file.ids for file in covering])).sum())
         if count:
             warnings.warn(f"{count:,} of {len(items):,} items are in no file with the categories of "
@@ -229,7 +229,7 @@ def _pixels(root: Path, names: Sequence[str], source: Strs, ids: Ints) -> Strs:
 
 
 def _source(path: Path) -> str:
-    return next((path.stem.removeprefix(start) for start in PREFIXES if path.stem.startswith(start)), path.stem)
+    return next((path.stem.removeprefix(prefix) for prefix in PREFIXES if path.stem.startswith(prefix)), path.stem)
 
 
 # The annotations of all files: captions as texts, categories as tags with their share of the image, all checked.
@@ -245,11 +245,11 @@ def _texts(files: Sequence[CocoFile], ids: Ints) -> Texts:
 
 def _parents(files: Sequence[CocoFile]) -> dict[str, tuple[str, ...]]:
     """Supercategories; COCO calls the supercategory of `person` person too, which says nothing and would be a loop."""
-    above: dict[str, set[str]] = {}
+    parents: dict[str, set[str]] = {}
     for category in (category for file in files for category in file.categories):
         if category.supercategory and category.supercategory != category.name:
-            above.setdefault(category.name, set()).add(category.supercategory)
-    return {name: tuple(sorted(above[name])) for name in sorted(above)}
+            parents.setdefault(category.name, set()).add(category.supercategory)
+    return {name: tuple(sorted(parents[name])) for name in sorted(parents)}
 
 
 def _tags(files: Sequence[CocoFile], ids: Ints, width: Ints, height: Ints) -> Tags:
@@ -271,9 +271,9 @@ def _tags(files: Sequence[CocoFile], ids: Ints, width: Ints, height: Ints) -> Ta
     area = np.concatenate([file.area for file in files])[order] / (width * height)[item]
     box = np.concatenate([file.box for file in files])[order]
     box /= np.stack([width, height, width, height], axis=1)[item]
-    for what, size in (("area", area[:, None]), ("bbox", box)):
+    for field, size in (("area", area[:, None]), ("bbox", box)):
         if not -LARGEST <= size.min(initial=0) <= size.max(initial=0) <= LARGEST:
-            _check_sizes(what, size, files, order, ids[item])
+            _check_sizes(field, size, files, order, ids[item])
     boxed = ~np.isnan(box[:, 0])
     return Tags(
         item=item[first],
@@ -324,7 +324,7 @@ def _positions(numbers: Ints, among: Ints) -> Ints:
 
 
 def _sort(numbers: Ints) -> tuple[Ints, Ints]:
-    """Numbers in order, equal ones in the order they had, and the row of each before."""
+    """Numbers in stable order, and the row that each had before."""
     bits = len(numbers).bit_length()
     if numbers.max(initial=0) >= 1 << (62 - bits):
         order = np.argsort(numbers, kind="stable")
@@ -335,7 +335,7 @@ def _sort(numbers: Ints) -> tuple[Ints, Ints]:
 
 
 def _sums(area: Floats, first: Ints) -> Floats:
-    """The sum of what is known between one start and the next; NaN where nothing is."""
+    """The sum of the known areas between one start and the next; NaN where none is known."""
     unknown = np.isnan(area)
     if not unknown.any():
         return np.add.reduceat(area, first) if len(first) else area
@@ -343,12 +343,12 @@ def _sums(area: Floats, first: Ints) -> Floats:
     return np.where(np.logical_and.reduceat(unknown, first), np.nan, total)
 
 
-def _check_sizes(what: str, size: Floats, files: Sequence[CocoFile], order: Ints, image: Ints) -> None:
-    """Raise the error of the first annotation that is out of all proportion to its image; NaN never is."""
+def _check_sizes(field: str, size: Floats, files: Sequence[CocoFile], order: Ints, image: Ints) -> None:
+    """Raise an error for the first annotation that is far too large for its image; NaN passes."""
     for row in np.flatnonzero((np.abs(size) > LARGEST).any(axis=1))[:1]:
         number = int(order[row])
         for file in files:
             if number < len(file.image):
-                raise ShiftBenchError(f"{file.path}: annotations[{number}].{what} is more than {LARGEST} times the "
+                raise ShiftBenchError(f"{file.path}: annotations[{number}].{field} is more than {LARGEST} times the "
                                       f"size of image {image[row]}. It must be in pixels of that image.")
             number -= len(file.image)

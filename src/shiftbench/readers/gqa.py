@@ -38,7 +38,7 @@ Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Thing(msgspec.Struct, gc=False):
-    """An object: GQA gives it a name, Visual Genome a list of names. Relations are named in no type and skipped."""
+    """An object: GQA gives it a name, Visual Genome a list of names. No type names relations, so they are skipped."""
 
     x: float
     y: float
@@ -65,7 +65,7 @@ class Scene(msgspec.Struct):
 
 
 class Picture(msgspec.Struct):
-    """An image of Visual Genome; each of its files gives another part."""
+    """An image of Visual Genome; each of its files has other fields."""
 
     image_id: Id
     width: Side | None = None
@@ -126,7 +126,7 @@ class Table:
         self.codes: dict[str, int] = {}
         self.count = 0
         self.owner: list[Ints] = []
-        self.own_id: list[Ints] = []
+        self.object_id: list[Ints] = []
         self.boxes: list[Floats] = []
         self.named: list[Ints] = []
         self.described: list[Ints] = []
@@ -137,15 +137,15 @@ class Table:
         images: Ints = np.asarray([self.image(path, key, scene.width, scene.height) for key, scene in scenes.items()],
                                   np.int64)
         for key, scene in scenes.items():
-            for own, thing in scene.objects.items():
+            for object_key, thing in scene.objects.items():
                 if not thing.name or thing.name.isspace():
-                    raise ShiftBenchError(f"{path}: {key}.objects.{own} has no name.")
-        own_ids = [int(own) if own.isdecimal() and len(own) < 19 else -1
-                   for scene in scenes.values() for own in scene.objects]
-        one: Ints = np.ones(len(scenes), np.int64)
-        self.scenery["place"].append(self.rows(images, one, [scene.location or "" for scene in scenes.values()]))
-        self.scenery["weather"].append(self.rows(images, one, [scene.weather or "" for scene in scenes.values()]))
-        self.add_things([list(scene.objects.values()) for scene in scenes.values()], images, own_ids)
+                    raise ShiftBenchError(f"{path}: {key}.objects.{object_key} has no name.")
+        object_ids = [int(object_key) if object_key.isdecimal() and len(object_key) < 19 else -1
+                      for scene in scenes.values() for object_key in scene.objects]
+        counts: Ints = np.ones(len(scenes), np.int64)
+        self.scenery["place"].append(self.rows(images, counts, [scene.location or "" for scene in scenes.values()]))
+        self.scenery["weather"].append(self.rows(images, counts, [scene.weather or "" for scene in scenes.values()]))
+        self.add_things([list(scene.objects.values()) for scene in scenes.values()], images, object_ids)
 
     def add_pictures(self, path: Path, pictures: Sequence[Picture]) -> None:
         """Add a Visual Genome file."""
@@ -157,8 +157,8 @@ class Table:
             images.append(self.image(path, str(picture.image_id), picture.width or 0, picture.height or 0))
         things = [[*(picture.objects or ()), *picture.attributes] if picture.attributes else picture.objects or []
                   for picture in pictures]
-        own_ids = [-1 if thing.object_id is None else thing.object_id for here in things for thing in here]
-        self.add_things(things, np.asarray(images, np.int64), own_ids)
+        object_ids = [-1 if thing.object_id is None else thing.object_id for objects in things for thing in objects]
+        self.add_things(things, np.asarray(images, np.int64), object_ids)
 
     def image(self, path: Path, key: str, width: int, height: int) -> int:
         """The number of an image; two files must agree on its size."""
@@ -174,21 +174,21 @@ class Table:
                                   f"{other}. Give files of the same images.")
         return number
 
-    def add_things(self, by_image: Sequence[Sequence[Thing]], images: Ints, own_ids: Sequence[int]) -> None:
+    def add_things(self, by_image: Sequence[Sequence[Thing]], images: Ints, object_ids: Sequence[int]) -> None:
         """Add the objects of each image of a file."""
-        n = len(own_ids)
+        n = len(object_ids)
         if not n:
             return
         numbers = np.arange(self.count, self.count + n)
         self.count += n
-        self.owner.append(np.repeat(images, [len(here) for here in by_image]))
-        self.own_id.append(np.fromiter(own_ids, np.int64, n))
+        self.owner.append(np.repeat(images, [len(objects) for objects in by_image]))
+        self.object_id.append(np.fromiter(object_ids, np.int64, n))
         *sides, name, names, attributes = zip(*map(COLUMNS, chain.from_iterable(by_image)), strict=True)
         self.boxes.append(np.stack([np.fromiter(side, np.float64, n) for side in sides], axis=1))
         if not any(names):
             self.named.append(self.rows(numbers, np.ones(n, np.int64), name))
         else:
-            self.named.append(self.lists(numbers, [[*many, one] for many, one in zip(names, name, strict=True)]
+            self.named.append(self.lists(numbers, [[*others, first] for others, first in zip(names, name, strict=True)]
                                          if any(name) else names))
         self.described.append(self.lists(numbers, [words or () for words in attributes]))
 
@@ -197,18 +197,18 @@ class Table:
         count: Ints = np.fromiter(map(len, words), np.int64, len(words))
         return self.rows(owners, count, list(chain.from_iterable(words)))
 
-    def rows(self, owners: Ints, count: Ints, every: Sequence[str]) -> Ints:
+    def rows(self, owners: Ints, count: Ints, words: Sequence[str]) -> Ints:
         """The owner and the number of every word that is not blank; blanks around a word do not count.
 
         An owner has `count` words, which follow those of the owner before.
         """
-        for word in set(every).difference(self.codes):
-            bare = word.strip()
-            if bare and bare not in self.codes:
-                self.codes[bare] = len(self.words)
-                self.words.append(bare)
-            self.codes[word] = self.codes[bare] if bare else -1
-        code = np.fromiter(map(self.codes.__getitem__, every), np.int64, len(every))
+        for word in set(words).difference(self.codes):
+            stripped = word.strip()
+            if stripped and stripped not in self.codes:
+                self.codes[stripped] = len(self.words)
+                self.words.append(stripped)
+            self.codes[word] = self.codes[stripped] if stripped else -1
+        code = np.fromiter(map(self.codes.__getitem__, words), np.int64, len(words))
         owner = np.repeat(owners, count)
         return np.stack([owner, code], axis=1)[code >= 0]
 
@@ -220,26 +220,26 @@ class Table:
         described_as, phrase = np.unique(name * n + attribute, return_inverse=True)
         phrases = [f"{self.words[pair // n]}({self.words[pair % n]})" for pair in described_as.tolist()]
         scenery = [(kind, _joined(rows)) for kind, rows in self.scenery.items()]
-        parts = [("object", self.words, named[:, 1]), ("attribute", phrases, phrase),
-                 *((kind, self.words, rows[:, 1]) for kind, rows in scenery)]
-        vocabulary, codes = _vocabulary(parts)
+        groups = [("object", self.words, named[:, 1]), ("attribute", phrases, phrase),
+                  *((kind, self.words, rows[:, 1]) for kind, rows in scenery)]
+        vocabulary, codes = _vocabulary(groups)
         item: Ints = item_of[np.concatenate([np.zeros(0, np.int64), *self.owner])]
-        own_id = np.concatenate([np.zeros(0, np.int64), *self.own_id])
-        own_id = np.where(own_id < 0, -1 - np.arange(len(own_id)), own_id)
+        object_id = np.concatenate([np.zeros(0, np.int64), *self.object_id])
+        object_id = np.where(object_id < 0, -1 - np.arange(len(object_id)), object_id)
         thing, code = np.concatenate([named[:, 0], thing]), np.concatenate(codes[:2])
-        new = _first_of_each(item[thing], own_id[thing], code)
-        thing, code = thing[new], code[new]
+        first = _first_of_each(item[thing], object_id[thing], code)
+        thing, code = thing[first], code[first]
         box = _shares(np.concatenate([np.zeros((0, 4)), *self.boxes]), sizes[item])
         is_object = np.asarray([kind == "object" for kind, _ in vocabulary], np.bool_)
-        around = sum(len(rows) for _, rows in scenery)
+        n_scenery = sum(len(rows) for _, rows in scenery)
         return Tags.of(
             item=np.concatenate([item[thing], *(item_of[rows[:, 0]] for _, rows in scenery)]),
             tag=np.concatenate([code, *codes[2:]]),
             names=[word for _, word in vocabulary],
             kinds=[kind for kind, _ in vocabulary],
-            area=np.concatenate([(box[:, 2] * box[:, 3])[thing], np.full(around, math.nan)]),
+            area=np.concatenate([(box[:, 2] * box[:, 3])[thing], np.full(n_scenery, math.nan)]),
             boxes=np.concatenate([np.where(is_object[code][:, None], box[thing], math.nan),
-                                  np.full((around, 4), math.nan)]),
+                                  np.full((n_scenery, 4), math.nan)]),
         )
 
 
@@ -255,23 +255,23 @@ def _every_pair(named: Ints, described: Ints) -> tuple[Ints, Ints, Ints]:
     return named[row, 0], named[row, 1], np.repeat(described[:, 1], count)
 
 
-def _vocabulary(parts: Sequence[tuple[str, Sequence[str], Ints]]) -> tuple[list[tuple[str, str]], list[Ints]]:
-    """Kind and word of every tag that occurs, sorted, and the tags of each part, which came as numbers of its words."""
-    used = [(kind, words, np.unique(numbers)) for kind, words, numbers in parts]
+def _vocabulary(groups: Sequence[tuple[str, Sequence[str], Ints]]) -> tuple[list[tuple[str, str]], list[Ints]]:
+    """Kind and word of every tag that occurs, sorted, and the tags of each group, given as numbers of its words."""
+    used = [(kind, words, np.unique(numbers)) for kind, words, numbers in groups]
     vocabulary = sorted({(kind, words[number]) for kind, words, numbers in used for number in numbers.tolist()})
     code_of = {pair: code for code, pair in enumerate(vocabulary)}
     codes = []
-    for (kind, words, present), (_, _, numbers) in zip(used, parts, strict=True):
-        table: Ints = np.zeros(len(words), np.int64)
-        table[present] = [code_of[kind, words[number]] for number in present.tolist()]
-        codes.append(table[numbers])
+    for (kind, words, present), (_, _, numbers) in zip(used, groups, strict=True):
+        code_at: Ints = np.zeros(len(words), np.int64)
+        code_at[present] = [code_of[kind, words[number]] for number in present.tolist()]
+        codes.append(code_at[numbers])
     return vocabulary, codes
 
 
-def _first_of_each(item: Ints, own_id: Ints, code: Ints) -> Ints:
+def _first_of_each(item: Ints, object_id: Ints, code: Ints) -> Ints:
     """The first row of each item, object and tag, in that order."""
-    order = np.lexsort((code, own_id, item))
-    ranked = np.stack([code, own_id, item])[:, order]
+    order = np.lexsort((code, object_id, item))
+    ranked = np.stack([code, object_id, item])[:, order]
     return order[np.flatnonzero((np.diff(ranked, axis=1, prepend=-1) != 0).any(axis=0))]
 
 

@@ -17,7 +17,7 @@ from shiftbench.readers.annotation_files import Name
 
 ENDINGS = (".jpeg", ".jpg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 DEEPEST = 16
-"""Folders within each other: links could lead round in a circle."""
+"""Levels of nested folders: links could lead in a circle."""
 SPLIT_FOLDERS = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing", "id_val",
                            "id_test"))
 SKIPPED = "-"
@@ -42,7 +42,7 @@ def folder(
     root = Path(source)
     if not root.is_dir():
         raise ShiftBenchError(f"{root}: no such folder. Name the folder that holds the folders of images.")
-    names = listed(levels, ",") or _known_levels(root)
+    names = listed(levels, ",") or _default_levels(root)
     factors = [level for level in names if level != SKIPPED]
     if len(set(factors)) < len(factors) or len(names) > DEEPEST:
         raise ShiftBenchError(f"Levels {', '.join(names)} cannot be read: each has a name of its own, or is "
@@ -59,9 +59,9 @@ def folder(
     columns = {level: np.asarray(values, np.str_)
                for level, values in zip(names, zip(*contents.folders, strict=True), strict=True) if level != SKIPPED}
     common = _common_folder(root, contents.files)
-    below = np.asarray([file[len(common) + 1:] for file in contents.files], np.str_)
+    paths = np.asarray([file[len(common) + 1:] for file in contents.files], np.str_)
     items = np.asarray(contents.items, np.str_)
-    return Collection(name or root.resolve().name or "folder", items, columns, pixels=below, root=Path(common))
+    return Collection(name or root.resolve().name or "folder", items, columns, pixels=paths, root=Path(common))
 
 
 def imagenet(
@@ -79,19 +79,19 @@ def imagenet(
     root = Path(source)
     if not root.is_dir():
         raise ShiftBenchError(f"{root}: no such folder. Name the folder that holds train/ and val/.")
-    splits = _names(root)
+    splits = _inner_folders(root)
     if "train" not in splits:
         raise ShiftBenchError(f"{root}: has no folder train/. ImageNet is a folder with train/ and val/, each with a "
                               "folder per class.")
     for split in splits:
-        if not _names(root / split):
+        if not _inner_folders(root / split):
             raise ShiftBenchError(f"{root / split}: has no folders of classes. Sort its images into one folder per "
                                   "class, as train/ is; ImageNet's validation images come unsorted.")
     return folder(root, levels=("split", "wnid"), name=name)
 
 
 class _Contents(NamedTuple):
-    """The images: ids, the folders of each from the outside in, and files; and what is none."""
+    """The images (their ids, their folders from the outside in, their files) and everything else."""
 
     items: list[str]
     folders: list[tuple[str, ...]]
@@ -99,10 +99,10 @@ class _Contents(NamedTuple):
     others: list[str]
 
 
-def _known_levels(root: Path) -> tuple[str, ...]:
-    """The levels of a folder that nobody named: those that cannot be mistaken."""
+def _default_levels(root: Path) -> tuple[str, ...]:
+    """The levels of a folder without --levels, where they are unambiguous."""
     depth = _depth(root)
-    outer = _names(root)
+    outer = _inner_folders(root)
     if depth == 1:
         return ("label",)
     if depth == 2 and SPLIT_FOLDERS.issuperset(name.lower() for name in outer):
@@ -110,7 +110,7 @@ def _known_levels(root: Path) -> tuple[str, ...]:
     if not depth:
         raise ShiftBenchError(f"{root}: holds no folders of images. Their names end in {', '.join(ENDINGS)}; images "
                               "that lie in one folder need a table (shiftbench read table --image).")
-    raise ShiftBenchError(f"{root}: its images lie {_deep(depth)}, and nobody said what the folders mean ("
+    raise ShiftBenchError(f"{root}: its images lie {_deep(depth)}, and it is not clear what the folders mean ("
                           f"{', '.join(outer[:3])}{', …' if len(outer) > 3 else ''}). Name the levels, from the "
                           f"outside in: --levels {','.join(('domain', 'label', 'group')[:depth])}.")
 
@@ -120,7 +120,7 @@ def _depth(path: Path, above: int = 0) -> int:
     if above and _entries(path)[0]:
         return above
     if above < DEEPEST:
-        for name in _names(path):
+        for name in _inner_folders(path):
             if deep := _depth(path / name, above + 1):
                 return deep
     return 0
@@ -144,15 +144,15 @@ def _collect(path: Path, folders: tuple[str, ...], below: int, contents: _Conten
         contents.files.extend(images.values())
 
 
-def _names(path: Path) -> list[str]:
+def _inner_folders(path: Path) -> list[str]:
     return _entries(path)[1]
 
 
 def _entries(path: Path) -> tuple[dict[str, str], list[str], list[str]]:
     """What a folder holds, sorted: images (name -> file, a link followed to it), folders and links to them, others."""
-    here = os.path.realpath(path)
+    real_path = os.path.realpath(path)
     images, folders, others = {}, [], []
-    with _listed(path) as entries:
+    with _scan(path) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
@@ -162,29 +162,29 @@ def _entries(path: Path) -> tuple[dict[str, str], list[str], list[str]]:
             elif not name.lower().endswith(ENDINGS):
                 others.append(name)
             else:
-                there = entry.is_file()
-                if not there and os.path.exists(entry.path):
-                    raise ShiftBenchError(f"{entry.path}: is named as an image, but is no file. Remove it.")
-                linked = there and entry.is_symlink()  # a link to nothing is a missing file, as others are
-                images[name] = os.path.realpath(entry.path) if linked else f"{here}/{name}"
+                is_file = entry.is_file()
+                if not is_file and os.path.exists(entry.path):
+                    raise ShiftBenchError(f"{entry.path}: has the name of an image but is not a file. Remove it.")
+                linked = is_file and entry.is_symlink()  # a link to nothing is a missing file, as others are
+                images[name] = os.path.realpath(entry.path) if linked else f"{real_path}/{name}"
     return dict(sorted(images.items())), sorted(folders), sorted(others)
 
 
 def _common_folder(root: Path, files: Sequence[str]) -> str:
-    """The folder that holds all files, wherever links led."""
+    """The folder that holds all files, wherever links lead."""
     common = os.path.commonpath([str(root.resolve()), *{os.path.dirname(file) for file in files}])
     if common == os.sep:
-        raise ShiftBenchError(f"{root}: links in it lead to folders that have no other folder in common than {os.sep}. "
+        raise ShiftBenchError(f"{root}: its links lead to folders whose only common folder is {os.sep}. "
                               "Copy the images, or link them from one folder.")
     return common
 
 
 @contextmanager
-def _listed(path: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+def _scan(path: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
     try:
         with os.scandir(path) as entries:
             yield entries
-    except OSError as problem:  # no right to look, or links that lead round in a circle
+    except OSError as problem:  # no permission, or links that lead in a circle
         raise ShiftBenchError(f"{problem.filename or path}: cannot be read ({problem.strerror}).") from problem
 
 

@@ -57,21 +57,21 @@ def metashift(
         subsets = list(_subsets(path))
         classes = {cls for _, cls, _, _ in subsets}
         words = {word for _, _, word, _ in subsets}
-        flat = contexts
+        default_kind = contexts
         if contexts == "auto":
-            flat = "object" if 2 * len(words & classes) >= len(words) else "attribute"
+            default_kind = "object" if 2 * len(words & classes) >= len(words) else "attribute"
         for kind, cls, word, members in subsets:
-            rows += [(len(members), (SUBJECT, cls)), (len(members), (kind or flat, f"{cls}({word})"))]
+            rows += [(len(members), (SUBJECT, cls)), (len(members), (kind or default_kind, f"{cls}({word})"))]
             ids += members + members
     code, tags = encode([f"{kind}:{word}" for _, (kind, word) in rows])
     items = sorted_ids(ids)
-    number = {item: row for row, item in enumerate(items)}
-    item: Ints = np.fromiter([number[key] for key in ids], np.int64, len(ids))
-    kinds, words_of = zip(*(tag.split(":", 1) for tag in tags), strict=True) if tags else ((), ())
+    row_of = {item: row for row, item in enumerate(items)}
+    item: Ints = np.fromiter([row_of[key] for key in ids], np.int64, len(ids))
+    kinds, names = zip(*(tag.split(":", 1) for tag in tags), strict=True) if tags else ((), ())
     return Collection(
         name=name,
         items=np.asarray(items, np.str_),
-        tags=Tags.of(item, np.repeat(code, [size for size, _ in rows]), words_of, kinds),
+        tags=Tags.of(item, np.repeat(code, [size for size, _ in rows]), names, kinds),
         pixels=None if root is None else paths_below(root, [f"{key}.jpg" for key in items]),
         root=root,
     )
@@ -89,12 +89,12 @@ def _subsets(path: Path) -> Iterator[tuple[str, str, str, list[str]]]:
                 raise ShiftBenchError(f"{path}: {kind[:80]!r} cannot be the name of a type of attribute.")
             for cls, attributes in members.items():
                 for word, inner in _mapping(path, f"{key}.{cls}", attributes).items():
-                    yield kind, *_names(path, f"{cls}({word})"), _ids(path, f"{key}.{cls}.{word}", inner)
+                    yield kind, *_parse_key(path, f"{cls}({word})"), _ids(path, f"{key}.{cls}.{word}", inner)
         else:
-            yield "", *_names(path, key), _ids(path, str(key), members)
+            yield "", *_parse_key(path, key), _ids(path, str(key), members)
 
 
-def _names(path: Path, key: Any) -> tuple[str, str]:
+def _parse_key(path: Path, key: Any) -> tuple[str, str]:
     """`cat(black)` -> cat, black."""
     cls, bracket, word = str(key).rstrip().partition("(")
     cls, word = cls.strip(), word.removesuffix(")").strip()
@@ -106,20 +106,20 @@ def _names(path: Path, key: Any) -> tuple[str, str]:
 def _ids(path: Path, key: str, members: Any) -> list[str]:
     """Ids of images, which are words or whole numbers."""
     if not isinstance(members, set | list):
-        raise ShiftBenchError(f"{path}: {key} holds {_kind(members)}, not a set of image ids.")
+        raise ShiftBenchError(f"{path}: {key} holds {_type_name(members)}, not a set of image ids.")
     for member in members:
         if not isinstance(member, str | int) or member == "":
-            raise ShiftBenchError(f"{path}: {key} holds {_kind(member)} that is not the id of an image.")
+            raise ShiftBenchError(f"{path}: {key} holds {_type_name(member)} that is not the id of an image.")
     return [str(member) for member in members]
 
 
 def _mapping(path: Path, key: str, value: Any) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
-        raise ShiftBenchError(f"{path}: {key} holds {_kind(value)}, not a dictionary of subsets.")
+        raise ShiftBenchError(f"{path}: {key} holds {_type_name(value)}, not a dictionary of subsets.")
     return value
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
@@ -143,15 +143,15 @@ class PlainUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Callable[..., Any]:
         if f"{module} {name}" not in CONTAINERS:
-            raise ShiftBenchError(f"it asks for {module}.{name}, and nothing but dict, defaultdict, set and list is "
-                                  "admitted")
+            raise ShiftBenchError(f"it asks for {module}.{name}, but only dict, defaultdict, set and list are "
+                                  "allowed")
         if name in ("dict", "defaultdict"):
             return lambda default=None: {}
         return lambda values=(): self.copy(set if name == "set" else list, values)
 
     def copy(self, container: type, values: Any) -> Any:
         if values and not isinstance(values, list):
-            raise ShiftBenchError("it makes a set or a list from what is no list")
+            raise ShiftBenchError("it makes a set or a list from something that is not a list")
         self.room -= len(values)
         if self.room < 0:
             raise ShiftBenchError("it copies more values than it holds")
@@ -190,7 +190,7 @@ def _check_instructions(data: bytes) -> None:
         if name in NUMBERS and not -(2**63) <= value < 2**63:
             raise ShiftBenchError(f"byte {byte}: it holds a number of more than 64 bits")
         if name in NOTES and value is not None and int(value) > notes:
-            raise ShiftBenchError(f"byte {byte}: it numbers its notes beyond their count")
+            raise ShiftBenchError(f"byte {byte}: it numbers its memo entries beyond their count")
         if name in WORDS and not value.isascii():
             value.encode()  # half of a surrogate pair is no text
         arguments = name in ARGUMENTS or (arguments and name in NOTES)

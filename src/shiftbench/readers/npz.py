@@ -1,7 +1,7 @@
 """Arrays in an npz file, one member at a time: never unpickled, checked by header before anything is read.
 
-A member that is stored as it is, is mapped where it lies; a compressed one is read in blocks of rows. Both end with the
-archive's check sum, so that a damaged file is noticed.
+An uncompressed member is mapped where it lies; a compressed one is read in blocks of rows. Both verify the archive's
+checksum, so a damaged file is noticed.
 """
 
 import math
@@ -27,7 +27,7 @@ def numbered(rows: int) -> list[str]:
     return list(map(str, range(rows)))
 
 
-DEFLATE = 1032  # no byte of a compressed file can stand for more
+DEFLATE = 1032  # bytes that one compressed byte can become, at most
 LOCAL = struct.Struct("<4s22xHH")  # a member's own header: signature, lengths of its name and of what follows
 DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, OSError, NotImplementedError,
            RuntimeError)
@@ -57,7 +57,7 @@ class Npz:
     def __init__(self, path: Path) -> None:
         self.path = path
         check_regular(path)
-        with self._said("the archive"):
+        with self._reporting("the archive"):
             self.zip = zipfile.ZipFile(path)
 
     def __enter__(self) -> "Npz":
@@ -67,37 +67,37 @@ class Npz:
         self.zip.close()
 
     def member(self, name: str, kinds: str, shape: Sequence[int | None]) -> Member:
-        """The header of an array of one of numpy's `kinds`; None in `shape` stands for any length but none."""
-        known = [entry.removesuffix(".npy") for entry in self.zip.namelist()]
-        if name not in known:
-            raise unknown("array", name, known, str(self.path))
+        """The header of an array of one of numpy's `kinds`; None in `shape` stands for any length above 0."""
+        names = [entry.removesuffix(".npy") for entry in self.zip.namelist()]
+        if name not in names:
+            raise unknown("array", name, names, str(self.path))
         info = self.zip.getinfo(f"{name}.npy")
-        with self._said(f"array '{name}'"), self.zip.open(info) as stream:
+        with self._reporting(f"array '{name}'"), self.zip.open(info) as stream:
             member = Member(info, *_header(stream), stream.tell())
         fits = len(member.shape) == len(shape) and all(
-            there > 0 if asked is None else there == asked for there, asked in zip(member.shape, shape, strict=True))
+            length > 0 if asked is None else length == asked for length, asked in zip(member.shape, shape, strict=True))
         if member.dtype.kind not in kinds or not fits:
-            asked = " × ".join("N" if length is None else str(length) for length in shape)
+            expected = " × ".join("N" if length is None else str(length) for length in shape)
             raise ShiftBenchError(f"{self.path}: array '{name}' is {member.dtype} of shape {member.shape}, but it "
-                                  f"should be {' or '.join(KINDS[kind] for kind in kinds)} of shape {asked}.")
+                                  f"should be {' or '.join(KINDS[kind] for kind in kinds)} of shape {expected}.")
         size = member.start + member.shape[0] * member.row_bytes
         packed = min(info.compress_size, self.path.stat().st_size)
         if size != info.file_size or size > packed * (1 if info.compress_type == zipfile.ZIP_STORED else DEFLATE):
             raise ShiftBenchError(f"{self.path}: array '{name}' says it has {size} bytes, which is not what the "
-                                  "archive holds of it. Copy or download the file again.")
+                                  "archive holds. Copy or download the file again.")
         return member
 
     def array(self, member: Member) -> Values:
         """All values of a small array."""
-        with self._said(f"array '{member.name}'"), self.zip.open(member.info) as stream:
+        with self._reporting(f"array '{member.name}'"), self.zip.open(member.info) as stream:
             values = np.lib.format.read_array(stream, allow_pickle=False)
-            stream.read(1)  # the check sum is looked at when the end is met
+            stream.read(1)  # the checksum is verified at the end
             return values
 
     def blocks(self, member: Member, progress: Advance | None = None) -> Iterator[tuple[slice, Values]]:
         """The rows of a large array, a block at a time, in order."""
         self._by_row(member)
-        with self._said(f"array '{member.name}'"), self.zip.open(member.info) as stream:
+        with self._reporting(f"array '{member.name}'"), self.zip.open(member.info) as stream:
             stream.read(member.start)
             for rows in blocks(member.shape[0], member.row_bytes, progress):
                 data = stream.read((rows.stop - rows.start) * member.row_bytes)
@@ -109,19 +109,19 @@ class Npz:
         if member.info.compress_type != zipfile.ZIP_STORED:
             return None
         self._by_row(member)
-        with self._said(f"array '{member.name}'"):
+        with self._reporting(f"array '{member.name}'"):
             with self.path.open("rb") as file:
                 file.seek(member.info.header_offset)
-                mark, name, extra = LOCAL.unpack(file.read(LOCAL.size))
-            if mark != b"PK\3\4" or member.info.flag_bits & 1:
+                signature, name, extra = LOCAL.unpack(file.read(LOCAL.size))
+            if signature != b"PK\3\4" or member.info.flag_bits & 1:
                 raise zipfile.BadZipFile("no plain member stands where the archive says")
             raw: npt.NDArray[np.uint8] = np.memmap(self.path, np.uint8, "r", shape=(member.info.file_size,),
                                                    offset=member.info.header_offset + LOCAL.size + name + extra)
-            actual = 0
+            checksum = 0
             for start in range(0, len(raw), BLOCK):
-                actual = zlib.crc32(raw[start:start + BLOCK].data, actual)
-            if actual != member.info.CRC:
-                raise zipfile.BadZipFile("its check sum is wrong")
+                checksum = zlib.crc32(raw[start:start + BLOCK].data, checksum)
+            if checksum != member.info.CRC:
+                raise zipfile.BadZipFile("its checksum is wrong")
             return raw[member.start:].reshape(member.shape)
 
     def _by_row(self, member: Member) -> None:
@@ -130,7 +130,7 @@ class Npz:
                                   "images cannot be read one after another. Save it in C order.")
 
     @contextmanager
-    def _said(self, what: str) -> Iterator[None]:
+    def _reporting(self, what: str) -> Iterator[None]:
         try:
             yield
         except ShiftBenchError:

@@ -31,7 +31,7 @@ def open_images(
     """
     root = image_folder(images)
     files = source_files(sources, "open_images")
-    named = _classes(Path(classes))
+    name_of = _classes(Path(classes))
     tables = [read_table(path, COLUMNS, text=COLUMNS[:2], every=False) for path in files]
     pairs = list(zip(files, tables, strict=True))
     for path, table in pairs:
@@ -41,17 +41,17 @@ def open_images(
     boxes = np.concatenate([_boxes(path, table) for path, table in pairs])
     file: Ints = np.repeat(np.arange(len(files)), [len(table) for table in tables])
     start: Ints = np.cumsum([0, *(len(table) for table in tables)])
-    code, codes = encode(label)
-    for missing in [number for number, word in enumerate(codes) if word not in named][:1]:
+    code, labels = encode(label)
+    for missing in [number for number, word in enumerate(labels) if word not in name_of][:1]:
         row = int(np.flatnonzero(code == missing)[0])
-        raise ShiftBenchError(f"{files[file[row]]}: row {row - start[file[row]]} has LabelName '{codes[missing]}', "
+        raise ShiftBenchError(f"{files[file[row]]}: row {row - start[file[row]]} has LabelName '{labels[missing]}', "
                               f"which {classes} does not describe.")
     item, items = encode(ids)
     first = np.unique(item, return_index=True)[1]
     split = np.asarray([_split(path) for path in files], np.str_)[file[first]]
     return Collection(
         name, np.asarray(items, np.str_), {"split": split},
-        tags=box_tags(item, code, [named[word] for word in codes], boxes,
+        tags=box_tags(item, code, [name_of[word] for word in labels], boxes,
                       where=lambda row: f"{files[file[row]]}: row {row - start[file[row]]}"),
         pixels=None if root is None else _pixels(root, items, split), root=root)
 
@@ -67,17 +67,17 @@ def _boxes(path: Path, table: object) -> Floats:
 
 
 def _classes(path: Path) -> dict[str, str]:
-    """Code -> name. Most versions of the file have no head, so that what is read as one is its first row."""
+    """Code -> name. Most versions of the file have no header: what is read as one is their first row."""
     table = read_table(path)
     if table.num_columns != 2:
         raise ShiftBenchError(f"{path}: has {table.num_columns} columns. A file of class descriptions has two, a code "
                               "and a name.")
-    head = table.column_names
-    pairs = dict(zip(strings(path, table, head[0]).tolist(), strings(path, table, head[1]).tolist(), strict=True))
-    return pairs if head[0] == "LabelName" else {head[0]: head[1]} | pairs
+    header = table.column_names
+    pairs = dict(zip(strings(path, table, header[0]).tolist(), strings(path, table, header[1]).tolist(), strict=True))
+    return pairs if header[0] == "LabelName" else {header[0]: header[1]} | pairs
 
 
 def _pixels(root: Path, items: tuple[str, ...], split: Strs) -> Strs:
-    has_folder = {word: (root / word).is_dir() for word in set(split.tolist())}
-    return paths_below(root, [f"{word}/{item}.jpg" if has_folder[word] else f"{item}.jpg"
-                              for item, word in zip(items, split.tolist(), strict=True)])
+    has_folder = {folder: (root / folder).is_dir() for folder in set(split.tolist())}
+    return paths_below(root, [f"{folder}/{item}.jpg" if has_folder[folder] else f"{item}.jpg"
+                              for item, folder in zip(items, split.tolist(), strict=True)])

@@ -42,35 +42,36 @@ def voc(
     if not files:
         raise ShiftBenchError(f"{folder}: holds no XML files. VOC has one per image.")
     with no_collection():
-        pages = [_parse(path) for path in files]
-    item: Ints = np.repeat(np.arange(len(pages)), [len(page.words) for page in pages])
-    words = [word for page in pages for word in page.words]
-    size = np.asarray([(page.width, page.height) for page in pages], np.int64).reshape(-1, 2)
-    corners = np.asarray([box for page in pages for box in page.boxes], np.float64).reshape(-1, 4)
+        parsed = [_parse(path) for path in files]
+    item: Ints = np.repeat(np.arange(len(parsed)), [len(image.names) for image in parsed])
+    names = [word for image in parsed for word in image.names]
+    size = np.asarray([(image.width, image.height) for image in parsed], np.int64).reshape(-1, 2)
+    corners = np.asarray([box for image in parsed for box in image.boxes], np.float64).reshape(-1, 4)
     items = np.asarray([path.stem for path in files], np.str_)
     factors: dict[str, Values] = {"width": size[:, 0], "height": size[:, 1]} | _splits(root, items)
-    pictures = image_folder(images if images is not None else _images(root))
+    image_root = image_folder(images if images is not None else _images(root))
     return Collection(
         name or root.resolve().name or "voc", items, factors,
-        tags=box_tags(item, np.arange(len(words)), words, _shares(corners, size[item]),
+        tags=box_tags(item, np.arange(len(names)), names, _shares(corners, size[item]),
                       where=lambda row: str(files[item[row]])),
-        pixels=None if pictures is None else paths_below(pictures, [page.file for page in pages]), root=pictures)
+        pixels=None if image_root is None else paths_below(image_root, [image.file for image in parsed]),
+        root=image_root)
 
 
-class _Page(NamedTuple):
-    """What an XML file says."""
+class _Annotation(NamedTuple):
+    """The image and the objects of an XML file."""
 
     file: str
     width: int
     height: int
-    words: list[str]
+    names: list[str]
     boxes: list[list[float]]
 
 
-def _parse(path: Path) -> _Page:
+def _parse(path: Path) -> _Annotation:
     """Read an XML file; one that declares a document type, and with it perhaps entities, is refused."""
     objects: list[dict[str, str]] = []
-    facts: dict[str, str] = {}
+    fields: dict[str, str] = {}
     trail: list[str] = []
     text: list[str] = []
 
@@ -84,7 +85,7 @@ def _parse(path: Path) -> _Page:
 
     def end(tag: str) -> None:
         if tuple(trail) in _FIELDS:
-            (objects[-1] if trail[1] == "object" else facts)[tag] = "".join(text).strip()
+            (objects[-1] if trail[1] == "object" else fields)[tag] = "".join(text).strip()
         trail.pop()
         text.clear()
 
@@ -106,25 +107,25 @@ def _parse(path: Path) -> _Page:
     except (expat.ExpatError, LookupError, ValueError) as problem:
         raise ShiftBenchError(f"{path}: not a readable XML file ({problem}).") from problem
     boxes = [[_number(path, entry, side) for side in SIDES] for entry in objects]
-    width, height = (_number(path, facts, side) for side in ("width", "height"))
+    width, height = (_number(path, fields, side) for side in ("width", "height"))
     if not (1 <= width <= 1 << 31 and 1 <= height <= 1 << 31):
         raise ShiftBenchError(f"{path}: the image is {width:g} × {height:g} pixels.")
     for entry in objects:
         if not entry.get("name"):
             raise ShiftBenchError(f"{path}, line {entry['line']}: the object has no name.")
-    return _Page(facts.get("filename") or f"{path.stem}.jpg", int(width), int(height),
-                 [entry["name"] for entry in objects], boxes)
+    return _Annotation(fields.get("filename") or f"{path.stem}.jpg", int(width), int(height),
+                       [entry["name"] for entry in objects], boxes)
 
 
-def _number(path: Path, facts: dict[str, str], key: str) -> float:
+def _number(path: Path, fields: dict[str, str], key: str) -> float:
     try:
-        value = float(facts[key])
+        value = float(fields[key])
     except (KeyError, ValueError):
         value = np.nan
     if not np.isfinite(value):
-        line = f", line {facts['line']}: the object" if "line" in facts else ": the image"
-        raise ShiftBenchError(f"{path}{line} has no number {key}" + (f", but '{facts[key][:40]}'." if key in facts else
-                                                                    "."))
+        line = f", line {fields['line']}: the object" if "line" in fields else ": the image"
+        raise ShiftBenchError(f"{path}{line} has no number {key}" + (
+            f", but '{fields[key][:40]}'." if key in fields else "."))
     return value
 
 
@@ -140,7 +141,7 @@ def _images(root: Path) -> Path | None:
 
 def _splits(root: Path, items: Strs) -> dict[str, Values]:
     """The factor `split` by the lists of ids, where there are any."""
-    words = np.full(len(items), "none", "<U5")
+    splits = np.full(len(items), "none", "<U5")
     lists = [(split, root / "ImageSets" / "Main" / f"{split}.txt") for split in SPLITS]
     if not any(path.is_file() for _, path in lists):
         return {}
@@ -152,7 +153,7 @@ def _splits(root: Path, items: Strs) -> dict[str, Values]:
             except UnicodeDecodeError as problem:
                 raise ShiftBenchError(f"{path}: is not UTF-8 text.") from problem
             rows = np.flatnonzero(np.isin(items, np.asarray(ids, np.str_)))
-            for row in rows[words[rows] != "none"][:1]:
-                raise ShiftBenchError(f"{path}: lists '{items[row]}', which the list of {words[row]} has too.")
-            words[rows] = split
-    return {"split": words}
+            for row in rows[splits[rows] != "none"][:1]:
+                raise ShiftBenchError(f"{path}: lists '{items[row]}', which the list of {splits[row]} has too.")
+            splits[rows] = split
+    return {"split": splits}

@@ -30,7 +30,7 @@ def waterbirds(
     """Waterbirds as published: birds on land or water backgrounds, with the split of its makers.
 
     Factors: `bird` (landbird, waterbird) and `background` (land, water) in words, `y` and `place` as the same in the
-    file's numbers, so that `place != y` asks for a bird out of its place; `split` (train, val, test), `species` (the
+    file's numbers, so that `place != y` selects the birds out of place; `split` (train, val, test), `species` (the
     folder of the image), `file` and `place_file`. Ids are img_id. The source may be
     metadata.csv alone: without the images beside it, the collection has no pixels.
 
@@ -44,7 +44,7 @@ def waterbirds(
     ids, files = strings(path, table, "img_id"), strings(path, table, "img_filename")
     root = image_folder(images if images is not None else path.parent)
     assert root is not None
-    names = paths_below(root, files.tolist())
+    paths = paths_below(root, files.tolist())
     collection = Collection(
         name=name,
         items=ids,
@@ -52,7 +52,7 @@ def waterbirds(
                  "place": background, "split": np.asarray(SPLITS)[split],
                  "species": np.asarray([file.partition("/")[0] for file in files.tolist()], np.str_), "file": files,
                  "place_file": strings(path, table, "place_filename")},
-        pixels=names,
+        pixels=paths,
         root=root,
     )
     # The published folder has its images beside metadata.csv; a copy of the table alone is a collection too.

@@ -1,7 +1,7 @@
 """YOLO: a text file of boxes per image, a line `class x y width height` each, and a file that names the classes.
 
 Folders called labels/ and images/ have the same tree: labels/train/1.txt belongs to images/train/1.jpg, and
-train/labels/1.txt to train/images/1.jpg. An image without a text file shows nothing that has a name.
+train/labels/1.txt to train/images/1.jpg. An image without a text file has no objects.
 """
 
 import os
@@ -21,7 +21,7 @@ from shiftbench.readers.annotation_files import Name, box_tags
 from shiftbench.readers.image_folders import DEEPEST, ENDINGS, SPLIT_FOLDERS
 
 NAMES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names")
-"""Where the names of the classes are looked for."""
+"""Files that may hold the names of the classes."""
 SLACK = 0.01
 """How far a box may leave its image by rounding."""
 _ITEM = re.compile(r"(\d+)\s*:\s*(.+)")
@@ -45,27 +45,27 @@ def yolo(
     root = Path(source)
     if not root.is_dir():
         raise ShiftBenchError(f"{root}: no such folder. Name the folder that holds labels/ and images/.")
-    words = _names(root, Path(names) if names is not None else None)
+    classes = _names(root, Path(names) if names is not None else None)
     labels, pictures = _files(root)
     if not labels:
         raise ShiftBenchError(f"{root}: holds no label files. They end in .txt, in a folder labels/ or beside the "
                               "images.")
     items = sorted({*labels, *pictures})
     row_of = {item: row for row, item in enumerate(items)}
-    parsed = [(row_of[item], root / file) for item, file in labels.items()]
-    item, line, values, sizes = _lines(parsed)
-    code = _codes(parsed, item, line, values[:, 0], words)
-    number = np.asarray([row for row, _ in parsed], np.int64)
-    folder = [item.rpartition("/")[0] for item in items]
+    label_files = [(row_of[item], root / file) for item, file in labels.items()]
+    item, line, values, sizes = _lines(label_files)
+    code = _codes(label_files, item, line, values[:, 0], classes)
+    number = np.asarray([row for row, _ in label_files], np.int64)
+    folders = [item.rpartition("/")[0] for item in items]
     factors: dict[str, Values] = {}
-    if any(folder):
-        known = SPLIT_FOLDERS.issuperset(part.lower() for part in folder)
-        factors["split" if known else "folder"] = np.asarray(folder, np.str_)
+    if any(folders):
+        is_split = SPLIT_FOLDERS.issuperset(path.lower() for path in folders)
+        factors["split" if is_split else "folder"] = np.asarray(folders, np.str_)
     pixels = None if not pictures else np.asarray([pictures.get(item, f"{item}.jpg") for item in items], np.str_)
     return Collection(
         name or root.resolve().name or "yolo", np.asarray(items, np.str_), factors,
-        tags=box_tags(number[item], code, words, values[:, 1:], sizes,
-                      lambda row: f"{parsed[item[row]][1]}, line {line[row]}"),
+        tags=box_tags(number[item], code, classes, values[:, 1:], sizes,
+                      lambda row: f"{label_files[item[row]][1]}, line {line[row]}"),
         pixels=pixels, root=None if pixels is None else root.resolve())
 
 
@@ -74,20 +74,21 @@ def _files(root: Path) -> tuple[dict[str, str], dict[str, str]]:
     labels: dict[str, str] = {}
     pictures: dict[str, str] = {}
     paths = sorted(_walk(root))
-    apart = any("labels" in path.split("/")[:-1] for path in paths)
+    separate = any("labels" in path.split("/")[:-1] for path in paths)
     for path in paths:
         folders, (stem, ending) = path.split("/")[:-1], os.path.splitext(path.rpartition("/")[2])
         if ending.lower() in ENDINGS:
-            kind, files = "images", pictures
-        elif ending.lower() == ".txt" and ("labels" in folders or not apart) and path not in NAMES:
-            kind, files = "labels", labels
+            tree, files = "images", pictures
+        elif ending.lower() == ".txt" and ("labels" in folders or not separate) and path not in NAMES:
+            tree, files = "labels", labels
         else:
             continue
-        if kind in folders:
-            del folders[len(folders) - 1 - folders[::-1].index(kind)]
+        if tree in folders:
+            del folders[len(folders) - 1 - folders[::-1].index(tree)]
         item = "/".join((*folders, stem))
         if item in files:
-            raise ShiftBenchError(f"{root / path}: and {root / files[item]} would be one item, '{item}'. Rename one.")
+            raise ShiftBenchError(f"{root / path}: would be the item '{item}', and so would {root / files[item]}. "
+                                  "Rename one.")
         files[item] = path
     return labels, pictures
 
@@ -113,14 +114,14 @@ def _lines(files: Sequence[tuple[int, Path]]) -> tuple[Ints, Ints, Floats, Float
     """File, line, (class, x, y, width, height) with x and y of the corner, and area of every line of all files."""
     file: list[int] = []
     line: list[int] = []
-    words: list[bytes] = []
+    tokens: list[bytes] = []
     outlines: dict[int, list[bytes]] = {}
 
     def where(row: int) -> str:
         return f"{files[file[row]][1]}, line {line[row]}"
 
     for number, (_, path) in enumerate(files):
-        for place, text in enumerate(_read(path).splitlines(), start=1):
+        for line_number, text in enumerate(_read(path).splitlines(), start=1):
             fields = text.split()
             if not fields:
                 continue
@@ -128,12 +129,12 @@ def _lines(files: Sequence[tuple[int, Path]]) -> tuple[Ints, Ints, Floats, Float
                 outlines[len(file)] = fields
                 fields = [fields[0], b"0", b"0", b"0", b"0"]
             if len(fields) != 5:
-                raise ShiftBenchError(f"{path}, line {place}: has {len(fields)} values. A box is `class x y width "
-                                      "height`, an outline `class x1 y1 x2 y2 x3 y3 …`.")
+                raise ShiftBenchError(f"{path}, line {line_number}: has {len(fields)} values. A box is `class x y "
+                                      "width height`, an outline `class x1 y1 x2 y2 x3 y3 …`.")
             file.append(number)
-            line.append(place)
-            words += fields
-    values = _numbers(words, where, 5).reshape(-1, 5)
+            line.append(line_number)
+            tokens += fields
+    values = _numbers(tokens, where, 5).reshape(-1, 5)
     corner = np.column_stack([values[:, 0], values[:, 1:3] - values[:, 3:] / 2, values[:, 3:]])
     area = values[:, 3] * values[:, 4]
     for row, fields in outlines.items():
@@ -143,36 +144,36 @@ def _lines(files: Sequence[tuple[int, Path]]) -> tuple[Ints, Ints, Floats, Float
         corner[row, 1:] = *low, *(high - low)
         area[row] = abs(x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
     ends = corner[:, 1:3] + corner[:, 3:]
-    far = np.concatenate([corner[:, 1:3] < -SLACK, ends > 1 + SLACK, corner[:, 3:] < 0], axis=1)
-    for row in np.flatnonzero(far.any(axis=1))[:1]:
+    outside = np.concatenate([corner[:, 1:3] < -SLACK, ends > 1 + SLACK, corner[:, 3:] < 0], axis=1)
+    for row in np.flatnonzero(outside.any(axis=1))[:1]:
         raise ShiftBenchError(f"{where(int(row))}: the box leaves its image. Values are shares "
                               "of the image, 0 to 1: the centre of the box, its width and its height.")
     return np.asarray(file, np.int64), np.asarray(line, np.int64), corner, area
 
 
-def _numbers(words: Sequence[bytes], where: Callable[[int], str], each: int, first: int = 0) -> Floats:
-    """Words as finite numbers; `each` of them are of one line, whose place `where` says, and `first` is their line."""
+def _numbers(tokens: Sequence[bytes], where: Callable[[int], str], per_row: int, first: int = 0) -> Floats:
+    """Parse tokens as finite numbers, `per_row` to a row, from row `first` on; `where(row)` names a row in an error."""
     try:
-        values = np.asarray(words, np.bytes_).astype(np.float64) if words else np.zeros(0)
+        values = np.asarray(tokens, np.bytes_).astype(np.float64) if tokens else np.zeros(0)
     except ValueError:
-        values = np.asarray([_number(word) for word in words])
+        values = np.asarray([_number(token) for token in tokens])
     for row in np.flatnonzero(~np.isfinite(values))[:1]:
-        word = words[row][:40].decode(errors="replace")
-        raise ShiftBenchError(f"{where(first + int(row) // each)}: {word!r} is not a number.")
+        token = tokens[row][:40].decode(errors="replace")
+        raise ShiftBenchError(f"{where(first + int(row) // per_row)}: {token!r} is not a number.")
     return values
 
 
-def _number(word: bytes) -> float:
+def _number(token: bytes) -> float:
     try:
-        return float(word)
+        return float(token)
     except ValueError:
         return np.nan
 
 
-def _codes(files: Sequence[tuple[int, Path]], file: Ints, line: Ints, codes: Floats, words: Sequence[str]) -> Ints:
-    for row in np.flatnonzero((codes != np.floor(codes)) | (codes < 0) | (codes >= len(words)))[:1]:
+def _codes(files: Sequence[tuple[int, Path]], file: Ints, line: Ints, codes: Floats, classes: Sequence[str]) -> Ints:
+    for row in np.flatnonzero((codes != np.floor(codes)) | (codes < 0) | (codes >= len(classes)))[:1]:
         raise ShiftBenchError(f"{files[file[row]][1]}, line {line[row]}: the class is {codes[row]:g}, and there are "
-                              f"names for 0 to {len(words) - 1}.")
+                              f"names for 0 to {len(classes) - 1}.")
     return codes.astype(np.int64)
 
 
@@ -215,29 +216,29 @@ def _yaml_names(path: Path, lines: Sequence[str]) -> list[str]:
         inline = " ".join(block)
         if inline[-1:] != {"[": "]", "{": "}"}[first[0]]:
             raise ShiftBenchError(f"{path}, line {start + 1}: the list of names does not end.")
-        words = _entries(inline[1:-1])
+        entries = _entries(inline[1:-1])
     else:
-        words = [entry.removeprefix("-").strip() for entry in block]
-    pairs = [match for word in words if (match := _ITEM.fullmatch(word))]
+        entries = [entry.removeprefix("-").strip() for entry in block]
+    pairs = [match for entry in entries if (match := _ITEM.fullmatch(entry))]
     if first[:1] == "[" or (block and block[0].startswith("-")) or not pairs:
-        return [_unquoted(word) for word in words]
-    named = {int(match[1][:9]): _unquoted(match[2].strip()) for match in pairs}
-    if len(pairs) < len(words) or sorted(named) != list(range(len(words))):
-        raise ShiftBenchError(f"{path}: `names` must number its {len(words)} classes 0 to {len(words) - 1}.")
-    return [named[code] for code in range(len(words))]
+        return [_unquoted(entry) for entry in entries]
+    name_of = {int(match[1][:9]): _unquoted(match[2].strip()) for match in pairs}
+    if len(pairs) < len(entries) or sorted(name_of) != list(range(len(entries))):
+        raise ShiftBenchError(f"{path}: `names` must number its {len(entries)} classes 0 to {len(entries) - 1}.")
+    return [name_of[code] for code in range(len(entries))]
 
 
 def _plain(text: str) -> Iterator[int]:
-    """Where the letters of a line stand that are not in quotes; an apostrophe within a word is no quote."""
+    """The positions of the characters outside quotes; an apostrophe within a word is not a quote."""
     quote = before = ""
-    for place, sign in enumerate(text):
+    for index, character in enumerate(text):
         if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "\"'" and before in ("", *",[{:-"):
-            quote = sign
+            quote = "" if character == quote else quote
+        elif character in "\"'" and before in ("", *",[{:-"):
+            quote = character
         else:
-            yield place
-        before = before if sign.isspace() else sign
+            yield index
+        before = before if character.isspace() else character
 
 
 def _uncommented(text: str) -> str:
@@ -246,17 +247,17 @@ def _uncommented(text: str) -> str:
     >>> _uncommented("- driver's seat # of a car"), _uncommented("0: 'c # d'"), _uncommented("a#b")
     ("- driver's seat", "0: 'c # d'", 'a#b')
     """
-    ends = (place for place in _plain(text) if text[place] == "#" and (not place or text[place - 1].isspace()))
+    ends = (index for index in _plain(text) if text[index] == "#" and (not index or text[index - 1].isspace()))
     return text[:next(ends, len(text))].strip()
 
 
 def _entries(text: str) -> list[str]:
-    """The entries of a list in one line: commas stand between them.
+    """The entries of a list in one line, separated by commas.
 
     >>> _entries("driver's seat, 'a, b', c,")
     ["driver's seat", "'a, b'", 'c']
     """
-    cuts = [-1, *(place for place in _plain(text) if text[place] == ","), len(text)]
+    cuts = [-1, *(index for index in _plain(text) if text[index] == ","), len(text)]
     entries = [text[start + 1:end].strip() for start, end in pairwise(cuts)]
     return entries if entries[-1] else entries[:-1]
 

@@ -34,8 +34,8 @@ def factors(
     """Data sets of factors, as published: dSprites, Shapes3D, MPI3D, smallNORB, Camelyon17, iWildCam.
 
     Sources are the npz of dsprites or mpi3d, 3dshapes.h5, the folder or the -dat.mat files of smallnorb, metadata.csv
-    of camelyon17, or metadata.csv and maybe categories.csv of iwildcam. The images of camelyon17 are below the folder
-    that holds patches/.
+    of camelyon17, or metadata.csv and optionally categories.csv of iwildcam. The images of camelyon17 are below the
+    folder that holds patches/.
 
     shiftbench read factors dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz --kind dsprites --out collections/dsprites
     """
@@ -43,13 +43,13 @@ def factors(
         raise unknown("kind", kind, KINDS, "Reading factors")
     reader, paths = KINDS[kind], source_files(sources, kind)
     if len(paths) > (2 if kind in SEVERAL else 1):
-        raise ShiftBenchError(f"Reading {kind} takes {'two files at most' if kind in SEVERAL else 'one file'}, but "
+        raise ShiftBenchError(f"Reading {kind} takes {'at most two files' if kind in SEVERAL else 'one file'}, but "
                               f"{len(paths)} are given: {', '.join(map(str, paths))}.")
     options = {"colours": colours, "seed": seed, "objects": objects, "camera": camera, "images": images}
     chosen: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
-    known = inspect.signature(reader).parameters.keys()
-    for option in chosen.keys() - known:
-        raise unknown("option", option, known & options.keys(), f"Reading {kind}")
-    if "progress" in known:
+    accepted = inspect.signature(reader).parameters.keys()
+    for option in chosen.keys() - accepted:
+        raise unknown("option", option, accepted & options.keys(), f"Reading {kind}")
+    if "progress" in accepted:
         chosen["progress"] = progress
     return reader(paths if kind in SEVERAL else paths[0], name=name or kind, **chosen)

@@ -1,6 +1,6 @@
 """dSprites: white shapes on black, six factors on a grid (Matthey et al., 2017), painted as Wiles et al. (2022) do.
 
-The file has one image per cell of shape × scale × orientation × x × y and no colour to speak of. A colour is painted
+The file has one image per cell of shape × scale × orientation × x × y in a single colour. A colour is painted
 on: one of three per image, by a rule that depends on the seed and the image's number alone, so that colour is
 independent of every other factor; or all three, and then each image is three items.
 """
@@ -46,18 +46,18 @@ def dsprites(
                         (len(COLOURS) * uniform(seed, "colour", np.arange(rows))).astype(np.int64))
         pixels = room((rows * copies, height, width, len(COLOURS)), path)
         by_channel = pixels.transpose(0, 3, 1, 2)
-        for part, block in file.blocks(images, progress):
-            # The file holds 0 and 1; files with 0 and 255 are about too.
+        for span, block in file.blocks(images, progress):
+            # The file holds 0 and 1; files with 0 and 255 exist too.
             white = np.where(block != 0, np.uint8(255), np.uint8(0))
-            item: Ints = np.arange(part.start * copies, part.stop * copies)
+            item: Ints = np.arange(span.start * copies, span.stop * copies)
             by_channel[item, colour[item]] = np.repeat(white, copies, axis=0)
-    words: Strs = np.asarray(COLOURS, np.str_)[colour]
+    names: Strs = np.asarray(COLOURS, np.str_)[colour]
     ids = numbered(rows)
     return Collection(
         name=name,
         items=np.asarray(ids if copies == 1 else [f"{row}-{word}" for row in ids for word in COLOURS], np.str_),
         factors={
-            "colour": words,
+            "colour": names,
             "shape": np.repeat(np.asarray(SHAPES, np.str_)[cell[:, 1]], copies),
             "scale": np.repeat(value[:, 2].round(6), copies),
             "orientation": np.repeat(np.degrees(value[:, 3]).round(1), copies),
@@ -69,7 +69,7 @@ def dsprites(
 
 
 def _check(path: Path, cell: Ints, value: Floats) -> None:
-    """The cells of the grid and their values must tell the same story."""
+    """The cells of the grid and their values must agree."""
     outside = (cell < 0).any(axis=1) | (cell[:, 1] >= len(SHAPES)) | ~np.isfinite(value).all(axis=1)
     outside |= (value[:, 1] != cell[:, 1] + 1)  # the file counts shapes from 1 in its values
     for row in np.flatnonzero(outside)[:1]:

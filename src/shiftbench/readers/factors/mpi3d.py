@@ -4,8 +4,8 @@
                           + vertical
 
 so which image shows what follows from how many there are: 1,036,800 for `toy`, `realistic` and `real`, 460,800 for
-`real complex`, which has other objects. (The challenge's first release had 460,800 images of other objects still; it is
-not read.)
+`real complex`, which has other objects. (The challenge's first release had 460,800 images of yet other objects; it
+cannot be read.)
 """
 
 import math
@@ -21,7 +21,7 @@ from shiftbench.readers.npz import Npz, numbered
 
 Grid = dict[str, tuple[str, ...] | int]
 
-REST: Grid = {
+SHARED: Grid = {
     "object_size": ("small", "large"),
     "camera_height": ("top", "center", "bottom"),
     "background_color": ("purple", "sea green", "salmon"),
@@ -32,12 +32,12 @@ OBJECTS: dict[str, Grid] = {
     "simple": {
         "object_color": ("white", "green", "red", "blue", "brown", "olive"),
         "object_shape": ("cone", "cube", "cylinder", "hexagonal", "pyramid", "sphere"),
-        **REST,
+        **SHARED,
     },
     "complex": {
         "object_color": ("yellow", "green", "olive", "red"),
         "object_shape": ("coffee-cup", "tennis-ball", "croissant", "beer-cup"),
-        **REST,
+        **SHARED,
     },
 }
 
@@ -60,14 +60,14 @@ def mpi3d(path: Path, name: str, objects: str = "simple", progress: Advance | No
         if images.shape[0] != rows:
             fit = [key for key, other in OBJECTS.items() if math.prod(map(_length, other.values())) == images.shape[0]]
             hint = f"Read it with objects = {fit[0]}." if fit else "The factors follow from the order of all images, " \
-                "so a part of them cannot be read."
+                "so a subset of them cannot be read."
             raise ShiftBenchError(f"{path}: has {images.shape[0]} images, but MPI3D with {objects} objects has {rows}. "
                                   f"{hint}")
         pixels = file.mapped(images)
         if pixels is None:
             pixels = room(images.shape, path)
-            for part, block in file.blocks(images, progress):
-                pixels[part] = block
+            for span, block in file.blocks(images, progress):
+                pixels[span] = block
     return Collection(name=name, items=np.asarray(numbered(rows), np.str_), factors=_factors(grid), pixels=pixels)
 
 

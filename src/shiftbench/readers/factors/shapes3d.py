@@ -34,8 +34,8 @@ def shapes3d(path: Path, name: str, progress: Advance | None = None) -> Collecti
                                   f"numbers of shape {rows} × {len(COLUMNS)}: {', '.join(COLUMNS)}.")
         factors = _factors(path, np.asarray(labels[()], np.float64))
         pixels = room(images.shape, path)
-        for part in blocks(rows, images.dtype.itemsize * images.size // rows, progress):
-            images.read_direct(pixels, part, part)
+        for span in blocks(rows, images.dtype.itemsize * images.size // rows, progress):
+            images.read_direct(pixels, span, span)
     return Collection(name=name, items=np.asarray(numbered(rows), np.str_), factors=factors, pixels=pixels)
 
 
@@ -51,14 +51,14 @@ def _factors(path: Path, value: Floats) -> dict[str, Values]:
 
 
 def _array(path: Path, file: Any, name: str) -> Any:
-    """An array that lies in this very file: HDF5 may also name other files to read from, which is refused."""
+    """An array that lies in this file: HDF5 may also refer to other files, which is refused."""
     import h5py
 
     if name not in file:
         raise unknown("array", name, file, str(path))
     link, array = file.get(name, getlink=True), file[name]
     if not isinstance(array, h5py.Dataset) or not isinstance(link, h5py.HardLink) or array.external or array.is_virtual:
-        raise ShiftBenchError(f"{path}: '{name}' is no array of its own but a folder or a link. Give the file as "
+        raise ShiftBenchError(f"{path}: '{name}' is not an array but a group or a link. Give the file as "
                               "published.")
     if array.size * array.dtype.itemsize > array.id.get_storage_size() * DEFLATE:
         raise ShiftBenchError(f"{path}: '{name}' says it has the shape {array.shape}, but the file holds too little "

@@ -41,9 +41,9 @@ def smallnorb(
     """
     if camera not in (*CAMERAS, "both"):
         raise unknown("camera", camera, (*CAMERAS, "both"), "Option camera")
-    used = CAMERAS if camera == "both" else (camera,)
-    columns = [index for index, word in enumerate(CAMERAS) if word in used]
-    files = [file for source in sources for file in _found(source)]
+    cameras = CAMERAS if camera == "both" else (camera,)
+    columns = [index for index, word in enumerate(CAMERAS) if word in cameras]
+    files = [file for source in sources for file in _image_files(source)]
     names = [_source(file) for file in files]
     for word in names:
         if names.count(word) > 1:
@@ -53,38 +53,38 @@ def smallnorb(
         raise ShiftBenchError(f"The images of {files[0]} and {files[-1]} differ in size. Give files of one data set.")
     facts = [_facts(file, shape[0]) for file, shape in zip(files, shapes, strict=True)]
     counts, total = [shape[0] for shape in shapes], sum(shape[0] for shape in shapes)
-    pixels = room((total, len(used), *shapes[0][2:], 3), files[0])
+    pixels = room((total, len(cameras), *shapes[0][2:], 3), files[0])
     start = 0
     for file, shape in zip(files, shapes, strict=True):
         with _opened(file) as stream:
             _header(stream)
-            for part in blocks(shape[0], math.prod(shape[1:])):
-                pairs = _values(stream, "u1", (part.stop - part.start, *shape[1:]))
-                pixels[start + part.start:start + part.stop] = pairs[:, columns, :, :, None]
+            for span in blocks(shape[0], math.prod(shape[1:])):
+                pairs = _values(stream, "u1", (span.stop - span.start, *shape[1:]))
+                pixels[start + span.start:start + span.stop] = pairs[:, columns, :, :, None]
                 if progress:
-                    progress(start + part.stop, total)
-            _ended(stream)
+                    progress(start + span.stop, total)
+            _check_end(stream)
         start += shape[0]
     category, info = (np.concatenate(column) for column in zip(*facts, strict=True))
     ids = [f"{word}-{row}" for word, count in zip(names, counts, strict=True) for row in range(count)]
-    each = len(used)
+    copies = len(cameras)
     return Collection(
         name=name,
-        items=np.asarray(ids if each == 1 else [f"{key}-{word}" for key in ids for word in used], np.str_),
+        items=np.asarray(ids if copies == 1 else [f"{key}-{word}" for key in ids for word in cameras], np.str_),
         factors={
-            "category": np.repeat(np.asarray(CATEGORIES, np.str_)[category], each),
-            "instance": np.repeat(info[:, INSTANCE], each),
-            "elevation": np.repeat(30 + 5 * info[:, ELEVATION], each),
-            "azimuth": np.repeat(10 * info[:, AZIMUTH], each),
-            "lighting": np.repeat(info[:, LIGHTING], each),
-            "source": np.repeat(np.asarray(names, np.str_), np.asarray(counts) * each),
-            "camera": np.tile(np.asarray(used, np.str_), total),
+            "category": np.repeat(np.asarray(CATEGORIES, np.str_)[category], copies),
+            "instance": np.repeat(info[:, INSTANCE], copies),
+            "elevation": np.repeat(30 + 5 * info[:, ELEVATION], copies),
+            "azimuth": np.repeat(10 * info[:, AZIMUTH], copies),
+            "lighting": np.repeat(info[:, LIGHTING], copies),
+            "source": np.repeat(np.asarray(names, np.str_), np.asarray(counts) * copies),
+            "camera": np.tile(np.asarray(cameras, np.str_), total),
         },
         pixels=pixels.reshape(-1, *pixels.shape[2:]),
     )
 
 
-def _found(source: Path) -> list[Path]:
+def _image_files(source: Path) -> list[Path]:
     """The files of images: this one, or all in this folder, training first."""
     if not source.is_dir():
         if "-dat.mat" not in source.name:
@@ -104,8 +104,8 @@ def _source(file: Path) -> str:
     return next((word for word in ("training", "testing") if stem.endswith(word)), stem)
 
 
-def _beside(file: Path, kind: str) -> Path:
-    plain = file.with_name(f"{file.name.rpartition('-dat.mat')[0]}-{kind}.mat")
+def _beside(file: Path, content: str) -> Path:
+    plain = file.with_name(f"{file.name.rpartition('-dat.mat')[0]}-{content}.mat")
     packed = plain.with_name(f"{plain.name}.gz")
     return packed if packed.is_file() and not plain.is_file() else plain
 
@@ -113,21 +113,21 @@ def _beside(file: Path, kind: str) -> Path:
 def _shape(file: Path) -> tuple[int, ...]:
     """Lengths of the images' matrix, checked against the size of the file."""
     with _opened(file) as stream:
-        kind, shape = _header(stream)
-        room_for, size = file.stat().st_size, math.prod(shape)
-        if kind != "u1" or len(shape) != 4 or shape[1] != len(CAMERAS) or not size:
-            raise ShiftBenchError(f"{file}: holds a matrix of type {kind} and shape {shape}, but images are bytes of "
+        dtype, shape = _header(stream)
+        file_size, size = file.stat().st_size, math.prod(shape)
+        if dtype != "u1" or len(shape) != 4 or shape[1] != len(CAMERAS) or not size:
+            raise ShiftBenchError(f"{file}: holds a matrix of type {dtype} and shape {shape}, but images are bytes of "
                                   "shape N × 2 × height × width.")
-        if size > room_for * (DEFLATE if file.suffix == ".gz" else 1):
-            raise ShiftBenchError(f"{file}: says it has {size} bytes of images but is {room_for} bytes long. Copy or "
+        if size > file_size * (DEFLATE if file.suffix == ".gz" else 1):
+            raise ShiftBenchError(f"{file}: says it has {size} bytes of images but is {file_size} bytes long. Copy or "
                                   "download it again.")
     return shape
 
 
 def _facts(file: Path, rows: int) -> tuple[Ints, Ints]:
     """The category of each pair, and its instance, elevation, azimuth and lighting."""
-    category = _small(_beside(file, "cat"), (rows,))
-    info = _small(_beside(file, "info"), (rows, len(LIMITS)))
+    category = _matrix(_beside(file, "cat"), (rows,))
+    info = _matrix(_beside(file, "info"), (rows, len(LIMITS)))
     wrong = (category < 0) | (category >= len(CATEGORIES)) | (info < 0).any(axis=1)
     wrong |= (info > np.asarray([LIMITS[column] for column in sorted(LIMITS)])).any(axis=1)
     for row in np.flatnonzero(wrong)[:1]:
@@ -137,14 +137,14 @@ def _facts(file: Path, rows: int) -> tuple[Ints, Ints]:
     return category, info
 
 
-def _small(path: Path, shape: tuple[int, ...]) -> Ints:
+def _matrix(path: Path, shape: tuple[int, ...]) -> Ints:
     with _opened(path) as stream:
-        kind, actual = _header(stream)
-        if kind != "<i4" or actual != shape:
-            raise ShiftBenchError(f"{path}: holds a matrix of type {kind} and shape {actual}, but it should be whole "
+        dtype, actual = _header(stream)
+        if dtype != "<i4" or actual != shape:
+            raise ShiftBenchError(f"{path}: holds a matrix of type {dtype} and shape {actual}, but it should be whole "
                                   f"numbers of shape {shape}, one row per pair of images.")
-        values: Ints = _values(stream, kind, shape).astype(np.int64)
-        _ended(stream)
+        values: Ints = _values(stream, dtype, shape).astype(np.int64)
+        _check_end(stream)
     return values
 
 
@@ -160,18 +160,18 @@ def _header(stream: IO[bytes]) -> tuple[str, tuple[int, ...]]:
     return TYPES[magic], tuple(lengths[:dimensions].tolist())
 
 
-def _values(stream: IO[bytes], kind: str, shape: tuple[int, ...]) -> Values:
-    size = math.prod(shape) * np.dtype(kind).itemsize
+def _values(stream: IO[bytes], dtype: str, shape: tuple[int, ...]) -> Values:
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     data = stream.read(size)
     if len(data) != size:
         raise EOFError("it ends too early")
-    return np.frombuffer(data, kind).reshape(shape)
+    return np.frombuffer(data, dtype).reshape(shape)
 
 
-def _ended(stream: IO[bytes]) -> None:
-    """Nothing may follow; the check sum of a compressed file is tested here."""
+def _check_end(stream: IO[bytes]) -> None:
+    """Nothing may follow; reading on also verifies the checksum of a compressed file."""
     if stream.read(1):
-        raise ValueError("it goes on behind its last value")
+        raise ValueError("it goes on after its last value")
 
 
 @contextmanager

@@ -24,9 +24,9 @@ from shiftbench.readers.wilds.without_labels import with_unlabelled
 
 
 class Published(NamedTuple):
-    """A data set: who reads it, the folders it is unpacked into (newest first), and what the paper counts in it.
+    """A data set: its reader, the folders it is unpacked into (newest first), and the paper's counts.
 
-    `examples` and `domains` are of the paper's first table. A domain column is named only where the table counts that
+    `examples` and `domains` are from the paper's first table. A domain column is named only where the table counts that
     column's values over all splits (of Amazon's users, it leaves out those of val).
     """
 
@@ -70,52 +70,51 @@ def wilds(
     """One of the ten data sets of WILDS, or its CelebA, from the folder where WILDS or `shiftbench download` put it.
 
     Every collection has `split` in our words and the columns that WILDS calls metadata; `label` is the label in words,
-    `y` as WILDS numbers it. Counts that are not the published ones are a warning: a sample is legal. A file or a column
-    that is missing is an error. Items without labels come behind the labelled ones.
+    `y` as WILDS numbers it. Counts that differ from the published ones are a warning: a sample may be read. A missing
+    file or column is an error. Items without labels follow the labelled ones.
 
     shiftbench read wilds iwildcam --root data --out collections/iwildcam
 
     shiftbench read wilds camelyon17 --unlabelled --root data --out collections/camelyon17-unlabelled
     """
-    known = OTHER_NAMES.get(dataset.lower(), dataset.lower())
-    if known not in DATASETS:
+    key = OTHER_NAMES.get(dataset.lower(), dataset.lower())
+    if key not in DATASETS:
         raise unknown("data set", dataset, DATASETS, "WILDS")
-    facts = DATASETS[known]
-    folder = find(root, facts.folders, version)
-    official = scheme == OFFICIAL or (known, scheme) == ("amazon", "user")
-    if not official and known != "amazon":
-        raise ShiftBenchError(f"scheme={scheme}: only amazon has other split files. Other settings of {known} are "
+    published = DATASETS[key]
+    folder = find(root, published.folders, version)
+    official = scheme == OFFICIAL or (key, scheme) == ("amazon", "user")
+    if not official and key != "amazon":
+        raise ShiftBenchError(f"scheme={scheme}: only amazon has other split files. Other settings of {key} are "
                               "factors of its collection: split_….")
-    collection = facts.read(folder, images) if official else amazon(folder, images, scheme)
-    for note in differences(collection, known, folder, official):
+    collection = published.read(folder, images) if official else amazon(folder, images, scheme)
+    for note in differences(collection, key, folder, official):
         warnings.warn(f"{folder}: {note}.", stacklevel=2)
     if unlabelled:
         if not official:
             raise ShiftBenchError(f"scheme={scheme}: items without labels belong to the official split.")
-        collection = with_unlabelled(known, collection, folder, root, images)
+        collection = with_unlabelled(key, collection, folder, root, images)
     return collection if name is None else replace(collection, name=name)
 
 
 def differences(collection: Collection, dataset: str, folder: Path, official: bool = True) -> list[str]:
-    """What is not as published: the release file, the number of examples, the number of domains. The numbers are of the
-    official split."""
-    facts = DATASETS[dataset]
+    """What differs from the publication: the release file, and the official split's numbers of examples and domains."""
+    published = DATASETS[dataset]
     notes = [note for note in (released(folder),) if note]
     if not official:
         return notes
-    # FMoW's table counts the sequestered images, whose rows are in the file but which are no items.
-    items = _lines(folder / "rgb_metadata.csv") if dataset == "fmow" else len(collection)
-    if items != facts.examples:
-        notes.append(f"{items:,} examples, where {facts.examples:,} are published")
-    if facts.domain:
-        count = len(np.unique(collection.factors[facts.domain]))
-        if count != facts.domains:
-            notes.append(f"{count:,} values of {facts.domain}, where {facts.domains:,} are published")
+    # FMoW's table counts the sequestered images, whose rows are in the file but are not items.
+    items = _count_rows(folder / "rgb_metadata.csv") if dataset == "fmow" else len(collection)
+    if items != published.examples:
+        notes.append(f"{items:,} examples, where {published.examples:,} are published")
+    if published.domain:
+        count = len(np.unique(collection.factors[published.domain]))
+        if count != published.domains:
+            notes.append(f"{count:,} values of {published.domain}, where {published.domains:,} are published")
     return notes
 
 
-def _lines(path: Path) -> int:
-    """Rows of a CSV file without line breaks in its values."""
+def _count_rows(path: Path) -> int:
+    """The number of rows of a CSV file with a column `split`."""
     from shiftbench.core.tables import read_table
 
     return int(read_table(path, ("split",), every=False).num_rows)

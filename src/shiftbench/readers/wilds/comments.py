@@ -26,10 +26,10 @@ TOKENS = {"class": 0, "method": 1, "punctuation": 2, "keyword": 3, "builtin": 4,
 
 
 def civilcomments(folder: Path, images: bool = True) -> Collection:
-    """Comments on news: `label` is toxic or civil, and eight identities (0 or 1) say of whom a comment speaks.
+    """Comments on news: `label` is toxic or civil, and eight identities (0 or 1) say whom a comment mentions.
 
-    A score of at least 0.5 is a 1. A comment may name several identities, so groups overlap. The id is the row.
-    A comment that says only `NA` or nothing stays one; the package makes the number nan of it.
+    A score of at least 0.5 is a 1. A comment may mention several identities, so groups overlap. The id is the row.
+    A comment that is `NA` or empty stays a text; the package turns it into the number nan.
     """
     (path,) = needed(folder, "all_data_with_identities.csv")
     marks = (*IDENTITIES, *OTHER_MARKS)
@@ -40,12 +40,12 @@ def civilcomments(folder: Path, images: bool = True) -> Collection:
     for row in np.flatnonzero(~np.isin(split, ("train", "val", "test")))[:1]:
         raise unknown("split", str(split[row]), ("train", "val", "test"), f"{path}: row {row}")
     y = (decimal(path, table, "toxicity") >= 0.5).astype(np.int64)
-    # A missing score compares false, which is 0: the comment was not asked about.
-    named: dict[str, Values] = {mark: (decimal(path, table, mark) >= 0.5).astype(np.int64) for mark in marks}
+    # A missing score compares false, which is 0: nobody was asked about this comment.
+    flags: dict[str, Values] = {mark: (decimal(path, table, mark) >= 0.5).astype(np.int64) for mark in marks}
     return Collection(
         name="civilcomments",
         items=np.arange(len(y)).astype(np.str_),
-        factors={"label": np.where(y == 1, "toxic", "civil"), "y": y, **named, "split": split},
+        factors={"label": np.where(y == 1, "toxic", "civil"), "y": y, **flags, "split": split},
         texts=_texts(path, table, "comment_text"))
 
 
@@ -53,25 +53,25 @@ def amazon(folder: Path, images: bool = True, scheme: str = "user", *, unlabelle
     """Product reviews: `label` is 1 to 5 stars, the domain is `user`. `y` is WILDS' number, 0 to 4.
 
     splits/user.csv says of every row of reviews.csv where it belongs; rows marked -1 are not part of the data set
-    and no items. The id is the row of reviews.csv. Another `scheme` is another file of splits/, and so other items:
+    and are not items. The id is the row of reviews.csv. Another `scheme` is another file of splits/ with other items:
     time, category_subpopulation, books_generalization, … user.csv also numbers WILDS 2's reviews without labels
     (`UNLABELLED`), which are items only with `unlabelled`, and then the only ones.
     """
-    known = sorted(file.stem for file in (folder / "splits").glob("*.csv") if amazon_splits(file.stem))
-    if scheme != "user" and scheme not in known:
-        raise unknown("split scheme", scheme, known, str(folder / "splits"))
-    path, dealt = needed(folder, "reviews.csv", f"splits/{scheme}.csv")
+    schemes = sorted(file.stem for file in (folder / "splits").glob("*.csv") if amazon_splits(file.stem))
+    if scheme != "user" and scheme not in schemes:
+        raise unknown("split scheme", scheme, schemes, str(folder / "splits"))
+    path, split_file = needed(folder, "reviews.csv", f"splits/{scheme}.csv")
     splits = np.asarray(amazon_splits(scheme))
-    codes = whole(dealt, read_table(dealt, ("split",)), "split")
-    hidden = np.isin(codes, list(UNLABELLED)) & (scheme == "user")
-    within(dealt, "split", np.where(hidden, -1, codes), len(splits) - 1, -1)
-    words = np.asarray([UNLABELLED.get(code, "") if unlabelled else splits[code] if 0 <= code < len(splits) else ""
+    codes = whole(split_file, read_table(split_file, ("split",)), "split")
+    is_unlabelled = np.isin(codes, list(UNLABELLED)) & (scheme == "user")
+    within(split_file, "split", np.where(is_unlabelled, -1, codes), len(splits) - 1, -1)
+    names = np.asarray([UNLABELLED.get(code, "") if unlabelled else splits[code] if 0 <= code < len(splits) else ""
                         for code in range(max(UNLABELLED) + 1)])
     table = read_table(path, REVIEW, text=("reviewerID", "asin", "category", "reviewText"), every=False)
     if len(codes) != table.num_rows:
-        raise ShiftBenchError(f"{dealt}: has {len(codes)} rows, but {path.name} has {table.num_rows}. Both must be of "
-                              "one version.")
-    rows = np.flatnonzero(hidden if unlabelled else (codes >= 0) & ~hidden)
+        raise ShiftBenchError(f"{split_file}: has {len(codes)} rows, but {path.name} has {table.num_rows}. Both must "
+                              "be of one version.")
+    rows = np.flatnonzero(is_unlabelled if unlabelled else (codes >= 0) & ~is_unlabelled)
     table = table.take(pa.array(rows))
     filled(path, table, ("reviewerID", "category", "reviewYear", "overall"), blank=True)
     stars = whole(path, table, "overall")
@@ -81,7 +81,7 @@ def amazon(folder: Path, images: bool = True, scheme: str = "user", *, unlabelle
         items=rows.astype(np.str_),
         factors={"label": stars, "y": stars - 1, "user": strings(path, table, "reviewerID"),
                  "product": strings(path, table, "asin", gap=""), "category": strings(path, table, "category"),
-                 "year": whole(path, table, "reviewYear"), "split": words[codes[rows]]},
+                 "year": whole(path, table, "reviewYear"), "split": names[codes[rows]]},
         texts=_texts(path, table, "reviewText"))
 
 
@@ -100,43 +100,43 @@ def amazon_splits(scheme: str) -> tuple[str, ...]:
 def py150(root: Path, images: bool = True) -> Collection:
     """Python code as tokens: the label of a token is the next one; the domain is `repo`.
 
-    Every item has two texts, numbers with spaces between: its tokens, and what kind each of them is (`TOKENS`); the
-    function `tokens` gives both as arrays.
+    Every item has two texts, numbers separated by spaces: its tokens, and the kind of each token (`TOKENS`); the
+    function `tokens` returns both as arrays.
     """
     folder = "metadata/repo_file_names"
-    needed(root, f"{folder}/repo_ids.csv", *(f"{folder}/{part}.txt" for part in PY150), *(
-        f"processed/{part}_input{kind}.json" for part in PY150 for kind in ("", "_tok_type")))
+    needed(root, f"{folder}/repo_ids.csv", *(f"{folder}/{stem}.txt" for stem in PY150), *(
+        f"processed/{stem}_input{suffix}.json" for stem in PY150 for suffix in ("", "_tok_type")))
     ids = root / folder / "repo_ids.csv"
     table = read_table(ids, ("id", "repo_name"), text=("repo_name",))
     repo_id, repo_name = whole(ids, table, "id"), strings(ids, table, "repo_name")
     items: list[str] = []
     repos: list[str] = []
-    words: list[str] = []
-    lines: list[str] = []
-    for part, word in PY150.items():
-        listed = read_text(root / folder / f"{part}.txt").removesuffix("\n").split("\n")
-        files = [line.strip() for line in listed]  # a name may hold what str.splitlines takes for a line's end
-        codes, kinds = (_numbers(root / f"processed/{part}_input{which}.json") for which in ("", "_tok_type"))
+    splits: list[str] = []
+    texts: list[str] = []
+    for stem, split in PY150.items():
+        lines = read_text(root / folder / f"{stem}.txt").removesuffix("\n").split("\n")
+        files = [line.strip() for line in lines]  # a name may hold what str.splitlines takes for a line break
+        codes, kinds = (_numbers(root / f"processed/{stem}_input{suffix}.json") for suffix in ("", "_tok_type"))
         if not len(codes) == len(kinds) == len(files):
-            raise ShiftBenchError(f"{root}: of {part}, {len(codes)} items have tokens, {len(kinds)} have kinds and "
-                                  f"{len(files)} a file name. They must be as many.")
+            raise ShiftBenchError(f"{root}: of {stem}, {len(codes)} items have tokens, {len(kinds)} have kinds and "
+                                  f"{len(files)} a file name. The three numbers must agree.")
         for row, (code, kind) in enumerate(zip(codes, kinds, strict=True)):
             if len(code) != len(kind):
-                raise ShiftBenchError(f"{root}: {part} item {row} has {len(code)} tokens but {len(kind)} kinds.")
-            lines += [" ".join(map(str, code)), " ".join(map(str, kind))]
-        items += [f"{part}/{row}" for row in range(len(files))]
+                raise ShiftBenchError(f"{root}: {stem} item {row} has {len(code)} tokens but {len(kind)} kinds.")
+            texts += [" ".join(map(str, code)), " ".join(map(str, kind))]
+        items += [f"{stem}/{row}" for row in range(len(files))]
         repos += ["/".join(file.split("/")[:2]) for file in files]
-        words += [word] * len(files)
+        splits += [split] * len(files)
     repo = np.asarray(repos, np.str_)
-    repo_name, last = np.unique(repo_name[::-1], return_index=True)  # of a name that comes twice, the last
+    repo_name, last = np.unique(repo_name[::-1], return_index=True)  # of a name that occurs twice, the last
     position = positions(repo, repo_name)
     for row in np.flatnonzero(position < 0)[:1]:
         raise ShiftBenchError(f"{ids}: has no repository '{repo[row]}', which item {items[row]} comes from.")
     return Collection(
         name="py150",
         items=np.asarray(items, np.str_),
-        factors={"repo": repo, "repo_id": repo_id[::-1][last][position], "split": np.asarray(words, np.str_)},
-        texts=Texts(np.repeat(np.arange(len(items)), 2), np.asarray(lines, np.object_)))
+        factors={"repo": repo, "repo_id": repo_id[::-1][last][position], "split": np.asarray(splits, np.str_)},
+        texts=Texts(np.repeat(np.arange(len(items)), 2), np.asarray(texts, np.object_)))
 
 
 def tokens(collection: Collection) -> tuple[Ints, Ints]:

@@ -33,18 +33,18 @@ def camelyon17(path: Path, name: str, images: Path | str | None = None) -> Colle
     node, x, y, tumor, slide, center, split = (whole(path, table, column) for column in CAMELYON[1:])
     within(path, "tumor", tumor, 1)
     within(path, "split", split, 1)
-    words = np.where(center == TEST, "test", np.where(center == VAL, "val", np.where(split == 1, "id_val", "train")))
-    folders = [f"patient_{who}_node_{where}" for who, where in zip(patient.tolist(), node.tolist(), strict=True)]
-    patches = [f"patch_{where}_x_{left}_y_{top}"
-               for where, left, top in zip(folders, x.tolist(), y.tolist(), strict=True)]
+    splits = np.where(center == TEST, "test", np.where(center == VAL, "val", np.where(split == 1, "id_val", "train")))
+    folders = [f"patient_{p}_node_{n}" for p, n in zip(patient.tolist(), node.tolist(), strict=True)]
+    patches = [f"patch_{folder}_x_{left}_y_{top}"
+               for folder, left, top in zip(folders, x.tolist(), y.tolist(), strict=True)]
     root = image_folder(images)
     return Collection(
         name=name,
         items=np.asarray(patches, np.str_),
         factors={"tumor": np.asarray(TUMOR)[tumor], "hospital": center, "slide": slide, "patient": patient,
-                 "node": node, "split": words},
+                 "node": node, "split": splits},
         pixels=None if root is None else paths_below(
-            root, [f"patches/{where}/{patch}.png" for where, patch in zip(folders, patches, strict=True)]),
+            root, [f"patches/{folder}/{patch}.png" for folder, patch in zip(folders, patches, strict=True)]),
         root=root,
     )
 
@@ -81,25 +81,25 @@ def animals(path: Path, metadata: Path, y: Ints) -> Strs:
     """
     table = read_table(path, ("y", "name"), text=("name",))
     filled(path, table, ("y", "name"))
-    number, word = whole(path, table, "y"), strings(path, table, "name")
-    shared = np.isin(word, [name for name, owners in _owners(number, word).items() if len(owners) > 1])
-    word = np.where(shared, np.char.add(np.char.add(np.char.add(word, " (y = "), number.astype(np.str_)), ")"), word)
+    number, title = whole(path, table, "y"), strings(path, table, "name")
+    shared = np.isin(title, [name for name, owners in _owners(number, title).items() if len(owners) > 1])
+    title = np.where(shared, np.char.add(np.char.add(np.char.add(title, " (y = "), number.astype(np.str_)), ")"), title)
     used = np.isin(number, y)
-    number, word = number[used], word[used]
+    number, title = number[used], title[used]
     if len(np.unique(number)) != len(number):
         raise ShiftBenchError(f"{path}: names the same y twice. Give categories.csv as published.")
     order = np.argsort(number)
     position = np.searchsorted(number[order], y).clip(max=max(len(number) - 1, 0))
     for row in np.flatnonzero(number[order][position] != y if len(number) else np.ones(len(y), np.bool_))[:1]:
         raise ShiftBenchError(f"{path}: has no name for y = {y[row]}, which {metadata} has in row {row}.")
-    names: Strs = word[order][position]
+    names: Strs = title[order][position]
     return names
 
 
-def _owners(number: Ints, word: Strs) -> dict[str, set[int]]:
+def _owners(number: Ints, animal: Strs) -> dict[str, set[int]]:
     """The classes that each name covers."""
     owners: dict[str, set[int]] = {}
-    for y, name in zip(number.tolist(), word.tolist(), strict=True):
+    for y, name in zip(number.tolist(), animal.tolist(), strict=True):
         owners.setdefault(name, set()).add(y)
     return owners
 
@@ -111,13 +111,13 @@ def _times(path: Path, table: pa.Table) -> dict[str, Values]:
         # Fractions of a second are in the file but mean nothing there; everything before the point is kept.
         time = pc.strptime(pc.utf8_slice_codeunits(text, 0, 19), "%Y-%m-%d %H:%M:%S", "s")
     except pa.ArrowException as problem:
-        raise ShiftBenchError(f"{path}: column 'datetime' has a value that is no time like 2013-06-05 05:44:19.000 "
+        raise ShiftBenchError(f"{path}: column 'datetime' has a value that is not a time like 2013-06-05 05:44:19.000 "
                               f"({str(problem).splitlines()[0]}).") from problem
     parts = {"year": pc.year(time), "month": pc.month(time), "hour": pc.hour(time)}
     return {"datetime": to_strings(text), **{key: np.asarray(part, np.int64) for key, part in parts.items()}}
 
 
-# Where a WILDS data set lies on disk: its folder and version, the files it must have, and what is missing.
+# A WILDS data set on disk: its folder and version, the files it must have, and those that are missing.
 
 SHIFTED = 541_433  # what WILDS adds to every seed
 
@@ -132,7 +132,7 @@ def find(root: Path | str, folders: Sequence[str], version: str | None) -> Path:
         raise ShiftBenchError(f"{base}: no such folder. `root` is the folder that holds {folders[0]}/.")
     wanted = [name for name in folders if version is None or name.endswith(f"_v{version}")]
     if not wanted:
-        raise ShiftBenchError(f"Version {version} is not one we read. Known: {', '.join(folders)}.")
+        raise ShiftBenchError(f"Version {version} cannot be read. Known: {', '.join(folders)}.")
     for name in wanted:
         if (base / name).is_dir():
             return base / name
@@ -140,13 +140,13 @@ def find(root: Path | str, folders: Sequence[str], version: str | None) -> Path:
             return base
     stem = wanted[0].partition("_v")[0]
     others = sorted(path.name for path in base.glob(f"{stem}_v*") if path.is_dir())
-    there = f" It has {', '.join(others)}." if others else ""
-    raise ShiftBenchError(f"{base}: has no folder {' or '.join(wanted)}.{there} Unpack it there as WILDS lays "
+    present = f" It has {', '.join(others)}." if others else ""
+    raise ShiftBenchError(f"{base}: has no folder {' or '.join(wanted)}.{present} Unpack it there as WILDS lays "
                           "it out; nothing is downloaded here.")
 
 
 def needed(folder: Path, *names: str) -> list[Path]:
-    """Files that must be there; all that are not are named at once."""
+    """The paths of required files; one error names all that are missing."""
     paths = [folder / name for name in names]
     missing = [name for name, path in zip(names, paths, strict=True) if not path.is_file()]
     if missing:
@@ -155,10 +155,10 @@ def needed(folder: Path, *names: str) -> list[Path]:
 
 
 def released(folder: Path) -> str | None:
-    """What to say where the file that WILDS writes last, RELEASE_v….txt, is not there."""
+    """A note if RELEASE_v….txt, the file that WILDS writes last, is missing."""
     number = folder.name.partition("_v")[2]
     name = f"RELEASE_v{number or '1'}.txt"
-    return None if (folder / name).is_file() else f"{name} is not there: perhaps it was not unpacked to the end"
+    return None if (folder / name).is_file() else f"{name} is missing: perhaps the archive was not unpacked completely"
 
 
 def pictures(folder: Path, names: Sequence[str], wanted: bool) -> tuple[Strs | None, Path | None]:
@@ -169,7 +169,7 @@ def pictures(folder: Path, names: Sequence[str], wanted: bool) -> tuple[Strs | N
 
 
 def shuffled(rows: Ints, seed: int) -> Ints:
-    """Rows in the order in which WILDS draws them: with numpy's generator, not ours, for they must be the same."""
+    """Rows in the order in which WILDS draws them, by numpy's generator instead of ours, so that they are the same."""
     mixed = rows.copy()
     np.random.default_rng(seed + SHIFTED).shuffle(mixed)
     return mixed

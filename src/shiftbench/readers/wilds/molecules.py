@@ -16,7 +16,7 @@ from shiftbench.readers.wilds.metadata import needed
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}
 GRAPHS = ("raw/edge.csv.gz", "raw/edge-feat.csv.gz", "raw/node-feat.csv.gz")
-ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)  # values that OGB's features of an atom have
+ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)  # number of values of each of OGB's features of an atom
 BOND_SIZES = (5, 6, 2)  # and of a bond
 
 Shorts = npt.NDArray[np.int16]
@@ -25,8 +25,8 @@ Shorts = npt.NDArray[np.int16]
 def molpcba(folder: Path, images: bool = True) -> Collection:
     """Labels are the factors `y000` to `y127`: 0, 1, or NaN where the assay was not run. The domain is `scaffold`.
 
-    The graphs stay in their files (`GRAPHS`, below `root`), which must be there; `atoms` and `bonds` say how many rows
-    of them belong to each molecule, in the order of the items. Where mapping/mol.csv.gz is there, the SMILES string of
+    The graphs stay in their files (`GRAPHS`, below `root`), which must be there; `atoms` and `bonds` count the rows of
+    each molecule in them, in the order of the items. Where mapping/mol.csv.gz is there, the SMILES string of
     a molecule is its text. A molecule in no split file is `unused`; the package would train on it.
     """
     label_file, atom_file, bond_file, scaffold_file, *split_files = needed(
@@ -65,11 +65,11 @@ def molpcba(folder: Path, images: bool = True) -> Collection:
 
 
 def graph_lines(collection: Collection, rows: Ints) -> tuple[Shorts, Ints]:
-    """The graphs of these items as lines of ten numbers, and where each one's begin: start[k] to start[k + 1].
+    """The graphs of these items as lines of ten numbers; item k has the lines start[k] to start[k + 1].
 
     A line is an atom `[0, f0 … f8]` or an edge `[1, source, target, b0, b1, b2, -1 …]`, atoms first; source and target
-    count the atoms of the molecule. The files have a bond once and so do `bonds`; OGB adds the way back right after
-    it, and so do we.
+    count the atoms of the molecule. The files and `bonds` count a bond once; like OGB, we add the reverse edge
+    right after it.
     """
     if collection.root is None or not {"atoms", "bonds"} <= set(collection.factors):
         raise ShiftBenchError(f"Collection '{collection.name}' has no graphs: it needs the factors atoms and bonds "
@@ -91,14 +91,14 @@ def graph_lines(collection: Collection, rows: Ints) -> tuple[Shorts, Ints]:
     atoms, bonds = all_atoms[rows], all_bonds[rows]
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(atoms + 2 * bonds)])
     values = np.full((start[-1], 1 + len(ATOM_SIZES)), -1, np.int16)
-    into = _spans(start[:-1], atoms)
-    values[into, 0] = 0
-    values[into, 1:] = features[_spans((np.cumsum(all_atoms) - all_atoms)[rows], atoms)]
-    into = _spans(start[:-1] + atoms, 2 * bonds)
-    taken = edges[_spans((np.cumsum(all_bonds) - all_bonds)[rows], bonds)]
-    values[into, 0] = 1
-    values[into[0::2], 1:6] = taken
-    values[into[1::2], 1:6] = taken[:, [1, 0, 2, 3, 4]]
+    target = _spans(start[:-1], atoms)
+    values[target, 0] = 0
+    values[target, 1:] = features[_spans((np.cumsum(all_atoms) - all_atoms)[rows], atoms)]
+    target = _spans(start[:-1] + atoms, 2 * bonds)
+    chosen = edges[_spans((np.cumsum(all_bonds) - all_bonds)[rows], bonds)]
+    values[target, 0] = 1
+    values[target[0::2], 1:6] = chosen
+    values[target[1::2], 1:6] = chosen[:, [1, 0, 2, 3, 4]]
     return values, start
 
 
@@ -144,14 +144,14 @@ def _floats(path: Path, column: pa.ChunkedArray) -> Values:
     try:
         return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
     except FAULTS as problem:
-        raise ShiftBenchError(f"{path}: has a value that is no number ({first_line(problem)}).") from problem
+        raise ShiftBenchError(f"{path}: has a value that is not a number ({first_line(problem)}).") from problem
 
 
 def _whole(path: Path, total: int | None = None) -> Ints:
     """A file with one whole number per line, one per molecule where `total` is given."""
     values = _floats(path, _rows(path).column(0))
     if np.isnan(values).any() or (values != np.floor(values)).any():
-        raise ShiftBenchError(f"{path}: has a line that is no whole number.")
+        raise ShiftBenchError(f"{path}: has a line that is not a whole number.")
     if total is not None and len(values) != total:
         raise ShiftBenchError(f"{path}: has {len(values)} lines for {total} molecules.")
     return values.astype(np.int64)

@@ -32,9 +32,9 @@ def poverty(folder: Path, images: bool = True) -> Collection:
     table = read_table(path, COLUMNS, text=("country",))
     filled(path, table, COLUMNS, blank=True)
     wealth, country = decimal(path, table, "wealthpooled"), strings(path, table, "country")
-    known = tuple(name for group in HELD_OUT.values() for name in group)
-    for row in np.flatnonzero(~np.isin(country, known))[:1]:
-        raise unknown("country", str(country[row]), known, f"{path}: row {row}")
+    countries = tuple(name for group in HELD_OUT.values() for name in group)
+    for row in np.flatnonzero(~np.isin(country, countries))[:1]:
+        raise unknown("country", str(country[row]), countries, f"{path}: row {row}")
     folds = {f"split_{fold}": split(country, fold) for fold in HELD_OUT}
     mixed = {f"split_mixed_to_test_{fold}": mixed_to_test(country, fold) for fold in HELD_OUT}
     pixels, root = pictures(folder, [f"images/landsat_poverty_img_{row}.npz" for row in range(len(wealth))], images)
@@ -57,13 +57,13 @@ def split(country: Strs, fold: str) -> Strs:
     test: the fold's own countries;  val: those of the next fold (A → B → … → E → A).  All other rows are shuffled by
     the seed ord(fold) + 541433: the first 1,000 are id_val, the next 1,000 id_test, the rest train.
     """
-    words = np.full(len(country), "train", "U7")
-    words[np.isin(country, HELD_OUT[fold])] = "test"
-    words[np.isin(country, HELD_OUT[next_fold(fold)])] = "val"
-    rows = shuffled(np.flatnonzero(words == "train"), ord(fold))
-    words[rows[:SET_ASIDE // 2]] = "id_val"
-    words[rows[SET_ASIDE // 2:SET_ASIDE]] = "id_test"
-    return words
+    splits = np.full(len(country), "train", "U7")
+    splits[np.isin(country, HELD_OUT[fold])] = "test"
+    splits[np.isin(country, HELD_OUT[next_fold(fold)])] = "val"
+    rows = shuffled(np.flatnonzero(splits == "train"), ord(fold))
+    splits[rows[:SET_ASIDE // 2]] = "id_val"
+    splits[rows[SET_ASIDE // 2:SET_ASIDE]] = "id_test"
+    return splits
 
 
 def next_fold(fold: str) -> str:
@@ -76,10 +76,10 @@ def mixed_to_test(country: Strs, fold: str) -> Strs:
     """The in-distribution setting of a fold: train on all countries, those of test included, on as many rows as before.
 
     Of all rows, shuffled by the same seed, the first n are taken (n: rows outside the fold's test and val countries)
-    and the first 2,000 of these left out; they are train, whatever else they were. A row that is nothing is `unused`.
+    and the first 2,000 of these left out; they are train, whatever else they were. A row without a split is `unused`.
     """
-    words = split(country, fold)
-    inside = int((~np.isin(words, ("test", "val"))).sum())
-    words[words == "train"] = "unused"
-    words[shuffled(np.arange(len(country)), ord(fold))[:inside][SET_ASIDE:]] = "train"
-    return words
+    splits = split(country, fold)
+    inside = int((~np.isin(splits, ("test", "val"))).sum())
+    splits[splits == "train"] = "unused"
+    splits[shuffled(np.arange(len(country)), ord(fold))[:inside][SET_ASIDE:]] = "train"
+    return splits

@@ -20,7 +20,7 @@ FIELDS = {
     "Arvalis": 12, "ETHZ": 1, "Inrae": 1, "NMBU": 2, "Rres": 1, "ULiège-GxABT": 1, "Utokyo": 3, "Ukyoto": 1,
     "NAU": 3, "ARC": 1, "UQ": 11, "Terraref": 2, "KSU": 4, "CIMMYT": 3, "Usask": 1,
 }  # sessions per team, in the order in which the column `domain` counts them
-SESSIONS = tuple(f"{team}_{number}" for team, many in FIELDS.items() for number in range(1, many + 1))
+SESSIONS = tuple(f"{team}_{number}" for team, count in FIELDS.items() for number in range(1, count + 1))
 OFFICIAL = {"train": "official_train", "val": "official_val", "test": "official_test", "id_val": "fixed_train_val",
             "id_test": "fixed_train_test"}
 OTHERS = {  # the other settings of WILDS, read where all their files are there
@@ -39,11 +39,11 @@ def globalwheat(folder: Path, images: bool = True) -> Collection:
     `split_official_with_subsampled_test` trains on the official train and tests where test-to-test does.
     """
     paths = needed(folder, *(f"{name}.csv" for name in OFFICIAL.values()), "metadata_domain.csv")
-    parts = [_part(path) for path in paths[:-1]]
-    items = np.concatenate([part[0] for part in parts])
-    session = np.concatenate([part[1] for part in parts])
-    text = np.concatenate([part[2] for part in parts])
-    split = np.concatenate([np.full(len(part[0]), word, "U7") for word, part in zip(OFFICIAL, parts, strict=True)])
+    tables = [_read_file(path) for path in paths[:-1]]
+    items = np.concatenate([table[0] for table in tables])
+    session = np.concatenate([table[1] for table in tables])
+    text = np.concatenate([table[2] for table in tables])
+    split = np.concatenate([np.full(len(table[0]), word, "U7") for word, table in zip(OFFICIAL, tables, strict=True)])
     row, box = _boxes(folder, items, text)
     area = box[:, 2:].clip(min=0).prod(axis=1)
     pixels, root = pictures(folder, [f"images/{name}" for name in items.tolist()], images)
@@ -64,7 +64,7 @@ def corners(collection: Collection) -> tuple[Ints, npt.NDArray[np.float32]]:
     return tags.item[tags.box_row], np.concatenate([box[:, :2], box[:, :2] + box[:, 2:]], axis=1)
 
 
-def _part(path: Path) -> tuple[Strs, Ints, Values]:
+def _read_file(path: Path) -> tuple[Strs, Ints, Values]:
     columns = ("image_name", "BoxesString", "domain")
     table = read_table(path, columns, text=columns[:2])
     filled(path, table, columns, blank=True)
@@ -76,14 +76,14 @@ def _part(path: Path) -> tuple[Strs, Ints, Values]:
 def _boxes(folder: Path, items: Strs, text: Values) -> tuple[Ints, Floats]:
     """Item and box (x, y, width, height as shares) of every head; `no_box` says that there is none.
 
-    The file has left, top, right and bottom in pixels; a part of a pixel is cut off, as WILDS does.
+    The file has left, top, right and bottom in pixels; fractions of a pixel are cut off, as in WILDS.
     """
     lists = [[] if line.strip() == "no_box" else line.split(";") for line in text.tolist()]
     row = np.repeat(np.arange(len(lists)), [len(boxes) for boxes in lists]).astype(np.int64)
     flat = [box.split() for boxes in lists for box in boxes]
-    for at in (at for at, box in enumerate(flat) if len(box) != 4 or not all(map(NUMBER.fullmatch, box))):
-        raise ShiftBenchError(f"{folder}: image '{items[row[at]]}' has the box '{' '.join(flat[at])}'. A box is four "
-                              "numbers: left top right bottom.")
+    for number in (number for number, box in enumerate(flat) if len(box) != 4 or not all(map(NUMBER.fullmatch, box))):
+        raise ShiftBenchError(f"{folder}: image '{items[row[number]]}' has the box '{' '.join(flat[number])}'. A box "
+                              "is four numbers: left top right bottom.")
     sides = np.trunc(np.asarray(flat, np.float64).reshape(-1, 4))
     return row, np.concatenate([sides[:, :2], sides[:, 2:] - sides[:, :2]], axis=1) / SIDE
 
@@ -95,8 +95,8 @@ def _fields(path: Path, session: Ints) -> dict[str, Values]:
     names, *facts = (strings(path, table, column, gap="") for column in columns)
     used = np.unique(session)
     position = positions(np.asarray(SESSIONS, np.str_)[used], names)
-    for at in used[position < 0].tolist()[:1]:
-        raise ShiftBenchError(f"{path}: has no session '{SESSIONS[at]}', which an image names.")
+    for code in used[position < 0].tolist()[:1]:
+        raise ShiftBenchError(f"{path}: has no session '{SESSIONS[code]}', which an image names.")
     row = np.zeros(len(SESSIONS), np.int64)
     row[used] = position
     return {name: values[row[session]] for name, values in zip(("country", "location", "stage"), facts, strict=True)}
@@ -107,12 +107,12 @@ def _others(folder: Path, items: Strs) -> dict[str, Values]:
     for name, files in OTHERS.items():
         if not all((folder / f"{file}.csv").is_file() for file in files.values()):
             continue
-        words = np.full(len(items), "unused", "U7")
-        for word, file in files.items():
-            listed = _part(folder / f"{file}.csv")[0]
-            position = positions(listed, items)
-            for image in listed[position < 0].tolist()[:1]:
+        values = np.full(len(items), "unused", "U7")
+        for value, file in files.items():
+            names = _read_file(folder / f"{file}.csv")[0]
+            position = positions(names, items)
+            for image in names[position < 0].tolist()[:1]:
                 raise ShiftBenchError(f"{folder / f'{file}.csv'}: image '{image}' is in none of the official files.")
-            words[position] = word
-        splits[name] = words
+            values[position] = value
+        splits[name] = values
     return splits

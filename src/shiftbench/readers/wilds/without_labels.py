@@ -1,7 +1,7 @@
 """WILDS 2's items without labels (Sagawa et al., 2022), put behind the labelled items of the same data set.
 
 Their splits are those of the package: `train_unlabeled`, `val_unlabeled`, `test_unlabeled`, `extra_unlabeled`. Their
-label is empty (NaN among numbers) even where a file has one; `y` is -1. A factor that is not known of them is empty, -1
+label is empty (NaN among numbers) even where a file has one; `y` is -1. A factor that they lack is empty, -1
 or NaN, and `unused` where it is another setting's split. An id is `unlabelled/` and the id in the source.
 """
 
@@ -28,7 +28,7 @@ CAMELYON = ("patient", "node", "x_coord", "y_coord", "slide", "center")
 IWILDCAM = ("uid", "location_remapped", "sequence_remapped")
 CLOCK = {"year": slice(0, 4), "month": slice(5, 7), "day": slice(8, 10), "hour": slice(11, 13), "minute": slice(14, 16),
          "second": slice(17, 19)}
-"""Where digits stand in 2013-06-05 05:44:19."""
+"""Positions of the digits in 2013-06-05 05:44:19."""
 
 
 def camelyon17(folder: Path, images: bool) -> Collection:
@@ -38,10 +38,10 @@ def camelyon17(folder: Path, images: bool) -> Collection:
     filled(path, table, CAMELYON)
     patient = strings(path, table, "patient")
     node, x, y, slide, center = (whole(path, table, column) for column in CAMELYON[1:])
-    folders = [f"patient_{who}_node_{where}" for who, where in zip(patient.tolist(), node.tolist(), strict=True)]
-    patches = [f"patch_{where}_x_{left}_y_{top}"
-               for where, left, top in zip(folders, x.tolist(), y.tolist(), strict=True)]
-    pixels, root = pictures(folder, [f"patches/{where}/{patch}.png" for where, patch in zip(
+    folders = [f"patient_{p}_node_{n}" for p, n in zip(patient.tolist(), node.tolist(), strict=True)]
+    patches = [f"patch_{parent}_x_{left}_y_{top}"
+               for parent, left, top in zip(folders, x.tolist(), y.tolist(), strict=True)]
+    pixels, root = pictures(folder, [f"patches/{parent}/{patch}.png" for parent, patch in zip(
         folders, patches, strict=True)], images)
     split = np.where(center == TEST, "test_unlabeled", np.where(center == VAL, "val_unlabeled", "train_unlabeled"))
     return Collection("camelyon17", np.asarray(patches, np.str_), {
@@ -49,26 +49,26 @@ def camelyon17(folder: Path, images: bool) -> Collection:
 
 
 def iwildcam(folder: Path, images: bool) -> Collection:
-    """metadata.csv names images/UID.jpg, all of them `extra_unlabeled`; a camera may not have said when."""
+    """metadata.csv names images/UID.jpg, all of them `extra_unlabeled`; a time may be missing."""
     (path,) = needed(folder, "metadata.csv")
     table = read_table(path, (*IWILDCAM, "datetime"), text=("uid", "datetime"), every=False)
     filled(path, table, IWILDCAM, blank=True)
-    uid, when = strings(path, table, "uid"), strings(path, table, "datetime", gap="")
+    uid, times = strings(path, table, "uid"), strings(path, table, "datetime", gap="")
     pixels, root = pictures(folder, [f"images/{name}.jpg" for name in uid.tolist()], images)
     return Collection("iwildcam", uid, {
         "location": whole(path, table, "location_remapped"), "sequence": whole(path, table, "sequence_remapped"),
-        **{part: _digits(path, when, place) for part, place in CLOCK.items()},
+        **{unit: _digits(path, times, position) for unit, position in CLOCK.items()},
         "split": np.full(len(uid), "extra_unlabeled")}, pixels=pixels, root=root)
 
 
 def civilcomments(folder: Path, images: bool) -> Collection:
-    """unlabeled_data_with_identities.csv, all of it `extra_unlabeled`; nobody was asked of whom a comment speaks."""
+    """unlabeled_data_with_identities.csv, all of it `extra_unlabeled`; their identities are not annotated."""
     (path,) = needed(folder, "unlabeled_data_with_identities.csv")
     table = read_table(path, ("comment_text",), text=("comment_text",), every=False)
-    words = long_texts(path, table, "comment_text", gap="")
-    rows = np.flatnonzero(words != "")
-    return Collection("civilcomments", np.arange(len(words)).astype(np.str_), {
-        "split": np.full(len(words), "extra_unlabeled")}, texts=Texts(rows, words[rows]))
+    comments = long_texts(path, table, "comment_text", gap="")
+    rows = np.flatnonzero(comments != "")
+    return Collection("civilcomments", np.arange(len(comments)).astype(np.str_), {
+        "split": np.full(len(comments), "extra_unlabeled")}, texts=Texts(rows, comments[rows]))
 
 
 def poverty(folder: Path, images: bool) -> Collection:
@@ -78,9 +78,9 @@ def poverty(folder: Path, images: bool) -> Collection:
     table = read_table(path, ("country",), text=("country",), every=False)
     filled(path, table, ("country",), blank=True)
     country = strings(path, table, "country")
-    known = tuple(name for group in HELD_OUT.values() for name in group)
-    for row in np.flatnonzero(~np.isin(country, known))[:1]:
-        raise unknown("country", str(country[row]), known, f"{path}: row {row}")
+    countries = tuple(name for group in HELD_OUT.values() for name in group)
+    for row in np.flatnonzero(~np.isin(country, countries))[:1]:
+        raise unknown("country", str(country[row]), countries, f"{path}: row {row}")
     folds: dict[str, Values] = {f"split_{fold}": _fold(country, fold) for fold in HELD_OUT}
     pixels, root = pictures(folder, [f"images/landsat_poverty_img_{row}.npz" for row in range(len(country))], images)
     return Collection("poverty", np.arange(len(country)).astype(np.str_), {
@@ -94,8 +94,8 @@ def fmow(folder: Path, images: bool) -> Collection:
     2016 on.
     """
     rows = fmow_rows(folder)
-    free = ~np.isin(rows.word, ("test", "val"))
-    split = np.select([free & rows.late, free & rows.between, (rows.word == "seq") & rows.before],
+    unassigned = ~np.isin(rows.file_split, ("test", "val"))
+    split = np.select([unassigned & rows.late, unassigned & rows.between, (rows.file_split == "seq") & rows.before],
                       ["test_unlabeled", "val_unlabeled", "train_unlabeled"], "")
     kept = np.flatnonzero(split != "")
     pixels, root = pictures(folder, [f"images/rgb_img_{row}.png" for row in kept.tolist()], images)
@@ -110,7 +110,7 @@ def amazon(folder: Path, images: bool) -> Collection:
 
 
 class Unlabelled(NamedTuple):
-    """Who reads the items without labels, and the folders that hold them; none where the labelled folder does."""
+    """The reader of the items without labels, and the folders that hold them; none if the labelled folder does."""
 
     read: Callable[[Path, bool], Collection]
     folders: tuple[str, ...] = ()
@@ -127,41 +127,41 @@ SETS = {
 
 
 def with_unlabelled(dataset: str, labelled: Collection, folder: Path, root: Path | str, images: bool) -> Collection:
-    """A collection with its data set's items without labels behind it; `folder` is that of the labelled ones."""
+    """A collection, followed by its data set's items without labels; `folder` is that of the labelled ones."""
     if dataset not in SETS:
-        raise ShiftBenchError(f"{dataset}: its items without labels are not read. Those of {', '.join(SETS)} are.")
-    own = SETS[dataset]
-    more = own.read(find(root, own.folders, None) if own.folders else folder, images)
-    n = len(more)
+        raise ShiftBenchError(f"{dataset}: its items without labels cannot be read, only those of {', '.join(SETS)}.")
+    source = SETS[dataset]
+    unlabelled = source.read(find(root, source.folders, None) if source.folders else folder, images)
+    n = len(unlabelled)
     factors = {name: np.concatenate([_with_gaps(name, values), _gaps(name, values, n) if name in ("label", "y")
-                                     else more.factors.get(name, _gaps(name, values, n))])
+                                     else unlabelled.factors.get(name, _gaps(name, values, n))])
                for name, values in labelled.factors.items()}
-    pixels, above = _files(labelled, more)
+    pixels, common = _files(labelled, unlabelled)
     return replace(
-        labelled, items=np.concatenate([labelled.items, np.char.add(PREFIX, more.items)]), factors=factors,
-        texts=Texts(np.concatenate([labelled.texts.item, more.texts.item + len(labelled)]),
-                    np.concatenate([labelled.texts.text, more.texts.text])),
-        pixels=pixels, root=above)
+        labelled, items=np.concatenate([labelled.items, np.char.add(PREFIX, unlabelled.items)]), factors=factors,
+        texts=Texts(np.concatenate([labelled.texts.item, unlabelled.texts.item + len(labelled)]),
+                    np.concatenate([labelled.texts.text, unlabelled.texts.text])),
+        pixels=pixels, root=common)
 
 
-def _files(labelled: Collection, more: Collection) -> tuple[Strs | None, Path | None]:
+def _files(labelled: Collection, unlabelled: Collection) -> tuple[Strs | None, Path | None]:
     """The image files of both, below the folder that holds the two."""
-    if labelled.pixels is None or more.pixels is None or labelled.root is None or more.root is None:
+    if labelled.pixels is None or unlabelled.pixels is None or labelled.root is None or unlabelled.root is None:
         return None, None
-    above = Path(os.path.commonpath([labelled.root, more.root]))
-    parts = [np.asarray(part.pixels) if part.root == above else np.char.add(
-        f"{part.root.relative_to(above).as_posix()}/", np.asarray(part.pixels, np.str_))
-        for part in (labelled, more) if part.root is not None]
-    return np.concatenate(parts), above
+    common = Path(os.path.commonpath([labelled.root, unlabelled.root]))
+    paths = [np.asarray(collection.pixels) if collection.root == common else np.char.add(
+        f"{collection.root.relative_to(common).as_posix()}/", np.asarray(collection.pixels, np.str_))
+        for collection in (labelled, unlabelled) if collection.root is not None]
+    return np.concatenate(paths), common
 
 
 def _with_gaps(name: str, values: Values) -> Values:
-    """A factor that can say that there is none: a label that is a number is a word, unless it is a decimal."""
+    """A factor in a type that has a gap: a label that is a whole number becomes a word."""
     return values.astype(np.str_) if name == "label" and values.dtype.kind in "iu" else values
 
 
 def _gaps(name: str, values: Values, n: int) -> Values:
-    """What stands where a factor is not known."""
+    """The values of a factor that is not known."""
     kind = _with_gaps(name, values).dtype.kind
     return np.full(n, np.nan if kind == "f" else -1 if kind in "iu" else "unused" if name.startswith("split_") else "")
 
@@ -171,11 +171,11 @@ def _fold(country: Strs, fold: str) -> Strs:
         np.isin(country, HELD_OUT[next_fold(fold)]), "val_unlabeled", "train_unlabeled"))
 
 
-def _digits(path: Path, when: Strs, place: slice) -> Ints:
+def _digits(path: Path, times: Strs, position: slice) -> Ints:
     """Digits of each time, -1 where there is none."""
-    digits = [text[place] if text else "-1" for text in when.tolist()]
+    digits = [text[position] if text else "-1" for text in times.tolist()]
     for row, text in enumerate(digits):
         if text != "-1" and not (text.isascii() and text.isdigit()):
-            raise ShiftBenchError(f"{path}: row {row} has '{when[row]}' in column 'datetime', which is no time like "
-                                  "2013-06-05 05:44:19.000.")
+            raise ShiftBenchError(f"{path}: row {row} has '{times[row]}' in column 'datetime', which is not a time "
+                                  "like 2013-06-05 05:44:19.000.")
     return np.asarray(digits, np.int64)
