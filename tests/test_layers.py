@@ -22,6 +22,7 @@ ORDER = (
 )
 """The whole architecture in a line: a part imports only from itself and from those before it."""
 
+CONTRIBUTING = SOURCE.parent.parent / "CONTRIBUTING.md"
 TORCH = ("core", "images", "models", "methods", "training", "predicting", "conflict", "compat")
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -73,6 +74,12 @@ def test_imports_go_one_way(path):
             assert ORDER.index(rest.split(".")[0]) <= ORDER.index(own), f"{own} imports {name}, which comes later"
         if top in ("torch", "torchvision"):
             assert own in TORCH, f"{own} imports {name} outside the torch stage"
+
+
+def test_contributors_read_the_same_order():
+    """CONTRIBUTING.md shows the order of the rooms as a line of arrows."""
+    block = next(block for block in CONTRIBUTING.read_text().split("```") if "→" in block)
+    assert tuple(block.replace("→", " ").split()) == ORDER
 
 
 NAMED_LATER = {("core/later.py", "shiftbench.reporting.notebook"), ("core/later.py", "shiftbench.compat.items")}
